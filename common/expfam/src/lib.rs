@@ -1,0 +1,1 @@
+//! dp-pvi-expfam

@@ -1,0 +1,2 @@
+//! The public side: everything computed from released values only.
+pub mod task;

@@ -1,0 +1,53 @@
+//! Where randomness comes from. Production uses [`SecureNoise`]; simulation brings its own seeded source, in a crate that
+//! the production client does not depend on.
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use rand_core::Rng;
+
+use crate::release::ReleaseId;
+
+/// What a stream is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Poisson coins of the units.
+    Coins,
+    /// Noise of a release.
+    Noise,
+    /// Draws that do not depend on data (Monte-Carlo samples).
+    Draws,
+}
+
+/// The operating system gave no randomness: nothing may be released.
+#[derive(Debug, thiserror::Error)]
+#[error("the operating system's random generator failed: nothing was released")]
+pub struct NoRandomness;
+
+/// A source of independent random streams.
+pub trait NoiseSource: Send + Sync {
+    /// One stream.
+    type Stream: Rng;
+
+    /// The stream of one step of one release for one purpose. No two calls with different arguments may return
+    /// correlated streams; a secure source returns a fresh stream at every call.
+    ///
+    /// # Errors
+    /// No randomness is available.
+    fn stream(&self, release: &ReleaseId, step: u64, purpose: Purpose) -> Result<Self::Stream, NoRandomness>;
+}
+
+/// ChaCha20 with a fresh 256-bit key from the operating system for every stream. It cannot be seeded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SecureNoise;
+
+impl NoiseSource for SecureNoise {
+    type Stream = ChaCha20Rng;
+
+    fn stream(&self, _release: &ReleaseId, _step: u64, _purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
+        let mut key = [0u8; 32];
+        getrandom::fill(&mut key).map_err(|_| NoRandomness)?;
+        let stream = ChaCha20Rng::from_seed(key);
+        zeroize::Zeroize::zeroize(&mut key);
+        Ok(stream)
+    }
+}

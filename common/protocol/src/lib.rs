@@ -1,0 +1,3 @@
+//! The protocol without sockets and clocks.
+pub mod message;
+pub mod transport;

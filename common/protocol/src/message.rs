@@ -1,0 +1,382 @@
+//! What is said between server and site. A signed message is its body bytes and a signature over domain and body; bytes are
+//! stored and forwarded as they came, never encoded again.
+
+use std::marker::PhantomData;
+
+use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Protocol versions that this build speaks, best first.
+pub const PROTOCOL_VERSIONS: &[u32] = &[1];
+
+/// A body type with its signing domain.
+pub trait Body: Serialize + DeserializeOwned {
+    /// Separates signatures of different kinds of message.
+    const DOMAIN: &'static str;
+}
+
+/// Body bytes with a signature.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Signed<B> {
+    /// postcard of the body.
+    pub body: Vec<u8>,
+    /// Ed25519 over `Hash::of(DOMAIN, [body])`.
+    pub signature: Vec<u8>,
+    #[serde(skip)]
+    kind: PhantomData<fn() -> B>,
+}
+
+impl<B> Clone for Signed<B> {
+    fn clone(&self) -> Self {
+        Self { body: self.body.clone(), signature: self.signature.clone(), kind: PhantomData }
+    }
+}
+
+/// A message whose signature or form is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMessage {
+    /// Not signed by the expected key.
+    #[error("a message is not signed by the key that was enrolled for its sender")]
+    Signature,
+    /// Truncated, or of another version.
+    #[error("a message cannot be read: truncated, or sent by another version")]
+    Malformed,
+}
+
+impl<B: Body> Signed<B> {
+    /// Encodes and signs a body.
+    #[must_use]
+    pub fn seal(body: &B, key: &SigningKey) -> Self {
+        // Bodies are plain data: writing them into memory cannot fail.
+        let body = postcard::to_stdvec(body).expect("bodies serialise into memory");
+        let signature = key.sign(&Hash::of(B::DOMAIN, &[&body]).0).to_bytes().to_vec();
+        Self { body, signature, kind: PhantomData }
+    }
+
+    /// Puts received parts together; nothing is verified yet.
+    #[must_use]
+    pub fn from_parts(body: Vec<u8>, signature: Vec<u8>) -> Self {
+        Self { body, signature, kind: PhantomData }
+    }
+
+    /// Verifies and decodes.
+    ///
+    /// # Errors
+    /// Wrong signature or form.
+    pub fn open(&self, key: &VerifyingKey) -> Result<B, InvalidMessage> {
+        let signature = Signature::from_slice(&self.signature).map_err(|_| InvalidMessage::Signature)?;
+        key.verify_strict(&Hash::of(B::DOMAIN, &[&self.body]).0, &signature).map_err(|_| InvalidMessage::Signature)?;
+        self.peek()
+    }
+
+    /// Decodes without verifying: only for messages of our own store.
+    ///
+    /// # Errors
+    /// Wrong form.
+    pub fn peek(&self) -> Result<B, InvalidMessage> {
+        match postcard::take_from_bytes(&self.body) {
+            Ok((body, [])) => Ok(body),
+            _ => Err(InvalidMessage::Malformed),
+        }
+    }
+
+    /// Hash of the body, by which later messages refer to it.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        Hash::of(B::DOMAIN, &[&self.body])
+    }
+}
+
+/// Part of a client in the federation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Holds private records and sends updates.
+    Site,
+    /// Holds a public test set and sends metrics only.
+    Evaluator,
+}
+
+/// First message of a connection, signed by the site's identity key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Versions that the client speaks.
+    pub versions: Vec<u32>,
+    /// Federation name.
+    pub federation: String,
+    /// Who.
+    pub client: ClientId,
+    /// As what.
+    pub role: Role,
+    /// SHA-256 of the TLS public key (SubjectPublicKeyInfo) that this connection uses.
+    pub tls_key: Hash,
+    /// Task that the client already knows, if any; another one is an error, not a change.
+    pub task: Option<Hash>,
+    /// Declared number of units, fixed for the run (sites only).
+    pub nominal_units: Option<u64>,
+    /// Unit and relation of the site's ledger (sites only).
+    pub ledger: Option<(PrivacyUnit, Relation)>,
+    /// Where the site's ledger ends (sites only).
+    pub ledger_head: Option<LedgerHead>,
+    /// Program version, for people.
+    pub software: String,
+}
+
+impl Body for Hello {
+    const DOMAIN: &'static str = "dp-pvi hello v1";
+}
+
+/// The server's answer to a hello, signed by the server's identity key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Chosen version.
+    pub version: u32,
+    /// The run.
+    pub run: RunId,
+    /// Canonical bytes of the resolved task.
+    pub task: Vec<u8>,
+    /// Highest ledger head that the server ever saw from this site.
+    pub witnessed: Option<LedgerHead>,
+    /// Hash of the hello that this answers.
+    pub hello: Hash,
+}
+
+impl Body for Welcome {
+    const DOMAIN: &'static str = "dp-pvi welcome v1";
+}
+
+/// Opens a round; signed by the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundHeader {
+    /// The run.
+    pub run: RunId,
+    /// The round, from 0.
+    pub round: u32,
+    /// Whose turn it is (sequential); everybody's if absent.
+    pub turn: Option<ClientId>,
+    /// Visit number (sweep or round), the index into the task's damping.
+    pub visit: u32,
+    /// Hash of λ's bytes.
+    pub lambda: Hash,
+    /// Hash of the previous transcript entry (default before the first).
+    pub previous: Hash,
+    /// Seconds from opening to deadline, for people and time-outs.
+    pub deadline_seconds: u64,
+    /// Reserved for aggregation: root of the participants, key of the summer.
+    pub reserved: Vec<Vec<u8>>,
+}
+
+impl Body for RoundHeader {
+    const DOMAIN: &'static str = "dp-pvi round header v1";
+}
+
+/// A site's update; signed by the site.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Update {
+    /// Which release.
+    pub release: ReleaseId,
+    /// Hash of the header that asked for it.
+    pub header: Hash,
+    /// Kind of payload.
+    pub kind: PayloadKind,
+    /// Number of coordinates.
+    pub coordinates: u64,
+    /// [`payload_hash`] of the payload bytes.
+    pub payload: Hash,
+    /// Where the site's ledger ended when the update was committed.
+    pub ledger_head: LedgerHead,
+}
+
+impl Body for Update {
+    const DOMAIN: &'static str = "dp-pvi update v1";
+}
+
+/// Hash of payload bytes (kind included).
+#[must_use]
+pub fn payload_hash(kind: PayloadKind, bytes: &[u8]) -> Hash {
+    let kind = match kind {
+        PayloadKind::Lattice { exponent } => exponent.to_le_bytes().to_vec(),
+        PayloadKind::Values => Vec::new(),
+    };
+    Hash::of("dp-pvi payload v1", &[&kind, bytes])
+}
+
+/// What became of an update; signed by the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Which release.
+    pub release: ReleaseId,
+    /// Hash of the update message.
+    pub update: Hash,
+    /// Outcome.
+    pub outcome: ReceiptOutcome,
+    /// Highest ledger head seen from this site.
+    pub witnessed: Option<LedgerHead>,
+    /// Reserved for aggregation.
+    pub reserved: Vec<Vec<u8>>,
+}
+
+impl Body for Receipt {
+    const DOMAIN: &'static str = "dp-pvi receipt v1";
+}
+
+/// Outcomes of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReceiptOutcome {
+    /// Stored for the open round (also when sent again).
+    Stored,
+    /// The round had closed: the charge stays, the factor does not move.
+    Excluded,
+}
+
+/// A site will not take part in a round; signed by the site.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Which release is not made.
+    pub release: ReleaseId,
+    /// Hash of the header.
+    pub header: Hash,
+    /// Why, as public information only.
+    pub reason: RefusalReason,
+}
+
+impl Body for Refusal {
+    const DOMAIN: &'static str = "dp-pvi refusal v1";
+}
+
+/// Public reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalReason {
+    /// The data set's budget does not allow it.
+    Budget,
+    /// The site's policy does not allow it.
+    Policy,
+    /// The ledger is frozen.
+    Frozen,
+    /// An earlier release of the same name exists.
+    Spent,
+}
+
+/// What happened in a round: the chain that every party can check.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TranscriptEntry {
+    /// The header, as signed.
+    pub header: Signed<RoundHeader>,
+    /// Included updates by client, ascending: hash of the update message.
+    pub included: Vec<(ClientId, Hash)>,
+    /// How the round ended.
+    pub outcome: RoundOutcome,
+    /// Hash of λ′.
+    pub lambda: Hash,
+    /// Hash of the previous entry.
+    pub previous: Hash,
+}
+
+impl TranscriptEntry {
+    /// The entry's hash, to which the next header refers.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        // Plain data: writing it into memory cannot fail.
+        Hash::of("dp-pvi transcript entry v1", &[&postcard::to_stdvec(self).expect("entries serialise into memory")])
+    }
+}
+
+/// How a round ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoundOutcome {
+    /// Everybody who was asked answered.
+    Complete,
+    /// Closed at the deadline with those who answered.
+    Deadline,
+    /// A sequential turn passed without an update.
+    Skipped,
+    /// Fewer than `min_sites` answered: the run ends here and λ stays.
+    Aborted,
+}
+
+/// What the server has for a client that asks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Nothing yet: ask again.
+    Wait,
+    /// An open round.
+    Round(Box<RoundStart>),
+    /// The run is over.
+    Finished(Box<RunEnd>),
+}
+
+/// An open round, as a client gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundStart {
+    /// Signed header.
+    pub header: Signed<RoundHeader>,
+    /// λ.
+    pub lambda: Vec<f64>,
+    /// Entries since the one that the client last saw, oldest first.
+    pub entries: Vec<TranscriptEntry>,
+}
+
+/// The end of a run, as a client gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunEnd {
+    /// Whether all rounds ran (else the quorum was lost).
+    pub outcome: RunOutcome,
+    /// Final λ.
+    pub lambda: Vec<f64>,
+    /// Entries since the one that the client last saw, oldest first.
+    pub entries: Vec<TranscriptEntry>,
+    /// Signed statement that the run is over: the header of the round after the last, which nobody answers.
+    pub header: Signed<RoundHeader>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunOutcome {
+    /// All rounds ran.
+    Complete,
+    /// Fewer sites than `min_sites`.
+    QuorumLost,
+    /// An operator stopped it.
+    Stopped,
+}
+
+/// Held-out metrics of one round, from an evaluator; signed by it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricsReport {
+    /// The run.
+    pub run: RunId,
+    /// Number of rounds that the evaluated λ contains (0 = prior).
+    pub round: u32,
+    /// The metrics.
+    pub metrics: HeldOutMetrics,
+}
+
+impl Body for MetricsReport {
+    const DOMAIN: &'static str = "dp-pvi metrics v1";
+}
+
+/// Metrics on public test data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutMetrics {
+    /// Number of test records.
+    pub records: u64,
+    /// Mean log predictive density.
+    pub log_likelihood: f64,
+    /// Share of correct classes (classification).
+    pub accuracy: Option<f64>,
+    /// Root mean squared error (regression).
+    pub rmse: Option<f64>,
+    /// Brier score (classification).
+    pub brier: Option<f64>,
+    /// Expected calibration error over 15 equal-mass bins (classification).
+    pub calibration_error: Option<f64>,
+    /// Per bin: mean prediction, observed rate, records.
+    pub reliability: Vec<(f64, f64, u64)>,
+}

@@ -1,0 +1,49 @@
+//! How a client reaches a server: gRPC in production, a faulty in-memory network in simulation, the same driver on both.
+
+use dp_pvi_privacy::ledger::Attachment;
+
+use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Welcome};
+
+/// Why a call did not give an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// Try again: the network or the server is away.
+    #[error("the server cannot be reached ({0})")]
+    Unreachable(String),
+    /// The server refuses this client or message; trying again does not help.
+    #[error("the server refused: {message}")]
+    Rejected {
+        /// Kind, for the exit code.
+        kind: Rejection,
+        /// The server's words.
+        message: String,
+    },
+}
+
+/// Kinds of rejection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejection {
+    /// Certificate, identity or role.
+    Authentication,
+    /// Version or task hash.
+    Version,
+    /// Stale or unknown round, wrong size, wrong form.
+    Message,
+    /// Anything else.
+    Other,
+}
+
+/// One client's connection. Implementations reconnect by themselves; a call fails only when its own patience is over.
+#[allow(async_fn_in_trait, reason = "used generically inside this workspace only")]
+pub trait Transport {
+    /// Introduces the client.
+    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError>;
+    /// Asks for work; `seen` = number of transcript entries that the client has. May hold the call open for a while.
+    async fn next(&mut self, seen: u32) -> Result<Next, TransportError>;
+    /// Sends a committed update: always the same bytes.
+    async fn submit(&mut self, update: &Attachment) -> Result<Signed<Receipt>, TransportError>;
+    /// Says that no update will come.
+    async fn refuse(&mut self, refusal: &Signed<Refusal>) -> Result<(), TransportError>;
+    /// Sends an evaluator's metrics.
+    async fn report(&mut self, report: &Signed<MetricsReport>) -> Result<(), TransportError>;
+}
