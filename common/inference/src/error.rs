@@ -1,0 +1,21 @@
+//! What can go wrong in an update.
+
+use dp_pvi_posterior::task::TaskError;
+use dp_pvi_privacy::mechanism::{LatticeOverflow, ReleaseError};
+
+/// An update that did not happen. Nothing was released, and no message contains a value of a record.
+#[derive(Debug, thiserror::Error)]
+pub enum InferenceError {
+    /// The task and what came with it do not fit together.
+    #[error("the update does not fit its task ({0}): check that server and site use the same task and version")]
+    Job(&'static str),
+    /// The task's numbers are not usable.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// The mechanism cannot be built.
+    #[error(transparent)]
+    Lattice(#[from] LatticeOverflow),
+    /// The mechanism did not release.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+}

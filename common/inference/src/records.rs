@@ -1,0 +1,192 @@
+//! Records grouped into privacy units, in compressed sparse rows.
+//!
+//! A table is built once by a loader and then only read. Indices are `u32` and values `f64`; a row of one-hot and numeric
+//! columns takes 12 bytes an entry, and the rows of one unit lie side by side, so that a random unit costs a few cache lines.
+//! A unit is a record, or all records of one person; it may be empty (its records were dropped) and then contributes 0.
+
+use dp_pvi_privacy::UnitTable;
+
+/// A row that a table cannot hold. Messages name positions, never values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// `push` came before the first `start_unit`.
+    #[error("a record was pushed before its unit was started: call start_unit first")]
+    NoUnit,
+    /// Index and value slices differ in length.
+    #[error("a record has {indices} indices but {values} values: give one value for every index")]
+    Lengths {
+        /// Number of indices.
+        indices: usize,
+        /// Number of values.
+        values: usize,
+    },
+    /// Indices are not strictly ascending.
+    #[error("the indices of a record must be strictly ascending")]
+    Order,
+    /// An index is not below the dimension.
+    #[error("an index of a record is not below the dimension {dimension}: check the schema")]
+    Dimension {
+        /// The dimension.
+        dimension: usize,
+    },
+    /// More than 2³²−1 entries or units.
+    #[error("more entries than one table can hold (4294967295): split the data set between sites")]
+    TooLarge,
+}
+
+/// One record, borrowed: the non-zero features and the target (0 or 1 for a binary class).
+#[derive(Clone, Copy)]
+pub struct RecordView<'a> {
+    /// Positions of the non-zero features, strictly ascending.
+    pub indices: &'a [u32],
+    /// Their values.
+    pub values: &'a [f64],
+    /// What is predicted.
+    pub target: f64,
+}
+
+impl<'a> RecordView<'a> {
+    /// Pairs (position, value).
+    pub fn entries(self) -> impl Iterator<Item = (usize, f64)> + 'a {
+        self.indices.iter().zip(self.values).map(|(&index, &value)| (index as usize, value))
+    }
+
+    /// Whether every number is finite. A record that is not contributes 0, everywhere.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.target.is_finite() && self.values.iter().all(|value| value.is_finite())
+    }
+}
+
+/// All records of one unit, borrowed.
+#[derive(Clone, Copy)]
+pub struct UnitView<'a> {
+    table: &'a RecordTable,
+    first: u32,
+    end: u32,
+}
+
+impl<'a> UnitView<'a> {
+    /// The unit's records.
+    pub fn records(self) -> impl Iterator<Item = RecordView<'a>> {
+        (self.first as usize..self.end as usize).map(move |record| self.table.record(record))
+    }
+
+    /// The only record of a unit that has exactly one (the fast path).
+    #[must_use]
+    pub fn single(self) -> Option<RecordView<'a>> {
+        (self.end - self.first == 1).then(|| self.table.record(self.first as usize))
+    }
+}
+
+/// Records of all units of a data set.
+///
+/// Not `Debug`: nothing prints records.
+#[derive(Clone)]
+pub struct RecordTable {
+    dimension: usize,
+    /// Units' first records, with a closing entry.
+    units: Vec<u32>,
+    /// Records' first entries, with a closing entry.
+    rows: Vec<u32>,
+    indices: Vec<u32>,
+    values: Vec<f64>,
+    targets: Vec<f64>,
+}
+
+impl RecordTable {
+    /// A builder for rows with `dimension` features.
+    #[must_use]
+    pub fn builder(dimension: usize) -> RecordTableBuilder {
+        RecordTableBuilder {
+            table: Self { dimension, units: Vec::new(), rows: vec![0], indices: Vec::new(), values: Vec::new(), targets: Vec::new() },
+        }
+    }
+
+    /// Number of features d.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// All records, unit by unit. Used on public data, and inside `Units::map`.
+    pub fn records(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
+        (0..self.targets.len()).map(|record| self.record(record))
+    }
+
+    /// The record at a position below the number of records.
+    #[inline]
+    fn record(&self, position: usize) -> RecordView<'_> {
+        let entries = self.rows[position] as usize..self.rows[position + 1] as usize;
+        RecordView { indices: &self.indices[entries.clone()], values: &self.values[entries], target: self.targets[position] }
+    }
+}
+
+impl UnitTable for RecordTable {
+    type Unit<'a> = UnitView<'a>;
+
+    fn len(&self) -> usize {
+        self.units.len() - 1
+    }
+
+    #[inline]
+    fn unit(&self, position: usize) -> UnitView<'_> {
+        UnitView { table: self, first: self.units[position], end: self.units[position + 1] }
+    }
+}
+
+/// Builds a [`RecordTable`] unit by unit.
+pub struct RecordTableBuilder {
+    /// `units` has no closing entry yet.
+    table: RecordTable,
+}
+
+impl RecordTableBuilder {
+    /// Starts the next unit. Without a following [`push`](Self::push) the unit stays empty and contributes 0.
+    pub fn start_unit(&mut self) {
+        // `push` keeps the number of records below 2^32.
+        #[allow(clippy::cast_possible_truncation, reason = "push keeps the number of records below 2^32")]
+        self.table.units.push(self.table.targets.len() as u32);
+    }
+
+    /// Adds a record to the current unit. Zeros need not be given; non-finite numbers are kept and make the record contribute 0.
+    ///
+    /// # Errors
+    /// The row has no unit, is not sorted, does not fit the dimension, or the table is full.
+    pub fn push(&mut self, indices: &[u32], values: &[f64], target: f64) -> Result<(), RecordError> {
+        let table = &mut self.table;
+        if table.units.is_empty() {
+            return Err(RecordError::NoUnit);
+        }
+        if indices.len() != values.len() {
+            return Err(RecordError::Lengths { indices: indices.len(), values: values.len() });
+        }
+        if indices.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(RecordError::Order);
+        }
+        if indices.last().is_some_and(|&last| last as usize >= table.dimension) {
+            return Err(RecordError::Dimension { dimension: table.dimension });
+        }
+        let end = u32::try_from(table.indices.len() + indices.len()).map_err(|_| RecordError::TooLarge)?;
+        u32::try_from(table.targets.len() + 1).map_err(|_| RecordError::TooLarge)?;
+        table.indices.extend_from_slice(indices);
+        table.values.extend_from_slice(values);
+        table.rows.push(end);
+        table.targets.push(target);
+        Ok(())
+    }
+
+    /// The finished table.
+    #[must_use]
+    pub fn finish(self) -> RecordTable {
+        let mut table = self.table;
+        #[allow(clippy::cast_possible_truncation, reason = "push keeps the number of records below 2^32")]
+        table.units.push(table.targets.len() as u32);
+        table.units.shrink_to_fit();
+        table.rows.shrink_to_fit();
+        table.indices.shrink_to_fit();
+        table.values.shrink_to_fit();
+        table.targets.shrink_to_fit();
+        table
+    }
+}
