@@ -1,0 +1,165 @@
+//! Rules over the dependency graph (`cargo metadata`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
+use dp_pvi_tests::place::root;
+
+/// Who may import whom among the crates of this workspace. `tests` may import anything.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("expfam", &[]),
+    ("privacy", &[]),
+    ("posterior", &["expfam", "privacy"]),
+    ("inference", &["expfam", "privacy", "posterior"]),
+    ("data", &["privacy", "inference", "posterior"]),
+    ("protocol", &["expfam", "privacy", "posterior"]),
+    ("proto", &["protocol", "expfam", "privacy"]),
+    ("simulation", &["expfam", "privacy", "posterior", "inference", "data", "protocol"]),
+    ("server", &["proto", "protocol", "expfam", "posterior", "privacy"]),
+    ("client", &["proto", "protocol", "expfam", "posterior", "privacy", "inference", "data"]),
+];
+
+/// Crates that touch records, or that records' statistics pass through: they can neither log nor send nor wait.
+const PURE: &[&str] = &["expfam", "privacy", "posterior", "inference", "data"];
+
+/// Runtimes, networks and loggers that no pure crate may reach through any chain of normal dependencies.
+const EFFECTS: &[&str] = &[
+    "tokio",
+    "tonic",
+    "tracing",
+    "tracing-core",
+    "log4rs",
+    "env_logger",
+    "async-std",
+    "smol",
+    "hyper",
+    "reqwest",
+    "mio",
+    "socket2",
+    "ureq",
+];
+
+struct Graph {
+    metadata: Metadata,
+}
+
+impl Graph {
+    /// Of this machine's platform: what is compiled here. (Licences are checked for every platform.)
+    fn load() -> Self {
+        let host = format!("--filter-platform={}", host());
+        let metadata = MetadataCommand::new()
+            .manifest_path(root().join("Cargo.toml"))
+            .other_options(["--locked".to_owned(), host])
+            .exec()
+            .expect("cargo metadata runs in this workspace");
+        Self { metadata }
+    }
+
+    fn id(&self, name: &str) -> &PackageId {
+        &self.metadata.packages.iter().find(|p| p.name.as_str() == name).unwrap_or_else(|| panic!("no package {name}")).id
+    }
+
+    /// Names of direct normal and build dependencies.
+    fn direct(&self, name: &str, kinds: &[DependencyKind]) -> BTreeSet<String> {
+        let package = self.metadata.packages.iter().find(|p| p.name.as_str() == name).unwrap();
+        package.dependencies.iter().filter(|d| kinds.contains(&d.kind)).map(|d| d.name.clone()).collect()
+    }
+
+    /// Everything reachable through normal dependencies, with one chain that leads there.
+    fn reachable(&self, name: &str) -> BTreeMap<String, String> {
+        let resolve = self.metadata.resolve.as_ref().expect("metadata with a resolve graph");
+        let mut chains = BTreeMap::new();
+        let mut queue = vec![(self.id(name), name.to_owned())];
+        while let Some((id, chain)) = queue.pop() {
+            let node = resolve.nodes.iter().find(|n| n.id == *id).unwrap();
+            for dependency in node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind == DependencyKind::Normal)) {
+                let name = self.metadata[&dependency.pkg].name.to_string();
+                if !chains.contains_key(&name) {
+                    let chain = format!("{chain} -> {name}");
+                    chains.insert(name, chain.clone());
+                    queue.push((&dependency.pkg, chain));
+                }
+            }
+        }
+        chains
+    }
+}
+
+fn host() -> String {
+    let output = std::process::Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc -vV names its host").to_owned()
+}
+
+fn crate_name(floor: &str) -> String {
+    format!("dp-pvi-{floor}")
+}
+
+#[test]
+fn every_crate_imports_only_what_its_floor_may() {
+    let graph = Graph::load();
+    for (floor, allowed) in FLOORS {
+        let direct = graph.direct(&crate_name(floor), &[DependencyKind::Normal, DependencyKind::Build]);
+        for dependency in direct.iter().filter_map(|d| d.strip_prefix("dp-pvi-")) {
+            assert!(allowed.contains(&dependency), "{floor} may not import {dependency}; it may import {allowed:?}");
+        }
+    }
+}
+
+#[test]
+fn every_workspace_crate_has_a_floor() {
+    let graph = Graph::load();
+    let members: BTreeSet<_> =
+        graph.metadata.workspace_packages().iter().map(|p| p.name.trim_start_matches("dp-pvi-").to_owned()).collect();
+    let known: BTreeSet<_> = FLOORS.iter().map(|(f, _)| (*f).to_owned()).chain(["tests".to_owned()]).collect();
+    assert_eq!(members, known, "a new crate needs a row in FLOORS");
+}
+
+#[test]
+fn invariant_1_what_touches_records_can_neither_log_nor_send() {
+    let graph = Graph::load();
+    for floor in PURE {
+        let reachable = graph.reachable(&crate_name(floor));
+        for effect in EFFECTS {
+            assert!(!reachable.contains_key(*effect), "{floor} reaches {effect}: {}", reachable[*effect]);
+        }
+    }
+}
+
+#[test]
+fn invariant_2_the_server_cannot_touch_a_record() {
+    let reachable = Graph::load().reachable("dp-pvi-server");
+    for forbidden in ["dp-pvi-inference", "dp-pvi-data", "dp-pvi-simulation", "dp-pvi-client"] {
+        assert!(!reachable.contains_key(forbidden), "the server reaches {forbidden}: {}", reachable[forbidden]);
+    }
+}
+
+#[test]
+fn invariant_3_the_client_cannot_name_the_seeded_noise_source() {
+    let reachable = Graph::load().reachable("dp-pvi-client");
+    assert!(!reachable.contains_key("dp-pvi-simulation"), "the client reaches {}", reachable["dp-pvi-simulation"]);
+}
+
+#[test]
+fn invariant_4_only_proto_knows_protobuf() {
+    let graph = Graph::load();
+    for (floor, _) in FLOORS.iter().filter(|(f, _)| *f != "proto") {
+        let direct = graph.direct(&crate_name(floor), &[DependencyKind::Normal, DependencyKind::Build, DependencyKind::Development]);
+        for generated in ["prost", "prost-types", "tonic-prost", "tonic-prost-build", "protox", "prost-build"] {
+            assert!(!direct.contains(generated), "{floor} depends on {generated}; only proto forms wire messages");
+        }
+    }
+}
+
+/// T4.4, dependency half: nothing but the operating system can feed noise in the client.
+#[test]
+fn t4_4_no_random_generator_with_a_seed_is_reachable_from_the_client() {
+    let reachable = Graph::load().reachable("dp-pvi-client");
+    // chacha20 is the secure source's own cipher; where it is keyed is checked over the sources (`sources.rs`).
+    for generator in ["rand", "rand_distr", "rand_pcg", "rand_chacha", "rand_xoshiro", "fastrand", "oorandom", "nanorand"] {
+        assert!(!reachable.contains_key(generator), "the client reaches {generator}: {}", reachable[generator]);
+    }
+    for (floor, _) in FLOORS.iter().filter(|(f, _)| !["privacy", "simulation"].contains(f)) {
+        assert!(!Graph::load().direct(&crate_name(floor), &[DependencyKind::Normal]).contains("chacha20"), "{floor} names chacha20");
+    }
+}

@@ -1,0 +1,7 @@
+//! The house rules: who may import whom, and the invariants that are absences. Each test names its rule and fails when it is broken.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod floors;
+mod licences;
+mod samples;
+mod sources;

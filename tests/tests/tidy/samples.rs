@@ -1,0 +1,1 @@
+//! Sample configurations in deploy/, parsed by the programs that read them.

@@ -1,0 +1,187 @@
+//! Rules over the source files.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use dp_pvi_tests::place::root;
+use dp_pvi_tests::source::{Source, everything, production};
+
+/// Every folder with code of the product; `tests` has none.
+const PRODUCT: &[&str] = &["common", "proto", "server", "client"];
+
+/// Panics with all lines of production code that contain one of `needles` in a file that `exempt` does not let through.
+#[track_caller]
+fn absent(sources: &[Source], needles: &[&str], exempt: impl Fn(&str) -> bool, rule: &str) {
+    let found: Vec<_> = sources.iter().filter(|s| !exempt(&s.path)).flat_map(|s| needles.iter().flat_map(|n| s.lines_with(n))).collect();
+    assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_top_level_is_fixed() {
+    let allowed = BTreeSet::from([
+        "Cargo.toml",
+        "Cargo.lock",
+        "LICENSE",
+        "proto",
+        "server",
+        "client",
+        "common",
+        "deploy",
+        "tests",
+        "README.md",
+        "target",
+    ]);
+    for entry in fs::read_dir(root()).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        assert!(name.starts_with('.') || allowed.contains(name.as_str()), "{name} does not belong at the top level");
+    }
+}
+
+/// Invariant 4, source half (the dependency half is in `floors.rs`): generated code stays inside proto, and no crate writes its
+/// own encoding of a wire message.
+#[test]
+fn invariant_4_generated_code_is_named_only_in_proto() {
+    let sources = production(&root(), PRODUCT);
+    let proto = |path: &str| path.starts_with("proto/");
+    absent(
+        &sources,
+        &["include_proto!", "prost::", "tonic_prost", "encode_to_vec", "encode_length_delimited"],
+        proto,
+        "only proto forms wire messages",
+    );
+}
+
+/// Invariant 5: no clock and no ambient randomness in common. The one exemption for randomness is the secure noise source; the
+/// one for clocks is the simulator's program, which reports the processor time of a run.
+#[test]
+fn invariant_5_no_clock_and_no_ambient_randomness_in_common() {
+    let sources = production(&root(), &["common"]);
+    let clocks = ["SystemTime", "Instant::now", "time::Instant", "tokio::time", "OffsetDateTime::now", "clock_gettime", "UNIX_EPOCH"];
+    absent(
+        &sources,
+        &clocks,
+        |path| path.starts_with("common/simulation/src/bin/") || path == "common/simulation/src/main.rs",
+        "no clock in common",
+    );
+    let randomness =
+        ["getrandom", "thread_rng", "rand::rng()", "rand::random", "OsRng", "SysRng", "from_os_rng", "from_entropy", "RandomState::new"];
+    absent(&sources, &randomness, |path| path == "common/privacy/src/noise.rs", "randomness comes from a NoiseSource");
+}
+
+/// Invariant 6: a model is one folder and one registry arm. Nothing that carries a run knows any model or update by name.
+#[test]
+fn invariant_6_server_wire_and_client_know_no_model_and_no_update() {
+    let sources = production(&root(), &["proto/src", "server/src", "client/src", "common/protocol/src"]);
+    let names = ["LinearRegression", "LogisticRegression", "DpOptimisation", "linear_regression", "logistic_regression", "dp_optimisation"];
+    absent(&sources, &names, |_| false, "adding a model or an update must not change server, wire or client");
+    // Strings count too: no dispatch on the name of a model.
+    for source in &sources {
+        let production_lines = source.code.lines().zip(source.text.lines()).enumerate();
+        for (i, (code, text)) in production_lines {
+            let literal =
+                code.contains('"') && ["linear-regression", "logistic-regression", "dp-optimisation"].iter().any(|n| text.contains(n));
+            assert!(!literal, "{}:{}: {}", source.path, i + 1, text.trim());
+        }
+    }
+}
+
+#[test]
+fn assume_public_is_for_simulation_and_tests() {
+    let sources = production(&root(), PRODUCT);
+    let allowed = |path: &str| path == "common/privacy/src/danger.rs" || path.starts_with("common/simulation/");
+    absent(&sources, &["assume_public"], allowed, "danger::assume_public takes a record out of the gate");
+}
+
+/// T4.4, source half: a generator is keyed in one place, from the operating system.
+#[test]
+fn t4_4_noise_cannot_be_seeded_outside_simulation() {
+    let sources = production(&root(), PRODUCT);
+    let seeding =
+        ["SeedableRng", "seed_from_u64", "from_seed", "from_rng", "ChaCha20Rng", "ChaCha12Rng", "ChaCha8Rng", "StdRng", "SmallRng"];
+    let allowed = |path: &str| path == "common/privacy/src/noise.rs" || path.starts_with("common/simulation/");
+    absent(&sources, &seeding, allowed, "a seedable generator outside the secure noise source");
+    let noise = sources.iter().find(|s| s.path == "common/privacy/src/noise.rs").expect("the secure noise source is here");
+    assert_eq!(noise.lines_with("from_seed").len(), 1, "one place keys the generator");
+    assert!(noise.code.contains("getrandom::fill"), "and the operating system gives the key");
+    for needle in ["seed: u64", "pub fn with_seed", "pub fn new(seed", "cfg(feature"] {
+        assert!(noise.lines_with(needle).is_empty(), "no option may seed it: {needle}");
+    }
+}
+
+/// The gate stops mistakes: code that sees a record has no place to put it (`Sensitive::map` takes `Fn`, and these are absent).
+#[test]
+fn inference_has_no_io_and_no_shared_state() {
+    let sources = production(&root(), &["common/inference/src"]);
+    let needles = [
+        "std::fs",
+        "std::io",
+        "std::net",
+        "std::env",
+        "std::process",
+        "std::thread",
+        "println!",
+        "eprintln!",
+        "print!",
+        "dbg!",
+        "Mutex",
+        "RwLock",
+        "RefCell",
+        "Cell<",
+        "Cell::",
+        "OnceLock",
+        "LazyLock",
+        "Atomic",
+        "thread_local!",
+        "mpsc",
+    ];
+    absent(&sources, &needles, |_| false, "inference computes and does nothing else");
+}
+
+#[test]
+fn files_are_at_most_800_lines() {
+    for source in everything(&root(), &["common", "proto", "server", "client", "tests"]) {
+        let lines = source.text.lines().count();
+        assert!(lines <= 800, "{} has {lines} lines: split it by meaning", source.path);
+    }
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let sources = production(&root(), PRODUCT);
+    absent(&sources, &["todo!(", "unimplemented!(", "dbg!("], |_| false, "unfinished code");
+    for source in everything(&root(), &["common", "proto", "server", "client"]) {
+        for mark in ["TODO", "FIXME", "XXX", "HACK"] {
+            let found = source.text.lines().position(|l| l.contains(mark));
+            assert!(found.is_none(), "{}:{} has a {mark}", source.path, found.map_or(0, |i| i + 1));
+        }
+    }
+}
+
+/// A panic in production code needs a sentence that says why it cannot happen: beside the call, above it, or as a lint's reason.
+#[test]
+fn unwrap_and_expect_come_with_a_reason() {
+    let mut found = Vec::new();
+    for source in production(&root(), PRODUCT) {
+        let text: Vec<_> = source.text.lines().collect();
+        for (i, code) in source.code.lines().enumerate() {
+            let panics = [".unwrap()", ".unwrap_err()", ".expect("].iter().any(|n| code.contains(n));
+            // The statement may begin some lines above the call.
+            let reason = text[i.saturating_sub(8)..=i].iter().any(|l| l.contains("// ") || l.contains("reason = "));
+            if panics && !reason {
+                found.push(format!("{}:{}: {}", source.path, i + 1, text[i].trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "say why it cannot fail:\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\"") && workspace.contains("missing_docs") && workspace.contains("unwrap_used"));
+    for line in workspace.lines().map(str::trim).skip_while(|l| *l != "members = [").skip(1).take_while(|l| *l != "]") {
+        let member = line.trim_matches(|c| c == '"' || c == ',');
+        let manifest = fs::read_to_string(root().join(member).join("Cargo.toml")).unwrap();
+        assert!(manifest.replace(' ', "").contains("[lints]\nworkspace=true"), "{member} has its own lints");
+    }
+}
