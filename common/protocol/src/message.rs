@@ -2,12 +2,14 @@
 //! stored and forwarded as they came, never encoded again.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// Protocol versions that this build speaks, best first.
 pub const PROTOCOL_VERSIONS: &[u32] = &[1];
@@ -80,6 +82,24 @@ impl<B: Body> Signed<B> {
     pub fn peek(&self) -> Result<B, InvalidMessage> {
         match postcard::take_from_bytes(&self.body) {
             Ok((body, [])) => Ok(body),
+            _ => Err(InvalidMessage::Malformed),
+        }
+    }
+
+    /// postcard of body and signature: the form in which signed messages are stored and embedded (an attachment's `message`).
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Two byte strings: writing them into memory cannot fail.
+        postcard::to_stdvec(self).expect("signed messages serialise into memory")
+    }
+
+    /// Reads what [`Signed::to_bytes`] wrote; nothing is verified yet.
+    ///
+    /// # Errors
+    /// Truncated, or followed by other bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidMessage> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((signed, [])) => Ok(signed),
             _ => Err(InvalidMessage::Malformed),
         }
     }
@@ -195,14 +215,81 @@ impl Body for Update {
     const DOMAIN: &'static str = "dp-pvi update v1";
 }
 
-/// Hash of payload bytes (kind included).
+/// Hash of payload bytes (kind included): what [`PayloadHasher`] gives for the same bytes in any chunks.
 #[must_use]
 pub fn payload_hash(kind: PayloadKind, bytes: &[u8]) -> Hash {
-    let kind = match kind {
-        PayloadKind::Lattice { exponent } => exponent.to_le_bytes().to_vec(),
-        PayloadKind::Values => Vec::new(),
-    };
-    Hash::of("dp-pvi payload v1", &[&kind, bytes])
+    let mut hasher = PayloadHasher::new(kind, bytes.len() as u64);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// Hash of a vector of natural parameters: over its little-endian bytes.
+#[must_use]
+pub fn vector_hash(values: &[f64]) -> Hash {
+    let mut hasher = Parts::new("dp-pvi vector v1");
+    hasher.begin(values.len() as u64 * 8);
+    for chunk in values.chunks(512) {
+        let mut bytes = [0; 4096];
+        for (slot, value) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(chunk) {
+            *slot = value.to_le_bytes();
+        }
+        hasher.0.update(&bytes[..chunk.len() * 8]);
+    }
+    hasher.finish()
+}
+
+/// [`Hash::of`], in pieces.
+#[derive(Debug, Clone)]
+struct Parts(Sha256);
+
+impl Parts {
+    fn new(domain: &str) -> Self {
+        let mut parts = Self(Sha256::new());
+        parts.part(domain.as_bytes());
+        parts
+    }
+
+    fn begin(&mut self, length: u64) {
+        self.0.update(length.to_le_bytes());
+    }
+
+    fn part(&mut self, bytes: &[u8]) {
+        self.begin(bytes.len() as u64);
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> Hash {
+        Hash(self.0.finalize().into())
+    }
+}
+
+/// [`payload_hash`] of bytes that arrive in chunks.
+#[derive(Debug, Clone)]
+pub struct PayloadHasher(Parts);
+
+impl PayloadHasher {
+    /// Starts the hash of `length` bytes.
+    #[must_use]
+    pub fn new(kind: PayloadKind, length: u64) -> Self {
+        let mut parts = Parts::new("dp-pvi payload v1");
+        match kind {
+            PayloadKind::Lattice { exponent } => parts.part(&exponent.to_le_bytes()),
+            PayloadKind::Values => parts.part(&[]),
+        }
+        parts.begin(length);
+        Self(parts)
+    }
+
+    /// The next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.0.update(bytes);
+    }
+
+    /// The hash; meaningful when exactly the announced number of bytes came.
+    #[must_use]
+    pub fn finish(self) -> Hash {
+        self.0.finish()
+    }
 }
 
 /// What became of an update; signed by the server.
@@ -316,8 +403,8 @@ pub enum Next {
 pub struct RoundStart {
     /// Signed header.
     pub header: Signed<RoundHeader>,
-    /// λ.
-    pub lambda: Vec<f64>,
+    /// λ (shared: a server holds one copy for all clients).
+    pub lambda: Arc<[f64]>,
     /// Entries since the one that the client last saw, oldest first.
     pub entries: Vec<TranscriptEntry>,
 }
@@ -328,7 +415,7 @@ pub struct RunEnd {
     /// Whether all rounds ran (else the quorum was lost).
     pub outcome: RunOutcome,
     /// Final λ.
-    pub lambda: Vec<f64>,
+    pub lambda: Arc<[f64]>,
     /// Entries since the one that the client last saw, oldest first.
     pub entries: Vec<TranscriptEntry>,
     /// Signed statement that the run is over: the header of the round after the last, which nobody answers.

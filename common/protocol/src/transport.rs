@@ -29,6 +29,8 @@ pub enum Rejection {
     Version,
     /// Stale or unknown round, wrong size, wrong form.
     Message,
+    /// The server does not know this client in this run yet: say hello, then try again.
+    HelloFirst,
     /// Anything else.
     Other,
 }

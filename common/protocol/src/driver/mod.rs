@@ -1,0 +1,227 @@
+//! The loops that production, tests and simulation share: a site, an evaluator, and the server's side of both.
+//!
+//! They are generic over [`Transport`](crate::transport::Transport), [`Trainer`], [`Clock`] and [`Observer`], and need no particular async runtime.
+
+mod client;
+mod serve;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::RunId;
+
+pub use self::client::{drive_evaluator, drive_site};
+pub use self::serve::{ServeError, Server, Store, StoreError};
+use crate::message::{HeldOutMetrics, ReceiptOutcome, RefusalReason, RunEnd, RunOutcome};
+use crate::participant::{SiteError, TrainJob, Trained};
+use crate::time::Timestamp;
+use crate::transport::TransportError;
+
+/// Time, from outside.
+#[allow(async_fn_in_trait, reason = "used generically inside this workspace only")]
+pub trait Clock {
+    /// Now.
+    fn now(&self) -> Timestamp;
+    /// Waits.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// Training did not give a result. The reservation stays and is used again later; the process should end.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct TrainError {
+    /// Who is to look.
+    pub kind: TrainErrorKind,
+    /// Words for the operator; never a record's value.
+    pub message: String,
+}
+
+/// Who is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrainErrorKind {
+    /// The data do not fit the task's schema, or cannot be read.
+    Data,
+    /// Memory, randomness, a thread.
+    Resource,
+    /// A bug.
+    Internal,
+}
+
+/// Computes a site's visits.
+#[allow(async_fn_in_trait, reason = "used generically inside this workspace only")]
+pub trait Trainer {
+    /// The run's task is known (called after every welcome): load data by its schema, if that has not been done.
+    ///
+    /// # Errors
+    /// The data cannot be used; the site withdraws.
+    async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
+        let _ = task;
+        Ok(())
+    }
+
+    /// Computes one visit.
+    ///
+    /// # Errors
+    /// Nothing was released.
+    async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError>;
+}
+
+/// Evaluates posteriors on public data.
+#[allow(async_fn_in_trait, reason = "used generically inside this workspace only")]
+pub trait Evaluate {
+    /// The run's task is known.
+    ///
+    /// # Errors
+    /// The data cannot be used.
+    async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
+        let _ = task;
+        Ok(())
+    }
+
+    /// Metrics at λ.
+    ///
+    /// # Errors
+    /// There are none.
+    async fn evaluate(&mut self, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError>;
+}
+
+/// What happens, for logs and progress bars: public values only.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Welcomed.
+    Joined {
+        /// The run.
+        run: RunId,
+        /// Its task.
+        task: &'a ResolvedTask,
+    },
+    /// A call failed and is tried again.
+    Retrying {
+        /// How often it failed in a row.
+        failures: u32,
+        /// Time until the next try.
+        wait: Duration,
+        /// Why.
+        error: &'a TransportError,
+    },
+    /// The transcript has this many entries now.
+    Seen {
+        /// Number of entries.
+        entries: u32,
+    },
+    /// A visit is being computed; its budget is reserved.
+    Training {
+        /// The round.
+        round: u32,
+        /// The visit.
+        visit: u32,
+    },
+    /// An update is durable here.
+    Committed {
+        /// The round.
+        round: u32,
+    },
+    /// An update waits for the release tick.
+    Waiting {
+        /// The round.
+        round: u32,
+        /// How long.
+        wait: Duration,
+    },
+    /// An update is handed to the transport.
+    Sending {
+        /// The round.
+        round: u32,
+        /// Payload bytes.
+        bytes: u64,
+    },
+    /// The server answered.
+    Receipted {
+        /// The round.
+        round: u32,
+        /// Outcome.
+        outcome: ReceiptOutcome,
+    },
+    /// A refusal was sent.
+    Refused {
+        /// The round.
+        round: u32,
+        /// Why.
+        reason: RefusalReason,
+    },
+    /// A posterior was evaluated and reported.
+    Reported {
+        /// Rounds in it.
+        round: u32,
+        /// The metrics.
+        metrics: &'a HeldOutMetrics,
+    },
+    /// Over.
+    Finished {
+        /// How.
+        outcome: RunOutcome,
+    },
+}
+
+/// Listens.
+pub trait Observer {
+    /// Something happened.
+    fn on_event(&mut self, event: &Event<'_>);
+}
+
+/// Hears nothing.
+impl Observer for () {
+    fn on_event(&mut self, _event: &Event<'_>) {}
+}
+
+/// How to wait for a server that is away.
+pub struct Patience {
+    /// Wait after the first failure; doubled after every further one.
+    pub first: Duration,
+    /// Longest wait.
+    pub longest: Duration,
+    /// Give up when nothing succeeded for this long.
+    pub give_up_after: Duration,
+    /// Pause before asking again when the server has nothing.
+    pub idle: Duration,
+    /// Factor in (0, 1] on the wait after the given number of failures: spreads sites that lost the same server.
+    pub jitter: Box<dyn Fn(u32) -> f64 + Send + Sync>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(250),
+            longest: Duration::from_secs(30),
+            give_up_after: Duration::from_secs(3600),
+            idle: Duration::from_millis(50),
+            jitter: Box::new(|_| 1.0),
+        }
+    }
+}
+
+/// Why a client stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The server was away for too long, or refuses.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The site's own checks.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// Data or computation.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+}
+
+/// What a site did in a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SiteOutcome {
+    /// The end.
+    pub end: RunEnd,
+    /// Refusals that this process sent: round and reason.
+    pub refusals: Vec<(u32, RefusalReason)>,
+    /// Updates that this process sent.
+    pub sent: u32,
+}

@@ -1,0 +1,175 @@
+//! The server's loop body: takes inputs, makes the coordinator's records durable, then answers. The server process adds
+//! sockets and a store, the simulation an in-memory network and store.
+
+use dp_pvi_privacy::{ClientId, Hash};
+
+use crate::coordinator::{Begin, Control, Coordinator, Peer, Record, Rejected};
+use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use crate::sum::PayloadError;
+use crate::time::Timestamp;
+
+/// The store failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// What is there is not what was written.
+    #[error("the server's state is damaged ({0}): restore it from a copy")]
+    Corrupt(String),
+    /// Lock, disk full, permissions.
+    #[error("the server's state cannot be written or read now ({0})")]
+    Unavailable(String),
+}
+
+/// Durable state of a server.
+pub trait Store {
+    /// Appends records in one transaction, in order; returns when they would survive a power loss.
+    ///
+    /// # Errors
+    /// Nothing was appended.
+    fn persist(&mut self, records: &[Record]) -> Result<(), StoreError>;
+
+    /// Feeds a stored payload to `sink`, in chunks, from the start. `update` is the hash of the update message.
+    ///
+    /// # Errors
+    /// It is not there or cannot be read, or `sink` failed ([`ServeError::Payload`]).
+    fn payload(
+        &mut self,
+        client: &ClientId,
+        update: &Hash,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), PayloadError>,
+    ) -> Result<(), ServeError>;
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ServeError {
+    /// The message is not accepted; nothing changed.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// The store failed. The server must be restarted: memory may be ahead of the disk, and every later call fails too.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A stored payload is not what was stored.
+    #[error("a stored payload is damaged ({0})")]
+    Payload(#[from] PayloadError),
+}
+
+/// A coordinator with its store. Every method returns only what is durable already.
+#[derive(Debug)]
+pub struct Server<S> {
+    coordinator: Coordinator,
+    store: S,
+}
+
+impl<S: Store> Server<S> {
+    /// Puts a restored coordinator and its store together. Call [`Server::tick`] next.
+    #[must_use]
+    pub fn new(coordinator: Coordinator, store: S) -> Self {
+        Self { coordinator, store }
+    }
+
+    /// The coordinator, for views.
+    #[must_use]
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// The coordinator, for [`Coordinator::set_enrolled`].
+    #[must_use]
+    pub fn coordinator_mut(&mut self) -> &mut Coordinator {
+        &mut self.coordinator
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// Grows whenever [`Server::next`] may answer differently: waiting calls should ask again then.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        unimplemented!("contract")
+    }
+
+    /// Does all that time and earlier inputs brought: opens, sums, closes, ends. Every other method calls it itself.
+    /// Returns when to call it again if nothing comes in.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn tick(&mut self, now: Timestamp) -> Result<Option<Timestamp>, ServeError> {
+        let _ = now;
+        unimplemented!("contract")
+    }
+
+    /// Answers a hello.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Signed<Welcome>, ServeError> {
+        let _ = (hello, peer, now);
+        unimplemented!("contract")
+    }
+
+    /// What there is for a client.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn next(&mut self, client: &ClientId, seen: u32, now: Timestamp) -> Result<Next, ServeError> {
+        let _ = (client, seen, now);
+        unimplemented!("contract")
+    }
+
+    /// An update's message came; its payload follows if accepted.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Begin, ServeError> {
+        let _ = (client, update, now);
+        unimplemented!("contract")
+    }
+
+    /// The accepted update's payload is checked and durable.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn stored(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Signed<Receipt>, ServeError> {
+        let _ = (client, update, now);
+        unimplemented!("contract")
+    }
+
+    /// A refusal came.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn refuse(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<(), ServeError> {
+        let _ = (client, refusal, now);
+        unimplemented!("contract")
+    }
+
+    /// Metrics came.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn report(&mut self, client: &ClientId, report: &Signed<MetricsReport>, now: Timestamp) -> Result<(), ServeError> {
+        let _ = (client, report, now);
+        unimplemented!("contract")
+    }
+
+    /// An operator pauses or resumes.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn control(&mut self, control: Control, now: Timestamp) -> Result<(), ServeError> {
+        let _ = (control, now);
+        unimplemented!("contract")
+    }
+
+    /// An operator ends the run.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn stop(&mut self, now: Timestamp) -> Result<(), ServeError> {
+        let _ = now;
+        unimplemented!("contract")
+    }
+}

@@ -1,0 +1,211 @@
+//! Payloads in chunks: checking one while it arrives, and summing those of a round, both in O(d) memory.
+
+use dp_pvi_privacy::{Hash, PayloadKind};
+
+use crate::coordinator::Expected;
+use crate::message::PayloadHasher;
+
+/// Largest magnitude of a coordinate of [`PayloadKind::Values`]: far above any natural parameter of a sane model, and small
+/// enough that sums and squares of thousands of them stay finite.
+pub const MAX_MAGNITUDE: f64 = 1e100;
+
+/// A payload that is not what its update announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// Too short or too long.
+    #[error("the payload does not have the announced length")]
+    Length,
+    /// NaN, infinity, or out of any sensible range.
+    #[error("the payload holds a number that is not finite or is out of range; the site should look at its model and data")]
+    NotFinite,
+    /// Other bytes.
+    #[error("the payload's hash is not the announced one")]
+    Hash,
+    /// Not the coordinates or kind of the sum.
+    #[error("the payload has another kind or number of coordinates than the round's others")]
+    Mismatch,
+}
+
+/// Checks a payload chunk by chunk while it is written to disk.
+#[derive(Debug, Clone)]
+pub struct PayloadCheck {
+    expected: Expected,
+    hasher: PayloadHasher,
+    words: Words,
+    received: u64,
+}
+
+impl PayloadCheck {
+    /// Starts a check.
+    #[must_use]
+    pub fn new(expected: Expected) -> Self {
+        Self { expected, hasher: PayloadHasher::new(expected.kind, expected.bytes()), words: Words::default(), received: 0 }
+    }
+
+    /// The next chunk, of any length.
+    ///
+    /// # Errors
+    /// More bytes than announced, or a value that is not finite.
+    pub fn update(&mut self, chunk: &[u8]) -> Result<(), PayloadError> {
+        self.received += chunk.len() as u64;
+        if self.received > self.expected.bytes() {
+            return Err(PayloadError::Length);
+        }
+        self.hasher.update(chunk);
+        if self.expected.kind == PayloadKind::Values {
+            let mut fine = true;
+            self.words.feed(chunk, |word| fine &= f64::from_le_bytes(word).abs() <= MAX_MAGNITUDE);
+            if !fine {
+                return Err(PayloadError::NotFinite);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the payload.
+    ///
+    /// # Errors
+    /// Fewer bytes than announced, or other bytes.
+    pub fn finish(self) -> Result<(), PayloadError> {
+        if self.received != self.expected.bytes() {
+            return Err(PayloadError::Length);
+        }
+        if self.hasher.finish() != self.expected.payload {
+            return Err(PayloadError::Hash);
+        }
+        Ok(())
+    }
+}
+
+/// Cuts chunks of any length into 8-byte words.
+#[derive(Debug, Clone, Default)]
+struct Words {
+    rest: [u8; 8],
+    filled: usize,
+}
+
+impl Words {
+    fn feed(&mut self, mut chunk: &[u8], mut word: impl FnMut([u8; 8])) {
+        if self.filled > 0 {
+            let take = chunk.len().min(8 - self.filled);
+            self.rest[self.filled..self.filled + take].copy_from_slice(&chunk[..take]);
+            self.filled += take;
+            chunk = &chunk[take..];
+            if self.filled < 8 {
+                return;
+            }
+            word(self.rest);
+            self.filled = 0;
+        }
+        let (words, rest) = chunk.as_chunks::<8>();
+        words.iter().for_each(|w| word(*w));
+        self.rest[..rest.len()].copy_from_slice(rest);
+        self.filled = rest.len();
+    }
+}
+
+/// ΣΔ of a round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sum {
+    /// The round.
+    pub round: u32,
+    /// The clients whose payloads are in it, ascending, with the hashes of their update messages.
+    pub included: Vec<(dp_pvi_privacy::ClientId, Hash)>,
+    /// The sum.
+    pub delta: Vec<f64>,
+}
+
+/// Sums the payloads of a round. Lattice payloads are added exactly, as integers; values in the order in which they come,
+/// which the round fixes (clients ascending), so that a repeated sum has the same bits.
+#[derive(Debug)]
+pub struct Accumulator {
+    close: crate::coordinator::Close,
+    total: Total,
+    /// Payloads finished.
+    done: usize,
+    /// Coordinates of the current payload.
+    position: usize,
+    words: Words,
+}
+
+#[derive(Debug)]
+enum Total {
+    Lattice(Vec<i128>),
+    Values(Vec<f64>),
+}
+
+impl Accumulator {
+    /// An empty sum.
+    #[must_use]
+    pub fn new(close: crate::coordinator::Close) -> Self {
+        // A task has at most 2^32 parameters; the vector must be held anyway.
+        let coordinates = usize::try_from(close.coordinates).expect("coordinates fit the address space");
+        let total = match close.kind {
+            PayloadKind::Lattice { .. } => Total::Lattice(vec![0; coordinates]),
+            PayloadKind::Values => Total::Values(vec![0.0; coordinates]),
+        };
+        Self { close, total, done: 0, position: 0, words: Words::default() }
+    }
+
+    /// The client whose payload must come next (with the hash of its update message); `None` when all came.
+    #[must_use]
+    pub fn wants(&self) -> Option<&(dp_pvi_privacy::ClientId, Hash)> {
+        self.close.included.get(self.done)
+    }
+
+    /// The next bytes of that client's payload.
+    ///
+    /// # Errors
+    /// More bytes than the round has coordinates.
+    pub fn add(&mut self, chunk: &[u8]) -> Result<(), PayloadError> {
+        let Self { total, position, words, .. } = self;
+        let mut fits = true;
+        words.feed(chunk, |word| {
+            match total {
+                Total::Lattice(sum) => match sum.get_mut(*position) {
+                    Some(slot) => *slot += i128::from(i64::from_le_bytes(word)),
+                    None => fits = false,
+                },
+                Total::Values(sum) => match sum.get_mut(*position) {
+                    Some(slot) => *slot += f64::from_le_bytes(word),
+                    None => fits = false,
+                },
+            }
+            *position += 1;
+        });
+        if fits { Ok(()) } else { Err(PayloadError::Mismatch) }
+    }
+
+    /// The end of that client's payload.
+    ///
+    /// # Errors
+    /// Fewer bytes than the round has coordinates.
+    pub fn end_of_payload(&mut self) -> Result<(), PayloadError> {
+        if self.position as u64 != self.close.coordinates || self.words.filled != 0 {
+            return Err(PayloadError::Mismatch);
+        }
+        self.position = 0;
+        self.done += 1;
+        Ok(())
+    }
+
+    /// The sum of all payloads.
+    ///
+    /// # Errors
+    /// A payload is missing.
+    pub fn finish(self) -> Result<Sum, PayloadError> {
+        if self.wants().is_some() || self.position != 0 {
+            return Err(PayloadError::Mismatch);
+        }
+        let delta = match (self.total, self.close.kind) {
+            (Total::Lattice(sum), PayloadKind::Lattice { exponent }) => {
+                let step = 2f64.powi(exponent);
+                #[allow(clippy::cast_precision_loss, reason = "post-processing of an exact sum, rounded once")]
+                sum.into_iter().map(|x| x as f64 * step).collect()
+            }
+            (Total::Values(sum), _) => sum,
+            (Total::Lattice(_), PayloadKind::Values) => return Err(PayloadError::Mismatch),
+        };
+        Ok(Sum { round: self.close.round, included: self.close.included, delta })
+    }
+}
