@@ -2,6 +2,7 @@
 
 pub mod accountant;
 pub mod adjacency;
+pub mod danger;
 pub mod event;
 pub mod ledger;
 pub mod mechanism;

@@ -1,0 +1,74 @@
+//! Why the ledger refuses.
+
+use crate::accountant::AccountantError;
+use crate::ledger::row::ReleaseState;
+use crate::ledger::store::StoreError;
+use crate::release::ReleaseId;
+
+/// Why the ledger refused.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// Over budget.
+    #[error(
+        "this would bring the data set to epsilon {would_be}, above its budget of {limit}: lower the task's epsilon, or raise the budget as an operator's decision"
+    )]
+    OverBudget {
+        /// ε after the charge.
+        would_be: f64,
+        /// Limit.
+        limit: f64,
+    },
+    /// Over the limit of one run.
+    #[error("this run would cost epsilon {would_be}, above per_run_epsilon {limit}")]
+    OverRunBudget {
+        /// ε of the run.
+        would_be: f64,
+        /// Limit.
+        limit: f64,
+    },
+    /// Not allowed by the site.
+    #[error("a release without protection was asked for; set allow_non_private = true in [policy] if that is intended")]
+    NonPrivateForbidden,
+    /// Frozen by an operator.
+    #[error("the data set is frozen: `dp-pvi-client budget freeze --off` opens it again")]
+    Frozen,
+    /// The release exists in another state or with another event.
+    #[error("release {0} was already made or reserved differently; it is never made twice")]
+    Conflict(ReleaseId),
+    /// The release is not in the state that the step needs: a bug of ours, or a peer that speaks of a release that never was.
+    #[error("release {release} is {} and cannot be {step}", state.map_or_else(|| "unknown".to_owned(), |s| s.to_string()))]
+    WrongState {
+        /// Which release.
+        release: ReleaseId,
+        /// Its state (`None`: never reserved).
+        state: Option<ReleaseState>,
+        /// What was asked for.
+        step: &'static str,
+    },
+    /// The permit of this reservation was already handed out since the ledger was opened.
+    #[error("the permit of release {0} was already given out in this process; restart to train again under the same reservation")]
+    PermitOutstanding(ReleaseId),
+    /// A witness saw a later head: this ledger is an old copy.
+    #[error("the server saw a later state of this ledger (row {witnessed}, here {here}): it is an old copy; restore the latest one")]
+    RolledBack {
+        /// Row seen by the witness.
+        witnessed: u64,
+        /// Last row here.
+        here: u64,
+    },
+    /// A witness saw another row where this ledger has one: the ledger went on from an old copy.
+    #[error("the server saw another row {seq} of this ledger: it went on from an old copy; restore the latest one")]
+    Forked {
+        /// Row seen by the witness.
+        seq: u64,
+    },
+    /// The file is about something else.
+    #[error("the ledger is of another data set, unit or relation than the configuration says ({0})")]
+    OtherIdentity(String),
+    /// Store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Accountant.
+    #[error(transparent)]
+    Accountant(#[from] AccountantError),
+}

@@ -1,0 +1,67 @@
+//! The right to run a mechanism. Only a ledger mints it, and only after the charge is durable.
+
+use crate::event::DpEvent;
+use crate::release::ReleaseId;
+
+/// The right to run exactly one event once. Not `Clone`; only a ledger mints it.
+#[derive(Debug)]
+pub struct Permit {
+    event: DpEvent,
+    release: ReleaseId,
+}
+
+impl Permit {
+    pub(crate) fn mint(event: DpEvent, release: ReleaseId) -> Self {
+        Self { event, release }
+    }
+
+    /// The event.
+    #[must_use]
+    pub fn event(&self) -> &DpEvent {
+        &self.event
+    }
+
+    /// The release.
+    #[must_use]
+    pub fn release(&self) -> &ReleaseId {
+        &self.release
+    }
+
+    /// Consumes the permit into exactly as many step permits as its event composes (one if it composes none).
+    pub fn into_steps(self) -> impl Iterator<Item = StepPermit> {
+        let (event, count) = match self.event {
+            DpEvent::Composed { event, count } => (*event, count),
+            event => (event, 1),
+        };
+        let release = self.release;
+        (0..count).map(move |step| StepPermit { event: event.clone(), release: release.clone(), step })
+    }
+}
+
+/// The right to run one step. Not `Clone`.
+#[derive(Debug)]
+pub struct StepPermit {
+    event: DpEvent,
+    release: ReleaseId,
+    step: u64,
+}
+
+impl StepPermit {
+    /// The event of this step.
+    #[must_use]
+    pub fn event(&self) -> &DpEvent {
+        &self.event
+    }
+
+    /// The release that the step belongs to.
+    #[must_use]
+    pub fn release(&self) -> &ReleaseId {
+        &self.release
+    }
+
+    /// Number of the step, from 0.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+}

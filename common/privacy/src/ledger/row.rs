@@ -1,0 +1,151 @@
+//! What the ledger writes down: rows, their canonical bytes and their place in the chain.
+
+use serde::{Deserialize, Serialize};
+
+use crate::adjacency::{PrivacyUnit, Relation};
+use crate::release::{Hash, ReleaseId};
+use crate::unit::{Delta, Epsilon};
+
+/// What a ledger is about; fixed by its first row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerIdentity {
+    /// Name of the data set.
+    pub data: String,
+    /// Privacy unit.
+    pub unit: PrivacyUnit,
+    /// Relation under which everything is charged.
+    pub relation: Relation,
+}
+
+/// The budget of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Limit on ε over all events.
+    pub epsilon: Epsilon,
+    /// δ of the budget.
+    pub delta: Delta,
+    /// Limit on ε of one run.
+    pub per_run: Option<Epsilon>,
+    /// Whether a permit for [`DpEvent::NonPrivate`] may be minted.
+    pub allow_non_private: bool,
+}
+
+/// One row, before hashing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Position, from 0.
+    pub seq: u64,
+    /// Hash of the previous row ([`Hash::default`] for the first).
+    pub previous: Hash,
+    /// What happened.
+    pub body: RowBody,
+}
+
+/// What a row says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum RowBody {
+    /// First row.
+    Genesis(LedgerIdentity),
+    /// Budget charged; nothing ran yet.
+    Reserved {
+        /// Which release.
+        release: ReleaseId,
+        /// Canonical bytes of the event ([`DpEvent::to_bytes`]).
+        event: Vec<u8>,
+        /// Hash of the signed round header that asked for it.
+        header: Hash,
+    },
+    /// Payload fixed for ever and stored beside the row.
+    Committed {
+        /// Which release.
+        release: ReleaseId,
+        /// Hash of the attachment.
+        attachment: Hash,
+    },
+    /// Handed to the transport at least once.
+    Sent {
+        /// Which release.
+        release: ReleaseId,
+    },
+    /// The server's signed receipt arrived.
+    Receipted {
+        /// Which release.
+        release: ReleaseId,
+        /// Hash of the receipt.
+        receipt: Hash,
+    },
+    /// A following header said whether the update entered the posterior.
+    Settled {
+        /// Which release.
+        release: ReleaseId,
+        /// Whether it did.
+        included: bool,
+        /// Hash of the site's whole factor after this row.
+        factor: Hash,
+    },
+    /// Budget frozen or released by an operator.
+    Frozen(
+        /// Whether it is frozen now.
+        FreezeState,
+    ),
+}
+
+/// Whether the data set may be charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FreezeState {
+    /// Nothing may be charged.
+    Frozen,
+    /// Charges are allowed.
+    Open,
+}
+
+/// A row as stored: canonical bytes, their hash and the site's signature over the hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRow {
+    /// postcard of [`Row`].
+    pub bytes: Vec<u8>,
+    /// [`Hash::of`]`("dp-pvi ledger row v1", [bytes])`.
+    pub hash: Hash,
+    /// Ed25519 signature over the hash.
+    pub signature: Vec<u8>,
+}
+
+/// Position of the chain's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerHead {
+    /// Sequence number of the last row.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+/// State of one release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReleaseState {
+    /// Charged; nothing left the process.
+    Reserved,
+    /// Payload stored.
+    Committed,
+    /// Sent at least once.
+    Sent,
+    /// Receipt stored.
+    Receipted,
+    /// Told whether it was included.
+    Settled {
+        /// Whether it was.
+        included: bool,
+    },
+}
+
+impl std::fmt::Display for ReleaseState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Reserved => "reserved",
+            Self::Committed => "committed",
+            Self::Sent => "sent",
+            Self::Receipted => "receipted",
+            Self::Settled { included: true } => "settled (included)",
+            Self::Settled { included: false } => "settled (not included)",
+        })
+    }
+}

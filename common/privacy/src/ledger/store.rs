@@ -1,0 +1,69 @@
+//! Where rows are kept, and who signs them.
+
+use ed25519_dalek::{Signature, Signer, SigningKey};
+
+use crate::ledger::row::StoredRow;
+use crate::release::{Hash, ReleaseId, RunId};
+
+/// The store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Bytes are not what was written.
+    #[error("the ledger is damaged ({0}): restore it from a copy; nothing is released until then")]
+    Corrupt(String),
+    /// Lock, disk full, permissions.
+    #[error("the ledger cannot be used now ({0})")]
+    Unavailable(String),
+}
+
+/// Durable, append-only rows. `append` returns only when the row (and its attachment) would survive a power loss.
+pub trait LedgerStore: Send {
+    /// All rows in order.
+    ///
+    /// # Errors
+    /// Damaged or unavailable.
+    fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError>;
+    /// Appends a row, and in the same transaction an attachment or the site's factor where given.
+    ///
+    /// # Errors
+    /// Damaged or unavailable; then nothing was appended.
+    fn append(&mut self, row: &StoredRow, extra: Option<&Extra>) -> Result<(), StoreError>;
+    /// Attachment bytes of a release.
+    ///
+    /// # Errors
+    /// Damaged or unavailable.
+    fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Vec<u8>>, StoreError>;
+    /// The site's factor in a run, as last settled.
+    ///
+    /// # Errors
+    /// Damaged or unavailable.
+    fn factor(&mut self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError>;
+}
+
+/// What goes into the store beside a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Extra {
+    /// Bytes of an [`Attachment`] (COMMITTED).
+    Attachment(ReleaseId, Vec<u8>),
+    /// The site's factor after settling (little-endian `f64`).
+    Factor(RunId, Vec<u8>),
+}
+
+/// Signs row hashes; the identity key stays with the caller.
+pub trait RowSigner: Send {
+    /// Ed25519 signature over `hash`.
+    fn sign(&self, hash: &Hash) -> Vec<u8>;
+    /// Whether `signature` is one of ours.
+    fn verify(&self, hash: &Hash, signature: &[u8]) -> bool;
+}
+
+/// The site's identity key itself.
+impl RowSigner for SigningKey {
+    fn sign(&self, hash: &Hash) -> Vec<u8> {
+        Signer::sign(self, &hash.0).to_bytes().to_vec()
+    }
+
+    fn verify(&self, hash: &Hash, signature: &[u8]) -> bool {
+        Signature::from_slice(signature).is_ok_and(|signature| self.verifying_key().verify_strict(&hash.0, &signature).is_ok())
+    }
+}
