@@ -1,0 +1,445 @@
+//! The schema file as it is written, and how it becomes a checked [`Schema`].
+
+use super::{
+    Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, Label, LabelKind, Matching, NumberRule, OtherColumns,
+    Outside, Schema, SchemaError, Transform, first_repeated, worst_case_norm,
+};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSchema {
+    norm_bound: Option<f64>,
+    unit_column: Option<String>,
+    #[serde(default = "yes")]
+    intercept: bool,
+    #[serde(default = "reject_others")]
+    other_columns: OtherColumns,
+    #[serde(default)]
+    missing: RawMissing,
+    #[serde(default)]
+    csv: RawCsv,
+    // Columns and label are read one by one, so that an error can name the column.
+    label: toml::Table,
+    #[serde(default)]
+    columns: Vec<toml::Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawMissing {
+    tokens: Vec<String>,
+}
+
+impl Default for RawMissing {
+    fn default() -> Self {
+        Self { tokens: vec![String::new()] }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCsv {
+    delimiter: Option<String>,
+    names: Option<Vec<String>>,
+    trim: Option<bool>,
+    comment: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum RawLabel {
+    Binary(RawBinary),
+    Number(RawNumberLabel),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBinary {
+    positive: Vec<String>,
+    negative: Option<Vec<String>>,
+    strip_suffix: Option<String>,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNumberLabel {
+    lower: f64,
+    upper: f64,
+    #[serde(default = "clamp")]
+    outside: Outside,
+    #[serde(default = "identity")]
+    transform: Transform,
+    centre: f64,
+    scale: f64,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum RawColumn {
+    Number(RawNumber),
+    Category(RawCategory),
+    Boolean(RawBoolean),
+    Ignored {},
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNumber {
+    lower: f64,
+    upper: f64,
+    #[serde(default = "clamp")]
+    outside: Outside,
+    #[serde(default = "identity")]
+    transform: Transform,
+    centre: f64,
+    scale: f64,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCategory {
+    values: Vec<String>,
+    #[serde(default = "by_text")]
+    matching: Matching,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBoolean {
+    #[serde(default = "true_values")]
+    true_values: Vec<String>,
+    #[serde(default = "false_values")]
+    false_values: Vec<String>,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawPolicy {
+    Zero,
+    Centre,
+    Drop,
+    #[default]
+    Reject,
+}
+
+fn yes() -> bool {
+    true
+}
+fn reject_others() -> OtherColumns {
+    OtherColumns::Reject
+}
+fn clamp() -> Outside {
+    Outside::Clamp
+}
+fn identity() -> Transform {
+    Transform::Identity
+}
+fn by_text() -> Matching {
+    Matching::Text
+}
+fn true_values() -> Vec<String> {
+    vec!["true".into(), "1".into()]
+}
+fn false_values() -> Vec<String> {
+    vec!["false".into(), "0".into()]
+}
+
+pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
+    let raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
+    let label = label(raw.label)?;
+    let mut columns = Vec::with_capacity(raw.columns.len());
+    let mut offset: usize = 0;
+    for (position, table) in raw.columns.into_iter().enumerate() {
+        let mut column = column(position, table)?;
+        column.offset = position_of(offset)?;
+        offset += column.kind.width();
+        columns.push(column);
+    }
+    let intercept = raw.intercept.then_some(position_of(offset)?);
+    let dimension = position_of(offset + usize::from(raw.intercept))?;
+    if dimension == 0 {
+        return Err(SchemaError::Whole("there is nothing to learn: describe at least one column or keep `intercept = true`".into()));
+    }
+    check_names(&columns, &label, raw.unit_column.as_deref())?;
+    let csv = csv_format(raw.csv)?;
+    if let Some(names) = &csv.names {
+        check_csv_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
+    }
+    let entries = columns.iter().filter(|column| column.kind.width() > 0).count() + usize::from(raw.intercept);
+    let worst_case_norm = worst_case_norm(&columns, intercept);
+    if !worst_case_norm.is_finite() {
+        return Err(SchemaError::Whole(
+            "the longest row that the ranges allow is not a finite number: use smaller ranges or larger scales".into(),
+        ));
+    }
+    let norm_bound = match raw.norm_bound {
+        None => worst_case_norm,
+        Some(bound) if bound.is_finite() && bound > 0.0 => bound.min(worst_case_norm),
+        Some(_) => {
+            return Err(SchemaError::Whole("`norm_bound` must be a finite number above 0; leave it out to use the worst case".into()));
+        }
+    };
+    Ok(Schema {
+        columns,
+        label,
+        unit_column: raw.unit_column,
+        missing_tokens: raw.missing.tokens,
+        other_columns: raw.other_columns,
+        intercept,
+        csv,
+        dimension,
+        max_nonzeros: position_of(entries)?,
+        worst_case_norm,
+        norm_bound,
+    })
+}
+
+fn position_of(offset: usize) -> Result<u32, SchemaError> {
+    u32::try_from(offset).map_err(|_| SchemaError::Whole("more than 4294967295 feature entries: list fewer category values".into()))
+}
+
+fn column(position: usize, mut table: toml::Table) -> Result<Column, SchemaError> {
+    let name = match table.remove("name") {
+        Some(toml::Value::String(name)) if !name.is_empty() => name,
+        _ => return Err(SchemaError::Whole(format!("entry {} of `[[columns]]` needs `name = \"…\"`", position + 1))),
+    };
+    let fail = |problem: String| SchemaError::Column { column: name.clone(), problem };
+    let raw = RawColumn::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
+    let kind = match raw {
+        RawColumn::Number(raw) => {
+            let rule = NumberRule {
+                lower: raw.lower,
+                upper: raw.upper,
+                outside: raw.outside,
+                transform: raw.transform,
+                centre: raw.centre,
+                scale: raw.scale,
+                missing: number_policy(raw.missing),
+                invalid: number_policy(raw.invalid),
+            };
+            ColumnKind::Number(checked_number(rule).map_err(fail)?)
+        }
+        RawColumn::Category(raw) => {
+            let rule = CategoryRule {
+                missing: policy(raw.missing, "missing").map_err(fail)?,
+                invalid: policy(raw.invalid, "invalid").map_err(fail)?,
+                values: raw.values,
+                matching: raw.matching,
+            };
+            ColumnKind::Category(checked_category(rule).map_err(fail)?)
+        }
+        RawColumn::Boolean(raw) => {
+            let rule = BooleanRule {
+                missing: policy(raw.missing, "missing").map_err(fail)?,
+                invalid: policy(raw.invalid, "invalid").map_err(fail)?,
+                true_values: raw.true_values,
+                false_values: raw.false_values,
+            };
+            ColumnKind::Boolean(checked_boolean(rule).map_err(fail)?)
+        }
+        RawColumn::Ignored {} => ColumnKind::Ignored,
+    };
+    Ok(Column { name, offset: 0, kind })
+}
+
+fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
+    let column = match table.remove("column") {
+        Some(toml::Value::String(column)) if !column.is_empty() => column,
+        _ => return Err(SchemaError::Whole("`[label]` needs `column = \"…\"`: the name of the column that is predicted".into())),
+    };
+    // Name and kind are read apart, so that every error can name the column.
+    let fail = |problem: String| SchemaError::Column { column: column.clone(), problem };
+    let raw = RawLabel::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
+    match raw {
+        RawLabel::Binary(raw) => {
+            if raw.positive.is_empty() {
+                return Err(fail("`positive` lists no text: write the texts of the class that is predicted".into()));
+            }
+            let listed = raw.positive.iter().chain(raw.negative.iter().flatten()).map(String::as_str);
+            if let Some(text) = first_repeated(listed) {
+                return Err(fail(format!("the text `{text}` is listed twice in `positive` and `negative`: keep it in one place")));
+            }
+            Ok(Label {
+                missing: label_policy(raw.missing, "missing").map_err(fail)?,
+                invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
+                kind: LabelKind::Binary { positive: raw.positive, negative: raw.negative, strip_suffix: raw.strip_suffix },
+                column,
+            })
+        }
+        RawLabel::Number(raw) => {
+            let missing = label_policy(raw.missing, "missing").map_err(fail)?;
+            let invalid = label_policy(raw.invalid, "invalid").map_err(fail)?;
+            let rule = NumberRule {
+                lower: raw.lower,
+                upper: raw.upper,
+                outside: raw.outside,
+                transform: raw.transform,
+                centre: raw.centre,
+                scale: raw.scale,
+                missing,
+                invalid,
+            };
+            let kind = LabelKind::Number(checked_number(rule).map_err(fail)?);
+            Ok(Label { column, kind, missing, invalid })
+        }
+    }
+}
+
+fn checked_number(rule: NumberRule) -> Result<NumberRule, String> {
+    if !(rule.lower.is_finite() && rule.upper.is_finite() && rule.lower < rule.upper) {
+        return Err("`lower` and `upper` must be finite numbers with lower < upper: the range bounds what one record can do".into());
+    }
+    if !(rule.scale.is_finite() && rule.scale > 0.0) {
+        return Err("`scale` must be a finite number above 0".into());
+    }
+    if !rule.centre.is_finite() {
+        return Err("`centre` must be a finite number".into());
+    }
+    if rule.transform == Transform::Log1p && rule.lower <= -1.0 {
+        return Err("`transform = \"log1p\"` needs `lower` above -1".into());
+    }
+    if !rule.max_abs().is_finite() {
+        return Err("the ends of the range are too large for this `scale`: use a larger one".into());
+    }
+    Ok(rule)
+}
+
+fn checked_category(rule: CategoryRule) -> Result<CategoryRule, String> {
+    if rule.values.is_empty() {
+        return Err("`values` is empty: list the levels that the category can have".into());
+    }
+    if let Some(value) = first_repeated(rule.values.iter().map(String::as_str)) {
+        return Err(format!("the level `{value}` is listed twice in `values`: list it once"));
+    }
+    if rule.matching == Matching::Number {
+        let mut numbers: Vec<f64> = Vec::with_capacity(rule.values.len());
+        for value in &rule.values {
+            match value.parse::<f64>() {
+                Ok(number) if number.is_finite() => numbers.push(number),
+                _ => return Err(format!("the level `{value}` is no number: use `matching = \"text\"`")),
+            }
+        }
+        numbers.sort_by(f64::total_cmp);
+        if numbers.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err("two levels of `values` are the same number: list it once".into());
+        }
+    }
+    Ok(rule)
+}
+
+fn checked_boolean(rule: BooleanRule) -> Result<BooleanRule, String> {
+    if rule.true_values.is_empty() || rule.false_values.is_empty() {
+        return Err("`true_values` and `false_values` must both list a text".into());
+    }
+    if let Some(text) = first_repeated(rule.true_values.iter().chain(&rule.false_values).map(String::as_str)) {
+        return Err(format!("the text `{text}` is listed twice in `true_values` and `false_values`: keep it in one place"));
+    }
+    Ok(rule)
+}
+
+fn number_policy(raw: RawPolicy) -> CellPolicy {
+    match raw {
+        RawPolicy::Zero | RawPolicy::Centre => CellPolicy::Zero,
+        RawPolicy::Drop => CellPolicy::Drop,
+        RawPolicy::Reject => CellPolicy::Reject,
+    }
+}
+
+fn policy(raw: RawPolicy, key: &str) -> Result<CellPolicy, String> {
+    match raw {
+        RawPolicy::Centre => Err(format!("`{key} = \"centre\"` is for numbers: use \"zero\", \"drop\" or \"reject\"")),
+        other => Ok(number_policy(other)),
+    }
+}
+
+fn label_policy(raw: RawPolicy, key: &str) -> Result<CellPolicy, String> {
+    match raw {
+        RawPolicy::Zero | RawPolicy::Centre => Err(format!("a label has no value to stand in: use `{key} = \"drop\"` or \"reject\"")),
+        other => Ok(number_policy(other)),
+    }
+}
+
+fn check_names(columns: &[Column], label: &Label, unit_column: Option<&str>) -> Result<(), SchemaError> {
+    if unit_column == Some("") {
+        return Err(SchemaError::Whole("`unit_column` is empty: name the column that says whose record a row is, or leave it out".into()));
+    }
+    let names = columns.iter().map(|column| column.name.as_str()).chain([label.column.as_str()]).chain(unit_column);
+    match first_repeated(names) {
+        None => Ok(()),
+        Some(name) => Err(SchemaError::Column {
+            column: name.to_owned(),
+            problem: "is described more than once: a column is a feature, the label or the unit column, and only one of them".into(),
+        }),
+    }
+}
+
+fn check_csv_names(
+    names: &[String],
+    columns: &[Column],
+    label: &Label,
+    unit_column: Option<&str>,
+    others: OtherColumns,
+) -> Result<(), SchemaError> {
+    let fail = |column: &str, problem: &str| Err(SchemaError::Column { column: column.to_owned(), problem: problem.to_owned() });
+    if let Some(name) = first_repeated(names.iter().map(String::as_str)) {
+        return fail(name, "is listed twice in `csv.names`: every column needs its own name");
+    }
+    let described: Vec<&str> =
+        columns.iter().map(|column| column.name.as_str()).chain([label.column.as_str()]).chain(unit_column).collect();
+    for name in &described {
+        if !names.iter().any(|listed| listed == name) {
+            return fail(name, "is not in `csv.names`: list the file's columns in their order");
+        }
+    }
+    if others == OtherColumns::Reject {
+        for name in names {
+            if !described.contains(&name.as_str()) {
+                return fail(
+                    name,
+                    "is in `csv.names` but not described: add it to `[[columns]]` (kind = \"ignored\") or set `other_columns = \"ignore\"`",
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn csv_format(raw: RawCsv) -> Result<CsvFormat, SchemaError> {
+    let byte = |text: &str, key: &str| match text.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Ok(*byte),
+        _ => Err(SchemaError::Whole(format!("`csv.{key}` must be one ASCII character"))),
+    };
+    let delimiter = raw.delimiter.map_or(Ok(b','), |text| byte(&text, "delimiter"))?;
+    let comment = raw.comment.map(|text| byte(&text, "comment")).transpose()?;
+    if comment == Some(delimiter) {
+        return Err(SchemaError::Whole("`csv.comment` and `csv.delimiter` must be different characters".into()));
+    }
+    if raw.names.as_ref().is_some_and(Vec::is_empty) {
+        return Err(SchemaError::Whole(
+            "`csv.names` is empty: list the file's columns, or leave it out if the files have a header line".into(),
+        ));
+    }
+    let blanks = if raw.trim.unwrap_or(true) { Blanks::Trimmed } else { Blanks::Kept };
+    Ok(CsvFormat { delimiter, names: raw.names, blanks, comment })
+}

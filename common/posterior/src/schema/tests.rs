@@ -1,0 +1,144 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+const SMALL: &str = r#"
+norm_bound = 3.0
+[missing]
+tokens = ["?", ""]
+[csv]
+names = ["age", "ward", "smoker", "note", "died"]
+comment = "|"
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+strip_suffix = "."
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+missing = "centre"
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["surgery", "medicine"]
+missing = "zero"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+[[columns]]
+name = "note"
+kind = "ignored"
+"#;
+
+fn message(text: &str) -> String {
+    Schema::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn dimension_names_and_bounds_follow_from_the_text() {
+    let schema = Schema::parse(SMALL).unwrap();
+    assert_eq!(schema.dimension(), 5);
+    assert_eq!(schema.coefficient_names(), ["age", "ward=surgery", "ward=medicine", "smoker", "(intercept)"]);
+    assert_eq!(schema.max_nonzeros(), 4);
+    assert_eq!(schema.intercept(), Some(4));
+    // (110 − 50)/20 = 3, one level, smoker, intercept.
+    assert!((schema.worst_case_norm() - 12_f64.sqrt()).abs() < 1e-11);
+    assert!(schema.worst_case_norm() >= 12_f64.sqrt());
+    assert!((schema.row_norm_bound() - 3.0).abs() < 1e-15);
+    assert!((schema.max_abs_entry() - 3.0).abs() < 1e-15);
+    assert_eq!(schema.label().column, "died");
+    assert_eq!(schema.unit_column(), None);
+    assert_eq!(schema.columns()[1].offset, 1);
+    assert_eq!(schema.columns()[2].offset, 3);
+}
+
+#[test]
+fn the_norm_bound_defaults_to_the_worst_case_and_never_exceeds_it() {
+    let without = Schema::parse(&SMALL.replace("norm_bound = 3.0", "")).unwrap();
+    assert!((without.row_norm_bound() - without.worst_case_norm()).abs() < 1e-15);
+    let generous = Schema::parse(&SMALL.replace("norm_bound = 3.0", "norm_bound = 100")).unwrap();
+    assert!((generous.row_norm_bound() - generous.worst_case_norm()).abs() < 1e-15);
+}
+
+#[test]
+fn a_schema_without_intercept_has_one_entry_less() {
+    let schema = Schema::parse(&format!("intercept = false\n{SMALL}")).unwrap();
+    assert_eq!((schema.dimension(), schema.max_nonzeros(), schema.intercept()), (4, 3, None));
+    assert_eq!(schema.coefficient_names().last().unwrap(), "smoker");
+}
+
+#[test]
+fn numbers_are_clamped_transformed_centred_and_scaled() {
+    let rule = NumberRule {
+        lower: 0.0,
+        upper: 100.0,
+        outside: Outside::Clamp,
+        transform: Transform::Log1p,
+        centre: 1.0,
+        scale: 2.0,
+        missing: CellPolicy::Zero,
+        invalid: CellPolicy::Reject,
+    };
+    assert!((rule.encode(0.0) + 0.5).abs() < 1e-15);
+    assert!((rule.encode(1e9) - (101_f64.ln() - 1.0) / 2.0).abs() < 1e-15);
+    assert_eq!(rule.place(-1.0), Place::Below);
+    assert_eq!(rule.place(100.0), Place::Inside);
+    assert_eq!(rule.place(100.5), Place::Above);
+    assert!((rule.decode(rule.encode(37.5)) - 37.5).abs() < 1e-12);
+}
+
+#[test]
+fn a_numeric_label_has_a_bound() {
+    let text = "[label]\ncolumn = \"power\"\nkind = \"number\"\nlower = 400\nupper = 500\ncentre = 450\nscale = 20";
+    let schema = Schema::parse(text).unwrap();
+    assert!((schema.max_abs_target() - 2.5).abs() < 1e-15);
+    assert_eq!(schema.dimension(), 1);
+}
+
+#[test]
+fn every_error_names_the_column_and_says_what_to_write() {
+    for (from, to, expected) in [
+        ("scale = 20", "scale = 0", "column `age`: `scale` must be a finite number above 0"),
+        ("scale = 20", "scale = nan", "column `age`: `scale` must be"),
+        ("upper = 110", "upper = inf", "column `age`: `lower` and `upper` must be finite"),
+        ("upper = 110", "upper = -1", "with lower < upper"),
+        ("upper = 110", "uper = 110", "column `age`: unknown field `uper`"),
+        ("upper = 110", "", "column `age`: missing field `upper`"),
+        ("lower = 0", "lower = -1\ntransform = \"log1p\"", "column `age`: `transform = \"log1p\"` needs `lower` above -1"),
+        ("missing = \"centre\"", "missing = \"mean\"", "unknown variant `mean`"),
+        ("missing = \"zero\"", "missing = \"centre\"", "column `ward`: `missing = \"centre\"` is for numbers"),
+        ("kind = \"category\"", "kind = \"one-hot\"", "column `ward`: unknown variant `one-hot`"),
+        ("[\"surgery\", \"medicine\"]", "[]", "column `ward`: `values` is empty"),
+        ("[\"surgery\", \"medicine\"]", "[\"a\", \"a\"]", "the level `a` is listed twice"),
+        ("[\"surgery\", \"medicine\"]", "[\"1\", \"1.0\"]\nmatching = \"number\"", "two levels of `values` are the same number"),
+        ("[\"surgery\", \"medicine\"]", "[\"1\", \"x\"]\nmatching = \"number\"", "the level `x` is no number"),
+        ("kind = \"boolean\"", "kind = \"boolean\"\ntrue_values = []", "column `smoker`: `true_values` and `false_values`"),
+        ("kind = \"boolean\"", "kind = \"boolean\"\ntrue_values = [\"0\"]", "the text `0` is listed twice"),
+        ("name = \"smoker\"", "name = \"age\"", "column `age`: is described more than once"),
+        ("kind = \"ignored\"", "kind = \"ignored\"\nlower = 1", "column `note`: unknown field `lower`"),
+        ("name = \"smoker\"", "", "entry 3 of `[[columns]]` needs `name"),
+        ("positive = [\"yes\"]", "positive = []", "column `died`: `positive` lists no text"),
+        ("positive = [\"yes\"]", "positive = [\"yes\"]\nnegative = [\"yes\"]", "the text `yes` is listed twice"),
+        ("positive = [\"yes\"]", "positive = [\"yes\"]\nmissing = \"zero\"", "column `died`: a label has no value to stand in"),
+        ("column = \"died\"", "", "`[label]` needs `column"),
+        ("norm_bound = 3.0", "norm_bound = 0.0", "`norm_bound` must be"),
+        ("norm_bound = 3.0", "norm = 3.0", "unknown field `norm`"),
+        ("norm_bound = 3.0", "unit_column = \"age\"", "column `age`: is described more than once"),
+        ("norm_bound = 3.0", "unit_column = \"person\"", "column `person`: is not in `csv.names`"),
+        ("\"note\", \"died\"]", "\"died\"]", "column `note`: is not in `csv.names`"),
+        ("\"note\", \"died\"]", "\"note\", \"died\", \"more\"]", "column `more`: is in `csv.names` but not described"),
+        ("\"note\", \"died\"]", "\"note\", \"died\", \"died\"]", "column `died`: is listed twice in `csv.names`"),
+        ("comment = \"|\"", "comment = \"||\"", "`csv.comment` must be one ASCII character"),
+        ("comment = \"|\"", "comment = \",\"", "must be different characters"),
+    ] {
+        assert!(SMALL.contains(from), "{from}");
+        let error = message(&SMALL.replacen(from, to, 1));
+        assert!(error.contains(expected), "{to}: {error}");
+    }
+    assert!(message("norm_bound = ").contains("the schema cannot be read"));
+    assert!(message("intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]").contains("nothing to learn"));
+}
