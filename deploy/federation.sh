@@ -1,0 +1,40 @@
+#!/bin/sh
+# Sets up a federation of three hospitals and one evaluator below ROOT, each party in its own folder:
+#
+#   federation.sh SAMPLES ROOT [SERVER_NAME] [TASK]
+#
+# SAMPLES holds the sample configurations (the folder of this script), SERVER_NAME is the host that the sites call (default:
+# localhost), TASK is the task's file in SAMPLES (default: task.toml). The three programs are taken from PATH.
+# For trying things out: one person plays all parties here. In a real federation every site runs its own lines, and only the
+# request (NAME.csr.pem), the certificate (NAME.pem) and the authority (ca.pem) travel; the README says how.
+set -eu
+
+samples=$1
+root=$2
+name=${3:-localhost}
+task=${4:-task.toml}
+federation=three-hospitals
+
+# Public cohort generator: a file of records for each hospital, a public test set, the schema and the true coefficients.
+dp-pvi-sim generate hospitals -o "$root/cohort" >"$root/generate.log"
+
+# The coordinator: an authority for certificates, its own certificate, its configuration and the public task.
+mkdir -p "$root/server"
+dp-pvi-server ca init --federation "$federation" --dns localhost --dns "$name" --ip 127.0.0.1 -o "$root/server/tls"
+cp "$samples/server.toml" "$root/server/server.toml"
+cp "$samples/$task" "$root/server/task.toml"
+cp "$root/cohort/schema.toml" "$root/server/schema.toml"
+
+for client in hospital-1 hospital-2 hospital-3 evaluator; do
+    home=$root/$client
+    mkdir -p "$home/data"
+    # The site makes its keys; only the request leaves it.
+    if [ "$client" = evaluator ]; then role=evaluator data=evaluation; else role=site data=$client; fi
+    dp-pvi-client csr --federation "$federation" --name "$client" --role "$role" -o "$home/tls"
+    # The authority signs, and the site gets its certificate and ca.pem back.
+    dp-pvi-server ca sign "$home/tls/$client.csr.pem" --ca "$root/server/tls" -o "$home/tls"
+    cp "$root/cohort/$data.csv" "$root/cohort/schema.toml" "$home/data/"
+    # The samples speak of hospital-1 and of a server on localhost.
+    case $role in evaluator) sample=evaluator.toml ;; *) sample=client.toml ;; esac
+    sed -e "s/hospital-1/$client/g" -e "s/\"localhost/\"$name/" "$samples/$sample" >"$home/client.toml"
+done
