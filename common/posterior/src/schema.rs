@@ -384,6 +384,14 @@ impl Schema {
     }
 }
 
+impl Label {
+    /// Whether the target is a class, 0 or 1.
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        matches!(self.kind, LabelKind::Binary { .. })
+    }
+}
+
 impl ColumnKind {
     /// Number of entries of x.
     #[must_use]

@@ -51,6 +51,7 @@ fn dimension_names_and_bounds_follow_from_the_text() {
     assert!((schema.row_norm_bound() - 3.0).abs() < 1e-15);
     assert!((schema.max_abs_entry() - 3.0).abs() < 1e-15);
     assert_eq!(schema.label().column, "died");
+    assert!(schema.label().is_binary());
     assert_eq!(schema.unit_column(), None);
     assert_eq!(schema.columns()[1].offset, 1);
     assert_eq!(schema.columns()[2].offset, 3);
@@ -97,6 +98,7 @@ fn a_numeric_label_has_a_bound() {
     let schema = Schema::parse(text).unwrap();
     assert!((schema.max_abs_target() - 2.5).abs() < 1e-15);
     assert_eq!(schema.dimension(), 1);
+    assert!(!schema.label().is_binary());
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! Encoded rows become units: one a record, or one a person.
+
+use crate::LocalCounts;
+use crate::encode::{Encoded, Encoder, Fate, Purpose, Row};
+use crate::error::DataError;
+use crate::source::{RowError, Visitor};
+use dp_pvi_inference::records::{RecordTable, RecordTableBuilder};
+use dp_pvi_posterior::schema::Schema;
+use std::collections::HashMap;
+
+/// Collects the rows of a data set.
+pub(crate) struct Assembler<'s> {
+    encoder: Encoder<'s>,
+    row: Encoded,
+    units: UnitsOf,
+    table: RecordTableBuilder,
+    records: u64,
+    dropped: u64,
+}
+
+/// What a unit is.
+enum UnitsOf {
+    Records,
+    Persons(Persons),
+}
+
+/// Rows of all persons in file order; put side by side at the end.
+#[derive(Default)]
+struct Persons {
+    id: Vec<u8>,
+    numbers: HashMap<Box<[u8]>, u32>,
+    /// Per kept record: the person, where its entries end, and its target.
+    records: Vec<(u32, usize, f64)>,
+    indices: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl<'s> Assembler<'s> {
+    pub(crate) fn new(schema: &'s Schema, purpose: Purpose) -> Self {
+        let grouped = purpose == Purpose::Training && schema.unit_column().is_some();
+        Self {
+            encoder: Encoder::new(schema, purpose),
+            row: Encoded::default(),
+            units: if grouped { UnitsOf::Persons(Persons::default()) } else { UnitsOf::Records },
+            table: RecordTable::builder(schema.dimension() as usize),
+            records: 0,
+            dropped: 0,
+        }
+    }
+
+    /// The finished table.
+    pub(crate) fn finish(mut self) -> Result<(RecordTable, LocalCounts), DataError> {
+        let units = match self.units {
+            UnitsOf::Records => self.records,
+            UnitsOf::Persons(persons) => {
+                let units = persons.numbers.len() as u64;
+                persons.fill(&mut self.table)?;
+                units
+            }
+        };
+        Ok((self.table.finish(), LocalCounts { units, records: self.records, dropped: self.dropped }))
+    }
+}
+
+impl Visitor for Assembler<'_> {
+    fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
+        let fate = self.encoder.encode(row, &mut self.row, &mut ()).map_err(RowError::Fault)?;
+        self.records += 1;
+        self.dropped += u64::from(fate == Fate::Dropped);
+        match &mut self.units {
+            UnitsOf::Records => {
+                self.table.start_unit();
+                if fate == Fate::Kept {
+                    self.table.push(&self.row.indices, &self.row.values, self.row.target).map_err(RowError::Table)?;
+                }
+            }
+            UnitsOf::Persons(persons) => {
+                self.encoder.unit_id(row, &mut persons.id).map_err(RowError::Fault)?;
+                let person = persons.number();
+                if fate == Fate::Kept {
+                    persons.indices.extend_from_slice(&self.row.indices);
+                    persons.values.extend_from_slice(&self.row.values);
+                    persons.records.push((person, persons.indices.len(), self.row.target));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Persons {
+    /// The number of the person with the current id; persons are numbered as they first occur.
+    fn number(&mut self) -> u32 {
+        if let Some(&number) = self.numbers.get(self.id.as_slice()) {
+            return number;
+        }
+        // A table holds fewer than 2^32 units; `fill` would fail before this count is reached.
+        let number = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        self.numbers.insert(self.id.as_slice().into(), number);
+        number
+    }
+
+    /// Puts the records of every person side by side, in file order within the person.
+    fn fill(&self, table: &mut RecordTableBuilder) -> Result<(), DataError> {
+        let mut order: Vec<usize> = (0..self.records.len()).collect();
+        order.sort_by_key(|&record| self.records[record].0);
+        let mut next = order.into_iter().peekable();
+        for person in (0_u32..).take(self.numbers.len()) {
+            table.start_unit();
+            while let Some(record) = next.next_if(|&record| self.records[record].0 == person) {
+                let (_, end, target) = self.records[record];
+                let start = record.checked_sub(1).map_or(0, |before| self.records[before].1);
+                table.push(&self.indices[start..end], &self.values[start..end], target)?;
+            }
+        }
+        Ok(())
+    }
+}

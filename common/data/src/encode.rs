@@ -1,0 +1,374 @@
+//! One row through the schema: cells in, entries of the feature row and target out.
+
+use crate::error::CellProblem;
+use dp_pvi_posterior::schema::{
+    BooleanRule, CategoryRule, CellPolicy, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema,
+};
+use std::collections::HashMap;
+
+/// What the rows are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Label and unit id are needed.
+    Training,
+    /// Neither is looked at.
+    Prediction,
+}
+
+/// A cell as a reader finds it.
+#[derive(Clone, Copy)]
+pub(crate) enum Cell<'a> {
+    Null,
+    Text(&'a [u8]),
+    Integer(i128),
+    Number(f64),
+    Boolean(bool),
+}
+
+/// One row of a file. Fields are numbered as the schema's columns; then come label and unit.
+pub(crate) trait Row {
+    /// The cell of a field that the file has.
+    fn cell(&self, field: usize) -> Cell<'_>;
+}
+
+/// Watches what happens to cells, to count it. Loading watches nothing.
+pub(crate) trait Watch {
+    fn cell(&mut self, _field: usize, _event: CellEvent) {}
+    fn row_norm(&mut self, _norm: f64) {}
+}
+
+impl Watch for () {}
+
+/// What happened to a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum CellEvent {
+    Missing,
+    Invalid,
+    Below,
+    Above,
+    /// A number inside its range.
+    Number,
+    /// A level of a category, a truth value (0, 1) or a class (0, 1).
+    Level(usize),
+}
+
+/// An encoded row; reused from row to row.
+#[derive(Default)]
+pub(crate) struct Encoded {
+    pub(crate) indices: Vec<u32>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) target: f64,
+}
+
+/// Whether a row counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Kept,
+    Dropped,
+}
+
+/// A cell that the schema rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) field: usize,
+    pub(crate) problem: CellProblem,
+}
+
+/// The schema, prepared for rows.
+pub(crate) struct Encoder<'s> {
+    schema: &'s Schema,
+    purpose: Purpose,
+    /// Per column, for categories.
+    levels: Vec<Option<Levels>>,
+}
+
+/// How the levels of a category are found.
+enum Levels {
+    Text(HashMap<Box<[u8]>, u32>),
+    /// Ascending.
+    Numbers(Vec<(f64, u32)>),
+}
+
+/// What a cell became.
+enum Coded {
+    Entry(f64),
+    Level(u32),
+    Zero,
+    Drop,
+}
+
+impl<'s> Encoder<'s> {
+    pub(crate) fn new(schema: &'s Schema, purpose: Purpose) -> Self {
+        let levels = schema.columns().iter().map(|column| match &column.kind {
+            ColumnKind::Category(rule) => Some(Levels::new(rule)),
+            _ => None,
+        });
+        Self { schema, purpose, levels: levels.collect() }
+    }
+
+    /// Number of the label's field.
+    pub(crate) fn label_field(schema: &Schema) -> usize {
+        schema.columns().len()
+    }
+
+    /// Number of the unit id's field.
+    pub(crate) fn unit_field(schema: &Schema) -> usize {
+        schema.columns().len() + 1
+    }
+
+    /// Encodes a row. Every cell is looked at, so that a rejected one is found wherever it stands.
+    pub(crate) fn encode(&self, row: &impl Row, out: &mut Encoded, watch: &mut impl Watch) -> Result<Fate, Fault> {
+        out.indices.clear();
+        out.values.clear();
+        out.target = 0.0;
+        let mut fate = Fate::Kept;
+        for (field, column) in self.schema.columns().iter().enumerate() {
+            let cell = match &column.kind {
+                ColumnKind::Ignored => continue,
+                _ => self.present(row.cell(field)),
+            };
+            let coded = match &column.kind {
+                ColumnKind::Number(rule) => number(rule, cell, field, watch),
+                ColumnKind::Category(rule) => category(rule, self.levels[field].as_ref(), cell, field, watch),
+                ColumnKind::Boolean(rule) => boolean(rule, cell, field, watch),
+                ColumnKind::Ignored => continue,
+            };
+            match coded.map_err(|problem| Fault { field, problem })? {
+                Coded::Entry(value) => out.push(column.offset, value),
+                Coded::Level(level) => out.push(column.offset + level, 1.0),
+                Coded::Zero => {}
+                Coded::Drop => fate = Fate::Dropped,
+            }
+        }
+        if self.purpose == Purpose::Training {
+            let field = Self::label_field(self.schema);
+            match self.label(row, field, watch).map_err(|problem| Fault { field, problem })? {
+                Some(target) => out.target = target,
+                None => fate = Fate::Dropped,
+            }
+        }
+        if let Some(position) = self.schema.intercept() {
+            out.push(position, 1.0);
+        }
+        if fate == Fate::Kept {
+            watch.row_norm(out.bound_norm(self.schema.row_norm_bound()));
+        }
+        Ok(fate)
+    }
+
+    /// The id of the person whose record a row is, as text.
+    pub(crate) fn unit_id(&self, row: &impl Row, id: &mut Vec<u8>) -> Result<(), Fault> {
+        let field = Self::unit_field(self.schema);
+        let fault = |problem| Err(Fault { field, problem });
+        id.clear();
+        match self.present(row.cell(field)) {
+            None | Some(Cell::Text([])) => return fault(CellProblem::NoUnit),
+            Some(Cell::Number(value)) if !(value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0) => {
+                return fault(if value.is_nan() { CellProblem::NoUnit } else { CellProblem::InexactUnit });
+            }
+            Some(cell) => cell.with_text(|text| id.extend_from_slice(text)),
+        }
+        Ok(())
+    }
+
+    fn label(&self, row: &impl Row, field: usize, watch: &mut impl Watch) -> Result<Option<f64>, CellProblem> {
+        let label = self.schema.label();
+        let cell = self.present(row.cell(field));
+        let coded = match &label.kind {
+            LabelKind::Number(rule) => number(rule, cell, field, watch)?,
+            LabelKind::Binary { positive, negative, strip_suffix } => match cell {
+                None => absent(label.missing, field, watch)?,
+                Some(cell) => {
+                    let class = cell.with_text(|text| {
+                        let text = match strip_suffix {
+                            Some(suffix) => text.strip_suffix(suffix.as_bytes()).unwrap_or(text),
+                            None => text,
+                        };
+                        if listed(positive, text) {
+                            Some(1)
+                        } else {
+                            negative.as_ref().is_none_or(|negative| listed(negative, text)).then_some(0)
+                        }
+                    });
+                    match class {
+                        Some(class) => {
+                            watch.cell(field, CellEvent::Level(class));
+                            Coded::Entry(if class == 1 { 1.0 } else { 0.0 })
+                        }
+                        None => invalid(label.invalid, CellProblem::NotALabel, field, watch)?,
+                    }
+                }
+            },
+        };
+        Ok(match coded {
+            Coded::Entry(target) => Some(target),
+            Coded::Level(_) | Coded::Zero | Coded::Drop => None,
+        })
+    }
+
+    /// The cell, unless it says that there is no value.
+    #[inline]
+    fn present<'a>(&self, cell: Cell<'a>) -> Option<Cell<'a>> {
+        match cell {
+            Cell::Null => None,
+            Cell::Text(text) if listed(self.schema.missing_tokens(), text) => None,
+            cell => Some(cell),
+        }
+    }
+}
+
+impl Encoded {
+    #[inline]
+    fn push(&mut self, index: u32, value: f64) {
+        if value != 0.0 {
+            self.indices.push(index);
+            self.values.push(value);
+        }
+    }
+
+    /// Scales the row down to norm R if it is longer, and returns the norm that it had.
+    fn bound_norm(&mut self, bound: f64) -> f64 {
+        let norm = self.values.iter().map(|value| value * value).sum::<f64>().sqrt();
+        if norm > bound {
+            // The margin covers the rounding of the sum, so that the scaled row is not longer than R in exact arithmetic.
+            let scale = bound / norm * (1.0 - (self.values.len() + 4) as f64 * f64::EPSILON);
+            self.values.iter_mut().for_each(|value| *value *= scale);
+        }
+        norm
+    }
+}
+
+impl Levels {
+    fn new(rule: &CategoryRule) -> Self {
+        let numbered = rule.values.iter().zip(0_u32..);
+        match rule.matching {
+            Matching::Text => Self::Text(numbered.map(|(value, level)| (value.as_bytes().into(), level)).collect()),
+            Matching::Number => {
+                // The schema has checked that every level is a number.
+                let mut levels: Vec<_> = numbered.filter_map(|(value, level)| Some((value.parse().ok()?, level))).collect();
+                levels.sort_by(|a: &(f64, u32), b| a.0.total_cmp(&b.0));
+                Self::Numbers(levels)
+            }
+        }
+    }
+
+    fn find(&self, cell: Cell<'_>) -> Option<u32> {
+        match self {
+            Self::Text(levels) => cell.with_text(|text| levels.get(text).copied()),
+            Self::Numbers(levels) => {
+                // Adding 0 turns −0 into 0.
+                let value = cell.number().ok()? + 0.0;
+                let position = levels.binary_search_by(|(level, _)| (level + 0.0).total_cmp(&value)).ok()?;
+                Some(levels[position].1)
+            }
+        }
+    }
+}
+
+impl Cell<'_> {
+    /// The finite number that the cell is.
+    fn number(self) -> Result<f64, CellProblem> {
+        let value = match self {
+            Self::Null | Self::Boolean(_) => return Err(CellProblem::NotANumber),
+            Self::Text(text) => {
+                std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).ok_or(CellProblem::NotANumber)?
+            }
+            Self::Integer(value) => value as f64,
+            Self::Number(value) => value,
+        };
+        if value.is_finite() { Ok(value) } else { Err(CellProblem::NotFinite) }
+    }
+
+    /// Calls `f` with the cell's text: numbers in their shortest decimal form, truth values as `true` and `false`.
+    fn with_text<T>(self, f: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            Self::Null => f(b""),
+            Self::Text(text) => f(text),
+            Self::Integer(value) => f(value.to_string().as_bytes()),
+            Self::Number(value) => f(value.to_string().as_bytes()),
+            Self::Boolean(true) => f(b"true"),
+            Self::Boolean(false) => f(b"false"),
+        }
+    }
+}
+
+fn number(rule: &NumberRule, cell: Option<Cell<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+    let Some(cell) = cell else { return absent(rule.missing, field, watch) };
+    let value = match cell.number() {
+        Ok(value) => value,
+        // A stored NaN is how tables of numbers say that there is no value.
+        Err(CellProblem::NotFinite) if matches!(cell, Cell::Number(value) if value.is_nan()) && rule.missing != CellPolicy::Reject => {
+            return absent(rule.missing, field, watch);
+        }
+        Err(problem) => return invalid(rule.invalid, problem, field, watch),
+    };
+    let (event, problem) = match rule.place(value) {
+        Place::Inside => {
+            watch.cell(field, CellEvent::Number);
+            return Ok(Coded::Entry(rule.encode(value)));
+        }
+        Place::Below => (CellEvent::Below, CellProblem::Below),
+        Place::Above => (CellEvent::Above, CellProblem::Above),
+    };
+    watch.cell(field, event);
+    match rule.outside {
+        Outside::Clamp => Ok(Coded::Entry(rule.encode(value))),
+        Outside::Drop => Ok(Coded::Drop),
+        Outside::Reject => Err(problem),
+    }
+}
+
+fn category(
+    rule: &CategoryRule,
+    levels: Option<&Levels>,
+    cell: Option<Cell<'_>>,
+    field: usize,
+    watch: &mut impl Watch,
+) -> Result<Coded, CellProblem> {
+    let Some(cell) = cell else { return absent(rule.missing, field, watch) };
+    match levels.and_then(|levels| levels.find(cell)) {
+        Some(level) => {
+            watch.cell(field, CellEvent::Level(level as usize));
+            Ok(Coded::Level(level))
+        }
+        None => invalid(rule.invalid, CellProblem::UnknownCategory, field, watch),
+    }
+}
+
+fn boolean(rule: &BooleanRule, cell: Option<Cell<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+    let Some(cell) = cell else { return absent(rule.missing, field, watch) };
+    let truth = match cell {
+        Cell::Boolean(truth) => Some(truth),
+        cell => cell.with_text(|text| if listed(&rule.true_values, text) { Some(true) } else { listed(&rule.false_values, text).then_some(false) }),
+    };
+    match truth {
+        Some(truth) => {
+            watch.cell(field, CellEvent::Level(usize::from(truth)));
+            Ok(Coded::Entry(if truth { 1.0 } else { 0.0 }))
+        }
+        None => invalid(rule.invalid, CellProblem::NotBoolean, field, watch),
+    }
+}
+
+fn absent(policy: CellPolicy, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+    watch.cell(field, CellEvent::Missing);
+    by_policy(policy, CellProblem::Missing)
+}
+
+fn invalid(policy: CellPolicy, problem: CellProblem, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+    watch.cell(field, CellEvent::Invalid);
+    by_policy(policy, problem)
+}
+
+fn by_policy(policy: CellPolicy, problem: CellProblem) -> Result<Coded, CellProblem> {
+    match policy {
+        CellPolicy::Zero => Ok(Coded::Zero),
+        CellPolicy::Drop => Ok(Coded::Drop),
+        CellPolicy::Reject => Err(problem),
+    }
+}
+
+#[inline]
+fn listed(texts: &[String], text: &[u8]) -> bool {
+    texts.iter().any(|listed| listed.as_bytes() == text)
+}

@@ -1,0 +1,147 @@
+//! What can be wrong with a data set. Messages name files, rows and columns; no variant can hold the text of a cell.
+
+use dp_pvi_inference::records::RecordError;
+use std::path::PathBuf;
+
+/// Why a data set was not loaded. Rows are counted from 1 in each file, without header, comments and empty lines.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// No file was given.
+    #[error("no data file is given: name at least one CSV or Parquet file")]
+    NoFiles,
+    /// The operating system could not read a file.
+    #[error("{}: cannot be read ({source})", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file without a record.
+    #[error("{}: the file has no records", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The schema describes a column that a file does not have.
+    #[error(
+        "{}: there is no column `{column}`; check that the first line is a header with this name, or list the columns under `csv.names` \
+         in the schema",
+        path.display()
+    )]
+    MissingColumn {
+        /// The file.
+        path: PathBuf,
+        /// Name in the schema.
+        column: String,
+    },
+    /// A file has a column that the schema does not describe. Only the position is told: a header line may be a record.
+    #[error(
+        "{}: column number {position} is not in the schema; describe it (kind = \"ignored\" skips it) or set `other_columns = \"ignore\"`",
+        path.display()
+    )]
+    UnknownColumn {
+        /// The file.
+        path: PathBuf,
+        /// Position from 1.
+        position: usize,
+    },
+    /// Two columns of a file have one name.
+    #[error("{}: the column `{column}` occurs twice; rename one of them", path.display())]
+    RepeatedColumn {
+        /// The file.
+        path: PathBuf,
+        /// Name in the schema.
+        column: String,
+    },
+    /// A row with more or fewer cells than the file has columns.
+    #[error("{}: row {row} has {found} cells instead of {expected}; check delimiter, quotes and the list of columns", path.display())]
+    RowLength {
+        /// The file.
+        path: PathBuf,
+        /// Row from 1.
+        row: u64,
+        /// Number of columns.
+        expected: usize,
+        /// Number of cells.
+        found: usize,
+    },
+    /// A cell that the schema rejects.
+    #[error("{}: row {row}, column `{column}`: {problem}", path.display())]
+    Cell {
+        /// The file.
+        path: PathBuf,
+        /// Row from 1.
+        row: u64,
+        /// Name in the schema.
+        column: String,
+        /// Why.
+        problem: CellProblem,
+    },
+    /// A Parquet column of a type that has no meaning in a schema.
+    #[error("{}: column `{column}` is stored as {stored}; store it as integer, floating point, boolean or text", path.display())]
+    ColumnType {
+        /// The file.
+        path: PathBuf,
+        /// Name in the schema.
+        column: String,
+        /// The stored type.
+        stored: String,
+    },
+    /// A Parquet file that cannot be decoded.
+    #[error("{}: {problem}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: &'static str,
+    },
+    /// A private data set was named where a public one is needed.
+    #[error("{}: this data set has a privacy ledger ({}), so it is private; an evaluator needs a public test set", path.display(), ledger.display())]
+    HasLedger {
+        /// The data file.
+        path: PathBuf,
+        /// The ledger.
+        ledger: PathBuf,
+    },
+    /// More than one table can hold.
+    #[error(transparent)]
+    Table(#[from] RecordError),
+}
+
+/// Why a cell was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum CellProblem {
+    /// A missing value where the schema says `missing = "reject"`.
+    #[error("the value is missing; set `missing` to \"zero\" or \"drop\" in the schema, or complete the row")]
+    Missing,
+    /// Text that is no number.
+    #[error("this is not a number; correct it, or set `invalid` in the schema")]
+    NotANumber,
+    /// NaN or an infinity.
+    #[error("this is not a finite number; correct it, or set `invalid` in the schema")]
+    NotFinite,
+    /// A number below the range, where the schema says `outside = "reject"`.
+    #[error("the number is below the range; correct it, or set `outside` in the schema")]
+    Below,
+    /// A number above the range, where the schema says `outside = "reject"`.
+    #[error("the number is above the range; correct it, or set `outside` in the schema")]
+    Above,
+    /// A level that is not listed.
+    #[error("the category is not listed; add it to `values`, or set `invalid` in the schema")]
+    UnknownCategory,
+    /// Neither true nor false.
+    #[error("this is neither true nor false; complete `true_values` and `false_values`, or set `invalid` in the schema")]
+    NotBoolean,
+    /// Text that is no class of the label.
+    #[error("this is no class of the label; complete `positive` and `negative`, or set `invalid = \"drop\"` in the schema")]
+    NotALabel,
+    /// A record that belongs to nobody.
+    #[error("the record has no unit id; every record needs one, so that a person's records are protected together")]
+    NoUnit,
+    /// An id that cannot be told from others.
+    #[error("the unit id is no whole number below 2^53; store ids as text or integers")]
+    InexactUnit,
+}

@@ -1,0 +1,328 @@
+//! What the schema does to a data set, counted. For the people at the site: the counts are as private as the records.
+
+use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Row, Watch};
+use crate::error::{CellProblem, DataError};
+use crate::source::{RowError, Visitor, field_name, read_files};
+use dp_pvi_posterior::schema::{ColumnKind, LabelKind, Schema};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+/// Bars of the norm histogram.
+const NORM_BINS: usize = 10;
+/// Rejected cells that are listed one by one.
+const LISTED_REJECTIONS: usize = 10;
+
+/// Counts over a data set. Not for anybody outside the site: nothing here has been protected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inspection {
+    /// Privacy units.
+    pub units: u64,
+    /// Records.
+    pub records: u64,
+    /// Records that the schema drops.
+    pub dropped: u64,
+    /// Records with a rejected cell; with any of them the data set is not loaded.
+    pub rejected: u64,
+    /// The first rejected cells.
+    pub rejections: Vec<Rejection>,
+    /// Most records of one unit.
+    pub largest_unit: u64,
+    /// Feature columns in the order of the schema, then the label.
+    pub columns: Vec<ColumnReport>,
+    /// R.
+    pub norm_bound: f64,
+    /// Kept records by their norm before scaling: ten bars of equal width from 0 to R, then those above R, which are scaled down.
+    pub norms: Vec<u64>,
+}
+
+/// A cell for which the data set is not loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// Position of the file in the list, from 1.
+    pub file: usize,
+    /// Row from 1.
+    pub row: u64,
+    /// Name in the schema.
+    pub column: String,
+    /// Why.
+    pub problem: CellProblem,
+}
+
+/// One column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnReport {
+    /// Name in the schema.
+    pub name: String,
+    /// `number`, `category`, `boolean`, `label`.
+    pub kind: &'static str,
+    /// What happened to its cells.
+    pub counts: FieldCounts,
+    /// Names of its levels, with the number of their cells; empty for numbers.
+    pub levels: Vec<(String, u64)>,
+}
+
+/// What happened to the cells of a column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FieldCounts {
+    /// Cells that are in the range or list.
+    pub regular: u64,
+    /// Missing cells.
+    pub missing: u64,
+    /// Numbers below the range.
+    pub below: u64,
+    /// Numbers above the range.
+    pub above: u64,
+    /// Cells that hold no value of the column.
+    pub invalid: u64,
+}
+
+/// Counts what the schema does to files. Cells that the schema rejects are counted instead of ending the reading; a row is left at
+/// its first rejected cell.
+///
+/// # Errors
+/// See [`DataError`]; not [`DataError::Cell`].
+pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
+    let mut counter = Counter::new(schema);
+    for (file, path) in files.iter().enumerate() {
+        (counter.file, counter.row) = (file + 1, 0);
+        read_files(schema, std::slice::from_ref(path), Purpose::Training, &mut counter)?;
+    }
+    if files.is_empty() {
+        return Err(DataError::NoFiles);
+    }
+    Ok(counter.finish())
+}
+
+struct Counter<'s> {
+    schema: &'s Schema,
+    encoder: Encoder<'s>,
+    encoded: Encoded,
+    tally: Tally,
+    file: usize,
+    row: u64,
+    records: u64,
+    dropped: u64,
+    rejected: u64,
+    rejections: Vec<Rejection>,
+    id: Vec<u8>,
+    persons: HashMap<Box<[u8]>, u64>,
+}
+
+/// Counts per field.
+struct Tally {
+    counts: Vec<FieldCounts>,
+    levels: Vec<Vec<u64>>,
+    bound: f64,
+    norms: Vec<u64>,
+}
+
+impl<'s> Counter<'s> {
+    fn new(schema: &'s Schema) -> Self {
+        let mut levels: Vec<Vec<u64>> = schema.columns().iter().map(|column| vec![0; level_count(&column.kind)]).collect();
+        levels.push(match schema.label().kind {
+            LabelKind::Binary { .. } => vec![0; 2],
+            LabelKind::Number(_) => Vec::new(),
+        });
+        let tally = Tally {
+            counts: vec![FieldCounts::default(); levels.len()],
+            levels,
+            bound: schema.row_norm_bound(),
+            norms: vec![0; NORM_BINS + 1],
+        };
+        Self {
+            schema,
+            encoder: Encoder::new(schema, Purpose::Training),
+            encoded: Encoded::default(),
+            tally,
+            file: 1,
+            row: 0,
+            records: 0,
+            dropped: 0,
+            rejected: 0,
+            rejections: Vec::new(),
+            id: Vec::new(),
+            persons: HashMap::new(),
+        }
+    }
+
+    fn finish(self) -> Inspection {
+        let columns = self.schema.columns().iter().enumerate().filter(|(_, column)| column.kind != ColumnKind::Ignored);
+        let mut reports: Vec<_> = columns
+            .map(|(field, column)| {
+                let (kind, names) = match &column.kind {
+                    ColumnKind::Category(rule) => ("category", rule.values.clone()),
+                    ColumnKind::Boolean(_) => ("boolean", vec!["false".to_owned(), "true".to_owned()]),
+                    ColumnKind::Number(_) | ColumnKind::Ignored => ("number", Vec::new()),
+                };
+                self.tally.report(field, column.name.clone(), kind, names)
+            })
+            .collect();
+        let names = match self.schema.label().kind {
+            LabelKind::Binary { .. } => vec!["0".to_owned(), "1".to_owned()],
+            LabelKind::Number(_) => Vec::new(),
+        };
+        reports.push(self.tally.report(Encoder::label_field(self.schema), self.schema.label().column.clone(), "label", names));
+        let grouped = self.schema.unit_column().is_some();
+        Inspection {
+            units: if grouped { self.persons.len() as u64 } else { self.records },
+            records: self.records,
+            dropped: self.dropped,
+            rejected: self.rejected,
+            rejections: self.rejections,
+            largest_unit: if grouped { self.persons.values().copied().max().unwrap_or(0) } else { 1 },
+            columns: reports,
+            norm_bound: self.tally.bound,
+            norms: self.tally.norms,
+        }
+    }
+}
+
+fn level_count(kind: &ColumnKind) -> usize {
+    match kind {
+        ColumnKind::Category(rule) => rule.values.len(),
+        ColumnKind::Boolean(_) => 2,
+        ColumnKind::Number(_) | ColumnKind::Ignored => 0,
+    }
+}
+
+impl Visitor for Counter<'_> {
+    fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
+        self.row += 1;
+        self.records += 1;
+        let fate = self.encoder.encode(row, &mut self.encoded, &mut self.tally).and_then(|fate| {
+            if self.schema.unit_column().is_some() {
+                self.encoder.unit_id(row, &mut self.id)?;
+                match self.persons.get_mut(self.id.as_slice()) {
+                    Some(records) => *records += 1,
+                    None => _ = self.persons.insert(self.id.as_slice().into(), 1),
+                }
+            }
+            Ok(fate)
+        });
+        match fate {
+            Ok(Fate::Kept) => {}
+            Ok(Fate::Dropped) => self.dropped += 1,
+            Err(fault) => {
+                self.rejected += 1;
+                if self.rejections.len() < LISTED_REJECTIONS {
+                    let column = field_name(self.schema, fault.field).to_owned();
+                    self.rejections.push(Rejection { file: self.file, row: self.row, column, problem: fault.problem });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn report(&self, field: usize, name: String, kind: &'static str, levels: Vec<String>) -> ColumnReport {
+        let levels = levels.into_iter().zip(self.levels[field].iter().copied()).collect();
+        ColumnReport { name, kind, counts: self.counts[field], levels }
+    }
+}
+
+impl Watch for Tally {
+    fn cell(&mut self, field: usize, event: CellEvent) {
+        let counts = &mut self.counts[field];
+        match event {
+            CellEvent::Missing => counts.missing += 1,
+            CellEvent::Invalid => counts.invalid += 1,
+            CellEvent::Below => counts.below += 1,
+            CellEvent::Above => counts.above += 1,
+            CellEvent::Number => counts.regular += 1,
+            CellEvent::Level(level) => {
+                counts.regular += 1;
+                self.levels[field][level] += 1;
+            }
+        }
+    }
+
+    fn row_norm(&mut self, norm: f64) {
+        let bin = (norm / self.bound * NORM_BINS as f64).floor();
+        // A norm is not negative; above R everything is one bar, and R itself is in the last bar below it.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the number of bins")]
+        let bin = if norm > self.bound { NORM_BINS } else { (bin as usize).min(NORM_BINS - 1) };
+        self.norms[bin] += 1;
+    }
+}
+
+impl Inspection {
+    /// Share of the kept records that are scaled down to R.
+    #[must_use]
+    pub fn scaled_share(&self) -> f64 {
+        share(self.norms.last().copied().unwrap_or(0), self.norms.iter().sum())
+    }
+}
+
+impl FieldCounts {
+    /// All cells that were looked at.
+    #[must_use]
+    pub fn cells(&self) -> u64 {
+        self.regular + self.missing + self.below + self.above + self.invalid
+    }
+
+    /// Share of the cells outside the range.
+    #[must_use]
+    pub fn outside_share(&self) -> f64 {
+        share(self.below + self.above, self.cells())
+    }
+
+    /// Share of the missing cells.
+    #[must_use]
+    pub fn missing_share(&self) -> f64 {
+        share(self.missing, self.cells())
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A table for a terminal. It holds names of the schema and counts, no value of a record.
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "PRIVATE: these counts are not protected. They must not leave this site, and no constant of the")?;
+        writeln!(f, "schema may be chosen from them (a schema that depends on the records would be a release of its own).")?;
+        writeln!(f)?;
+        writeln!(f, "units {}   records {}   dropped {}   rejected {}   most records of one unit {}", self.units, self.records, self.dropped, self.rejected, self.largest_unit)?;
+        writeln!(f)?;
+        let width = self.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
+        writeln!(f, "{:width$}  {:8}  {:>9}  {:>9}  {:>7}  {:>9}  {:>7}  {:>9}", "column", "kind", "regular", "missing", "%", "outside", "%", "invalid")?;
+        for ColumnReport { name, kind, counts, levels } in &self.columns {
+            writeln!(
+                f,
+                "{name:width$}  {kind:8}  {:>9}  {:>9}  {:>7.3}  {:>9}  {:>7.3}  {:>9}",
+                counts.regular,
+                counts.missing,
+                100.0 * counts.missing_share(),
+                counts.below + counts.above,
+                100.0 * counts.outside_share(),
+                counts.invalid
+            )?;
+            for (level, cells) in levels {
+                writeln!(f, "{:width$}    {level}: {cells}", "")?;
+            }
+        }
+        writeln!(f)?;
+        writeln!(f, "norms of the rows, R = {:.4}; {:.3} % are longer and scaled down to R", self.norm_bound, 100.0 * self.scaled_share())?;
+        let most = self.norms.iter().copied().max().unwrap_or(0).max(1);
+        for (bin, &rows) in self.norms.iter().enumerate() {
+            let from = self.norm_bound * bin as f64 / NORM_BINS as f64;
+            let bar = "#".repeat((rows * 40).div_ceil(most) as usize);
+            if bin < NORM_BINS {
+                writeln!(f, "  {from:8.3} to {:8.3}  {rows:>9}  {bar}", self.norm_bound * (bin + 1) as f64 / NORM_BINS as f64)?;
+            } else {
+                writeln!(f, "  above R              {rows:>9}  {bar}")?;
+            }
+        }
+        if self.rejected > 0 {
+            writeln!(f)?;
+            writeln!(f, "This data set will not be loaded: {} records have a cell that the schema rejects. The first:", self.rejected)?;
+            for Rejection { file, row, column, problem } in &self.rejections {
+                writeln!(f, "  file {file}, row {row}, column `{column}`: {problem}")?;
+            }
+        }
+        Ok(())
+    }
+}

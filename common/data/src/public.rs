@@ -1,0 +1,61 @@
+//! Public data: test sets of an evaluator, research data of a simulation.
+
+use crate::encode::Purpose;
+use crate::error::DataError;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::schema::Schema;
+use std::path::{Path, PathBuf};
+
+/// A value that nobody has to protect. Only [`load_public`] makes one from files, and it refuses data that has a ledger.
+#[derive(Clone)]
+pub struct Public<T>(T);
+
+impl<T> Public<T> {
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> &T {
+        &self.0
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// Reads public files. `ledger` is the ledger that the configuration gives the data set: there must be none.
+///
+/// # Errors
+/// [`DataError::HasLedger`] if a ledger is configured, or if a file whose name ends in `ledger.db` lies beside one of the files: such
+/// data is private, and metrics on it would be a release that nobody accounts for. Otherwise see [`DataError`].
+pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<&Path>) -> Result<Public<RecordTable>, DataError> {
+    for path in files.iter().map(AsRef::as_ref) {
+        let found = match ledger {
+            Some(ledger) => Some(ledger.to_owned()),
+            None => ledger_beside(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?,
+        };
+        if let Some(ledger) = found {
+            return Err(DataError::HasLedger { path: path.to_owned(), ledger });
+        }
+    }
+    Ok(Public(crate::table(schema, files, Purpose::Training)?.0))
+}
+
+/// A ledger in the directory of the file, or in the one that holds the file which a link points to.
+fn ledger_beside(path: &Path) -> std::io::Result<Option<PathBuf>> {
+    let target = path.canonicalize()?;
+    for file in [path, target.as_path()] {
+        let directory = match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        for entry in directory.read_dir()? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().ends_with("ledger.db") {
+                return Ok(Some(entry.path()));
+            }
+        }
+    }
+    Ok(None)
+}
