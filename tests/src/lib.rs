@@ -1,4 +1,6 @@
-//! What the tests share: where things are ([`place`]) and how source files are read without comments and strings ([`source`]).
+//! What the tests share: real processes ([`federation`]), where things are ([`place`]), and source files without comments and strings
+//! ([`source`]).
 
+pub mod federation;
 pub mod place;
 pub mod source;
