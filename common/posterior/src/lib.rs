@@ -1,3 +1,22 @@
-//! The public side: everything computed from released values only.
+//! The public side of dp-pvi: everything that is computed from released values only, and therefore costs no privacy.
+//!
+//! No record enters this crate, except public test records in [`metrics`] and [`predictive`]. What is here:
+//!
+//! * [`schema`], [`task`]: the public statement of a run. A person writes `task.toml` ([`task::RawTask`]); it is resolved into one
+//!   canonical document in which every number is explicit ([`task::ResolvedTask`]), whose hash all parties sign.
+//! * [`rule`], [`floor`], [`schedule`], [`optim`]: how the posterior moves.
+//! * [`quadrature`], [`predictive`], [`metrics`], [`summary`]: what the posterior says.
+//! * [`statement`], [`document`]: what was guaranteed to whom, and the file that a run leaves behind.
+
+pub mod document;
+pub mod floor;
+pub mod metrics;
+pub mod optim;
+pub mod predictive;
+pub mod quadrature;
+pub mod rule;
+pub mod schedule;
 pub mod schema;
+pub mod statement;
+pub mod summary;
 pub mod task;

@@ -1,8 +1,18 @@
-//! The resolved task: one canonical document in which every number is explicit. Its SHA-256 is the task hash.
+//! What will be computed: [`RawTask`] is the `task.toml` that a person writes, [`ResolvedTask`] the one canonical document in which
+//! every number is explicit. Its SHA-256 is the task hash (decisions 18).
 
+mod check;
+mod raw;
+
+pub use raw::{ModelFamily, RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind, UpdateKind};
+
+use dp_pvi_expfam::any::Family;
+use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::mechanism::{LatticeOverflow, LatticeSum};
 use dp_pvi_privacy::{ClipNorm, Delta, DpEvent, Epsilon, Hash, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
+
+use crate::schema::{Schema, SchemaError};
 
 /// The public statement of what will be computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,12 +125,31 @@ pub struct DpOptimisationSpec {
     pub clip_norm: ClipNorm,
     /// z.
     pub noise_multiplier: NoiseMultiplier,
-    /// Adam's step size at the first step of a visit.
+    /// What a step does with the released sum.
+    pub optimizer: Optimizer,
+    /// Step size η at the first step of a visit.
     pub learning_rate: f64,
     /// Factor on the step size after every step.
     pub learning_rate_decay: f64,
     /// log σ at which the first visit starts is at most this (the prior's scale otherwise).
     pub initial_log_scale: f64,
+    /// F, public precision that is added to the local one where a mean step is divided by it: what the precision of a coordinate
+    /// will be about, so that early steps are not too long (preconditioned only).
+    pub step_precision: f64,
+    /// Weight w of the curvature block against the gradient block inside the joint clip (preconditioned only).
+    pub curvature_weight: f64,
+    /// Share of a visit's last iterates whose mean is the visit's result (preconditioned only).
+    pub averaging: f64,
+}
+
+/// What a step of DP optimisation does with the released sum; post-processing either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// The curvature block sets the local precision, and the mean moves by the gradient over that precision.
+    Preconditioned,
+    /// Adam on (μ, log σ).
+    Adam,
 }
 
 /// The guarantee that the task states.
@@ -161,10 +190,16 @@ pub enum TaskError {
     /// Numbers that do not fit the lattice.
     #[error(transparent)]
     Lattice(#[from] LatticeOverflow),
+    /// The schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
     /// The target cannot be reached.
     #[error("task: {0}")]
     Accountant(#[from] dp_pvi_privacy::accountant::AccountantError),
 }
+
+/// Version of the document's form.
+const FORMAT: u32 = 1;
 
 /// Engine version of this build.
 pub const ENGINE: &str = "dp-pvi/1";
@@ -177,18 +212,20 @@ impl ResolvedTask {
         serde_json::to_vec_pretty(self).expect("a task serialises")
     }
 
-    /// Reads canonical bytes; refuses other forms, engines, and bytes that are not canonical.
+    /// Reads canonical bytes; refuses other forms and engines, bytes that are not canonical, and documents that contradict themselves:
+    /// what comes out can be computed.
     ///
     /// # Errors
     /// See [`TaskError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TaskError> {
         let task: Self = serde_json::from_slice(bytes).map_err(|e| TaskError::Unreadable(e.to_string()))?;
-        if task.format != 1 || task.engine != ENGINE {
+        if task.format != FORMAT || task.engine != ENGINE {
             return Err(TaskError::Unreadable(format!("engine {}, this is {ENGINE}", task.engine)));
         }
         if task.to_bytes() != bytes {
             return Err(TaskError::Unreadable("not in canonical form".into()));
         }
+        task.check()?;
         Ok(task)
     }
 
@@ -214,8 +251,46 @@ impl ResolvedTask {
     pub fn visit_event(&self) -> Result<DpEvent, TaskError> {
         match &self.update {
             UpdateSpec::Pvi {} => Ok(DpEvent::NonPrivate),
-            UpdateSpec::DpOptimisation(spec) => Ok(spec.mechanism(2 * self.dimension)?.event().repeated(spec.steps.into())),
+            UpdateSpec::DpOptimisation(spec) => Ok(spec.mechanism(self.gradient_length())?.event().repeated(spec.steps.into())),
         }
+    }
+
+    /// What `visits` visits of one site cost, by this build's accountant: the sum that a site's ledger will book.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice, or an event that no engine bounds.
+    pub fn loss(&self, visits: u32) -> Result<PrivacyLoss, TaskError> {
+        let event = self.visit_event()?;
+        Ok(epsilon_upper(std::iter::repeat_n(&event, visits as usize), self.privacy.relation, self.privacy.delta)?)
+    }
+
+    /// The approximating family.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        let dimension = self.dimension as usize;
+        match self.approximation {
+            Approximation::MeanField => Family::DiagonalGaussian { dimension },
+            Approximation::FullCovariance => Family::FullGaussian { dimension },
+        }
+    }
+
+    /// λ0: natural parameters of the prior.
+    #[must_use]
+    pub fn prior_natural(&self) -> Vec<f64> {
+        self.family().isotropic(self.prior.mean, self.prior.scale * self.prior.scale)
+    }
+
+    /// The schema.
+    ///
+    /// # Errors
+    /// The text is not a schema (never for a task that was resolved or read).
+    pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
+        Ok(Schema::parse(&self.schema)?)
+    }
+
+    /// Number of coordinates of one released gradient sum of DP optimisation: 2d.
+    fn gradient_length(&self) -> u32 {
+        self.dimension.saturating_mul(2)
     }
 }
 
@@ -229,3 +304,6 @@ impl DpOptimisationSpec {
         LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, LatticePath::Term)
     }
 }
+
+#[cfg(test)]
+mod tests;

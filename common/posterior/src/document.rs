@@ -1,0 +1,170 @@
+//! `posterior.json`: what a run leaves behind, complete enough to predict from and to check.
+
+use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_privacy::{ClientId, Hash};
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::HeldOutMetrics;
+use crate::predictive::Predictor;
+use crate::statement::PrivacyStatement;
+use crate::summary::{Coefficient, coefficients};
+use crate::task::{ResolvedTask, TaskError};
+
+/// Version of the file's form.
+const FORMAT: u32 = 1;
+
+/// The exported posterior.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PosteriorDocument {
+    /// Version of this form; 1.
+    pub format: u32,
+    /// SHA-256 of the resolved task.
+    pub task_hash: String,
+    /// Number of the run of that task.
+    pub run: u32,
+    /// Server commits that the posterior contains.
+    pub rounds: u32,
+    /// Approximating family.
+    pub family: Family,
+    /// Marginals by name.
+    pub coefficients: Vec<Coefficient>,
+    /// Natural parameters: [h; Λ], or [h; svec Λ].
+    pub natural_parameters: Vec<f64>,
+    /// One statement for every site.
+    pub privacy: Vec<PrivacyStatement>,
+    /// Held-out metrics, oldest first.
+    pub evaluations: Vec<Evaluation>,
+    /// The resolved task, its canonical bytes as text.
+    pub task: String,
+}
+
+/// One report of an evaluator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    /// Who evaluated.
+    pub evaluator: ClientId,
+    /// Number of rounds that the evaluated posterior contains (0 = prior).
+    pub round: u32,
+    /// What was found.
+    pub metrics: HeldOutMetrics,
+}
+
+/// Why a text is not a posterior of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// Not this form.
+    #[error("this is not a posterior.json of this version ({0}): export it again")]
+    Unreadable(String),
+    /// Parts that do not belong together.
+    #[error("posterior.json contradicts itself: {0}; export it again")]
+    Inconsistent(&'static str),
+    /// The parameters are no distribution.
+    #[error("posterior.json holds no distribution ({0}): export it again")]
+    Parameters(#[from] InvalidParameters),
+    /// The task inside.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+impl PosteriorDocument {
+    /// Puts the result of a run together.
+    ///
+    /// # Errors
+    /// Natural parameters that are not a distribution of the task's family.
+    pub fn new(
+        task: &ResolvedTask,
+        run: u32,
+        rounds: u32,
+        natural_parameters: Vec<f64>,
+        privacy: Vec<PrivacyStatement>,
+        evaluations: Vec<Evaluation>,
+    ) -> Result<Self, DocumentError> {
+        let family = task.family();
+        let posterior = Gaussian::from_natural(family, natural_parameters.clone())?;
+        let names = task.parsed_schema()?.coefficient_names();
+        Ok(Self {
+            format: FORMAT,
+            task_hash: task.hash().to_string(),
+            run,
+            rounds,
+            family,
+            coefficients: coefficients(&names, posterior.standard()),
+            natural_parameters,
+            privacy,
+            evaluations,
+            task: String::from_utf8_lossy(&task.to_bytes()).into_owned(),
+        })
+    }
+
+    /// The file's text.
+    ///
+    /// # Panics
+    /// Never: the document is plain data.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Strings, numbers and enums: serialisation into memory cannot fail.
+        serde_json::to_string_pretty(self).expect("a posterior serialises")
+    }
+
+    /// Reads a file's text and checks that its parts belong together.
+    ///
+    /// # Errors
+    /// See [`DocumentError`].
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
+        let document: Self = serde_json::from_str(text).map_err(|e| DocumentError::Unreadable(e.to_string()))?;
+        if document.format != FORMAT {
+            return Err(DocumentError::Unreadable(format!("format {}, this is {FORMAT}", document.format)));
+        }
+        let task = document.task()?;
+        if task.hash().to_string() != document.task_hash {
+            return Err(DocumentError::Inconsistent("the task is not the one that task_hash names"));
+        }
+        if task.family() != document.family {
+            return Err(DocumentError::Inconsistent("the family is not the task's"));
+        }
+        let posterior = document.posterior()?;
+        let names = task.parsed_schema()?.coefficient_names();
+        if coefficients(&names, posterior.standard()) != document.coefficients {
+            return Err(DocumentError::Inconsistent("the coefficients are not those of the natural parameters"));
+        }
+        Ok(document)
+    }
+
+    /// The resolved task.
+    ///
+    /// # Errors
+    /// The text is not a resolved task of this version.
+    pub fn task(&self) -> Result<ResolvedTask, TaskError> {
+        ResolvedTask::from_bytes(self.task.as_bytes())
+    }
+
+    /// The task's hash.
+    ///
+    /// # Errors
+    /// Not 64 hexadecimal digits.
+    pub fn task_hash(&self) -> Result<Hash, DocumentError> {
+        self.task_hash.parse().map_err(|_| DocumentError::Inconsistent("task_hash is no SHA-256 digest"))
+    }
+
+    /// The posterior.
+    ///
+    /// # Errors
+    /// The natural parameters are no distribution.
+    pub fn posterior(&self) -> Result<Gaussian, InvalidParameters> {
+        Gaussian::from_natural(self.family, self.natural_parameters.clone())
+    }
+
+    /// What predicts new rows.
+    ///
+    /// # Errors
+    /// The task or the natural parameters are invalid.
+    pub fn predictor(&self) -> Result<Predictor, DocumentError> {
+        Ok(Predictor::new(self.task()?.model, self.family, &self.natural_parameters)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Held-out metrics on public test records (algorithms section 14).
+
+use serde::{Deserialize, Serialize};
+
+use crate::predictive::{Example, Prediction, Predictor};
+
+/// Metrics on public test data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutMetrics {
+    /// Number of test records.
+    pub records: u64,
+    /// Mean log predictive density.
+    pub log_likelihood: f64,
+    /// Share of correct classes (classification).
+    pub accuracy: Option<f64>,
+    /// Root mean squared error (regression).
+    pub rmse: Option<f64>,
+    /// Brier score (classification).
+    pub brier: Option<f64>,
+    /// Expected calibration error over 15 equal-mass bins (classification).
+    pub calibration_error: Option<f64>,
+    /// Per bin: mean prediction, observed rate, records.
+    pub reliability: Vec<(f64, f64, u64)>,
+}
+
+/// Number of equal-mass bins of the calibration error.
+pub const BINS: usize = 15;
+
+/// Evaluates a posterior on public test records. Without records every metric is absent or 0.
+#[must_use]
+pub fn evaluate<'a>(predictor: &Predictor, records: impl IntoIterator<Item = Example<'a>>) -> HeldOutMetrics {
+    let (mut count, mut log_likelihood, mut squares) = (0_u64, 0.0, 0.0);
+    let mut classes: Vec<(f64, f64)> = Vec::new();
+    for record in records {
+        count += 1;
+        log_likelihood += predictor.log_density(record);
+        match predictor.predict(record) {
+            Prediction::Number { mean, .. } => squares += (record.target - mean).powi(2),
+            Prediction::Class { probability, .. } => classes.push((probability, record.target)),
+        }
+    }
+    let mean = |sum: f64| sum / as_f64(count.max(1));
+    let regression = count > 0 && classes.is_empty();
+    let classification = !classes.is_empty();
+    let reliability = reliability(&mut classes);
+    let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
+    HeldOutMetrics {
+        records: count,
+        log_likelihood: mean(log_likelihood),
+        accuracy: classification.then(|| mean(as_f64(hits as u64))),
+        rmse: regression.then(|| mean(squares).sqrt()),
+        brier: classification.then(|| mean(classes.iter().map(|(p, y)| (p - y).powi(2)).sum())),
+        calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),
+        reliability,
+    }
+}
+
+/// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does
+/// not depend on the order of the records; a bin may then be larger, or vanish.
+fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
+    classes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut bins = Vec::with_capacity(BINS);
+    let mut start = 0;
+    for bin in 1..=BINS {
+        let mut end = (bin * classes.len() / BINS).max(start);
+        while end > start && end < classes.len() && classes[end].0.total_cmp(&classes[end - 1].0).is_eq() {
+            end += 1;
+        }
+        if end > start {
+            let n = (end - start) as u64;
+            let (p, y) = classes[start..end].iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
+            bins.push((p / as_f64(n), y / as_f64(n), n));
+        }
+        start = end;
+    }
+    bins
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a number of records is far below 2^52")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use dp_pvi_expfam::any::Family;
+
+    use super::{BINS, evaluate, reliability};
+    use crate::predictive::{Example, Predictor};
+    use crate::task::ModelSpec;
+
+    fn certain(model: ModelSpec) -> Predictor {
+        // μ = 1, variance 1e-12: the logit is the feature itself.
+        Predictor::new(model, Family::DiagonalGaussian { dimension: 1 }, &[1e12, 1e12]).unwrap()
+    }
+
+    #[test]
+    fn classification_metrics_equal_hand_computed_values() {
+        let predictor = certain(ModelSpec::LogisticRegression {});
+        let logits = [[2.0], [-1.0], [0.5]];
+        let targets = [1.0, 1.0, 0.0];
+        let records = logits.iter().zip(targets).map(|(x, target)| Example { indices: &[0], values: x, target });
+        let m = evaluate(&predictor, records);
+        let p = |z: f64| 1.0 / (1.0 + (-z).exp());
+        assert!((m.log_likelihood - (p(2.0).ln() + p(-1.0).ln() + p(-0.5).ln()) / 3.0).abs() < 1e-9);
+        assert!((m.accuracy.unwrap() - 1.0 / 3.0).abs() < 1e-15);
+        let brier = ((p(2.0) - 1.0).powi(2) + (p(-1.0) - 1.0).powi(2) + p(0.5).powi(2)) / 3.0;
+        assert!((m.brier.unwrap() - brier).abs() < 1e-9);
+        // Three records: every one is a bin of its own.
+        let error = ((1.0 - p(2.0)) + (1.0 - p(-1.0)) + p(0.5)) / 3.0;
+        assert!((m.calibration_error.unwrap() - error).abs() < 1e-9);
+        assert_eq!((m.rmse, m.records, m.reliability.len()), (None, 3, 3));
+    }
+
+    #[test]
+    fn regression_metrics_equal_hand_computed_values() {
+        let predictor = certain(ModelSpec::LinearRegression { noise_sd: 2.0 });
+        let m = evaluate(&predictor, [(&[1.0], 2.0), (&[-1.0], 2.0)].map(|(values, target)| Example { indices: &[0], values, target }));
+        assert!((m.rmse.unwrap() - 5.0_f64.sqrt()).abs() < 1e-12);
+        let log = -0.5 * (2.0 * std::f64::consts::PI * 4.0_f64).ln() - 0.5 * (0.25 + 2.25) / 2.0;
+        assert!((m.log_likelihood - log).abs() < 1e-9);
+        assert!(m.accuracy.is_none() && m.brier.is_none() && m.calibration_error.is_none() && m.reliability.is_empty());
+    }
+
+    #[test]
+    fn bins_have_equal_mass_and_never_cut_equal_predictions() {
+        let mut classes: Vec<(f64, f64)> = (0..150).map(|i| (f64::from(i) / 150.0, f64::from(i % 2))).collect();
+        let bins = reliability(&mut classes);
+        assert_eq!(bins.len(), BINS);
+        assert!(bins.iter().all(|b| b.2 == 10 && (b.1 - 0.5).abs() < 1e-15));
+        let mut constant = vec![(0.3, 1.0); 40];
+        constant.extend([(0.3, 0.0); 60]);
+        let bins = reliability(&mut constant);
+        assert_eq!(bins.len(), 1);
+        assert!((bins[0].0 - 0.3).abs() < 1e-14 && (bins[0].1 - 0.4).abs() < 1e-14 && bins[0].2 == 100);
+    }
+
+    #[test]
+    fn no_records_give_no_metrics() {
+        let m = evaluate(&certain(ModelSpec::LogisticRegression {}), std::iter::empty());
+        assert_eq!((m.records, m.accuracy, m.rmse, m.brier), (0, None, None, None));
+        assert!(m.log_likelihood.abs() < f64::MIN_POSITIVE);
+    }
+}

@@ -1,0 +1,98 @@
+//! Damping schedules: functions of the visit number only (algorithms section 4.5), so they cost no privacy. They are resolved into
+//! one explicit ρ per visit before the run, so that both sides compute with the same numbers.
+
+use serde::{Deserialize, Serialize};
+
+/// Damping as a person writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "damping must be a number, or { start = 0.3, end = 0.1 }, or { start = 0.3, end = 0.1, decay = 0.95 }")]
+pub enum Damping {
+    /// The same ρ at every visit.
+    Constant(f64),
+    /// A ρ that falls.
+    Decay(Decay),
+}
+
+/// Exponential decay.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decay {
+    /// ρ of the first visit.
+    pub start: f64,
+    /// Smallest ρ.
+    pub end: f64,
+    /// With it ρ_t = max(end, start·decayᵗ); without it the decay that reaches `end` at the last visit.
+    pub decay: Option<f64>,
+}
+
+/// A ρ that is no damping factor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("damping must be above 0 and at most 1, and must not grow (damping = 0.5, or damping = {{ start = 0.3, end = 0.1 }})")]
+pub struct InvalidDamping;
+
+impl Damping {
+    /// ρ of every visit.
+    ///
+    /// # Errors
+    /// A value outside (0, 1], an end above the start, or a decay outside (0, 1].
+    pub fn resolve(self, visits: u32) -> Result<Vec<f64>, InvalidDamping> {
+        let Decay { start, end, decay } = match self {
+            Self::Constant(rho) => Decay { start: rho, end: rho, decay: None },
+            Self::Decay(decay) => decay,
+        };
+        if !(start <= 1.0 && end > 0.0 && end <= start && decay.is_none_or(|d| d > 0.0 && d <= 1.0)) {
+            return Err(InvalidDamping);
+        }
+        let last = visits.saturating_sub(1);
+        let at = |t: u32| match decay {
+            Some(decay) => (start * decay.powf(f64::from(t))).max(end),
+            None if t == 0 => start,
+            None if t == last => end,
+            None => start * (end / start).powf(f64::from(t) / f64::from(last)),
+        };
+        Ok((0..visits).map(at).collect())
+    }
+
+    /// Default for updates that carry noise, sites in turn: the first visits move fast, the last ones average the noise.
+    pub const SEQUENTIAL: Self = Self::Decay(Decay { start: 0.3, end: 0.1, decay: Some(0.95) });
+
+    /// Default for all `sites` at once. Mean-field updates in parallel are a Jacobi iteration: with at most `max_nonzeros` = s
+    /// entries in a row every ρ < 2/s is stable, however many shards there are (section 4.6), and 1/`sites` is safe for a few large
+    /// sites. The larger of 1.5/s and 1/`sites`.
+    #[must_use]
+    pub fn synchronous(sites: u32, max_nonzeros: u32) -> Self {
+        let jacobi = (1.5 / f64::from(max_nonzeros.max(1))).min(1.0);
+        Self::Constant(jacobi.max(1.0 / f64::from(sites.max(1))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Damping, Decay};
+
+    #[test]
+    fn schedules_are_geometric_and_explicit() {
+        assert_eq!(Damping::Constant(0.3).resolve(3), Ok(vec![0.3; 3]));
+        let decay = Damping::Decay(Decay { start: 0.8, end: 0.2, decay: None }).resolve(3).unwrap_or_default();
+        assert!((decay[0] - 0.8).abs() < 1e-15 && (decay[1] - 0.4).abs() < 1e-15 && (decay[2] - 0.2).abs() < 1e-15);
+        assert_eq!(Damping::SEQUENTIAL.resolve(1), Ok(vec![0.3]));
+        let sequential = Damping::SEQUENTIAL.resolve(40).unwrap_or_default();
+        assert!((sequential[1] - 0.285).abs() < 1e-15 && (sequential[39] - 0.1).abs() < 1e-15);
+        assert_eq!(Damping::Constant(0.5).resolve(0), Ok(vec![]));
+    }
+
+    #[test]
+    fn factors_outside_zero_to_one_are_refused() {
+        for bad in [0.0, -0.1, 1.01, f64::NAN, f64::INFINITY] {
+            assert!(Damping::Constant(bad).resolve(2).is_err(), "{bad}");
+        }
+        assert!(Damping::Decay(Decay { start: 0.1, end: 0.5, decay: None }).resolve(2).is_err());
+    }
+
+    #[test]
+    fn the_synchronous_default_lies_between_one_site_and_the_stability_bound() {
+        assert_eq!(Damping::synchronous(10, 14), Damping::Constant(1.5 / 14.0));
+        assert_eq!(Damping::synchronous(3, 14), Damping::Constant(1.0 / 3.0));
+        assert_eq!(Damping::synchronous(1, 5), Damping::Constant(1.0));
+    }
+}

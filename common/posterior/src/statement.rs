@@ -1,0 +1,96 @@
+//! What one site's data was promised, in numbers and in words: part of every exported posterior.
+
+use dp_pvi_privacy::accountant::Method;
+use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
+use serde::{Deserialize, Serialize};
+
+use crate::task::{ResolvedTask, TaskError, Trust, UpdateSpec};
+
+/// The guarantee that one site's releases of one run have.
+///
+/// # Privacy
+/// (ε, δ) differential privacy of everything that the site sent in the run, for the named unit and relation. It bounds one run; the
+/// site's own ledger adds up all runs over the same data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivacyStatement {
+    /// The site.
+    pub site: ClientId,
+    /// Whose data is protected.
+    pub unit: PrivacyUnit,
+    /// Neighbouring data sets.
+    pub relation: Relation,
+    /// Upper bound on ε of the site's releases; absent: no guarantee (ε = ∞).
+    pub epsilon: Option<f64>,
+    /// δ.
+    pub delta: f64,
+    /// Who adds the noise.
+    pub trust: Trust,
+    /// How ε was computed.
+    pub method: Method,
+    /// The discrete noise was accounted as continuous noise, with δ divided by 1 + 1e-6 for the difference.
+    pub numerical_margin: bool,
+    /// Number of releases (visits).
+    pub releases: u32,
+    /// What was released.
+    pub released: String,
+    /// What a reader should know beside the numbers.
+    pub remarks: Vec<String>,
+}
+
+/// The statement for a site that made `releases` releases in a run of `task`.
+///
+/// # Errors
+/// Numbers that do not fit the lattice, or an event that no engine bounds.
+pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<PrivacyStatement, TaskError> {
+    let loss = task.loss(releases.max(1))?;
+    let epsilon = match releases {
+        0 => Some(0.0),
+        _ => Some(loss.epsilon.get()).filter(|e| e.is_finite()),
+    };
+    Ok(PrivacyStatement {
+        site: site.clone(),
+        unit: task.privacy.unit,
+        relation: task.privacy.relation,
+        epsilon,
+        delta: task.privacy.delta.get(),
+        trust: task.privacy.trust,
+        method: loss.method,
+        numerical_margin: loss.numerical_margin,
+        releases,
+        released: released(task),
+        remarks: remarks(task, loss.numerical_margin),
+    })
+}
+
+fn released(task: &ResolvedTask) -> String {
+    match &task.update {
+        UpdateSpec::Pvi {} => {
+            "at every visit the exact change of the natural parameters, computed from the records without noise".to_owned()
+        }
+        UpdateSpec::DpOptimisation(spec) => format!(
+            "at every visit a change of the natural parameters that was computed from {} noised sums of clipped gradients and from public values only",
+            spec.steps
+        ),
+    }
+}
+
+fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
+    let mut remarks = vec![match task.release_tick_seconds {
+        0 => "An update is sent as soon as its training ends: the time of sending is not covered by epsilon.".to_owned(),
+        tick => format!(
+            "An update is sent at the next multiple of {tick} s after its training began: only a missed multiple shows in the time of sending, which is not covered by epsilon."
+        ),
+    }];
+    if matches!(task.update, UpdateSpec::Pvi {}) {
+        remarks.push("No privacy protection: whoever sees the updates can learn about single records.".to_owned());
+        return remarks;
+    }
+    if margin {
+        remarks.push(
+            "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, with delta divided by 1 + 1e-6.".to_owned(),
+        );
+    }
+    remarks.push("Epsilon bounds this run at this site. Sites hold different people: the federation's epsilon is the largest of its sites'. A person whose records are at several sites, or who is in several runs, adds them up.".to_owned());
+    remarks
+}

@@ -1,0 +1,91 @@
+//! Posterior summaries: what a person reads about a coefficient.
+
+use dp_pvi_expfam::any::Standard;
+use serde::{Deserialize, Serialize};
+
+/// A central interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// Lower end.
+    pub lower: f64,
+    /// Upper end.
+    pub upper: f64,
+}
+
+/// Probability content of a central interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// 90 %.
+    P90,
+    /// 95 %.
+    P95,
+}
+
+impl Level {
+    /// Half-width of the interval of a standard normal variable.
+    #[must_use]
+    pub fn half_width(self) -> f64 {
+        match self {
+            Self::P90 => 1.644_853_626_951_472_2,
+            Self::P95 => 1.959_963_984_540_054,
+        }
+    }
+
+    /// The interval of N(mean, sd²).
+    #[must_use]
+    pub fn interval(self, mean: f64, sd: f64) -> Interval {
+        Interval { lower: mean - self.half_width() * sd, upper: mean + self.half_width() * sd }
+    }
+}
+
+/// Marginal posterior of one coefficient.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coefficient {
+    /// Name, from the schema.
+    pub name: String,
+    /// Posterior mean.
+    pub mean: f64,
+    /// Posterior standard deviation.
+    pub sd: f64,
+    /// Central 90 % interval.
+    pub interval_90: Interval,
+    /// Central 95 % interval.
+    pub interval_95: Interval,
+}
+
+/// Marginals of all coefficients; names and coordinates are in the same order.
+#[must_use]
+pub fn coefficients(names: &[String], posterior: &Standard) -> Vec<Coefficient> {
+    let marginal = |((name, &mean), variance): ((&String, &f64), f64)| {
+        let sd = variance.sqrt();
+        Coefficient { name: name.clone(), mean, sd, interval_90: Level::P90.interval(mean, sd), interval_95: Level::P95.interval(mean, sd) }
+    };
+    names.iter().zip(posterior.mean()).zip(posterior.variances()).map(marginal).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{Level, coefficients};
+    use dp_pvi_expfam::any::{Family, Gaussian};
+
+    #[test]
+    fn levels_are_quantiles_of_the_normal_distribution() {
+        for (level, content) in [(Level::P90, 0.90), (Level::P95, 0.95)] {
+            let inside = 1.0 - libm::erfc(level.half_width() * std::f64::consts::FRAC_1_SQRT_2);
+            assert!((inside - content).abs() < 1e-15, "{inside}");
+        }
+    }
+
+    #[test]
+    fn coefficients_carry_names_and_marginals() {
+        let q = Gaussian::from_natural(Family::DiagonalGaussian { dimension: 2 }, vec![2.0, -1.0, 4.0, 1.0]).unwrap();
+        let list = coefficients(&["age".into(), "intercept".into()], q.standard());
+        assert_eq!(list[0].name, "age");
+        assert!((list[0].mean - 0.5).abs() < 1e-15 && (list[0].sd - 0.5).abs() < 1e-15);
+        assert!((list[1].interval_95.lower + 1.0 + Level::P95.half_width()).abs() < 1e-15);
+    }
+}
