@@ -9,6 +9,7 @@ pub mod mechanism;
 pub mod noise;
 pub mod records;
 pub mod release;
+pub mod sampler;
 pub mod unit;
 
 pub use adjacency::{PrivacyUnit, Relation, Terms};

@@ -1,11 +1,30 @@
 //! The ledger: checks the budget, appends durably, then mints a permit. No permit, no release.
+//!
+//! A ledger belongs to a data set, not to a task, a server or a directory. Its first row names the data, the privacy unit and
+//! the relation; every later row is one step of one release:
+//!
+//! ```text
+//! RESERVED ──► COMMITTED ──► SENT ──► RECEIPTED
+//!     │            │           │          │
+//!     └────────────┴───────────┴──────────┴──► SETTLED (included or not)
+//! ```
+//!
+//! * Rows are chained by hash and signed by the site's identity key; events are stored, charges are derived.
+//! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
+//!   under the same reservation, because nothing had left the process.
+//! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
+//! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
 mod attachment;
+mod book;
 mod error;
 pub mod memory;
 mod permit;
 mod row;
 mod store;
+
+#[cfg(test)]
+mod tests;
 
 pub use attachment::Attachment;
 pub use error::LedgerError;
@@ -13,58 +32,107 @@ pub use permit::{Permit, StepPermit};
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, ReleaseState, Row, RowBody, StoredRow};
 pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 
-use crate::accountant::PrivacyLoss;
+use std::collections::BTreeSet;
+
+use crate::accountant::{Charge, PrivacyLoss};
 use crate::event::DpEvent;
-use crate::release::{Hash, ReleaseId};
+use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
+use crate::ledger::book::Book;
+use crate::release::{Hash, ReleaseId, RunId};
+use crate::unit::Epsilon;
 
 /// The ledger of one data set.
 pub struct Ledger<S, K> {
-    #[allow(dead_code, reason = "contract")]
     store: S,
-    #[allow(dead_code, reason = "contract")]
     signer: K,
+    budget: Budget,
+    rows: Vec<(Row, Hash)>,
+    book: Book,
+    /// Releases whose permit was given out since this ledger was opened.
+    minted: BTreeSet<ReleaseId>,
+    /// Set for good by a write that failed: what the store holds is then unknown.
+    doubtful: bool,
 }
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
-    /// Opens the ledger: verifies every row, the chain, signatures, states and attachments; writes the genesis row into an empty store.
+    /// Opens the ledger: verifies every row, the chain, signatures, transitions, attachments and factors, and derives all
+    /// charges again; writes the genesis row into an empty store.
     ///
     /// # Errors
     /// Anything doubtful.
     pub fn open(store: S, signer: K, identity: LedgerIdentity, budget: Budget) -> Result<Self, LedgerError> {
-        let _ = (identity, budget);
-        Ok(Self { store, signer })
+        let mut store = store;
+        let stored = store.rows()?;
+        let book = Book::new(identity.relation);
+        let mut ledger =
+            Self { store, signer, budget, rows: Vec::with_capacity(stored.len()), book, minted: BTreeSet::new(), doubtful: false };
+        if stored.is_empty() {
+            ledger.append(RowBody::Genesis(identity), None)?;
+            return Ok(ledger);
+        }
+        for row in &stored {
+            let row = row.verify(ledger.next_seq(), ledger.last_hash(), &ledger.signer)?;
+            match (&row.0.body, ledger.rows.is_empty()) {
+                (RowBody::Genesis(found), true) => identity.check(found)?,
+                (_, true) => return Err(StoreError::Corrupt("row 0: it does not name a data set".into()).into()),
+                (body, false) => ledger.book.apply(body)?,
+            }
+            ledger.rows.push(row);
+        }
+        ledger.verify_contents()?;
+        Ok(ledger)
     }
 
     /// Where the chain ends.
     #[must_use]
     pub fn head(&self) -> LedgerHead {
-        unimplemented!("contract")
+        LedgerHead { seq: self.next_seq() - 1, hash: self.last_hash() }
     }
 
-    /// Hash of row `seq`, if there is one (a witness is checked against it).
+    /// Compares the chain with the head that a witness (the server) saw: it must be a row of this ledger.
     ///
     /// # Errors
-    /// The witness saw what this ledger does not have.
+    /// The witness saw a later row ([`LedgerError::RolledBack`]) or another one ([`LedgerError::Forked`]).
     pub fn check_witness(&self, witnessed: LedgerHead) -> Result<(), LedgerError> {
-        let _ = witnessed;
-        unimplemented!("contract")
+        let here = self.head().seq;
+        match usize::try_from(witnessed.seq).ok().and_then(|seq| self.rows.get(seq)) {
+            None => Err(LedgerError::RolledBack { witnessed: witnessed.seq, here }),
+            Some((_, hash)) if *hash == witnessed.hash => Ok(()),
+            Some(_) => Err(LedgerError::Forked { seq: witnessed.seq }),
+        }
     }
 
     /// State of a release.
     #[must_use]
     pub fn state(&self, release: &ReleaseId) -> Option<ReleaseState> {
-        let _ = release;
-        unimplemented!("contract")
+        self.book.state(release)
     }
 
     /// Charges `event` durably, then mints the permit. The same release with the same event and header that is still
-    /// RESERVED (a crash) is minted again without a new charge: nothing of it left the process.
+    /// RESERVED (a crash) is minted again without a new charge: nothing of it left the process. Once per opened ledger.
     ///
     /// # Errors
-    /// Over budget, frozen, conflict, store.
+    /// Over budget, frozen, conflict, permit already given out, store.
     pub fn reserve(&mut self, release: &ReleaseId, event: &DpEvent, header: Hash) -> Result<Permit, LedgerError> {
-        let _ = (release, event, header);
-        unimplemented!("contract")
+        self.refuse_doubt()?;
+        if self.book.frozen() {
+            return Err(LedgerError::Frozen);
+        }
+        if self.minted.contains(release) {
+            return Err(LedgerError::PermitOutstanding(release.clone()));
+        }
+        let bytes = event.to_bytes();
+        let again = match self.book.reservation(release) {
+            None => false,
+            Some(known) if known.matches(&bytes, header) && self.state(release) == Some(ReleaseState::Reserved) => true,
+            Some(_) => return Err(LedgerError::Conflict(release.clone())),
+        };
+        self.check_budget(&release.run, event, if again { 0 } else { 1 })?;
+        if !again {
+            self.append(RowBody::Reserved { release: release.clone(), event: bytes, header }, None)?;
+        }
+        self.minted.insert(release.clone());
+        Ok(Permit::mint(event.clone(), release.clone()))
     }
 
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
@@ -72,8 +140,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Wrong state, store.
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
-        let _ = (release, attachment);
-        unimplemented!("contract")
+        self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
+        let bytes = attachment.to_bytes();
+        let body = RowBody::Committed { release: release.clone(), attachment: Attachment::hash_of(&bytes) };
+        self.append(body, Some(&Extra::Attachment(release.clone(), bytes)))
     }
 
     /// What was committed.
@@ -81,8 +151,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Store, or bytes that do not match their hash.
     pub fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Attachment>, LedgerError> {
-        let _ = release;
-        unimplemented!("contract")
+        let Some(expected) = self.book.attachment(release) else { return Ok(None) };
+        Ok(Some(Attachment::from_bytes(&self.stored_attachment(release, expected)?)?))
     }
 
     /// COMMITTED → SENT (no-op later).
@@ -90,8 +160,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Wrong state, store.
     pub fn sent(&mut self, release: &ReleaseId) -> Result<(), LedgerError> {
-        let _ = release;
-        unimplemented!("contract")
+        match self.expect(release, "sent", |state| state != ReleaseState::Reserved)? {
+            ReleaseState::Committed => self.append(RowBody::Sent { release: release.clone() }, None),
+            _ => Ok(()),
+        }
     }
 
     /// SENT → RECEIPTED (no-op later).
@@ -99,79 +171,216 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Wrong state, store.
     pub fn receipted(&mut self, release: &ReleaseId, receipt: Hash) -> Result<(), LedgerError> {
-        let _ = (release, receipt);
-        unimplemented!("contract")
+        let late = |state| !matches!(state, ReleaseState::Reserved | ReleaseState::Committed);
+        match self.expect(release, "receipted", late)? {
+            ReleaseState::Sent => self.append(RowBody::Receipted { release: release.clone(), receipt }, None),
+            _ => Ok(()),
+        }
     }
 
-    /// Applies or drops the pending factor change: factor += rho·pending iff `included`. Idempotent. Returns the factor.
+    /// Applies or drops the pending factor change: factor += rho·pending iff `included`. Idempotent. Returns the factor
+    /// (empty where the method has none).
+    ///
+    /// A release that never left (RESERVED) can only be settled as not included; its reservation is then closed.
     ///
     /// # Errors
-    /// Wrong state, store.
+    /// Wrong state, another outcome than the one that was settled before, store.
     pub fn settle(&mut self, release: &ReleaseId, included: bool, rho: f64) -> Result<Vec<f64>, LedgerError> {
-        let _ = (release, included, rho);
-        unimplemented!("contract")
+        let state = self.expect(release, "settled", |state| !(included && state == ReleaseState::Reserved))?;
+        if let ReleaseState::Settled { included: before } = state {
+            return if before == included {
+                Ok(self.factor(&release.run)?.unwrap_or_default())
+            } else {
+                Err(LedgerError::Conflict(release.clone()))
+            };
+        }
+        let attachment = self.attachment(release)?;
+        let mut factor = self.factor(&release.run)?.unwrap_or_default();
+        let pending = attachment.as_ref().filter(|_| included).and_then(Attachment::pending);
+        if let Some(pending) = pending {
+            if factor.is_empty() {
+                factor = vec![0.0; pending.len()];
+            }
+            if factor.len() != pending.len() {
+                return Err(StoreError::Corrupt("a stored update has another length than the site's factor".into()).into());
+            }
+            factor.iter_mut().zip(pending).for_each(|(t, change)| *t += rho * change);
+        }
+        let bytes = to_le_bytes(&factor);
+        let body = RowBody::Settled { release: release.clone(), included, factor: book::factor_hash(&bytes) };
+        self.append(body, Some(&Extra::Factor(release.run, bytes)))?;
+        Ok(factor)
     }
 
     /// The site's factor in a run (`None` before the first settled update).
     ///
     /// # Errors
-    /// Store.
-    pub fn factor(&mut self, run: &crate::release::RunId) -> Result<Option<Vec<f64>>, LedgerError> {
-        let _ = run;
-        unimplemented!("contract")
+    /// Store, or bytes that do not match their hash.
+    pub fn factor(&mut self, run: &RunId) -> Result<Option<Vec<f64>>, LedgerError> {
+        let Some(expected) = self.book.factor(run) else { return Ok(None) };
+        let bytes = self.stored_factor(run, expected)?;
+        Ok(Some(from_le_bytes(&bytes).ok_or_else(|| StoreError::Corrupt("the site's factor cannot be read".into()))?))
     }
 
     /// Releases of a run that are not settled yet, with their states, oldest first.
     #[must_use]
-    pub fn unsettled(&self, run: &crate::release::RunId) -> Vec<(ReleaseId, ReleaseState)> {
-        let _ = run;
-        unimplemented!("contract")
+    pub fn unsettled(&self, run: &RunId) -> Vec<(ReleaseId, ReleaseState)> {
+        self.book.unsettled(run)
     }
 
     /// Loss of all charged events, at the budget's δ.
     ///
     /// # Errors
-    /// Accountant.
+    /// None today; an accountant may come to refuse.
     pub fn spent(&self) -> Result<PrivacyLoss, LedgerError> {
-        unimplemented!("contract")
+        Ok(self.book.total().loss(self.budget.delta))
     }
 
     /// Loss of the events of one run.
     ///
     /// # Errors
-    /// Accountant.
-    pub fn spent_in(&self, run: &crate::release::RunId) -> Result<PrivacyLoss, LedgerError> {
-        let _ = run;
-        unimplemented!("contract")
+    /// None today; an accountant may come to refuse.
+    pub fn spent_in(&self, run: &RunId) -> Result<PrivacyLoss, LedgerError> {
+        Ok(self.book.run(run).loss(self.budget.delta))
     }
 
     /// Loss of all charged events and `event` `times` more: what a plan would cost.
     ///
     /// # Errors
-    /// Accountant.
+    /// An event that no engine bounds.
     pub fn would_cost(&self, event: &DpEvent, times: u64) -> Result<PrivacyLoss, LedgerError> {
-        let _ = (event, times);
-        unimplemented!("contract")
+        let mut total = self.book.total().clone();
+        total.add(&self.book.charge(event)?, times);
+        Ok(total.loss(self.budget.delta))
     }
 
     /// The budget.
     #[must_use]
     pub fn budget(&self) -> Budget {
-        unimplemented!("contract")
+        self.budget
     }
 
     /// Verified rows, oldest first.
     #[must_use]
     pub fn rows(&self) -> &[(Row, Hash)] {
-        unimplemented!("contract")
+        &self.rows
     }
 
-    /// Freezes or opens the data set.
+    /// Whether the data set is frozen.
+    #[must_use]
+    pub fn frozen(&self) -> bool {
+        self.book.frozen()
+    }
+
+    /// Freezes or opens the data set. A state that it is in already is not written again.
     ///
     /// # Errors
     /// Store.
     pub fn set_frozen(&mut self, state: FreezeState) -> Result<(), LedgerError> {
-        let _ = state;
-        unimplemented!("contract")
+        self.refuse_doubt()?;
+        if self.book.frozen() == (state == FreezeState::Frozen) {
+            return Ok(());
+        }
+        self.append(RowBody::Frozen(state), None)
+    }
+
+    /// Both limits, with `times` more of `event`.
+    ///
+    /// Releases without protection need the site's consent and are then left out of the comparison: they are reported as
+    /// ε = ∞, and the limits still hold for everything else.
+    fn check_budget(&self, run: &RunId, event: &DpEvent, times: u64) -> Result<(), LedgerError> {
+        let charge = self.book.charge(event)?;
+        if charge == Charge::NonPrivate && !self.budget.allow_non_private {
+            return Err(LedgerError::NonPrivateForbidden);
+        }
+        let limits = [(self.book.total(), Some(self.budget.epsilon)), (&self.book.run(run), self.budget.per_run)];
+        for (scope, (spent, limit)) in [Scope::DataSet, Scope::Run].into_iter().zip(limits) {
+            let mut total = spent.clone();
+            total.add(&charge, times);
+            let delta = self.budget.delta;
+            let loss = if self.budget.allow_non_private { total.protected_loss(delta) } else { total.loss(delta) };
+            let would_be = loss.epsilon;
+            if let Some(limit) = limit
+                && would_be > limit
+            {
+                return Err(scope.exceeded(would_be, limit));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a release, if it allows `step`.
+    fn expect(&self, release: &ReleaseId, step: &'static str, allowed: impl Fn(ReleaseState) -> bool) -> Result<ReleaseState, LedgerError> {
+        self.refuse_doubt()?;
+        let state = self.state(release);
+        state.filter(|&state| allowed(state)).ok_or_else(|| LedgerError::WrongState { release: release.clone(), state, step })
+    }
+
+    fn refuse_doubt(&self) -> Result<(), LedgerError> {
+        if self.doubtful {
+            return Err(StoreError::Unavailable("an earlier write failed; restart, so that it is read and verified again".into()).into());
+        }
+        Ok(())
+    }
+
+    /// Signs, stores and books a row; the book changes only after the store says that the row is durable.
+    fn append(&mut self, body: RowBody, extra: Option<&Extra>) -> Result<(), LedgerError> {
+        let row = Row { seq: self.next_seq(), previous: self.last_hash(), body };
+        let stored = StoredRow::seal(&row, &self.signer);
+        if let Err(error) = self.store.append(&stored, extra) {
+            self.doubtful = true;
+            return Err(error.into());
+        }
+        if !self.rows.is_empty() {
+            self.book.apply(&row.body)?;
+        }
+        self.rows.push((row, stored.hash));
+        Ok(())
+    }
+
+    /// Attachments and factors against the hashes in the signed rows.
+    fn verify_contents(&mut self) -> Result<(), LedgerError> {
+        for (release, expected) in self.book.attachments() {
+            let bytes = self.stored_attachment(&release, expected)?;
+            Attachment::from_bytes(&bytes)?;
+        }
+        for (run, expected) in self.book.factors() {
+            self.stored_factor(&run, expected)?;
+        }
+        Ok(())
+    }
+
+    fn stored_attachment(&mut self, release: &ReleaseId, expected: Hash) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.store.attachment(release)?.ok_or_else(|| StoreError::Corrupt("a stored update is missing".into()))?;
+        if Attachment::hash_of(&bytes) == expected { Ok(bytes) } else { Err(StoreError::Corrupt("a stored update was changed".into())) }
+    }
+
+    fn stored_factor(&mut self, run: &RunId, expected: Hash) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.store.factor(run)?.ok_or_else(|| StoreError::Corrupt("the site's factor is missing".into()))?;
+        if book::factor_hash(&bytes) == expected { Ok(bytes) } else { Err(StoreError::Corrupt("the site's factor was changed".into())) }
+    }
+
+    fn next_seq(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    fn last_hash(&self) -> Hash {
+        self.rows.last().map_or_else(Hash::default, |(_, hash)| *hash)
+    }
+}
+
+/// What a limit is about.
+enum Scope {
+    DataSet,
+    Run,
+}
+
+impl Scope {
+    fn exceeded(&self, would_be: Epsilon, limit: Epsilon) -> LedgerError {
+        let (would_be, limit) = (would_be.get(), limit.get());
+        match self {
+            Self::DataSet => LedgerError::OverBudget { would_be, limit },
+            Self::Run => LedgerError::OverRunBudget { would_be, limit },
+        }
     }
 }

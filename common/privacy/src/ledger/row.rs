@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::adjacency::{PrivacyUnit, Relation};
+use crate::ledger::error::LedgerError;
+use crate::ledger::store::{RowSigner, StoreError};
 use crate::release::{Hash, ReleaseId};
 use crate::unit::{Delta, Epsilon};
 
@@ -149,3 +151,46 @@ impl std::fmt::Display for ReleaseState {
         })
     }
 }
+
+impl LedgerIdentity {
+    /// Compares with the identity in the first row.
+    pub(crate) fn check(&self, found: &Self) -> Result<(), LedgerError> {
+        if self == found {
+            return Ok(());
+        }
+        let say = |identity: &Self| format!("`{}` per {:?} under {:?}", identity.data, identity.unit, identity.relation);
+        Err(LedgerError::OtherIdentity(format!("configured {}, found {}", say(self), say(found))))
+    }
+}
+
+impl StoredRow {
+    /// Encodes, hashes and signs.
+    pub(crate) fn seal(row: &Row, signer: &impl RowSigner) -> Self {
+        // Plain data: writing it into memory cannot fail.
+        let bytes = postcard::to_stdvec(row).expect("rows serialise into memory");
+        let hash = Hash::of(DOMAIN, &[&bytes]);
+        let signature = signer.sign(&hash);
+        Self { bytes, hash, signature }
+    }
+
+    /// Checks hash, signature, form and place in the chain.
+    pub(crate) fn verify(&self, seq: u64, previous: Hash, signer: &impl RowSigner) -> Result<(Row, Hash), StoreError> {
+        let corrupt = |what: &str| StoreError::Corrupt(format!("row {seq}: {what}"));
+        if Hash::of(DOMAIN, &[&self.bytes]) != self.hash {
+            return Err(corrupt("its hash is wrong"));
+        }
+        if !signer.verify(&self.hash, &self.signature) {
+            return Err(corrupt("it is not signed by this site's identity key"));
+        }
+        let row = match postcard::take_from_bytes::<Row>(&self.bytes) {
+            Ok((row, [])) => row,
+            _ => return Err(corrupt("it cannot be read by this version")),
+        };
+        if row.seq != seq || row.previous != previous {
+            return Err(corrupt("it does not follow the row before"));
+        }
+        Ok((row, self.hash))
+    }
+}
+
+const DOMAIN: &str = "dp-pvi ledger row v1";

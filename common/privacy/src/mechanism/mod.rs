@@ -1,12 +1,22 @@
-//! Mechanisms: clip, sum and noise are one call, and the permit must equal the event that runs. (Contract stub.)
+//! Mechanisms: clip, sum and noise are one call, and the permit must equal the event that runs, so what is accounted is what
+//! is executed.
 
-use crate::adjacency::Terms;
-use crate::event::{DpEvent, LatticePath};
-use crate::ledger::{Permit, StepPermit};
-use crate::noise::{NoRandomness, NoiseSource};
-use crate::records::{Released, Sensitive, UnitTable, Units};
-use crate::release::LatticeVector;
-use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+mod lattice;
+mod sum;
+mod term;
+
+#[cfg(test)]
+mod tests;
+
+pub use lattice::{LatticeOverflow, MAX_UNITS};
+pub use sum::LatticeSum;
+pub use term::Term;
+
+use crate::event::DpEvent;
+use crate::ledger::Permit;
+use crate::noise::NoRandomness;
+use crate::records::{Released, Sensitive};
+use crate::sampler::SamplerError;
 
 /// A release that did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -20,83 +30,25 @@ pub enum ReleaseError {
     /// The noise sampler left its proven range.
     #[error("the noise left the range that the lattice can hold; nothing was released")]
     Overflow,
+    /// More units than [`MAX_UNITS`].
+    #[error("the table has more than 2^32 privacy units, which the lattice cannot hold; nothing was released: split the data set")]
+    TooManyUnits,
 }
 
-/// Parameters that do not fit the lattice.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("clipping norm, noise multiplier and number of units do not fit a 64-bit lattice: {0}")]
-pub struct LatticeOverflow(pub &'static str);
-
-/// One unit's term of a sum: a sparse vector that a function of the unit fills. Adding to a coordinate twice accumulates.
-/// Ascending coordinates are the fast path.
-#[derive(Debug, Default)]
-pub struct Term {
-    entries: Vec<(u32, f64)>,
-}
-
-impl Term {
-    /// Adds `value` to coordinate `index`.
-    #[inline]
-    pub fn add(&mut self, index: u32, value: f64) {
-        self.entries.push((index, value));
+impl From<SamplerError> for ReleaseError {
+    fn from(SamplerError: SamplerError) -> Self {
+        Self::Overflow
     }
 }
 
-/// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units or a Poisson sample.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LatticeSum {
-    dimension: u32,
-    clip: ClipNorm,
-    noise: NoiseMultiplier,
-    sampling: Option<SamplingRate>,
-    terms: Terms,
-    path: LatticePath,
-}
-
-impl LatticeSum {
-    /// Checks that sums of at most `max_units` terms fit the lattice.
-    ///
-    /// # Errors
-    /// They do not.
-    pub fn new(
-        dimension: u32,
-        clip: ClipNorm,
-        noise: NoiseMultiplier,
-        sampling: Option<SamplingRate>,
-        terms: Terms,
-        path: LatticePath,
-    ) -> Result<Self, LatticeOverflow> {
-        Ok(Self { dimension, clip, noise, sampling, terms, path })
-    }
-
-    /// What one release is to an accountant.
-    #[must_use]
-    pub fn event(&self) -> DpEvent {
-        unimplemented!("contract")
-    }
-
-    /// Tosses the coins, sums the clipped terms `f(unit)` and adds noise. A term with a non-finite entry counts as zero.
-    ///
-    /// # Errors
-    /// The permit is for another event; no randomness; overflow.
-    pub fn release_sum<T: UnitTable, N: NoiseSource>(
-        &self,
-        units: &Units<T>,
-        f: impl Fn(T::Unit<'_>, &mut Term),
-        permit: StepPermit,
-        noise: &N,
-    ) -> Result<Released<LatticeVector>, ReleaseError> {
-        let _ = (units, &f, permit, noise);
-        unimplemented!("contract")
-    }
-}
-
-/// Releases a value without protection; the permit must be for [`DpEvent::NonPrivate`].
+/// Releases a value without protection; the permit must be for [`DpEvent::NonPrivate`], which a ledger mints only where the
+/// site allows it and which makes every later statement about the data set say ε = ∞.
+///
+/// # Privacy
+/// None.
 ///
 /// # Errors
 /// The permit is for another event.
 pub fn release_non_private<T>(value: Sensitive<T>, permit: Permit) -> Result<Released<T>, ReleaseError> {
-    let _ = permit;
-    let _ = value;
-    unimplemented!("contract")
+    if *permit.event() == DpEvent::NonPrivate { Ok(Released(value.0)) } else { Err(ReleaseError::PermitMismatch) }
 }

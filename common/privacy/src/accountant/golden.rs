@@ -1,0 +1,1 @@
+//! The rows of `reference/accounting.json` that the engines here answer.

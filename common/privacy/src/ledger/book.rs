@@ -1,0 +1,171 @@
+//! What the rows add up to: states of releases and totals of charges, as a pure function of the rows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::accountant::{AccountantError, Charge, Composition};
+use crate::adjacency::Relation;
+use crate::event::DpEvent;
+use crate::ledger::error::LedgerError;
+use crate::ledger::row::{FreezeState, ReleaseState, RowBody};
+use crate::ledger::store::StoreError;
+use crate::release::{Hash, ReleaseId, RunId};
+
+/// Hash of a factor's bytes, as in a SETTLED row.
+pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {
+    Hash::of("dp-pvi ledger factor v1", &[bytes])
+}
+
+/// A charged release.
+pub(crate) struct Reservation {
+    event: Vec<u8>,
+    header: Hash,
+    state: ReleaseState,
+    attachment: Option<Hash>,
+    order: usize,
+}
+
+impl Reservation {
+    /// Whether it was made for this event and header.
+    pub(crate) fn matches(&self, event: &[u8], header: Hash) -> bool {
+        self.event == event && self.header == header
+    }
+}
+
+/// States and totals.
+pub(crate) struct Book {
+    relation: Relation,
+    releases: BTreeMap<ReleaseId, Reservation>,
+    total: Composition,
+    runs: BTreeMap<RunId, Composition>,
+    factors: BTreeMap<RunId, Hash>,
+    /// Each distinct event is accounted once.
+    charges: HashMap<Vec<u8>, Charge>,
+    frozen: FreezeState,
+}
+
+impl Book {
+    pub(crate) fn new(relation: Relation) -> Self {
+        Self {
+            relation,
+            releases: BTreeMap::new(),
+            total: Composition::default(),
+            runs: BTreeMap::new(),
+            factors: BTreeMap::new(),
+            charges: HashMap::new(),
+            frozen: FreezeState::Open,
+        }
+    }
+
+    pub(crate) fn state(&self, release: &ReleaseId) -> Option<ReleaseState> {
+        self.releases.get(release).map(|r| r.state)
+    }
+
+    pub(crate) fn reservation(&self, release: &ReleaseId) -> Option<&Reservation> {
+        self.releases.get(release)
+    }
+
+    pub(crate) fn attachment(&self, release: &ReleaseId) -> Option<Hash> {
+        self.releases.get(release).and_then(|r| r.attachment)
+    }
+
+    pub(crate) fn attachments(&self) -> Vec<(ReleaseId, Hash)> {
+        self.releases.iter().filter_map(|(id, r)| Some((id.clone(), r.attachment?))).collect()
+    }
+
+    pub(crate) fn factor(&self, run: &RunId) -> Option<Hash> {
+        self.factors.get(run).copied()
+    }
+
+    pub(crate) fn factors(&self) -> Vec<(RunId, Hash)> {
+        self.factors.iter().map(|(run, hash)| (*run, *hash)).collect()
+    }
+
+    pub(crate) fn total(&self) -> &Composition {
+        &self.total
+    }
+
+    pub(crate) fn run(&self, run: &RunId) -> Composition {
+        self.runs.get(run).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn frozen(&self) -> bool {
+        self.frozen == FreezeState::Frozen
+    }
+
+    pub(crate) fn unsettled(&self, run: &RunId) -> Vec<(ReleaseId, ReleaseState)> {
+        let mut open: Vec<_> = self
+            .releases
+            .iter()
+            .filter(|(id, r)| id.run == *run && !matches!(r.state, ReleaseState::Settled { .. }))
+            .map(|(id, r)| (r.order, id.clone(), r.state))
+            .collect();
+        open.sort_by_key(|(order, ..)| *order);
+        open.into_iter().map(|(_, id, state)| (id, state)).collect()
+    }
+
+    /// What an event costs under the ledger's relation.
+    pub(crate) fn charge(&self, event: &DpEvent) -> Result<Charge, AccountantError> {
+        match self.charges.get(&event.to_bytes()) {
+            Some(charge) => Ok(charge.clone()),
+            None => Charge::of(event, self.relation),
+        }
+    }
+
+    /// Books a row that follows the ones before; a row that cannot follow them is damage.
+    pub(crate) fn apply(&mut self, body: &RowBody) -> Result<(), LedgerError> {
+        match body {
+            RowBody::Genesis(_) => Err(corrupt("a second first row")),
+            RowBody::Reserved { release, event, header } => self.reserve(release, event, *header),
+            RowBody::Committed { release, attachment } => {
+                self.step(release, ReleaseState::Committed, |state| state == ReleaseState::Reserved)?.attachment = Some(*attachment);
+                Ok(())
+            }
+            RowBody::Sent { release } => self.step(release, ReleaseState::Sent, |state| state == ReleaseState::Committed).map(drop),
+            RowBody::Receipted { release, .. } => {
+                self.step(release, ReleaseState::Receipted, |state| state == ReleaseState::Sent).map(drop)
+            }
+            RowBody::Settled { release, included, factor } => {
+                let settled = |state| matches!(state, ReleaseState::Settled { .. });
+                let allowed = |state| !settled(state) && !(*included && state == ReleaseState::Reserved);
+                self.step(release, ReleaseState::Settled { included: *included }, allowed)?;
+                self.factors.insert(release.run, *factor);
+                Ok(())
+            }
+            RowBody::Frozen(state) => {
+                self.frozen = *state;
+                Ok(())
+            }
+        }
+    }
+
+    fn reserve(&mut self, release: &ReleaseId, bytes: &[u8], header: Hash) -> Result<(), LedgerError> {
+        if self.releases.contains_key(release) {
+            return Err(corrupt("a release that is charged twice"));
+        }
+        let event = DpEvent::from_bytes(bytes).map_err(|_| corrupt("an event that this version does not know"))?;
+        let charge = self.charge(&event)?;
+        self.total.add(&charge, 1);
+        self.runs.entry(release.run).or_default().add(&charge, 1);
+        self.charges.entry(bytes.to_vec()).or_insert(charge);
+        let order = self.releases.len();
+        let reservation = Reservation { event: bytes.to_vec(), header, state: ReleaseState::Reserved, attachment: None, order };
+        self.releases.insert(release.clone(), reservation);
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        release: &ReleaseId,
+        to: ReleaseState,
+        allowed: impl Fn(ReleaseState) -> bool,
+    ) -> Result<&mut Reservation, LedgerError> {
+        let reservation =
+            self.releases.get_mut(release).filter(|r| allowed(r.state)).ok_or_else(|| corrupt("a step that cannot follow"))?;
+        reservation.state = to;
+        Ok(reservation)
+    }
+}
+
+fn corrupt(what: &str) -> LedgerError {
+    StoreError::Corrupt(format!("its rows hold {what}")).into()
+}

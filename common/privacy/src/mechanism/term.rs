@@ -1,0 +1,136 @@
+//! One unit's term of a sum: filled by a model, clipped and brought onto the lattice here.
+
+/// One unit's term of a sum: a sparse vector that a function of the unit fills. Adding to a coordinate twice accumulates.
+/// Ascending coordinates are the fast path.
+#[derive(Debug)]
+pub struct Term {
+    entries: Vec<(u32, f64)>,
+    /// One past the last coordinate.
+    next: u32,
+    ascending: bool,
+}
+
+impl Default for Term {
+    fn default() -> Self {
+        Self { entries: Vec::new(), next: 0, ascending: true }
+    }
+}
+
+impl Term {
+    /// Adds `value` to coordinate `index`.
+    #[inline]
+    pub fn add(&mut self, index: u32, value: f64) {
+        self.ascending &= index >= self.next;
+        self.next = index.saturating_add(1);
+        self.entries.push((index, value));
+    }
+
+    /// Adds every `(index, value)`; faster than one by one.
+    #[inline]
+    pub fn extend(&mut self, entries: impl Iterator<Item = (u32, f64)>) {
+        let start = self.entries.len();
+        self.entries.extend(entries);
+        for &(index, _) in &self.entries[start..] {
+            self.ascending &= index >= self.next;
+            self.next = index.saturating_add(1);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.next = 0;
+        self.ascending = true;
+    }
+
+    /// Clips the term to norm C, truncates it toward zero and adds it to `sums`. What is added has squared integer norm at
+    /// most `bound_squared`, whatever the entries are: the integers themselves are checked, not the rounding analysis.
+    ///
+    /// Counts as zero: a term with a non-finite norm (algorithms.md 4.1) or with a coordinate beyond the sum.
+    #[inline]
+    pub(crate) fn add_to(&mut self, sums: &mut [i64], clip: f64, per_step: f64, bound_squared: u128) {
+        if !self.ascending {
+            self.accumulate();
+        }
+        // The last coordinate is the largest.
+        if self.entries.last().is_none_or(|&(index, _)| index as usize >= sums.len()) {
+            return;
+        }
+        let norm = self.norm();
+        if !norm.is_finite() {
+            return;
+        }
+        // Slightly less than C/norm, so that rounding does not push a clipped term over the integer bound.
+        let mut factor = if norm > clip { clip / norm * (1.0 - SHRINK) } else { 1.0 } * per_step;
+        for attempt in 0..3 {
+            if self.try_add(sums, factor) <= bound_squared {
+                return;
+            }
+            // Take the very same integers back. Only rounding on the last bit gets here.
+            self.take_back(sums, factor);
+            factor *= if attempt == 0 { 1.0 - SHRINK } else { 1.0 - 1e-6 };
+        }
+    }
+
+    /// Adds the truncated term and returns its squared integer norm.
+    ///
+    /// `as i32` truncates toward zero, is 0 for NaN and saturates: a saturated coordinate is 2³¹ − 1, above every bound that
+    /// a lattice admits, so it never passes the check.
+    #[inline]
+    fn try_add(&self, sums: &mut [i64], factor: f64) -> u128 {
+        let mut norm = 0u128;
+        for &(index, value) in &self.entries {
+            let x = i64::from(truncate(value * factor));
+            // |x| ≤ 2³¹: the square is below 2⁶³; 2³² of them are below 2¹²⁸.
+            norm += u128::from((x * x).cast_unsigned());
+            sums[index as usize] += x;
+        }
+        norm
+    }
+
+    #[cold]
+    fn take_back(&self, sums: &mut [i64], factor: f64) {
+        for &(index, value) in &self.entries {
+            sums[index as usize] -= i64::from(truncate(value * factor));
+        }
+    }
+
+    /// L2 norm in floating point; four running sums, so that additions do not wait for each other.
+    #[inline]
+    fn norm(&self) -> f64 {
+        let (fours, rest) = self.entries.as_chunks::<4>();
+        let mut sums = [0.0; 4];
+        for four in fours {
+            for (sum, (_, value)) in sums.iter_mut().zip(four) {
+                *sum += value * value;
+            }
+        }
+        for (sum, (_, value)) in sums.iter_mut().zip(rest) {
+            *sum += value * value;
+        }
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])).sqrt()
+    }
+
+    /// Sorts by coordinate and adds up what falls on the same one, in the order in which it came.
+    #[cold]
+    fn accumulate(&mut self) {
+        self.entries.sort_by_key(|&(index, _)| index);
+        self.entries.dedup_by(|(index, value), (kept, sum)| {
+            let same = index == kept;
+            if same {
+                *sum += *value;
+            }
+            same
+        });
+        self.ascending = true;
+    }
+}
+
+/// Relative shortening of clipped terms; far below one lattice step (C is at most 2³¹ steps).
+const SHRINK: f64 = 1e-12;
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "saturation is intended, see Term::try_add")]
+fn truncate(x: f64) -> i32 {
+    x as i32
+}

@@ -1,0 +1,1 @@
+//! The lattice mechanism against its claims.

@@ -1,0 +1,11 @@
+//! Exact samplers: integers in, integers out, no floating point, no approximation.
+
+mod bernoulli;
+pub mod coins;
+pub mod gaussian;
+
+#[cfg(test)]
+mod tests;
+
+pub use coins::Coins;
+pub use gaussian::{DiscreteGaussianSampler, SamplerError};

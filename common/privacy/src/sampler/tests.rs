@@ -1,0 +1,1 @@
+//! Samplers against exact probabilities, with fixed seeds and stated errors.
