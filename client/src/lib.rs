@@ -1,1 +1,36 @@
-//! dp-pvi-client
+//! dp-pvi-client: the resident process of one site.
+//!
+//! A site keeps its records, its keys and its privacy budget; what leaves is a signed, clipped and noised vector per round, over one
+//! outbound connection. The library behind the program is here so that tests can put the same pieces together:
+//!
+//! * [`config`]: `client.toml`, checked once.
+//! * [`store`]: the ledger on disk, one per data set.
+//! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
+//! * [`train`]: data behind the release gate and updates on a blocking thread.
+//! * [`run`]: one run from hello to end. The loop itself is `dp_pvi_protocol::driver`, which simulation and tests share.
+//! * [`commands`], [`cli`]: the command line.
+//!
+//! # Interruptions
+//!
+//! The ledger is the only state that matters. A client that is killed at any instant and started again does what the ledger
+//! says: a RESERVED visit is computed again under the same reservation, a COMMITTED or SENT one is sent again as it was.
+//!
+//! # Exit codes
+//!
+//! See [`error::ClientError::exit_code`].
+
+pub mod approvals;
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod config;
+pub mod error;
+pub mod keys;
+pub mod observe;
+pub mod output;
+pub mod run;
+pub mod store;
+pub mod telemetry;
+pub mod tls;
+pub mod train;
+pub mod transport;

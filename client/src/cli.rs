@@ -1,0 +1,312 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use dp_pvi_posterior::summary::Level;
+use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::message::Role;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::commands::{budget, check, data, ledger, plan, predict};
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+use crate::observe::{Bar, RunObserver};
+use crate::output::{Format, Output};
+use crate::store::SqliteLedger;
+use crate::telemetry::{self, LogFormat};
+use crate::{approvals, keys, run};
+
+/// One site of a dp-pvi federation: learns together with others, keeps its records and its privacy budget to itself.
+#[derive(Debug, Parser)]
+#[command(name = "dp-pvi-client", version, about, max_term_width = 110)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Global {
+    /// Configuration file.
+    #[arg(long, global = true, default_value = "client.toml", env = "DP_PVI_CONFIG")]
+    config: PathBuf,
+    /// How results are written to stdout.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    format: Format,
+    /// How logs are written to stderr.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    log_format: LogFormat,
+    /// More logs.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// Errors only, no progress bar.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Take part in the run; start again after any interruption.
+    Run,
+    /// Check configuration, keys, certificate, data, ledger and server; names the failing field.
+    Check {
+        /// Do not connect to the server.
+        #[arg(long)]
+        offline: bool,
+    },
+    /// What the server's task would cost this data set, before anything runs.
+    Plan {
+        /// A local copy of the resolved task instead of asking the server.
+        #[arg(long)]
+        task: Option<PathBuf>,
+    },
+    /// Make the client's keys and the file by which it asks to be enrolled.
+    Csr {
+        /// Name of the site (a-z 0-9 - _ .).
+        #[arg(long, value_parser = client_id)]
+        name: ClientId,
+        /// Part in the federation.
+        #[arg(long, value_enum, default_value_t)]
+        role: RoleArg,
+        /// Name of the federation.
+        #[arg(long)]
+        federation: String,
+        /// Folder for the files.
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+    /// Approve a task by the hash that `plan` prints.
+    Approve {
+        /// Task hash, with or without `sha256:`.
+        hash: Hash,
+    },
+    /// Look at the data set; nothing leaves.
+    #[command(subcommand)]
+    Data(DataCommand),
+    /// The data set's privacy budget.
+    #[command(subcommand)]
+    Budget(BudgetCommand),
+    /// The data set's ledger.
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
+    /// Predict new rows with a posterior.
+    Predict {
+        /// posterior.json, as the server exports it.
+        #[arg(long)]
+        posterior: PathBuf,
+        /// CSV or Parquet file with the schema's columns; a label is not needed.
+        #[arg(long, required = true)]
+        data: Vec<PathBuf>,
+        /// Probability content of the intervals.
+        #[arg(long, value_enum, default_value_t)]
+        level: LevelArg,
+        /// File for the result (CSV); stdout unless given.
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// Write a completion script for a shell to stdout.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum LevelArg {
+    /// 90 %.
+    #[value(name = "90")]
+    P90,
+    /// 95 %.
+    #[default]
+    #[value(name = "95")]
+    P95,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum RoleArg {
+    /// Private records and a budget.
+    #[default]
+    Site,
+    /// A public test set.
+    Evaluator,
+}
+
+#[derive(Debug, Subcommand)]
+enum DataCommand {
+    /// What the schema does to the data: counts per column, what clipping bounds mean.
+    Inspect {
+        /// Public schema; the one of the configuration unless given.
+        #[arg(long)]
+        schema: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum BudgetCommand {
+    /// Spent and left.
+    Show,
+    /// Let nothing be charged any more.
+    Freeze {
+        /// Allow charges again.
+        #[arg(long)]
+        off: bool,
+    },
+    /// Every release and the total after it.
+    History,
+}
+
+#[derive(Debug, Subcommand)]
+enum LedgerCommand {
+    /// Check every row, signature, digest and attachment; against the server's transcript too where given.
+    Verify {
+        /// Transcript, as `dp-pvi-server export --transcript` writes it.
+        #[arg(long)]
+        transcript: Option<PathBuf>,
+    },
+    /// Write all rows to stdout.
+    Export,
+}
+
+fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_privacy::release::InvalidName> {
+    ClientId::new(text)
+}
+
+/// The whole program: parses the process's arguments, runs, and reports an error on stderr. `decorate` may wrap the ledger store of
+/// `run`; the shipped program passes it through, tests put a store there that ends the process at a chosen append.
+pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -> S) -> ExitCode {
+    // Wrong usage ends here with exit code 2, help and version with 0.
+    let cli = Cli::parse();
+    let verbosity = if cli.global.quiet { -1 } else { i8::try_from(cli.global.verbose).unwrap_or(i8::MAX) };
+    telemetry::init(cli.global.log_format, verbosity);
+    let format = cli.global.format;
+    match execute(cli, decorate) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if format == Format::Json {
+                let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": error.to_string()});
+                Output::new(format).line(&object.to_string());
+            }
+            tracing::error!(code = error.exit_code(), "{error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
+    let output = Output::new(cli.global.format);
+    let file = cli.global.config.as_path();
+    match cli.command {
+        Command::Run => {
+            let bar = if cli.global.quiet { Bar::Never } else { Bar::OnTerminal };
+            run_to_end(&Config::load(file)?, output, bar, decorate)
+        }
+        Command::Check { offline } => {
+            let server = if offline { check::Server::Skip } else { check::Server::Connect };
+            blocking_on(|| async { check::check(file, server, output).await })
+        }
+        Command::Plan { task } => {
+            let config = Config::load(file)?;
+            blocking_on(|| async { plan::plan(&config, task.as_deref(), output).await })
+        }
+        Command::Csr { name, role, federation, output: folder } => make_request(&federation, name, role, &folder, output),
+        Command::Approve { hash } => {
+            let config = Config::load(file)?;
+            config.private()?;
+            approvals::record(&config.site.state, &hash)?;
+            output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
+            Ok(())
+        }
+        Command::Data(DataCommand::Inspect { schema }) => data::inspect(&Config::load(file)?, schema.as_deref(), output),
+        Command::Budget(BudgetCommand::Show) => budget::show(&Config::load(file)?, output),
+        Command::Budget(BudgetCommand::Freeze { off }) => {
+            let state = if off { dp_pvi_privacy::ledger::FreezeState::Open } else { dp_pvi_privacy::ledger::FreezeState::Frozen };
+            budget::freeze(&Config::load(file)?, state, output)
+        }
+        Command::Budget(BudgetCommand::History) => budget::history(&Config::load(file)?, output),
+        Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
+        Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
+        Command::Predict { posterior, data, level, output: target } => {
+            let level = match level {
+                LevelArg::P90 => Level::P90,
+                LevelArg::P95 => Level::P95,
+            };
+            predict::predict(&posterior, &data, level, target.as_deref(), output)
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-client", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}
+
+fn make_request(federation: &str, name: ClientId, role: RoleArg, folder: &Path, output: Output) -> Result<()> {
+    let role = match role {
+        RoleArg::Site => Role::Site,
+        RoleArg::Evaluator => Role::Evaluator,
+    };
+    let files = keys::make_request(federation, name, role, folder)?;
+    output.object(
+        || json!({"request": files.request, "tls_key": files.tls_key, "identity": files.identity}),
+        || {
+            format!(
+                "send {} to the operator of the server (`dp-pvi-server ca sign`)\nkeep  {} and {} here: they are this client",
+                files.request.display(),
+                files.tls_key.display(),
+                files.identity.display()
+            )
+        },
+    );
+    Ok(())
+}
+
+fn run_to_end<S: LedgerStore + 'static>(
+    config: &Config,
+    output: Output,
+    bar: Bar,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+) -> Result<()> {
+    blocking_on(|| async {
+        let mut observer = RunObserver::new(output, bar);
+        let ended = run::run(config, decorate, &mut observer).await?;
+        drop(observer);
+        output.object(
+            || json!({"event": "ended", "outcome": ended.end.outcome, "updates_sent": ended.sent, "refusals": ended.refusals.len()}),
+            || format!("the run is over ({:?}); updates sent by this process: {}", ended.end.outcome, ended.sent),
+        );
+        run::verdict(&ended)
+    })
+}
+
+/// Runs a future on a runtime of its own until it is done or a signal comes.
+fn blocking_on<F: Future<Output = Result<()>>>(work: impl FnOnce() -> F) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| ClientError::Unavailable(format!("threads: {e}")))?;
+    let result = runtime.block_on(async {
+        let failed = |e: std::io::Error| ClientError::Unavailable(format!("signals: {e}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        // A file size limit must be an error of the write, which is handled, not the end of the process.
+        let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).map_err(failed)?;
+        // The future is dropped at one of its awaits: ledger appends do not await, so none is torn.
+        tokio::select! {
+            result = work() => result,
+            _ = interrupt.recv() => Err(ClientError::Signal { name: "SIGINT", number: 2 }),
+            _ = terminate.recv() => Err(ClientError::Signal { name: "SIGTERM", number: 15 }),
+        }
+    });
+    // A visit that is being computed is abandoned: its reservation stays, and it is computed again after a restart.
+    runtime.shutdown_background();
+    result
+}
+
+/// Linux: file size limit exceeded.
+const SIGXFSZ: i32 = 25;

@@ -1,0 +1,154 @@
+//! `budget show | freeze | history`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use dp_pvi_privacy::Ledger;
+use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
+use serde_json::{Value, json};
+
+use super::view;
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+use crate::keys;
+use crate::output::{Output, epsilon, json_number};
+use crate::store::SqliteLedger;
+
+/// Prints what was spent and what is left, beside a running client if there is one.
+///
+/// # Errors
+/// The ledger.
+pub fn show(config: &Config, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let spent = ledger.spent()?;
+    let budget = ledger.budget();
+    let left = (budget.epsilon.get() - spent.epsilon.get()).max(0.0);
+    let charges = view::charges(ledger.rows())?;
+    let runs: BTreeSet<_> = charges.iter().map(|(release, _)| release.run).collect();
+    let frozen = view::freeze_state(ledger.rows()) == FreezeState::Frozen;
+    let mut per_run = Vec::new();
+    for run in &runs {
+        let releases = charges.iter().filter(|(release, _)| release.run == *run).count();
+        per_run.push((run, releases, ledger.spent_in(run)?));
+    }
+    output.object(
+        || {
+            json!({
+                "data": private.identity.data,
+                "unit": private.identity.unit,
+                "relation": private.identity.relation,
+                "epsilon_spent": json_number(spent.epsilon.get()),
+                "epsilon_limit": json_number(budget.epsilon.get()),
+                "epsilon_left": json_number(left),
+                "per_run_epsilon": budget.per_run.map(|e| json_number(e.get())),
+                "delta": budget.delta,
+                "method": spent.method,
+                "numerical_margin": spent.numerical_margin,
+                "releases": charges.len(),
+                "rows": ledger.rows().len(),
+                "frozen": frozen,
+                "runs": per_run.iter().map(|(run, releases, loss)| json!({
+                    "task": run.task.to_string(),
+                    "run": run.number,
+                    "releases": releases,
+                    "epsilon": json_number(loss.epsilon.get()),
+                })).collect::<Vec<_>>(),
+            })
+        },
+        || {
+            let mut text = format!(
+                "data set {} ({:?}, {:?})\nspent  epsilon {} of {} at delta {:e} ({}; {} releases in {} runs){}\n",
+                private.identity.data,
+                private.identity.unit,
+                private.identity.relation,
+                epsilon(spent.epsilon.get()),
+                budget.epsilon.get(),
+                budget.delta.get(),
+                method(&spent),
+                charges.len(),
+                runs.len(),
+                if frozen { ", frozen" } else { "" },
+            );
+            for (run, releases, loss) in &per_run {
+                // Writing into a string cannot fail.
+                let _ = writeln!(text, "  task {} run {}: {releases} releases, epsilon {}", run.task, run.number, epsilon(loss.epsilon.get()));
+            }
+            if !left.is_finite() || left > 0.0 {
+                let _ = write!(text, "left   epsilon {left:.4} by plain subtraction; what a run would really add: `dp-pvi-client plan`");
+            } else {
+                text.push_str("left   nothing");
+            }
+            text
+        },
+    );
+    Ok(())
+}
+
+/// Freezes the data set or opens it again: a row in the ledger, so a running client has to be stopped first.
+///
+/// # Errors
+/// The ledger, or its lock.
+pub fn freeze(config: &Config, state: FreezeState, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let store = SqliteLedger::open(&private.ledger)?;
+    let mut ledger = Ledger::open(store, keys::identity(&config.tls.identity)?, private.identity.clone(), private.budget)?;
+    if view::freeze_state(ledger.rows()) != state {
+        ledger.set_frozen(state)?;
+    }
+    let frozen = state == FreezeState::Frozen;
+    output.object(
+        || json!({"data": private.identity.data, "frozen": frozen}),
+        || format!("data set {} is {}", private.identity.data, if frozen { "frozen: nothing can be charged" } else { "open" }),
+    );
+    Ok(())
+}
+
+/// Prints every release with its state and the total after it.
+///
+/// # Errors
+/// The ledger.
+pub fn history(config: &Config, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let charges = view::charges(ledger.rows())?;
+    for (number, (release, _)) in charges.iter().enumerate() {
+        let so_far = charges[..=number].iter().map(|(_, event)| event);
+        let total = epsilon_upper(so_far, private.identity.relation, private.budget.delta)
+            .map_err(|e| ClientError::Failed(e.to_string()))?;
+        let state = ledger.state(release).map_or("unknown", state_name);
+        output.object(
+            || history_json(release, state, &total),
+            || format!("{} run {} round {:4}  {state:9}  total epsilon {}", release.run.task, release.run.number, release.round, epsilon(total.epsilon.get())),
+        );
+    }
+    Ok(())
+}
+
+fn history_json(release: &dp_pvi_privacy::ReleaseId, state: &str, total: &PrivacyLoss) -> Value {
+    json!({
+        "task": release.run.task.to_string(),
+        "run": release.run.number,
+        "round": release.round,
+        "state": state,
+        "epsilon_total": json_number(total.epsilon.get()),
+        "delta": total.delta,
+    })
+}
+
+fn method(loss: &PrivacyLoss) -> String {
+    let name = serde_json::to_value(loss.method).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    if loss.numerical_margin { format!("{name}, with numerical margin") } else { name }
+}
+
+pub(super) fn state_name(state: ReleaseState) -> &'static str {
+    match state {
+        ReleaseState::Reserved => "reserved",
+        ReleaseState::Committed => "committed",
+        ReleaseState::Sent => "sent",
+        ReleaseState::Receipted => "receipted",
+        ReleaseState::Settled { included: true } => "included",
+        ReleaseState::Settled { included: false } => "excluded",
+    }
+}

@@ -1,0 +1,111 @@
+//! `check`: everything that a run needs, one line each, with the name of what fails.
+
+use std::path::Path;
+
+use dp_pvi_protocol::message::Role;
+use serde_json::json;
+use time::format_description::well_known::Rfc3339;
+
+use super::{data, view};
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+use crate::output::Output;
+use crate::transport::GrpcTransport;
+use crate::{keys, run, tls};
+
+/// Whether the server is asked too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// Connect, and check its certificate.
+    Connect,
+    /// Do not connect.
+    Skip,
+}
+
+/// Runs all checks and fails with the first that failed.
+///
+/// # Errors
+/// The first failure; all are printed.
+pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
+    let mut report = Report { output, first: None };
+    let Some(config) = report.step("configuration", Config::load(file), |c| format!("{} ({:?})", c.site.name, c.site.role)) else {
+        return report.end();
+    };
+    report.step("state folder", state_folder(&config.site.state), |()| config.site.state.display().to_string());
+    report.step("policy", run::policy(&config), |p| format!("{:?}", p.approve));
+    let identity = report.step("identity key", keys::identity(&config.tls.identity), |_| config.tls.identity.display().to_string());
+    report.step("server identity", keys::server_identity(&config.tls.server_identity), |_| config.tls.server_identity.display().to_string());
+    let tls = report.step("certificate", tls::load(&config), |t| {
+        format!("valid until {}", t.expires.format(&Rfc3339).unwrap_or_else(|_| t.expires.unix_timestamp().to_string()))
+    });
+    report.step("data", load_data(&config), Clone::clone);
+    if let (Ok(private), Some(key)) = (config.private(), identity) {
+        let opened = view::open(private, key).and_then(|ledger| Ok((ledger.rows().len(), ledger.spent()?)));
+        report.step("ledger", opened, |(rows, spent)| format!("{rows} rows, epsilon {} spent", crate::output::epsilon(spent.epsilon.get())));
+    }
+    if let (Server::Connect, Some(tls)) = (server, tls) {
+        let mut transport = GrpcTransport::new(&config.site, tls);
+        let connected = transport.connect().await.map_err(|e| ClientError::from(e).at_server(&config.site.server()));
+        report.step("server", connected, |()| format!("{} answers and accepts this client", config.site.server()));
+    }
+    report.end()
+}
+
+struct Report {
+    output: Output,
+    first: Option<ClientError>,
+}
+
+impl Report {
+    fn step<T>(&mut self, name: &str, result: Result<T>, words: impl FnOnce(&T) -> String) -> Option<T> {
+        match result {
+            Ok(value) => {
+                let words = words(&value);
+                self.output.object(|| json!({"check": name, "ok": true, "detail": words}), || format!("ok      {name}: {words}"));
+                Some(value)
+            }
+            Err(error) => {
+                self.output.object(
+                    || json!({"check": name, "ok": false, "code": error.exit_code(), "detail": error.to_string()}),
+                    || format!("FAILED  {name}: {error}"),
+                );
+                self.first.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        self.first.map_or(Ok(()), Err)
+    }
+}
+
+fn state_folder(path: &Path) -> Result<()> {
+    let probe = path.join(".check");
+    std::fs::create_dir_all(path)
+        .and_then(|()| std::fs::write(&probe, b""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))
+}
+
+/// Loads the data through the local schema. Without one the task's schema decides, and a run loads the data before anything else.
+fn load_data(config: &Config) -> Result<String> {
+    for path in &config.data.files {
+        std::fs::File::open(path).map_err(|e| ClientError::Data(format!("[data] uri: {}: cannot be read ({e})", path.display())))?;
+    }
+    let Some(path) = &config.data.schema else {
+        return Ok("readable (set [data] schema to check its content before the task is known)".into());
+    };
+    let schema = data::read_schema(path)?;
+    let failed = |e: dp_pvi_data::DataError| ClientError::Data(e.to_string());
+    match config.site.role {
+        Role::Evaluator => dp_pvi_data::load_public(&schema, &config.data.files, None).map(|_| ()).map_err(failed)?,
+        Role::Site => {
+            let loaded = dp_pvi_data::load(&schema, &config.data.files).map_err(failed)?;
+            if loaded.counts.units < config.policy.min_records {
+                return Err(ClientError::Data(format!("fewer privacy units than [policy] min_records = {}", config.policy.min_records)));
+            }
+        }
+    }
+    Ok("fits the schema".into())
+}

@@ -1,0 +1,183 @@
+//! `ledger verify | export`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dp_pvi_privacy::ledger::{ReleaseState, Row, RowBody};
+use dp_pvi_privacy::{DpEvent, Hash, ReleaseId};
+use serde_json::{Value, json};
+
+use super::view::{self, LedgerView};
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+use crate::keys;
+use crate::observe::head_json;
+use crate::output::Output;
+
+/// Verifies every row, digest, signature and attachment, and compares with the server's transcript where one is given.
+///
+/// # Errors
+/// [`ClientError::LedgerCorrupt`] for anything that does not fit.
+pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let mut ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let releases: Vec<ReleaseId> = view::charges(ledger.rows())?.into_iter().map(|(release, _)| release.clone()).collect();
+    let mut attachments = 0;
+    for release in &releases {
+        if ledger.attachment(release)?.is_some() {
+            attachments += 1;
+        }
+    }
+    let compared = transcript.map(|file| compare(&mut ledger, &releases, config, file)).transpose()?;
+    let head = ledger.head();
+    output.object(
+        || {
+            json!({
+                "ok": true,
+                "rows": ledger.rows().len(),
+                "releases": releases.len(),
+                "attachments": attachments,
+                "head": head_json(head),
+                "compared_with_transcript": compared,
+            })
+        },
+        || {
+            let mut text = format!(
+                "ok: {} rows, {} releases, {attachments} stored updates\nhead  {} {}",
+                ledger.rows().len(),
+                releases.len(),
+                head.seq,
+                head.hash
+            );
+            if let Some(count) = compared {
+                text.push_str(&format!("\ntranscript: {count} included updates of this site, the same on both sides"));
+            }
+            text
+        },
+    );
+    Ok(())
+}
+
+/// One round of an exported transcript, as far as it is compared.
+#[derive(serde::Deserialize)]
+struct Round {
+    round: u32,
+    #[serde(default)]
+    included: Vec<Included>,
+}
+
+#[derive(serde::Deserialize)]
+struct Included {
+    client: String,
+    update: String,
+}
+
+/// Every update that the server says it included must be one that this ledger committed, byte for byte; and every one that the
+/// ledger was told is included must be there.
+fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, file: &Path) -> Result<usize> {
+    let invalid = |message: String| ClientError::InvalidFile { file: file.to_owned(), message };
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(format!("cannot be read ({e})")))?;
+    let rounds: Vec<Round> = serde_json::Deserializer::from_str(&text)
+        .into_iter::<Value>()
+        .filter_map(|value| match value {
+            Ok(value) if value.get("included").is_some() => Some(serde_json::from_value(value)),
+            Ok(_) => None,
+            Err(e) => Some(Err(e)),
+        })
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|e| invalid(format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})")))?;
+    let mut theirs = BTreeMap::new();
+    for round in rounds {
+        for included in round.included.into_iter().filter(|i| i.client == config.site.name.as_str()) {
+            let hash: Hash = included.update.parse().map_err(|_| invalid("an update's hash cannot be read".into()))?;
+            theirs.insert(round.round, hash);
+        }
+    }
+    let mut compared = 0;
+    for release in releases {
+        let settled = matches!(ledger.state(release), Some(ReleaseState::Settled { included: true }));
+        match (theirs.remove(&release.round), settled) {
+            (None, false) => {}
+            (None, true) => {
+                return Err(ClientError::LedgerCorrupt(format!("round {} was included by this ledger, not by the transcript", release.round)));
+            }
+            (Some(hash), _) => {
+                let attachment = ledger.attachment(release)?.ok_or_else(|| {
+                    ClientError::LedgerCorrupt(format!("the transcript includes round {}, of which this ledger has no update", release.round))
+                })?;
+                let message = dp_pvi_protocol::message::Signed::<dp_pvi_protocol::message::Update>::from_bytes(attachment.message())
+                    .map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
+                if message.hash() != hash {
+                    return Err(ClientError::LedgerCorrupt(format!("round {}: the transcript includes another update than the stored one", release.round)));
+                }
+                compared += 1;
+            }
+        }
+    }
+    match theirs.keys().next() {
+        None => Ok(compared),
+        Some(round) => Err(ClientError::LedgerCorrupt(format!("the transcript includes round {round}, which this ledger never released"))),
+    }
+}
+
+/// Writes all rows to stdout: one JSON object a line in both formats.
+///
+/// # Errors
+/// The ledger.
+pub fn export(config: &Config, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    for (row, hash) in ledger.rows() {
+        output.line(&row_json(row, *hash).to_string());
+    }
+    Ok(())
+}
+
+fn row_json(row: &Row, hash: Hash) -> Value {
+    let (kind, release, more) = match &row.body {
+        RowBody::Genesis(identity) => ("genesis", None, json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation})),
+        RowBody::Reserved { release, event, header } => (
+            "reserved",
+            Some(release),
+            json!({"event": DpEvent::from_bytes(event).map(|e| event_json(&e)).ok(), "event_bytes": hex::encode(event), "header": header.to_string()}),
+        ),
+        RowBody::Committed { release, attachment } => ("committed", Some(release), json!({"attachment": attachment.to_string()})),
+        RowBody::Sent { release } => ("sent", Some(release), json!({})),
+        RowBody::Receipted { release, receipt } => ("receipted", Some(release), json!({"receipt": receipt.to_string()})),
+        RowBody::Settled { release, included, factor } => {
+            ("settled", Some(release), json!({"included": included, "factor": factor.to_string()}))
+        }
+        RowBody::Frozen(state) => ("frozen", None, json!({"state": format!("{state:?}").to_lowercase()})),
+    };
+    let mut value = json!({"seq": row.seq, "hash": hash.to_string(), "previous": row.previous.to_string(), "kind": kind});
+    if let (Some(object), Value::Object(more)) = (value.as_object_mut(), more) {
+        object.extend(more);
+        if let Some(release) = release {
+            object.insert(
+                "release".into(),
+                json!({"task": release.run.task.to_string(), "run": release.run.number, "client": release.client, "round": release.round}),
+            );
+        }
+    }
+    value
+}
+
+/// An event as JSON. Bounds are integers beyond 2⁶⁴, which JSON readers round: they are written as text.
+fn event_json(event: &DpEvent) -> Value {
+    match event {
+        DpEvent::NonPrivate => json!({"kind": "non-private"}),
+        DpEvent::Gaussian { noise, terms } => json!({"kind": "gaussian", "noise_multiplier": noise, "terms": terms}),
+        DpEvent::DiscreteGaussian(mechanism) => json!({
+            "kind": "discrete-gaussian",
+            "exponent": mechanism.exponent,
+            "scale": mechanism.scale.to_string(),
+            "bound_squared": mechanism.bound_squared.to_string(),
+            "excess": mechanism.excess.to_string(),
+            "dimension": mechanism.dimension,
+            "terms": mechanism.terms,
+            "path": mechanism.path,
+        }),
+        DpEvent::PoissonSampled { rate, event } => json!({"kind": "poisson-sampled", "rate": rate.get(), "event": event_json(event)}),
+        DpEvent::Composed { event, count } => json!({"kind": "composed", "count": count, "event": event_json(event)}),
+    }
+}

@@ -1,0 +1,9 @@
+//! What the subcommands do.
+
+pub mod budget;
+pub mod check;
+pub mod data;
+pub mod ledger;
+pub mod plan;
+pub mod predict;
+mod view;

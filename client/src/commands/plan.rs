@@ -1,0 +1,267 @@
+//! `plan`: what the task would cost this data set, before anything runs.
+
+use std::path::Path;
+
+use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
+use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::ledger::FreezeState;
+use dp_pvi_privacy::{DpEvent, PrivacyUnit};
+use dp_pvi_protocol::message::{Hello, PROTOCOL_VERSIONS, Role, Signed};
+use dp_pvi_protocol::transport::Transport;
+use serde_json::{Value, json};
+
+use super::view::{self, LedgerView};
+use crate::config::{Config, PrivateData};
+use crate::error::{ClientError, Result};
+use crate::output::{Output, epsilon, json_number};
+use crate::run::{self, Approval};
+use crate::transport::GrpcTransport;
+use crate::{keys, tls};
+
+/// Repetitions are counted up to here.
+const MANY: u64 = 1_000_000;
+
+/// Prints what a run of the task costs, what is left, and the hash to approve.
+///
+/// # Errors
+/// Server, task, ledger.
+pub async fn plan(config: &Config, file: Option<&Path>, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let key = keys::identity(&config.tls.identity)?;
+    let ledger = view::open(private, key)?;
+    let task = match file {
+        Some(file) => read_task(file)?,
+        None => ask_server(config, private, &ledger).await?,
+    };
+    let plan = Plan::new(config, private, &ledger, task)?;
+    output.object(|| plan.json(), || plan.text());
+    Ok(())
+}
+
+/// A local copy of the resolved task (`dp-pvi-server check` writes it).
+fn read_task(file: &Path) -> Result<ResolvedTask> {
+    let invalid = |message: String| ClientError::InvalidFile { file: file.to_owned(), message };
+    let bytes = std::fs::read(file).map_err(|e| invalid(format!("cannot be read ({e})")))?;
+    ResolvedTask::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))
+}
+
+/// Says hello without taking part: the welcome carries the task.
+async fn ask_server(config: &Config, private: &PrivateData, ledger: &LedgerView) -> Result<ResolvedTask> {
+    let tls = tls::load(config)?;
+    let identity = run::identity(config, &tls)?;
+    let hello = Signed::seal(
+        &Hello {
+            versions: PROTOCOL_VERSIONS.to_vec(),
+            federation: identity.federation,
+            client: identity.client,
+            role: Role::Site,
+            tls_key: identity.tls_key,
+            task: None,
+            nominal_units: Some(private.nominal_units),
+            ledger: Some((private.identity.unit, private.identity.relation)),
+            ledger_head: Some(ledger.head()),
+            software: identity.software,
+        },
+        &identity.key,
+    );
+    let mut transport = GrpcTransport::new(&config.site, tls);
+    let welcome = transport.hello(&hello).await.map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
+    let welcome = welcome.open(&identity.server).map_err(|e| ClientError::Authentication(e.to_string()))?;
+    if welcome.hello != hello.hash() {
+        return Err(ClientError::Authentication("the server's answer is to another hello".into()));
+    }
+    if let Some(witnessed) = welcome.witnessed {
+        ledger.check_witness(witnessed)?;
+    }
+    ResolvedTask::from_bytes(&welcome.task).map_err(|e| ClientError::Version(e.to_string()))
+}
+
+/// The figures of a plan.
+struct Plan {
+    task: ResolvedTask,
+    run: PrivacyLoss,
+    spent: PrivacyLoss,
+    after: PrivacyLoss,
+    limit: f64,
+    runs_possible: u64,
+    visits_possible: u64,
+    objections: Vec<String>,
+}
+
+impl Plan {
+    fn new(config: &Config, private: &PrivateData, ledger: &LedgerView, task: ResolvedTask) -> Result<Self> {
+        let event = task.visit_event().map_err(|e| ClientError::Version(e.to_string()))?;
+        let visits = u64::from(task.visits());
+        let account = |e: dp_pvi_privacy::accountant::AccountantError| ClientError::Failed(e.to_string());
+        let run = epsilon_upper(std::iter::repeat_n(&event, task.visits() as usize), private.identity.relation, task.privacy.delta)
+            .map_err(account)?;
+        let spent = ledger.spent()?;
+        let after = ledger.would_cost(&event, visits)?;
+        let limit = private.budget.epsilon.get();
+        let fits = |times: u64| -> Result<Fit> {
+            let loss = ledger.would_cost(&event, times)?;
+            Ok(if loss.epsilon.get() <= limit && (loss.epsilon.get().is_finite() || private.budget.allow_non_private) { Fit::Yes } else { Fit::No })
+        };
+        let visits_possible = most(fits)?;
+        let runs_possible = if visits == 0 { 0 } else { visits_possible / visits };
+        let objections = objections(config, private, ledger, &task, &event, &run, &after)?;
+        Ok(Self { task, run, spent, after, limit, runs_possible, visits_possible, objections })
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "task": self.task.hash().to_string(),
+            "name": self.task.name,
+            "model": self.task.model,
+            "update": self.task.update,
+            "dimension": self.task.dimension,
+            "visits": self.task.visits(),
+            "unit": self.task.privacy.unit,
+            "relation": self.task.privacy.relation,
+            "trust": self.task.privacy.trust,
+            "epsilon_stated": self.task.privacy.epsilon.map(|e| json_number(e.get())),
+            "epsilon_run": json_number(self.run.epsilon.get()),
+            "delta": self.task.privacy.delta,
+            "epsilon_spent": json_number(self.spent.epsilon.get()),
+            "epsilon_after": json_number(self.after.epsilon.get()),
+            "epsilon_limit": json_number(self.limit),
+            "budget_delta": self.after.delta,
+            "runs_possible": self.runs_possible,
+            "rounds_possible": self.visits_possible,
+            "release_tick_seconds": self.task.release_tick_seconds,
+            "would_run": self.objections.is_empty(),
+            "objections": self.objections,
+        })
+    }
+
+    fn text(&self) -> String {
+        let possible = |count: u64, what: &str| if count >= MANY { format!("over {MANY} {what}") } else { format!("{count} {what}") };
+        let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
+        let mut text = format!(
+            "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {:?}, {:?}, trust {:?}\n\
+             cost    this run spends epsilon {} (own computation) of your {}; {} spent so far, {} afterwards at delta {:e}\n\
+             room    {} possible, {}\n",
+            self.task.name,
+            self.task.dimension,
+            self.task.visits(),
+            self.task.hash(),
+            self.task.privacy.delta.get(),
+            self.task.privacy.unit,
+            self.task.privacy.relation,
+            self.task.privacy.trust,
+            epsilon(self.run.epsilon.get()),
+            self.limit,
+            epsilon(self.spent.epsilon.get()),
+            epsilon(self.after.epsilon.get()),
+            self.after.delta.get(),
+            possible(self.runs_possible, "such runs"),
+            possible(self.visits_possible, "rounds"),
+        );
+        if self.task.release_tick_seconds == 0 {
+            text.push_str("note    updates leave at once after training (release tick 0): their timing is not protected\n");
+        }
+        if self.objections.is_empty() {
+            text.push_str("verdict this site would take part");
+        } else {
+            for objection in &self.objections {
+                text.push_str(&format!("refused {objection}\n"));
+            }
+        }
+        text
+    }
+}
+
+/// Why this site would not take part, all of it.
+fn objections(
+    config: &Config,
+    private: &PrivateData,
+    ledger: &LedgerView,
+    task: &ResolvedTask,
+    event: &DpEvent,
+    run_cost: &PrivacyLoss,
+    after: &PrivacyLoss,
+) -> Result<Vec<String>> {
+    let mut objections = Vec::new();
+    let mut object = |objection: String| objections.push(objection);
+    let own = run_cost.epsilon.get();
+    if let Some(stated) = task.privacy.epsilon.filter(|stated| stated.get() < own) {
+        object(format!("the task states epsilon {}, but costs {} here", stated.get(), epsilon(own)));
+    }
+    if !config.policy.allow_trust.contains(&task.privacy.trust) {
+        object(format!("[policy] allow_trust does not list {:?}", task.privacy.trust));
+    }
+    if matches!(task.update, UpdateSpec::Pvi {}) || *event == DpEvent::NonPrivate {
+        if !private.budget.allow_non_private {
+            object("the task has no protection (epsilon infinite) and [policy] allow_non_private is not set".into());
+        }
+    } else {
+        if after.epsilon.get() > private.budget.epsilon.get() {
+            object(format!("the data set would come to epsilon {}, above its budget of {}", epsilon(after.epsilon.get()), private.budget.epsilon.get()));
+        }
+        if let Some(limit) = private.budget.per_run.filter(|limit| own > limit.get()) {
+            object(format!("the run costs epsilon {}, above per_run_epsilon {}", epsilon(own), limit.get()));
+        }
+    }
+    if task.privacy.unit != private.identity.unit {
+        object(format!("the task protects {}, the ledger {}", unit_name(task.privacy.unit), unit_name(private.identity.unit)));
+    }
+    if !private.identity.relation.may_book(task.privacy.relation) {
+        object(format!("the ledger's relation {:?} cannot book the task's {:?}", private.identity.relation, task.privacy.relation));
+    }
+    if view::freeze_state(ledger.rows()) == FreezeState::Frozen {
+        object("the data set is frozen (`budget freeze --off` opens it)".into());
+    }
+    if run::approves(&run::policy(config)?, &task.hash()) == Approval::Missing {
+        object(format!("nobody approved it: dp-pvi-client approve {} (or [policy] approve)", task.hash()));
+    }
+    Ok(objections)
+}
+
+fn unit_name(unit: PrivacyUnit) -> &'static str {
+    match unit {
+        PrivacyUnit::Record => "records",
+        PrivacyUnit::Person => "persons",
+        PrivacyUnit::Site => "the whole site",
+    }
+}
+
+enum Fit {
+    Yes,
+    No,
+}
+
+/// Largest number of repetitions that fit, up to [`MANY`]: doubling, then halving.
+fn most(fits: impl Fn(u64) -> Result<Fit>) -> Result<u64> {
+    let mut low = 0;
+    let mut high = 1;
+    while high <= MANY && matches!(fits(high)?, Fit::Yes) {
+        low = high;
+        high *= 2;
+    }
+    if high > MANY {
+        return Ok(MANY);
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match fits(middle)? {
+            Fit::Yes => low = middle,
+            Fit::No => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_largest_fitting_number_is_found() {
+        for limit in [0, 1, 2, 3, 7, 8, 1000, 524_287] {
+            let found = most(|n| Ok(if n <= limit { Fit::Yes } else { Fit::No })).unwrap();
+            assert_eq!(found, limit);
+        }
+        assert_eq!(most(|_| Ok(Fit::Yes)).unwrap(), MANY);
+    }
+}

@@ -1,0 +1,122 @@
+//! `predict`: probabilities or numbers for new rows, each with its uncertainty. Everything stays on this machine.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use dp_pvi_inference::records::{RecordTable, RecordView};
+use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_posterior::summary::Level;
+use dp_pvi_privacy::UnitTable;
+use serde_json::{Value, json};
+
+use crate::error::{ClientError, Result};
+use crate::output::{Format, Output};
+
+/// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
+///
+/// A row that the schema drops has no prediction: its cells stay empty, so that line i is always row i.
+///
+/// # Errors
+/// [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for the rows, [`ClientError::Unavailable`] for the result.
+pub fn predict(posterior: &Path, data: &[PathBuf], level: Level, target: Option<&Path>, output: Output) -> Result<()> {
+    let invalid = |message: String| ClientError::InvalidFile { file: posterior.to_owned(), message };
+    let text = std::fs::read_to_string(posterior).map_err(|e| invalid(format!("cannot be read ({e})")))?;
+    let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(e.to_string()))?;
+    let task = document.task().map_err(|e| invalid(e.to_string()))?;
+    let predictor = document.predictor().map_err(|e| invalid(e.to_string()))?;
+    let schema = Schema::parse(&task.schema).map_err(|e| invalid(e.to_string()))?;
+    let table = dp_pvi_data::load_for_prediction(&schema, data).map_err(|e| ClientError::Data(e.to_string()))?;
+    let rows = Rows { predictor, schema, level };
+
+    let Some(path) = target else {
+        return match rows.write(&table, output.format(), &mut std::io::stdout().lock()) {
+            // Whoever reads has seen enough.
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            result => result.map_err(|e| ClientError::Unavailable(format!("stdout: {e}"))),
+        };
+    };
+    let unavailable = |e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", path.display()));
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(unavailable)?);
+    rows.write(&table, output.format(), &mut file).and_then(|()| file.flush()).map_err(unavailable)
+}
+
+struct Rows {
+    predictor: Predictor,
+    schema: Schema,
+    level: Level,
+}
+
+/// What is written of one prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Line {
+    /// P(y = 1) and the interval of that probability under the posterior.
+    Class { probability: f64, lower: f64, upper: f64 },
+    /// In the unit of the file. With a transform the middle is the median and there is no standard deviation.
+    Number { middle: f64, sd: Option<f64>, lower: f64, upper: f64 },
+}
+
+impl Rows {
+    fn write(&self, table: &RecordTable, format: Format, out: &mut impl Write) -> std::io::Result<()> {
+        if format == Format::Text {
+            let header = match &self.schema.label().kind {
+                LabelKind::Binary { .. } => "row,probability,lower,upper",
+                LabelKind::Number(rule) if rule.transform == Transform::Identity => "row,mean,sd,lower,upper",
+                LabelKind::Number(_) => "row,median,sd,lower,upper",
+            };
+            writeln!(out, "{header}")?;
+        }
+        for row in 0..table.len() {
+            let line = table.unit(row).records().next().map(|record| self.line(record));
+            match format {
+                Format::Text => writeln!(out, "{},{}", row + 1, csv(line, &self.schema))?,
+                Format::Json => writeln!(out, "{}", object(row + 1, line))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, record: RecordView<'_>) -> Line {
+        let example = Example { indices: record.indices, values: record.values, target: 0.0 };
+        let prediction = self.predictor.predict(example);
+        let interval = prediction.interval(self.level);
+        match prediction {
+            Prediction::Class { probability, .. } => Line::Class { probability, lower: interval.lower, upper: interval.upper },
+            Prediction::Number { mean, variance } => {
+                let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
+                    LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
+                    LabelKind::Binary { .. } => (&|entry| entry, Some(variance.sqrt())),
+                };
+                Line::Number { middle: decode(mean), sd, lower: decode(interval.lower), upper: decode(interval.upper) }
+            }
+        }
+    }
+}
+
+/// Standard deviation in the unit of the file.
+fn spread(rule: &NumberRule, variance: f64) -> Option<f64> {
+    (rule.transform == Transform::Identity).then(|| variance.sqrt() * rule.scale)
+}
+
+fn csv(line: Option<Line>, schema: &Schema) -> String {
+    match line {
+        Some(Line::Class { probability, lower, upper }) => format!("{probability},{lower},{upper}"),
+        Some(Line::Number { middle, sd, lower, upper }) => {
+            format!("{middle},{},{lower},{upper}", sd.map(|sd| sd.to_string()).unwrap_or_default())
+        }
+        None => match schema.label().kind {
+            LabelKind::Binary { .. } => ",,".into(),
+            LabelKind::Number(_) => ",,,".into(),
+        },
+    }
+}
+
+fn object(row: usize, line: Option<Line>) -> Value {
+    match line {
+        Some(Line::Class { probability, lower, upper }) => json!({"row": row, "probability": probability, "lower": lower, "upper": upper}),
+        Some(Line::Number { middle, sd: Some(sd), lower, upper }) => json!({"row": row, "mean": middle, "sd": sd, "lower": lower, "upper": upper}),
+        Some(Line::Number { middle, sd: None, lower, upper }) => json!({"row": row, "median": middle, "lower": lower, "upper": upper}),
+        None => json!({"row": row, "dropped": true}),
+    }
+}

@@ -1,0 +1,432 @@
+//! `client.toml`: read once at the edge, turned into checked types, never checked again.
+//!
+//! Every key can be overridden by the environment as `DP_PVI__SECTION__KEY`; values are TOML (`true`, `2.0`, `["a", "b"]`), and
+//! what is not TOML is taken as text. Paths are relative to the folder of the file. Unknown keys are errors.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dp_pvi_posterior::task::Trust;
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, PrivacyUnit, Relation};
+use dp_pvi_protocol::message::Role;
+use serde::Deserialize;
+
+use crate::error::{ClientError, Result};
+
+/// Port of the server for sites, where `[site] server` names none.
+const DEFAULT_PORT: u16 = 9092;
+
+/// Checked configuration of one client.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Who this client is and whom it talks to.
+    pub site: Site,
+    /// Keys and certificates.
+    pub tls: Tls,
+    /// The data set.
+    pub data: Data,
+    /// What this site takes part in.
+    pub policy: Policy,
+}
+
+/// `[site]`.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Name, as in the certificate.
+    pub name: ClientId,
+    /// Site or evaluator.
+    pub role: Role,
+    /// Host of the server.
+    pub host: String,
+    /// Port of the server.
+    pub port: u16,
+    /// Name that the server's certificate must carry (the host unless given).
+    pub server_name: String,
+    /// Name of the federation.
+    pub federation: String,
+    /// Folder of this process's own state (approvals).
+    pub state: PathBuf,
+    /// How long an unreachable server is tried again before the client gives up.
+    pub reconnect: Duration,
+}
+
+impl Site {
+    /// `host:port`.
+    #[must_use]
+    pub fn server(&self) -> String {
+        match self.host.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]:{}", self.port),
+            Err(_) => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// `[tls]`: files only; secrets are read where they are used and erased afterwards.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// Certificate of the federation's authority.
+    pub ca: PathBuf,
+    /// This client's certificate chain.
+    pub cert: PathBuf,
+    /// Key of that certificate (0600).
+    pub key: PathBuf,
+    /// Ed25519 identity key (0600).
+    pub identity: PathBuf,
+    /// File with the server's public identity key (the `PUBLIC KEY` block that `ca` writes beside its certificate, unless named).
+    pub server_identity: PathBuf,
+}
+
+/// `[data]`.
+#[derive(Debug, Clone)]
+pub struct Data {
+    /// Name of the data set: part of the ledger's identity.
+    pub name: String,
+    /// Files, in order.
+    pub files: Vec<PathBuf>,
+    /// Local copy of the public schema; when given, a task with another schema is refused.
+    pub schema: Option<PathBuf>,
+    /// What belongs to a private data set only.
+    pub private: Option<PrivateData>,
+}
+
+/// The part of `[data]` and `[budget]` that an evaluator does not have.
+#[derive(Debug, Clone)]
+pub struct PrivateData {
+    /// The data set's ledger.
+    pub ledger: PathBuf,
+    /// Declared number of privacy units; public, fixed for a run.
+    pub nominal_units: u64,
+    /// What the ledger is about; fixed by its first row.
+    pub identity: LedgerIdentity,
+    /// The data set's budget.
+    pub budget: Budget,
+}
+
+/// `[policy]`: what this site agrees to.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Trust models.
+    pub allow_trust: Vec<Trust>,
+    /// Whether ε = ∞ may be released.
+    pub allow_non_private: bool,
+    /// Fewest privacy units with which the site takes part.
+    pub min_records: u64,
+    /// Who approves a task.
+    pub approve: Approve,
+}
+
+/// Who approves a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approve {
+    /// Whatever the rest of the policy allows.
+    Policy,
+    /// Only tasks recorded by `approve HASH`.
+    Manual,
+    /// Only this task.
+    Task(Hash),
+}
+
+impl Config {
+    /// Reads a file, applies overrides of the process environment and checks everything.
+    ///
+    /// # Errors
+    /// [`ClientError::Config`] with the failing field.
+    pub fn load(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| ClientError::config(file.display().to_string(), format!("cannot be read ({e}): name the file with --config")))?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, folder, std::env::vars())
+    }
+
+    /// The same from memory: paths are relative to `folder`, overrides come from `environment`.
+    ///
+    /// # Errors
+    /// [`ClientError::Config`] with the failing field.
+    pub fn parse(text: &str, folder: &Path, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let mut table: toml::Table =
+            toml::from_str(text).map_err(|e| ClientError::config("client.toml", e.to_string().trim_end().to_owned()))?;
+        for (name, value) in environment {
+            apply_override(&mut table, &name, &value)?;
+        }
+        // Serialised again so that messages of the checks below quote the line with the key, overrides included.
+        let merged = toml::to_string(&table).map_err(|e| ClientError::config("client.toml", e.to_string()))?;
+        let raw: RawConfig =
+            toml::from_str(&merged).map_err(|e| ClientError::config("client.toml", e.to_string().trim_end().to_owned()))?;
+        raw.check(folder)
+    }
+
+    /// The private part of the data section.
+    ///
+    /// # Errors
+    /// The client is an evaluator.
+    pub fn private(&self) -> Result<&PrivateData> {
+        self.data.private.as_ref().ok_or_else(|| {
+            ClientError::config("site.role", "an evaluator holds public data only: it has no ledger, no budget and nothing to approve")
+        })
+    }
+}
+
+fn apply_override(table: &mut toml::Table, name: &str, value: &str) -> Result<()> {
+    let Some(path) = name.strip_prefix("DP_PVI__") else { return Ok(()) };
+    let Some((section, key)) = path.split_once("__") else {
+        return Err(ClientError::config(name, "overrides are named DP_PVI__SECTION__KEY"));
+    };
+    // Only configuration of this process reaches here; what is not a TOML value is text.
+    let parsed = format!("v = {value}").parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
+    let value = parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()));
+    let section = section.to_ascii_lowercase();
+    match table.entry(section).or_insert_with(|| toml::Value::Table(toml::Table::new())) {
+        toml::Value::Table(inner) => {
+            inner.insert(key.to_ascii_lowercase(), value);
+            Ok(())
+        }
+        _ => Err(ClientError::config(name, "the section is not a table")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawConfig {
+    site: RawSite,
+    tls: RawTls,
+    data: RawData,
+    #[serde(default)]
+    policy: RawPolicy,
+    budget: Option<RawBudget>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSite {
+    name: ClientId,
+    #[serde(default = "site_role")]
+    role: Role,
+    server: String,
+    server_name: Option<String>,
+    federation: String,
+    #[serde(default = "state_folder")]
+    state: PathBuf,
+    #[serde(default = "reconnect_seconds")]
+    reconnect_seconds: u64,
+}
+
+fn site_role() -> Role {
+    Role::Site
+}
+
+fn state_folder() -> PathBuf {
+    "state".into()
+}
+
+fn reconnect_seconds() -> u64 {
+    600
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTls {
+    ca: PathBuf,
+    cert: PathBuf,
+    key: PathBuf,
+    identity: PathBuf,
+    server_identity: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawData {
+    name: String,
+    uri: OneOrMany,
+    schema: Option<PathBuf>,
+    ledger: Option<PathBuf>,
+    nominal_units: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawPolicy {
+    allow_trust: Vec<Trust>,
+    allow_non_private: bool,
+    min_records: u64,
+    approve: RawApprove,
+}
+
+impl Default for RawPolicy {
+    fn default() -> Self {
+        Self { allow_trust: vec![Trust::Local], allow_non_private: false, min_records: 1, approve: RawApprove(Approve::Policy) }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct RawApprove(Approve);
+
+impl TryFrom<String> for RawApprove {
+    type Error = &'static str;
+    fn try_from(text: String) -> std::result::Result<Self, Self::Error> {
+        match text.as_str() {
+            "policy" => Ok(Self(Approve::Policy)),
+            "manual" => Ok(Self(Approve::Manual)),
+            text if text.starts_with("sha256:") => {
+                text.parse().map(|hash| Self(Approve::Task(hash))).map_err(|_| "sha256: must be followed by 64 hexadecimal digits")
+            }
+            _ => Err("approve is \"policy\", \"manual\" or \"sha256:…\" (the hash that `dp-pvi-client plan` prints)"),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBudget {
+    epsilon: Epsilon,
+    delta: Delta,
+    per_run_epsilon: Option<Epsilon>,
+    #[serde(default = "record_unit")]
+    unit: PrivacyUnit,
+    #[serde(default = "replace_one")]
+    relation: Relation,
+}
+
+fn record_unit() -> PrivacyUnit {
+    PrivacyUnit::Record
+}
+
+/// The stronger one: a ledger under it may book tasks of both.
+fn replace_one() -> Relation {
+    Relation::ReplaceOne
+}
+
+impl RawConfig {
+    fn check(self, folder: &Path) -> Result<Config> {
+        let at = |path: &Path| folder.join(path);
+        let (host, port) = split_server(&self.site.server)?;
+        check_name("site.federation", &self.site.federation)?;
+        check_name("data.name", &self.data.name)?;
+        let files = match self.data.uri {
+            OneOrMany::One(uri) => vec![uri],
+            OneOrMany::Many(uris) => uris,
+        };
+        if files.is_empty() {
+            return Err(ClientError::config("data.uri", "names no file"));
+        }
+        let files = files.iter().map(|uri| file_of(uri, folder)).collect::<Result<Vec<_>>>()?;
+        if self.policy.allow_trust.is_empty() {
+            return Err(ClientError::config("policy.allow_trust", "allows nothing: list \"local\", \"aggregated\" or both"));
+        }
+        let private = match self.site.role {
+            Role::Evaluator => {
+                for (field, given) in [
+                    ("data.ledger", self.data.ledger.is_some()),
+                    ("data.nominal_units", self.data.nominal_units.is_some()),
+                    ("budget", self.budget.is_some()),
+                ] {
+                    if given {
+                        return Err(ClientError::config(field, "an evaluator holds public data only; remove the key or set role = \"site\""));
+                    }
+                }
+                None
+            }
+            Role::Site => {
+                let ledger = self.data.ledger.ok_or_else(|| {
+                    ClientError::config("data.ledger", "is missing: every private data set has one ledger, wherever it is used")
+                })?;
+                let nominal_units = self.data.nominal_units.filter(|n| *n > 0).ok_or_else(|| {
+                    ClientError::config("data.nominal_units", "is missing or 0: declare the (public) number of privacy units, see `data inspect`")
+                })?;
+                let budget = self.budget.ok_or_else(|| ClientError::config("budget", "is missing: set epsilon and delta of this data set"))?;
+                let identity = LedgerIdentity { data: self.data.name.clone(), unit: budget.unit, relation: budget.relation };
+                let budget = Budget {
+                    epsilon: budget.epsilon,
+                    delta: budget.delta,
+                    per_run: budget.per_run_epsilon,
+                    allow_non_private: self.policy.allow_non_private,
+                };
+                Some(PrivateData { ledger: at(&ledger), nominal_units, identity, budget })
+            }
+        };
+        Ok(Config {
+            site: Site {
+                name: self.site.name,
+                role: self.site.role,
+                server_name: self.site.server_name.unwrap_or_else(|| host.clone()),
+                host,
+                port,
+                federation: self.site.federation,
+                state: at(&self.site.state),
+                reconnect: Duration::from_secs(self.site.reconnect_seconds),
+            },
+            tls: Tls {
+                ca: at(&self.tls.ca),
+                cert: at(&self.tls.cert),
+                key: at(&self.tls.key),
+                identity: at(&self.tls.identity),
+                server_identity: at(self.tls.server_identity.as_ref().unwrap_or(&self.tls.ca)),
+            },
+            data: Data { name: self.data.name, files, schema: self.data.schema.as_deref().map(at), private },
+            policy: Policy {
+                allow_trust: self.policy.allow_trust,
+                allow_non_private: self.policy.allow_non_private,
+                min_records: self.policy.min_records,
+                approve: self.policy.approve.0,
+            },
+        })
+    }
+}
+
+/// Federation and data names follow the rule of site names: they end up in certificates, ledgers and file names.
+pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
+    ClientId::new(name).map(|_| ()).map_err(|e| ClientError::config(field, e.to_string()))
+}
+
+fn file_of(uri: &str, folder: &Path) -> Result<PathBuf> {
+    let path = match uri.split_once("://") {
+        Some(("file", path)) => path,
+        Some((scheme, _)) => {
+            return Err(ClientError::config("data.uri", format!("{scheme}:// is not supported: name CSV or Parquet files")));
+        }
+        None => uri,
+    };
+    if path.is_empty() {
+        return Err(ClientError::config("data.uri", "is empty"));
+    }
+    Ok(folder.join(path))
+}
+
+fn split_server(server: &str) -> Result<(String, u16)> {
+    let wrong = || ClientError::config("site.server", "is not HOST or HOST:PORT");
+    let (host, port) = if let Some(rest) = server.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
+        host.parse::<Ipv6Addr>().map_err(|_| wrong())?;
+        (host, rest.strip_prefix(':').or(rest.is_empty().then_some("9092")).ok_or_else(wrong)?.parse().map_err(|_| wrong())?)
+    } else {
+        match server.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
+            None => (server, DEFAULT_PORT),
+        }
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.' || b == b'_';
+    if host.is_empty() || !(host.bytes().all(plain) || host.parse::<IpAddr>().is_ok()) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
+impl fmt::Display for Approve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy => f.write_str("policy"),
+            Self::Manual => f.write_str("manual"),
+            Self::Task(hash) => write!(f, "sha256:{hash}"),
+        }
+    }
+}

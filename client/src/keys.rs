@@ -1,0 +1,157 @@
+//! The site's keys: made here, kept here, erased from memory after use.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::identity::{self, Enrolment, PeerName};
+use dp_pvi_protocol::message::Role;
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::error::{ClientError, Result};
+
+/// Longest key or certificate file that is read.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Reads a secret file; refuses one that other users can read.
+///
+/// # Errors
+/// Missing, unreadable, or with permissions beyond 0600.
+pub fn read_secret(field: &str, path: &Path) -> Result<Zeroizing<String>> {
+    let failed = |what: String| ClientError::config(field, format!("{}: {what}", path.display()));
+    let file = fs::File::open(path).map_err(|e| failed(format!("cannot be read ({e})")))?;
+    let meta = file.metadata().map_err(|e| failed(e.to_string()))?;
+    let mode = meta.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(failed(format!("other users can use this key (mode {:o}); run chmod 600 on it", mode & 0o777)));
+    }
+    if meta.len() > MAX_FILE {
+        return Err(failed("is too long for a key".into()));
+    }
+    // Sized beforehand: a buffer that grows would leave copies of the key behind.
+    let mut text = Zeroizing::new(String::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1));
+    file.take(MAX_FILE).read_to_string(&mut text).map_err(|_| failed("is not a PEM file".into()))?;
+    Ok(text)
+}
+
+/// Reads a public file.
+///
+/// # Errors
+/// Missing or unreadable.
+pub fn read_public(field: &str, path: &Path) -> Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
+        .map_err(|e| ClientError::config(field, format!("{}: cannot be read ({e})", path.display())))?;
+    Ok(text)
+}
+
+/// The site's identity key.
+///
+/// # Errors
+/// See [`read_secret`]; not an Ed25519 key.
+pub fn identity(path: &Path) -> Result<SigningKey> {
+    let text = read_secret("tls.identity", path)?;
+    identity::identity_from_pem(&text).map_err(|e| ClientError::config("tls.identity", format!("{}: {e}", path.display())))
+}
+
+/// The server's public identity key.
+///
+/// # Errors
+/// Unreadable, or without exactly one Ed25519 public key.
+pub fn server_identity(path: &Path) -> Result<VerifyingKey> {
+    let text = read_public("tls.server_identity", path)?;
+    identity::public_identity_from_pem(&text).map_err(|e| ClientError::config("tls.server_identity", format!("{}: {e}", path.display())))
+}
+
+/// What [`make_request`] wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestFiles {
+    /// The one file that goes to the operator of the server.
+    pub request: PathBuf,
+    /// TLS key; stays here.
+    pub tls_key: PathBuf,
+    /// Identity key; stays here.
+    pub identity: PathBuf,
+}
+
+/// Makes the two keys of a client and the file by which it asks to be enrolled. Existing files are never overwritten.
+///
+/// # Errors
+/// A name that breaks the rules; a file exists or cannot be written.
+pub fn make_request(federation: &str, client: ClientId, role: Role, folder: &Path) -> Result<RequestFiles> {
+    let name = PeerName::client(federation, role, client.clone()).map_err(|e| ClientError::config("--federation", e.to_string()))?;
+    let files = RequestFiles {
+        request: folder.join(format!("{client}.csr.pem")),
+        tls_key: folder.join(format!("{client}.key")),
+        identity: folder.join(format!("{client}.identity")),
+    };
+    for file in [&files.request, &files.tls_key, &files.identity] {
+        if file.exists() {
+            return Err(ClientError::config("-o", format!("{} exists already: keys are never overwritten", file.display())));
+        }
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|e| ClientError::Unavailable(format!("{}: {e}", folder.display())))?;
+    let identity_key = identity::generate_identity().map_err(|e| ClientError::Unavailable(e.to_string()))?;
+    let failed = |e: rcgen::Error| ClientError::Failed(format!("the certificate request cannot be made: {e}"));
+    let mut tls_key = KeyPair::generate().map_err(failed)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, client.as_str());
+    params.subject_alt_names = vec![SanType::URI(name.to_string().try_into().map_err(failed)?)];
+    let request = params.serialize_request(&tls_key).map_err(failed)?;
+    let pem = Zeroizing::new(tls_key.serialize_pem());
+    tls_key.zeroize();
+    let write = |result: std::result::Result<(), identity::IdentityError>| result.map_err(|e| ClientError::Unavailable(e.to_string()));
+    let identity_pem = identity::identity_to_pem(&identity_key).map_err(|e| ClientError::Failed(e.to_string()))?;
+    write(identity::write_secret(&files.tls_key, pem.as_bytes()))?;
+    write(identity::write_secret(&files.identity, identity_pem.as_bytes()))?;
+    let text = Enrolment::file(federation, client, role, request.der(), &identity_key);
+    write(identity::write_new(&files.request, text.as_bytes()))?;
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_request_binds_both_keys_and_overwrites_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("tls");
+        let client = ClientId::new("hospital-1").unwrap();
+        let files = make_request("lung-fed", client.clone(), Role::Site, &folder).unwrap();
+        for secret in [&files.tls_key, &files.identity] {
+            assert_eq!(fs::metadata(secret).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let (enrolment, key, request) = Enrolment::read(&fs::read_to_string(&files.request).unwrap()).unwrap();
+        assert_eq!((enrolment.federation.as_str(), &enrolment.client, enrolment.role), ("lung-fed", &client, Role::Site));
+        assert_eq!(identity(&files.identity).unwrap().verifying_key(), key);
+        assert!(!request.is_empty());
+        let before = fs::read(&files.tls_key).unwrap();
+        assert_eq!(make_request("lung-fed", client, Role::Site, &folder).unwrap_err().exit_code(), 2);
+        assert_eq!(fs::read(&files.tls_key).unwrap(), before);
+    }
+
+    #[test]
+    fn keys_that_others_can_read_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = make_request("f", ClientId::new("a").unwrap(), Role::Evaluator, folder.path()).unwrap();
+        for mode in [0o640, 0o604, 0o644, 0o660] {
+            fs::set_permissions(&files.identity, fs::Permissions::from_mode(mode)).unwrap();
+            let error = identity(&files.identity).unwrap_err();
+            assert!(error.to_string().contains("tls.identity") && error.to_string().contains("chmod 600"), "{error}");
+        }
+        fs::set_permissions(&files.identity, fs::Permissions::from_mode(0o400)).unwrap();
+        identity(&files.identity).unwrap();
+    }
+}

@@ -1,0 +1,61 @@
+//! stdout is data: text for people, or one JSON object a line.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// Writes results to stdout.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    format: Format,
+}
+
+impl Output {
+    /// Output in this format.
+    #[must_use]
+    pub fn new(format: Format) -> Self {
+        Self { format }
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(self) -> Format {
+        self.format
+    }
+
+    /// Writes one result: the object, or the text (with a line end where it has none).
+    pub fn object(self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
+        match self.format {
+            Format::Json => self.line(&json().to_string()),
+            Format::Text => self.line(text().trim_end_matches('\n')),
+        }
+    }
+
+    /// Writes one line as it is.
+    pub fn line(self, line: &str) {
+        // A reader that closed its end (`| head`) has seen enough; there is nobody to tell.
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    }
+}
+
+/// ε for people: rounded up in the last place shown.
+#[must_use]
+pub fn epsilon(value: f64) -> String {
+    if value.is_finite() { format!("{:.4}", (value * 1e4).ceil() / 1e4) } else { "infinite".into() }
+}
+
+/// ε for programs: JSON has no infinity, so it is the text `"infinite"`.
+#[must_use]
+pub fn json_number(value: f64) -> Value {
+    if value.is_finite() { Value::from(value) } else { Value::from("infinite") }
+}

@@ -1,0 +1,183 @@
+//! The resident process: one run, from the first hello to the end, however often it is interrupted.
+
+use std::time::Duration;
+
+use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::{Hash, Ledger};
+use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
+use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
+use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
+
+use crate::clock::SystemClock;
+use crate::config::{Approve, Config};
+use crate::error::{ClientError, Result};
+use crate::store::SqliteLedger;
+use crate::tls::{self, TlsIdentity};
+use crate::train::{PublicEvaluator, SiteTrainer};
+use crate::transport::GrpcTransport;
+use crate::{approvals, keys};
+
+/// What this program calls itself in a hello.
+pub const SOFTWARE: &str = concat!("dp-pvi-client/", env!("CARGO_PKG_VERSION"));
+
+/// How a run ended for this client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// The end, as the server signed it.
+    pub end: RunEnd,
+    /// Updates that this process sent.
+    pub sent: u32,
+    /// Refusals that this process sent.
+    pub refusals: Vec<(u32, RefusalReason)>,
+}
+
+/// Takes part in a run as `config` says. `decorate` may wrap the site's ledger store (the shipped program returns it as it is).
+///
+/// # Errors
+/// See [`ClientError`]. The same call goes on where this one stopped.
+pub async fn run<S: LedgerStore>(
+    config: &Config,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+    observer: &mut impl Observer,
+) -> Result<Ended> {
+    match config.site.role {
+        Role::Site => run_site(config, decorate, observer).await.map(|SiteOutcome { end, refusals, sent }| Ended { end, sent, refusals }),
+        Role::Evaluator => run_evaluator(config, observer).await.map(|end| Ended { end, sent: 0, refusals: Vec::new() }),
+    }
+}
+
+/// Takes part as a site.
+///
+/// # Errors
+/// See [`ClientError`].
+pub async fn run_site<S: LedgerStore>(
+    config: &Config,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+    observer: &mut impl Observer,
+) -> Result<SiteOutcome> {
+    let private = config.private()?;
+    let tls = tls::load(config)?;
+    let identity = identity(config, &tls)?;
+    let policy = policy(config)?;
+    // The lock first: a second process on the same data set stops here, before it reads or sends anything.
+    let store = decorate(SqliteLedger::open(&private.ledger)?);
+    let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget)?;
+    let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
+    let mut transport = GrpcTransport::new(&config.site, tls);
+    let mut trainer = SiteTrainer::new(config);
+    let patience = patience(config);
+    drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)
+        .await
+        .map_err(|e| ClientError::from(e).at_server(&config.site.server()))
+}
+
+/// Takes part as an evaluator: no ledger, no updates, public data.
+///
+/// # Errors
+/// See [`ClientError`].
+pub async fn run_evaluator(config: &Config, observer: &mut impl Observer) -> Result<RunEnd> {
+    let tls = tls::load(config)?;
+    let mut participant = EvaluatorParticipant::new(identity(config, &tls)?);
+    let mut transport = GrpcTransport::new(&config.site, tls);
+    let mut evaluator = PublicEvaluator::new(config);
+    let patience = patience(config);
+    drive_evaluator(&mut participant, &mut transport, &mut evaluator, &SystemClock, observer, &patience)
+        .await
+        .map_err(|e| ClientError::from(e).at_server(&config.site.server()))
+}
+
+/// Turns the end of a run into the process's result.
+///
+/// # Errors
+/// This site refused to take part in a round, or the run lost its quorum.
+pub fn verdict(ended: &Ended) -> Result<()> {
+    if let Some((round, reason)) = ended.refusals.first() {
+        let reason = match reason {
+            RefusalReason::Budget => "the data set's budget does not allow it",
+            RefusalReason::Policy => "this site's policy does not allow it",
+            RefusalReason::Frozen => "the data set is frozen",
+            RefusalReason::Spent => "a release of that name exists already",
+        };
+        let more = ended.refusals.len() - 1;
+        return Err(ClientError::Refused(format!("no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`")));
+    }
+    match ended.end.outcome {
+        RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
+        RunOutcome::QuorumLost => {
+            Err(ClientError::Aborted("fewer sites than min_sites answered; the posterior of the last complete round stands".into()))
+        }
+    }
+}
+
+/// Who this client is and whom it trusts.
+///
+/// # Errors
+/// Key files.
+pub fn identity(config: &Config, tls: &TlsIdentity) -> Result<Identity> {
+    let task = match config.policy.approve {
+        Approve::Task(hash) => Some(hash),
+        Approve::Policy | Approve::Manual => None,
+    };
+    Ok(Identity {
+        federation: config.site.federation.clone(),
+        client: config.site.name.clone(),
+        key: keys::identity(&config.tls.identity)?,
+        server: keys::server_identity(&config.tls.server_identity)?,
+        tls_key: tls.key_hash,
+        software: SOFTWARE.into(),
+        task,
+    })
+}
+
+/// The site's policy, with the approvals recorded so far.
+///
+/// # Errors
+/// The state folder.
+pub fn policy(config: &Config) -> Result<Policy> {
+    let approve = match config.policy.approve {
+        Approve::Policy => ProtocolApprove::Policy,
+        Approve::Manual => ProtocolApprove::Manual { approved: approvals::list(&config.site.state)? },
+        Approve::Task(hash) => ProtocolApprove::Exactly(hash),
+    };
+    Ok(Policy { approve, allow_trust: config.policy.allow_trust.clone() })
+}
+
+/// Whether the policy approves a task by its hash.
+#[must_use]
+pub fn approves(policy: &Policy, task: &Hash) -> Approval {
+    let approved = match &policy.approve {
+        ProtocolApprove::Policy => true,
+        ProtocolApprove::Manual { approved } => approved.contains(task),
+        ProtocolApprove::Exactly(hash) => hash == task,
+    };
+    if approved { Approval::Given } else { Approval::Missing }
+}
+
+/// Answer of [`approves`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// The task may run.
+    Given,
+    /// An operator has to approve it.
+    Missing,
+}
+
+fn patience(config: &Config) -> Patience {
+    Patience {
+        first: Duration::from_millis(250),
+        longest: Duration::from_secs(30),
+        give_up_after: config.site.reconnect,
+        idle: Duration::from_millis(50),
+        jitter: Box::new(|_| jitter()),
+    }
+}
+
+/// Between a half and one: sites that lost the same server do not come back at the same instant.
+fn jitter() -> f64 {
+    let mut byte = [0];
+    match getrandom::fill(&mut byte) {
+        Ok(()) => 0.5 + f64::from(byte[0]) / 510.0,
+        // Without randomness nothing can be released anyway; the wait is then the full one.
+        Err(_) => 1.0,
+    }
+}

@@ -1,0 +1,384 @@
+//! The site's ledger on disk: one SQLite file per data set.
+//!
+//! Write-ahead logging with `synchronous = FULL`: [`LedgerStore::append`] returns when row, attachment, factor and head are in one
+//! transaction that was flushed to the disk. A lock file beside the database keeps every second writer out; readers
+//! ([`SqliteLedger::open_reader`]) look beside the writer.
+//!
+//! SQLite does not notice a changed byte inside a cell, so every row, attachment and factor carries a digest, and a head record holds the
+//! number of rows and the digest over all of them: a changed, missing, repeated or surplus row is found at open. What no single
+//! file can show, the replacement of everything by an older copy, is shown by the witness (`Ledger::check_witness`).
+
+mod lock;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
+use dp_pvi_privacy::{Hash, ReleaseId, RunId};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+
+use lock::WriterLock;
+
+/// "dpPL": this file is a dp-pvi ledger.
+const APPLICATION_ID: i64 = 0x6470_504c;
+/// Form of the tables below.
+const SCHEMA_VERSION: i64 = 1;
+const TABLES: [(&str, &str); 4] = [
+    ("attachment", "CREATE TABLE attachment (release BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID"),
+    ("factor", "CREATE TABLE factor (run BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID"),
+    ("head", "CREATE TABLE head (id INTEGER PRIMARY KEY NOT NULL CHECK (id = 0), rows INTEGER NOT NULL, digest BLOB NOT NULL) STRICT"),
+    (
+        "row",
+        "CREATE TABLE row (seq INTEGER PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL, digest BLOB NOT NULL) STRICT",
+    ),
+];
+
+/// Rows of one data set in a SQLite file.
+pub struct SqliteLedger {
+    connection: Connection,
+    head: Head,
+    access: Access,
+}
+
+enum Access {
+    /// Keeps other writers out for as long as it lives.
+    Writer { _lock: WriterLock },
+    Reader,
+}
+
+/// Number of rows and the running digest over all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    rows: u64,
+    digest: Hash,
+}
+
+impl SqliteLedger {
+    /// Opens the ledger for writing; makes an empty one where there is no file.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`]: another process has the lock, permissions, disk. [`StoreError::Corrupt`]: not the bytes that were
+    /// written; an existing empty file is one of these, since this program never leaves one behind.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|e| unavailable(path, &e))?;
+        }
+        let lock = WriterLock::take(path)?;
+        if !exists(path)? {
+            create(path)?;
+        }
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        Self::verified(connection, Access::Writer { _lock: lock })
+    }
+
+    /// Opens an existing ledger to look at, also while a writer is at work; `None` where there is no file yet.
+    ///
+    /// # Errors
+    /// As [`SqliteLedger::open`].
+    pub fn open_reader(path: &Path) -> Result<Option<Self>, StoreError> {
+        if !exists(path)? {
+            return Ok(None);
+        }
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        // One snapshot for everything that this reader will look at, whatever the writer appends meanwhile.
+        connection.execute_batch("BEGIN").map_err(|e| failure(&e))?;
+        Self::verified(connection, Access::Reader).map(Some)
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn verified(connection: Connection, access: Access) -> Result<Self, StoreError> {
+        check_file(&connection)?;
+        let mut store = Self { connection, head: Head::EMPTY, access };
+        let (_, head) = store.read_rows()?;
+        store.head = head;
+        Ok(store)
+    }
+
+    /// Reads all rows, and checks digests, order and the head record.
+    fn read_rows(&self) -> Result<(Vec<StoredRow>, Head), StoreError> {
+        let stored = self
+            .connection
+            .query_row("SELECT rows, digest FROM head WHERE id = 0", [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
+            .map_err(|e| opening(&e))?;
+        let mut statement =
+            self.connection.prepare_cached("SELECT seq, bytes, hash, signature, digest FROM row ORDER BY seq").map_err(|e| opening(&e))?;
+        let mut found = statement.query([]).map_err(|e| opening(&e))?;
+        let mut rows = Vec::new();
+        let mut head = Head::EMPTY;
+        while let Some(row) = found.next().map_err(|e| opening(&e))? {
+            let seq: i64 = row.get(0).map_err(|e| opening(&e))?;
+            let stored = StoredRow {
+                bytes: row.get(1).map_err(|e| opening(&e))?,
+                hash: hash_of(row.get(2).map_err(|e| opening(&e))?)?,
+                signature: row.get(3).map_err(|e| opening(&e))?,
+            };
+            let digest = hash_of(row.get(4).map_err(|e| opening(&e))?)?;
+            if u64::try_from(seq) != Ok(head.rows) {
+                return Err(corrupt(format!("row {} is missing", head.rows)));
+            }
+            head = head.followed_by(&stored);
+            if head.digest != digest {
+                return Err(corrupt(format!("row {seq} was changed")));
+            }
+            rows.push(stored);
+        }
+        if u64::try_from(stored.0) != Ok(head.rows) || hash_of(stored.1)? != head.digest {
+            return Err(corrupt("the head record is not about these rows".into()));
+        }
+        Ok((rows, head))
+    }
+}
+
+impl LedgerStore for SqliteLedger {
+    fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {
+        let (rows, head) = self.read_rows()?;
+        self.head = head;
+        Ok(rows)
+    }
+
+    fn append(&mut self, row: &StoredRow, extra: Option<&Extra>) -> Result<(), StoreError> {
+        if matches!(self.access, Access::Reader) {
+            return Err(StoreError::Unavailable("opened for reading only".into()));
+        }
+        let head = self.head.followed_by(row);
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| failure(&e))?;
+        let run = || {
+            transaction
+                .prepare_cached("INSERT INTO row (seq, bytes, hash, signature, digest) VALUES (?1, ?2, ?3, ?4, ?5)")?
+                .execute(params![to_sql(self.head.rows), row.bytes, row.hash.0, row.signature, head.digest.0])?;
+            match extra {
+                None => {}
+                Some(Extra::Attachment(release, bytes)) => {
+                    let key = release_key(release);
+                    let digest = blob_digest("attachment", &key, bytes);
+                    transaction
+                        .prepare_cached("INSERT INTO attachment (release, bytes, digest) VALUES (?1, ?2, ?3)")?
+                        .execute(params![key, bytes, digest.0])?;
+                }
+                Some(Extra::Factor(run, bytes)) => {
+                    let key = run_key(run);
+                    let digest = blob_digest("factor", &key, bytes);
+                    transaction
+                        .prepare_cached("INSERT OR REPLACE INTO factor (run, bytes, digest) VALUES (?1, ?2, ?3)")?
+                        .execute(params![key, bytes, digest.0])?;
+                }
+            }
+            let moved = transaction
+                .prepare_cached("UPDATE head SET rows = ?1, digest = ?2 WHERE id = 0 AND rows = ?3 AND digest = ?4")?
+                .execute(params![to_sql(head.rows), head.digest.0, to_sql(self.head.rows), self.head.digest.0])?;
+            Ok(moved)
+        };
+        let moved = run().map_err(|e| failure(&e))?;
+        if moved != 1 {
+            return Err(corrupt("the file changed under this process".into()));
+        }
+        transaction.commit().map_err(|e| failure(&e))?;
+        self.head = head;
+        Ok(())
+    }
+
+    fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Vec<u8>>, StoreError> {
+        self.blob("attachment", "SELECT bytes, digest FROM attachment WHERE release = ?1", &release_key(release))
+    }
+
+    fn factor(&mut self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
+        self.blob("factor", "SELECT bytes, digest FROM factor WHERE run = ?1", &run_key(run))
+    }
+}
+
+impl SqliteLedger {
+    fn blob(&self, table: &str, query: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self
+            .connection
+            .prepare_cached(query)
+            .and_then(|mut s| s.query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?))).optional())
+            .map_err(|e| opening(&e))?;
+        let Some((bytes, digest)) = found else { return Ok(None) };
+        if blob_digest(table, key, &bytes) != hash_of(digest)? {
+            return Err(corrupt(format!("a stored {table} was changed")));
+        }
+        Ok(Some(bytes))
+    }
+}
+
+impl Head {
+    const EMPTY: Self = Self { rows: 0, digest: Hash([0; 32]) };
+
+    fn followed_by(&self, row: &StoredRow) -> Self {
+        let digest = Hash::of("dp-pvi ledger file v1", &[&self.digest.0, &row.bytes, &row.hash.0, &row.signature]);
+        Self { rows: self.rows + 1, digest }
+    }
+}
+
+/// Writes a new file under another name and moves it into place whole.
+fn create(path: &Path) -> Result<(), StoreError> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    for leftover in [fresh.clone(), suffixed(&fresh, "-journal")] {
+        match fs::remove_file(&leftover) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unavailable(&leftover, &e)),
+            _ => {}
+        }
+    }
+    // SQLite gives its side files the permissions of the database.
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(|e| unavailable(&fresh, &e))?;
+    let connection = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|e| failure(&e))?;
+    let tables: String = TABLES.iter().map(|(_, sql)| format!("{sql};\n")).collect();
+    connection
+        .execute_batch(&format!(
+            "PRAGMA synchronous = FULL; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
+             BEGIN; {tables} INSERT INTO head (id, rows, digest) VALUES (0, 0, zeroblob(32)); COMMIT;"
+        ))
+        .map_err(|e| failure(&e))?;
+    connection.close().map_err(|(_, e)| failure(&e))?;
+    fs::rename(&fresh, path).map_err(|e| unavailable(path, &e))?;
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder).and_then(|f| f.sync_all()).map_err(|e| unavailable(folder, &e))
+}
+
+/// Opens a connection and makes sure that the settings on which durability rests are in force.
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(|e| failure(&e))?;
+    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| failure(&e))?;
+    connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;").map_err(|e| opening(&e))?;
+    if access == OpenFlags::SQLITE_OPEN_READ_WRITE {
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(|e| opening(&e))?;
+        if mode != "wal" {
+            return Err(StoreError::Unavailable(format!("the file system does not allow write-ahead logging (journal mode {mode})")));
+        }
+        connection.execute_batch("PRAGMA synchronous = FULL").map_err(|e| opening(&e))?;
+        let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(|e| opening(&e))?;
+        if synchronous != 2 {
+            return Err(StoreError::Unavailable("synchronous = FULL is not in force, so a power loss could lose rows".into()));
+        }
+    }
+    Ok(connection)
+}
+
+/// Checks identity, version, tables and structure of the file.
+fn check_file(connection: &Connection) -> Result<(), StoreError> {
+    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|e| opening(&e));
+    if number("PRAGMA application_id")? != APPLICATION_ID {
+        return Err(corrupt("not a dp-pvi ledger".into()));
+    }
+    let version = number("PRAGMA user_version")?;
+    if version != SCHEMA_VERSION {
+        return Err(corrupt(format!("form {version} of the file is not known to this version, which knows {SCHEMA_VERSION}")));
+    }
+    let mut statement =
+        connection.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").map_err(|e| opening(&e))?;
+    let tables = statement
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| opening(&e))?;
+    if !tables.iter().map(|(name, sql)| (name.as_str(), sql.as_str())).eq(TABLES) {
+        return Err(corrupt("its tables are not those of a ledger".into()));
+    }
+    let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|e| opening(&e))?;
+    if verdict != "ok" {
+        return Err(corrupt("SQLite's integrity check failed".into()));
+    }
+    Ok(())
+}
+
+fn exists(path: &Path) -> Result<bool, StoreError> {
+    match fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => Err(StoreError::Unavailable(format!("{} is not a file", path.display()))),
+        Ok(meta) if meta.len() == 0 => Err(corrupt(format!("{} is empty", path.display()))),
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            // A journal without its database means that the database was taken away.
+            if suffixed(path, "-wal").exists() { Err(corrupt(format!("{} is missing beside its journal", path.display()))) } else { Ok(false) }
+        }
+        Err(e) => Err(unavailable(path, &e)),
+    }
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn release_key(release: &ReleaseId) -> Vec<u8> {
+    let mut key = run_key(&release.run);
+    key.extend(release.round.to_be_bytes());
+    key.extend(release.client.as_str().as_bytes());
+    key
+}
+
+fn run_key(run: &RunId) -> Vec<u8> {
+    [run.task.0.as_slice(), &run.number.to_be_bytes()].concat()
+}
+
+fn blob_digest(table: &str, key: &[u8], bytes: &[u8]) -> Hash {
+    Hash::of("dp-pvi ledger blob v1", &[table.as_bytes(), key, bytes])
+}
+
+fn hash_of(bytes: Vec<u8>) -> Result<Hash, StoreError> {
+    bytes.try_into().map(Hash).map_err(|_| corrupt("a digest has the wrong length".into()))
+}
+
+/// A ledger has far fewer than 2⁶³ rows: every row costs a flush to the disk.
+fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn corrupt(what: String) -> StoreError {
+    StoreError::Corrupt(what)
+}
+
+fn unavailable(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::Unavailable(format!("{}: {error}", path.display()))
+}
+
+/// An error of SQLite while working: only what it calls corruption is corruption.
+fn failure(error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => corrupt(describe(error)),
+        Some(ErrorCode::DiskFull) => StoreError::Unavailable("the disk is full: free space and start again, nothing was lost".into()),
+        _ => StoreError::Unavailable(describe(error)),
+    }
+}
+
+/// An error of SQLite while reading what we wrote: whatever is not about the environment is corruption (a column that is gone, a
+/// type that is not ours).
+fn opening(error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::CannotOpen
+            | ErrorCode::PermissionDenied
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::DiskFull,
+        ) => failure(error),
+        _ => corrupt(describe(error)),
+    }
+}
+
+/// SQLite's own words; they name tables and files, never contents.
+fn describe(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(code, message) => message.clone().unwrap_or_else(|| code.to_string()),
+        _ => "a stored value has another type than the one written".into(),
+    }
+}

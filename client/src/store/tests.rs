@@ -1,0 +1,207 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
+use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
+
+use super::SqliteLedger;
+
+fn row(seq: u64) -> StoredRow {
+    let bytes: Vec<u8> = (0..120u64).map(|i| (seq.wrapping_mul(31).wrapping_add(i * 7) % 251) as u8).collect();
+    StoredRow { hash: Hash::of("test row", &[&bytes]), signature: (0..64).map(|i| (seq as u8).wrapping_add(i)).collect(), bytes }
+}
+
+fn run(number: u32) -> RunId {
+    RunId { task: Hash([7; 32]), number }
+}
+
+fn release(round: u32) -> ReleaseId {
+    ReleaseId { run: run(1), client: ClientId::new("site-1").unwrap(), round }
+}
+
+fn filled(path: &Path, rows: u64) -> Vec<StoredRow> {
+    let mut store = SqliteLedger::open(path).unwrap();
+    let all: Vec<_> = (0..rows).map(row).collect();
+    for (i, row) in all.iter().enumerate() {
+        let extra = match i % 10 {
+            3 => Some(Extra::Attachment(release(i as u32), vec![i as u8; 40])),
+            7 => Some(Extra::Factor(run(1), vec![i as u8; 16])),
+            _ => None,
+        };
+        store.append(row, extra.as_ref()).unwrap();
+    }
+    all
+}
+
+fn error(result: Result<SqliteLedger, StoreError>) -> StoreError {
+    match result {
+        Ok(_) => panic!("opened"),
+        Err(e) => e,
+    }
+}
+
+#[test]
+fn rows_attachments_and_factors_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data").join("ledger.db");
+    let rows = filled(&path, 30);
+    let mut store = SqliteLedger::open(&path).unwrap();
+    assert_eq!(store.rows().unwrap(), rows);
+    assert_eq!(store.attachment(&release(13)).unwrap(), Some(vec![13; 40]));
+    assert_eq!(store.attachment(&release(14)).unwrap(), None);
+    assert_eq!(store.factor(&run(1)).unwrap(), Some(vec![27; 16]), "the last factor replaces the earlier ones");
+    assert_eq!(store.factor(&run(2)).unwrap(), None);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn one_writer_many_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    assert!(SqliteLedger::open_reader(&path).unwrap().is_none());
+    let mut writer = SqliteLedger::open(&path).unwrap();
+    writer.append(&row(0), None).unwrap();
+    let second = error(SqliteLedger::open(&path));
+    assert!(matches!(&second, StoreError::Unavailable(m) if m.contains(&std::process::id().to_string())), "{second}");
+    let mut reader = SqliteLedger::open_reader(&path).unwrap().unwrap();
+    writer.append(&row(1), None).unwrap();
+    assert_eq!(reader.rows().unwrap(), [row(0)], "a reader sees one moment");
+    assert!(matches!(reader.append(&row(2), None), Err(StoreError::Unavailable(_))));
+    assert_eq!(SqliteLedger::open_reader(&path).unwrap().unwrap().rows().unwrap(), [row(0), row(1)]);
+    drop(reader);
+    drop(writer);
+    assert_eq!(SqliteLedger::open(&path).unwrap().rows().unwrap().len(), 2);
+}
+
+#[test]
+fn durability_settings_are_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteLedger::open(&folder.path().join("ledger.db")).unwrap();
+    let text: String = store.connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).unwrap();
+    let synchronous: i64 = store.connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).unwrap();
+    assert_eq!((text.as_str(), synchronous), ("wal", 2));
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut store = SqliteLedger::open(&path).unwrap();
+    store.append(&row(0), None).unwrap();
+    let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |r| r.get(0)).unwrap();
+    let set: i64 = store.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |r| r.get(0)).unwrap();
+    assert_eq!(set, pages);
+    let full = store.append(&row(1), Some(&Extra::Attachment(release(1), vec![1; 100_000]))).unwrap_err();
+    assert!(matches!(&full, StoreError::Unavailable(m) if m.contains("full")), "{full}");
+    assert_eq!(store.rows().unwrap(), [row(0)]);
+    assert_eq!(store.attachment(&release(1)).unwrap(), None);
+    let _: i64 = store.connection.query_row("PRAGMA max_page_count = 100000", [], |r| r.get(0)).unwrap();
+    store.append(&row(1), None).unwrap();
+    drop(store);
+    assert_eq!(SqliteLedger::open(&path).unwrap().rows().unwrap(), [row(0), row(1)]);
+}
+
+#[test]
+fn truncation_and_surgery_are_detected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    filled(&path, 20);
+    let whole = fs::read(&path).unwrap();
+    for statement in [
+        "DELETE FROM row WHERE seq = 19",
+        "DELETE FROM row WHERE seq = 4",
+        "DELETE FROM row",
+        "DELETE FROM head",
+        "UPDATE head SET rows = 19",
+        "UPDATE row SET signature = zeroblob(64) WHERE seq = 2",
+        "UPDATE row SET seq = 20 WHERE seq = 19",
+        "INSERT INTO row SELECT 20, bytes, hash, signature, digest FROM row WHERE seq = 19",
+        "CREATE TABLE other (a)",
+        "PRAGMA user_version = 2",
+        "PRAGMA application_id = 1",
+        "DROP TABLE factor",
+    ] {
+        fs::write(&path, &whole).unwrap();
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.execute_batch(statement).unwrap();
+        connection.close().unwrap();
+        assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Corrupt(_)), "{statement}");
+    }
+    for length in [0, 1, 100, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Corrupt(_)), "cut to {length} bytes");
+        assert!(matches!(SqliteLedger::open_reader(&path), Err(StoreError::Corrupt(_))), "cut to {length} bytes");
+    }
+    fs::write(&path, &whole).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("UPDATE attachment SET bytes = zeroblob(40); UPDATE factor SET bytes = zeroblob(16)").unwrap();
+    connection.close().unwrap();
+    let mut store = SqliteLedger::open(&path).unwrap();
+    assert!(matches!(store.attachment(&release(13)), Err(StoreError::Corrupt(_))));
+    assert!(matches!(store.factor(&run(1)), Err(StoreError::Corrupt(_))));
+}
+
+#[test]
+fn a_failed_creation_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    fs::write(folder.path().join("ledger.db.new"), b"half a file").unwrap();
+    assert_eq!(SqliteLedger::open(&path).unwrap().rows().unwrap(), []);
+}
+
+/// Every byte of a ledger file of 100 rows, changed: corruption is reported or the rows are exactly the original ones; a changed byte
+/// of a stored row is always reported.
+#[test]
+fn every_changed_byte_is_harmless_or_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let rows = filled(&path, 100);
+    let whole = fs::read(&path).unwrap();
+    assert!(!super::suffixed(&path, "-wal").exists(), "a clean close leaves one file");
+    let mut in_rows = vec![false; whole.len()];
+    for row in &rows {
+        for part in [row.bytes.as_slice(), &row.hash.0, &row.signature] {
+            let at = whole.windows(part.len()).position(|window| window == part).unwrap();
+            in_rows[at..at + part.len()].fill(true);
+        }
+    }
+    assert_eq!(in_rows.iter().filter(|r| **r).count(), 100 * (120 + 32 + 64));
+
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).min(4);
+    let reported: usize = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers)
+            .map(|worker| {
+                let (whole, rows, in_rows) = (&whole, &rows, &in_rows);
+                let path = folder.path().join(format!("copy-{worker}.db"));
+                scope.spawn(move || {
+                    let mut reported = 0;
+                    let mut changed = whole.clone();
+                    for at in (worker..whole.len()).step_by(workers) {
+                        // All bits, and one bit: small changes of the format's own numbers are the hard ones.
+                        let flip = if at % 2 == 0 { 0xff } else { 1 << (at / 2 % 8) };
+                        changed[at] ^= flip;
+                        fs::write(&path, &changed).unwrap();
+                        changed[at] ^= flip;
+                        match SqliteLedger::open(&path).and_then(|mut store| store.rows()) {
+                            Ok(found) => {
+                                assert!(found == *rows, "byte {at}: other rows than written");
+                                assert!(!in_rows[at], "byte {at} of a row was changed unnoticed");
+                            }
+                            Err(StoreError::Corrupt(_)) => reported += 1,
+                            Err(other) => panic!("byte {at}: {other}"),
+                        }
+                        for suffix in ["-wal", "-shm", "-journal"] {
+                            let _ = fs::remove_file(super::suffixed(&path, suffix));
+                        }
+                    }
+                    reported
+                })
+            })
+            .collect();
+        handles.into_iter().map(|h| h.join().unwrap()).sum()
+    });
+    assert!(reported >= in_rows.iter().filter(|r| **r).count());
+}

@@ -1,0 +1,135 @@
+//! The site's computation: data behind the gate, updates on a thread that may block.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::metrics;
+use dp_pvi_posterior::predictive::{Example, Predictor};
+use dp_pvi_posterior::schema::Schema;
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::{SecureNoise, Units};
+use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
+use dp_pvi_protocol::message::HeldOutMetrics;
+use dp_pvi_protocol::participant::{TrainJob, Trained};
+
+use crate::config::Config;
+
+/// Loads the site's records when the task is known, and computes its visits.
+pub struct SiteTrainer {
+    files: Vec<PathBuf>,
+    schema: Option<PathBuf>,
+    min_records: u64,
+    units: Option<Arc<Units<RecordTable>>>,
+}
+
+impl SiteTrainer {
+    /// A trainer for the configured files; nothing is read yet.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self { files: config.data.files.clone(), schema: config.data.schema.clone(), min_records: config.policy.min_records, units: None }
+    }
+}
+
+impl Trainer for SiteTrainer {
+    async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
+        if self.units.is_some() {
+            return Ok(());
+        }
+        let schema = schema_of(task, self.schema.as_deref())?;
+        let files = self.files.clone();
+        let loaded = blocking(move || dp_pvi_data::load(&schema, &files).map_err(|e| data(e.to_string()))).await?;
+        if loaded.counts.units < self.min_records {
+            return Err(data(format!(
+                "the data set has fewer privacy units than [policy] min_records = {}: this site takes no part with so few",
+                self.min_records
+            )));
+        }
+        self.units = Some(Arc::new(loaded.units));
+        Ok(())
+    }
+
+    async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+        let units = self.units.clone().ok_or_else(|| internal("a visit was asked for before the data were loaded".into()))?;
+        blocking(move || {
+            let TrainJob { task, visit, lambda, factor, permit } = job;
+            let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+            let output = update::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
+            Ok(Trained { payload: output.payload, pending: output.pending })
+        })
+        .await
+    }
+}
+
+/// Loads a public test set when the task is known, and evaluates posteriors on it.
+pub struct PublicEvaluator {
+    files: Vec<PathBuf>,
+    schema: Option<PathBuf>,
+    loaded: Option<Arc<Loaded>>,
+}
+
+struct Loaded {
+    task: Arc<ResolvedTask>,
+    table: dp_pvi_data::Public<RecordTable>,
+}
+
+impl PublicEvaluator {
+    /// An evaluator for the configured files; nothing is read yet.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self { files: config.data.files.clone(), schema: config.data.schema.clone(), loaded: None }
+    }
+}
+
+impl Evaluate for PublicEvaluator {
+    async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
+        if self.loaded.is_some() {
+            return Ok(());
+        }
+        let schema = schema_of(task, self.schema.as_deref())?;
+        let files = self.files.clone();
+        let table = blocking(move || dp_pvi_data::load_public(&schema, &files, None).map_err(|e| data(e.to_string()))).await?;
+        self.loaded = Some(Arc::new(Loaded { task: Arc::clone(task), table }));
+        Ok(())
+    }
+
+    async fn evaluate(&mut self, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError> {
+        let loaded = self.loaded.clone().ok_or_else(|| internal("a posterior came before the data were loaded".into()))?;
+        let lambda = lambda.to_vec();
+        blocking(move || evaluate(&loaded, &lambda)).await
+    }
+}
+
+fn evaluate(loaded: &Loaded, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError> {
+    let task = &loaded.task;
+    let predictor = Predictor::new(task.model.clone(), task.family(), lambda).map_err(|e| internal(e.to_string()))?;
+    let records = loaded.table.get().records().map(|r| Example { indices: r.indices, values: r.values, target: r.target });
+    Ok(metrics::evaluate(&predictor, records))
+}
+
+/// The task's schema; a local copy that says otherwise stops the site.
+fn schema_of(task: &ResolvedTask, local: Option<&std::path::Path>) -> Result<Schema, TrainError> {
+    if let Some(path) = local {
+        let text = std::fs::read_to_string(path).map_err(|e| data(format!("[data] schema: {}: {e}", path.display())))?;
+        if text != task.schema {
+            return Err(data(format!("the task's schema is not the one in {}: agree on one with the other sites", path.display())));
+        }
+    }
+    Schema::parse(&task.schema).map_err(|e| data(format!("the task's schema: {e}")))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError> + Send + 'static) -> Result<T, TrainError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(e) => Err(internal(format!("the computation ended early ({})", if e.is_panic() { "a bug: please report it" } else { "stopped" }))),
+    }
+}
+
+fn data(message: String) -> TrainError {
+    TrainError { kind: TrainErrorKind::Data, message }
+}
+
+fn internal(message: String) -> TrainError {
+    TrainError { kind: TrainErrorKind::Internal, message }
+}

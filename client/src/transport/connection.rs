@@ -1,0 +1,175 @@
+//! One TCP and TLS connection, as a tonic channel.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use dp_pvi_proto::identity::PeerName;
+use dp_pvi_protocol::transport::{Rejection, TransportError};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::tls::TlsIdentity;
+
+/// Name resolution, TCP and TLS, each.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Time in which the server's first bytes (or its refusal) follow a handshake.
+const FIRST_BYTES: Duration = Duration::from_secs(2);
+
+/// Where a connection keeps the TLS error that ended it: gRPC itself only says that the stream broke.
+#[derive(Clone, Default)]
+pub(super) struct Failure(Arc<Mutex<Option<rustls::Error>>>);
+
+impl Failure {
+    /// The error, once.
+    pub(super) fn take(&self) -> Option<rustls::Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn note(&self, error: &io::Error) {
+        if let Some(tls) = inner(error) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tls.clone());
+        }
+    }
+}
+
+/// Connects, checks the server's certificate and waits for its first bytes.
+///
+/// In TLS 1.3 a client finishes its handshake before the server has looked at the client's certificate. An HTTP/2 server speaks first, so
+/// its first bytes say that this client was accepted, and an alert in their place says why not.
+pub(super) async fn connect(host: &str, port: u16, tls: &TlsIdentity) -> Result<(Channel, Failure), TransportError> {
+    let unreachable = |what: &str, error: &dyn std::fmt::Display| TransportError::Unreachable(format!("{what}: {error}"));
+    let tcp = tokio::time::timeout(CONNECT, TcpStream::connect((host, port)))
+        .await
+        .map_err(|_| unreachable("connect", &"timed out"))?
+        .map_err(|e| unreachable("connect", &e))?;
+    tcp.set_nodelay(true).map_err(|e| unreachable("connect", &e))?;
+    let connector = TlsConnector::from(Arc::clone(&tls.client));
+    let mut stream = tokio::time::timeout(CONNECT, connector.connect(tls.server_name.clone(), tcp))
+        .await
+        .map_err(|_| unreachable("TLS", &"timed out"))?
+        .map_err(|e| inner(&e).map_or_else(|| unreachable("TLS", &e), tls_error))?;
+    check_server(&stream, &tls.server)?;
+
+    let mut first = vec![0; 1024];
+    let received = match tokio::time::timeout(FIRST_BYTES, stream.read(&mut first)).await {
+        Err(_) => 0,
+        Ok(Ok(0)) => return Err(unreachable("TLS", &"the server closed the connection")),
+        Ok(Ok(count)) => count,
+        Ok(Err(e)) => return Err(inner(&e).map_or_else(|| unreachable("TLS", &e), tls_error)),
+    };
+    first.truncate(received);
+
+    let failure = Failure::default();
+    let watched = Watched { stream, first, failure: failure.clone() };
+    // The stream exists already: the connector hands it over once. A channel that lost it fails, and the transport makes another.
+    let mut once = Some(watched);
+    let connector = tower::service_fn(move |_: tonic::codegen::http::Uri| {
+        let stream = once.take().map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+        async move { stream }
+    });
+    let channel = Endpoint::from_static("http://dp-pvi.invalid")
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(8 << 20)
+        .connect_with_connector(connector)
+        .await
+        .map_err(|e| failure.take().map_or_else(|| unreachable("HTTP/2", &e), |e| tls_error(&e)))?;
+    Ok((channel, failure))
+}
+
+/// What a TLS error means: certificates are a matter for people, anything else may pass.
+pub(super) fn tls_error(error: &rustls::Error) -> TransportError {
+    use rustls::{AlertDescription as Alert, Error};
+    let rejected = |message: String| TransportError::Rejected { kind: Rejection::Authentication, message };
+    match error {
+        Error::InvalidCertificate(e) => rejected(format!("the server's certificate is not accepted ({e}): check [tls] ca and [site] server_name")),
+        Error::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError
+            | Alert::CertificateRequired),
+        ) => rejected(format!("the server does not accept this client's certificate ({alert:?}): check [tls] cert with the server's operator")),
+        Error::AlertReceived(alert @ (Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::NoApplicationProtocol)) => {
+            TransportError::Rejected { kind: Rejection::Version, message: format!("the server speaks another protocol ({alert:?})") }
+        }
+        Error::PeerIncompatible(e) => {
+            TransportError::Rejected { kind: Rejection::Version, message: format!("the server speaks another protocol ({e:?}); TLS 1.3 is needed") }
+        }
+        other => TransportError::Unreachable(other.to_string()),
+    }
+}
+
+fn check_server(stream: &TlsStream<TcpStream>, expected: &PeerName) -> Result<(), TransportError> {
+    let rejected = |message| TransportError::Rejected { kind: Rejection::Authentication, message };
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let certificate = chain.first().ok_or_else(|| rejected("the server shows no certificate".into()))?;
+    match PeerName::from_certificate(certificate) {
+        Ok(name) if name == *expected => Ok(()),
+        Ok(name) => Err(rejected(format!("the server's certificate is for {name}, expected {expected}"))),
+        Err(e) => Err(rejected(format!("the server's certificate: {e}"))),
+    }
+}
+
+fn inner(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|e| e.downcast_ref())
+}
+
+/// The stream, with the bytes that were read already, and an eye on TLS errors.
+struct Watched {
+    stream: TlsStream<TcpStream>,
+    first: Vec<u8>,
+    failure: Failure,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let count = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first[..count]);
+            self.first.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Poll::Ready(Err(e)) = &result {
+            self.failure.note(e);
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
