@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+pub use dp_pvi_posterior::metrics::HeldOutMetrics;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
@@ -422,6 +423,17 @@ pub struct RunEnd {
     pub header: Signed<RoundHeader>,
 }
 
+/// What the header that nobody answers carries in `reserved`: so the end and its outcome are signed.
+#[must_use]
+pub fn end_mark(outcome: RunOutcome) -> Vec<Vec<u8>> {
+    let outcome: &[u8] = match outcome {
+        RunOutcome::Complete => b"complete",
+        RunOutcome::QuorumLost => b"quorum-lost",
+        RunOutcome::Stopped => b"stopped",
+    };
+    vec![b"run ended".to_vec(), outcome.to_vec()]
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -447,23 +459,4 @@ pub struct MetricsReport {
 
 impl Body for MetricsReport {
     const DOMAIN: &'static str = "dp-pvi metrics v1";
-}
-
-/// Metrics on public test data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HeldOutMetrics {
-    /// Number of test records.
-    pub records: u64,
-    /// Mean log predictive density.
-    pub log_likelihood: f64,
-    /// Share of correct classes (classification).
-    pub accuracy: Option<f64>,
-    /// Root mean squared error (regression).
-    pub rmse: Option<f64>,
-    /// Brier score (classification).
-    pub brier: Option<f64>,
-    /// Expected calibration error over 15 equal-mass bins (classification).
-    pub calibration_error: Option<f64>,
-    /// Per bin: mean prediction, observed rate, records.
-    pub reliability: Vec<(f64, f64, u64)>,
 }

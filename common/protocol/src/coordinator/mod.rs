@@ -8,21 +8,25 @@
 //! memory is ahead of the disk then.
 
 mod record;
+mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dp_pvi_posterior::rule::PviRule;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, RunId};
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 pub use self::record::{Control, Record};
+use self::run::{Gathering, Open, Phase, Progress, Run, higher};
 use crate::message::{
-    Hello, InvalidMessage, MetricsReport, Next, Receipt, Refusal, Role, RunOutcome, Signed, TranscriptEntry, Update, Welcome,
+    HeldOutMetrics, Hello, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role, RoundHeader,
+    RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
-use crate::sum::Sum;
+use crate::sum::{PayloadError, Sum};
 use crate::time::Timestamp;
 use crate::transport::Rejection;
 
@@ -177,12 +181,12 @@ pub enum Rejected {
     /// Kind or number of coordinates.
     #[error("the payload has another kind or number of coordinates than the task ({0})")]
     WrongSize(&'static str),
+    /// A payload that is not what its update announced.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
     /// The client's role does not send this.
     #[error("a client of this role does not send this message")]
     WrongRole,
-    /// The run is over.
-    #[error("the run is over")]
-    Over,
 }
 
 impl Rejected {
@@ -195,10 +199,13 @@ impl Rejected {
             }
             Self::Version { .. } | Self::OtherTask(_) => Rejection::Version,
             Self::HelloFirst => Rejection::HelloFirst,
-            Self::Changed(_) | Self::AheadOfServer { .. } | Self::Over => Rejection::Other,
-            Self::Invalid(InvalidMessage::Malformed) | Self::UnknownRound | Self::NotAsked | Self::Conflict | Self::WrongSize(_) => {
-                Rejection::Message
-            }
+            Self::Changed(_) | Self::AheadOfServer { .. } => Rejection::Other,
+            Self::Invalid(InvalidMessage::Malformed)
+            | Self::UnknownRound
+            | Self::NotAsked
+            | Self::Conflict
+            | Self::Payload(_)
+            | Self::WrongSize(_) => Rejection::Message,
         }
     }
 }
@@ -218,7 +225,8 @@ pub enum RestoreError {
 #[derive(Debug)]
 pub struct Coordinator {
     settings: Settings,
-    task: Arc<ResolvedTask>,
+    rule: PviRule,
+    run: Run,
 }
 
 /// Where a run stands, for people.
@@ -268,9 +276,15 @@ impl Coordinator {
     /// # Errors
     /// The task cannot be read, or the records are of another run.
     pub fn restore(settings: Settings, records: impl IntoIterator<Item = Record>) -> Result<Self, RestoreError> {
-        let _ = records;
         let task = Arc::new(ResolvedTask::from_bytes(&settings.task)?);
-        Ok(Self { settings, task })
+        let rule = PviRule::new(&task);
+        let mut run = Run::new(task, settings.run, rule.initial());
+        let key = settings.key.verifying_key();
+        for record in records {
+            run.check(&record, &key)?;
+            run.apply(&record);
+        }
+        Ok(Self { settings, rule, run })
     }
 
     /// Answers a hello. The connection's peer and the message must agree.
@@ -278,8 +292,59 @@ impl Coordinator {
     /// # Errors
     /// See [`Rejected`].
     pub fn on_hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Durable<Signed<Welcome>>, Rejected> {
-        let _ = (hello, peer, now);
-        unimplemented!("contract")
+        let enrolled = self.enrolled(&peer.client)?;
+        let body = hello.open(&enrolled.key)?;
+        let task = &self.run.task;
+        if body.client != peer.client {
+            return Err(Rejected::Foreign("client id"));
+        }
+        if body.tls_key != peer.tls_key {
+            return Err(Rejected::Foreign("TLS key"));
+        }
+        if body.federation != self.settings.federation {
+            return Err(Rejected::Foreign("federation"));
+        }
+        if body.role != enrolled.role {
+            return Err(Rejected::Foreign("role"));
+        }
+        let Some(&version) = PROTOCOL_VERSIONS.iter().find(|version| body.versions.contains(version)) else {
+            return Err(Rejected::Version { here: PROTOCOL_VERSIONS, there: body.versions });
+        };
+        if body.task.is_some_and(|known| known != self.run.id.task) {
+            return Err(Rejected::OtherTask("task hash"));
+        }
+        let known = self.run.members.get(&peer.client);
+        let head = match (body.role, body.nominal_units, body.ledger, body.ledger_head) {
+            (Role::Site, Some(units), Some((unit, relation)), Some(head)) => {
+                if unit != task.privacy.unit {
+                    return Err(Rejected::OtherTask("privacy unit of the site's ledger"));
+                }
+                if !relation.may_book(task.privacy.relation) {
+                    return Err(Rejected::OtherTask("relation of the site's ledger"));
+                }
+                if known.is_some_and(|member| member.nominal_units != Some(units)) {
+                    return Err(Rejected::Changed("the number of units"));
+                }
+                let before = known.map_or_else(|| self.settings.witnessed.get(&peer.client).copied(), |member| member.head);
+                higher(before, Some(head))
+            }
+            (Role::Evaluator, None, None, None) => None,
+            _ => return Err(Rejected::Foreign("what a client of this role declares")),
+        };
+        let records = match known {
+            Some(member) if member.head == head && !member.withdrawn => Vec::new(),
+            _ => vec![Record::Joined {
+                client: peer.client.clone(),
+                role: body.role,
+                nominal_units: body.nominal_units,
+                head,
+                hello: hello.clone(),
+                at: now,
+            }],
+        };
+        let welcome = Welcome { version, run: self.run.id, task: self.settings.task.clone(), witnessed: head, hello: hello.hash() };
+        let welcome = Signed::seal(&welcome, &self.settings.key);
+        Ok(self.durable(records, welcome))
     }
 
     /// Decides about an update before its payload is read.
@@ -287,8 +352,19 @@ impl Coordinator {
     /// # Errors
     /// See [`Rejected`].
     pub fn on_update_begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Durable<Begin>, Rejected> {
-        let _ = (client, update, now);
-        unimplemented!("contract")
+        let (body, verdict) = self.check_update(client, update)?;
+        Ok(match verdict {
+            Verdict::Fits => {
+                let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload };
+                self.durable(Vec::new(), Begin::Accept(expected))
+            }
+            Verdict::Known(receipt) => self.durable(Vec::new(), Begin::Answered(receipt)),
+            Verdict::Late => {
+                let receipt = self.receipt(client, &body, update, ReceiptOutcome::Excluded);
+                let record = Record::UpdateExcluded { client: client.clone(), update: update.clone(), receipt: receipt.clone(), at: now };
+                self.durable(vec![record], Begin::Answered(receipt))
+            }
+        })
     }
 
     /// The payload announced in [`Begin::Accept`] is durable and was checked. If the round closed meanwhile the receipt says `Excluded`.
@@ -301,8 +377,19 @@ impl Coordinator {
         update: &Signed<Update>,
         now: Timestamp,
     ) -> Result<Durable<Signed<Receipt>>, Rejected> {
-        let _ = (client, update, now);
-        unimplemented!("contract")
+        let (body, verdict) = self.check_update(client, update)?;
+        let (client, update, at) = (client.clone(), update.clone(), now);
+        Ok(match verdict {
+            Verdict::Known(receipt) => self.durable(Vec::new(), receipt),
+            Verdict::Fits => {
+                let receipt = self.receipt(&client, &body, &update, ReceiptOutcome::Stored);
+                self.durable(vec![Record::UpdateStored { client, update, receipt: receipt.clone(), at }], receipt)
+            }
+            Verdict::Late => {
+                let receipt = self.receipt(&client, &body, &update, ReceiptOutcome::Excluded);
+                self.durable(vec![Record::UpdateExcluded { client, update, receipt: receipt.clone(), at }], receipt)
+            }
+        })
     }
 
     /// A site sends no update in the open round (or, where the refusal names no header, in no further round).
@@ -310,8 +397,32 @@ impl Coordinator {
     /// # Errors
     /// See [`Rejected`].
     pub fn on_refusal(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<Durable<()>, Rejected> {
-        let _ = (client, refusal, now);
-        unimplemented!("contract")
+        let body = refusal.open(&self.member(client, Role::Site)?.key)?;
+        self.own_release(client, &body.release)?;
+        let withdraws = body.header == Hash::default();
+        let counts = match &self.run.phase {
+            _ if withdraws => !self.run.members[client].withdrawn,
+            Phase::Open(open) if open.round == body.release.round => {
+                if open.header_hash != body.header {
+                    return Err(Rejected::UnknownRound);
+                }
+                if !open.asked.contains(client) {
+                    return Err(Rejected::NotAsked);
+                }
+                if open.stored.contains_key(client) {
+                    return Err(Rejected::Conflict);
+                }
+                !open.refused.contains(client)
+            }
+            _ => match self.run.entries.get(body.release.round as usize) {
+                // Too late to matter.
+                Some(entry) if entry.header.hash() == body.header => false,
+                _ => return Err(Rejected::UnknownRound),
+            },
+        };
+        let record = || Record::Refused { client: client.clone(), refusal: refusal.clone(), at: now };
+        let records = if counts { vec![record()] } else { Vec::new() };
+        Ok(self.durable(records, ()))
     }
 
     /// An evaluator's metrics: kept and shown, without influence on anything (decision 23).
@@ -319,33 +430,82 @@ impl Coordinator {
     /// # Errors
     /// See [`Rejected`].
     pub fn on_metrics(&mut self, client: &ClientId, report: &Signed<MetricsReport>, now: Timestamp) -> Result<Durable<()>, Rejected> {
-        let _ = (client, report, now);
-        unimplemented!("contract")
+        let body = report.open(&self.member(client, Role::Evaluator)?.key)?;
+        if body.run != self.run.id {
+            return Err(Rejected::OtherTask("run"));
+        }
+        if body.round > self.run.rounds() {
+            return Err(Rejected::UnknownRound);
+        }
+        let m = &body.metrics;
+        let finite = [Some(m.log_likelihood), m.accuracy, m.rmse, m.brier, m.calibration_error].into_iter().flatten().all(f64::is_finite);
+        if !finite || m.reliability.iter().any(|(predicted, observed, _)| !predicted.is_finite() || !observed.is_finite()) {
+            return Err(Rejected::Invalid(InvalidMessage::Malformed));
+        }
+        match self.run.metrics.get(&body.round).and_then(|of| of.get(client)) {
+            Some(known) if *known == body.metrics => Ok(self.durable(Vec::new(), ())),
+            Some(_) => Err(Rejected::Conflict),
+            None => {
+                let record = Record::Metrics { client: client.clone(), report: report.clone(), at: now };
+                Ok(self.durable(vec![record], ()))
+            }
+        }
     }
 
     /// What time brings: opens the run and rounds, closes rounds, ends the run. To be called after every input and at
     /// [`wake_at`](Self::wake_at), until it says [`Action::Rest`] (or the sum that it asks for was given).
     pub fn poll(&mut self, now: Timestamp) -> Durable<Action> {
-        let _ = now;
-        unimplemented!("contract")
+        let records = match &self.run.phase {
+            Phase::New(_) => vec![Record::RunOpened { run: self.run.id, task: self.settings.task.clone(), at: now }],
+            Phase::Gathering(gathering) => self.gathered(gathering, now),
+            Phase::Between(_) => self.opened(now),
+            Phase::Open(open) => match self.closed(open, now) {
+                Closing::No => Vec::new(),
+                Closing::Records(records) => records,
+                Closing::Sum(outcome) => return self.close(outcome),
+            },
+            Phase::Ended(_) => Vec::new(),
+        };
+        let action = if records.is_empty() { Action::Rest } else { Action::Again };
+        self.durable(records, action)
     }
 
-    /// The sum that [`Action::Close`] asked for: closes the round with λ′ = λ + ρΣΔ + floor.
-    pub fn on_sum(&mut self, sum: Sum, now: Timestamp) -> Durable<()> {
-        let _ = (sum, now);
-        unimplemented!("contract")
+    /// The sum that [`Action::Close`] asked for: closes the round with λ′ = λ + ρΣΔ + r, r the public correction of the floor.
+    /// A sum of something else than the closing round changes nothing.
+    pub fn on_sum(&mut self, sum: &Sum, now: Timestamp) -> Durable<()> {
+        let Phase::Open(open) = &self.run.phase else { return self.durable(Vec::new(), ()) };
+        let Progress::Closing(outcome) = open.progress else { return self.durable(Vec::new(), ()) };
+        if sum.round != open.round || !sum.included.iter().map(|(c, h)| (c, h)).eq(&open.stored) {
+            return self.durable(Vec::new(), ());
+        }
+        let step = self.rule.apply(&self.run.lambda, open.visit, &sum.delta);
+        let correction = step.correction.iter().any(|r| *r != 0.0).then_some(step.correction);
+        let record = self.entry(open, sum.included.clone(), outcome, step.lambda.into(), correction, now);
+        self.durable(vec![record], ())
     }
 
     /// An operator pauses or resumes the run.
     pub fn control(&mut self, control: Control, now: Timestamp) -> Durable<()> {
-        let _ = (control, now);
-        unimplemented!("contract")
+        let records = if self.run.control == control { Vec::new() } else { vec![Record::Control { control, at: now }] };
+        self.durable(records, ())
     }
 
     /// An operator ends the run now; an open round is aborted.
     pub fn stop(&mut self, now: Timestamp) -> Durable<()> {
-        let _ = now;
-        unimplemented!("contract")
+        let mut records = Vec::new();
+        match &self.run.phase {
+            Phase::Ended(_) => {}
+            Phase::New(_) => records.push(Record::RunOpened { run: self.run.id, task: self.settings.task.clone(), at: now }),
+            Phase::Open(open) => records.push(self.entry(open, Vec::new(), RoundOutcome::Aborted, Arc::clone(&self.run.lambda), None, now)),
+            Phase::Gathering(_) | Phase::Between(_) => {}
+        }
+        records.iter().for_each(|record| self.run.apply(record));
+        if !matches!(self.run.phase, Phase::Ended(_)) {
+            let end = self.end(RunOutcome::Stopped, now);
+            self.run.apply(&end);
+            records.push(end);
+        }
+        Durable { records, then: () }
     }
 
     /// Other enrolled clients from now on (a removed one is not heard and not asked any more).
@@ -355,52 +515,327 @@ impl Coordinator {
 
     /// What there is for a client that has `seen` transcript entries. λ is shared, not copied.
     ///
+    /// A site gets a round exactly as long as it is asked and has not answered; an evaluator as long as it has not reported on its λ.
+    ///
     /// # Errors
     /// See [`Rejected`].
     pub fn next_for(&self, client: &ClientId, seen: u32) -> Result<Next, Rejected> {
-        let _ = (client, seen);
-        unimplemented!("contract")
+        self.enrolled(client)?;
+        let member = self.run.members.get(client).ok_or(Rejected::HelloFirst)?;
+        let here = self.run.rounds();
+        if seen > here {
+            return Err(Rejected::AheadOfServer { seen, here });
+        }
+        let entries = || self.run.entries[seen as usize..].to_vec();
+        let lambda = Arc::clone(&self.run.lambda);
+        Ok(match &self.run.phase {
+            Phase::Ended(ended) => {
+                Next::Finished(Box::new(RunEnd { outcome: ended.outcome, lambda, entries: entries(), header: ended.header.clone() }))
+            }
+            Phase::Open(open) => {
+                let asked = match member.role {
+                    Role::Site => {
+                        open.progress == Progress::Collecting && !member.withdrawn && open.waiting().any(|waiting| waiting == client)
+                    }
+                    Role::Evaluator => !self.run.metrics.get(&here).is_some_and(|of| of.contains_key(client)),
+                };
+                if asked {
+                    Next::Round(Box::new(RoundStart { header: open.header.clone(), lambda, entries: entries() }))
+                } else {
+                    Next::Wait
+                }
+            }
+            Phase::New(_) | Phase::Gathering(_) | Phase::Between(_) => Next::Wait,
+        })
     }
 
     /// When [`poll`](Self::poll) may have something to do although nothing came in.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
-        unimplemented!("contract")
+        match &self.run.phase {
+            Phase::Gathering(gathering) => Some(gathering.since.plus(self.settings.start_deadline)),
+            Phase::Open(open) => Some(open.deadline(&self.run.task)),
+            Phase::New(_) | Phase::Between(_) | Phase::Ended(_) => None,
+        }
     }
 
     /// The task.
     #[must_use]
     pub fn task(&self) -> &Arc<ResolvedTask> {
-        &self.task
+        &self.run.task
     }
 
     /// The run.
     #[must_use]
     pub fn run(&self) -> RunId {
-        RunId { task: self.task.hash(), number: self.settings.run }
+        self.run.id
     }
 
     /// λ after all closed rounds.
     #[must_use]
     pub fn lambda(&self) -> &Arc<[f64]> {
-        unimplemented!("contract")
+        &self.run.lambda
     }
 
     /// Transcript, oldest first.
     #[must_use]
     pub fn entries(&self) -> &[TranscriptEntry] {
-        unimplemented!("contract")
+        &self.run.entries
     }
 
     /// Clients that ever joined.
     #[must_use]
     pub fn members(&self) -> &BTreeMap<ClientId, Member> {
-        unimplemented!("contract")
+        &self.run.members
+    }
+
+    /// Metrics by number of rounds in λ, then evaluator.
+    #[must_use]
+    pub fn metrics(&self) -> &BTreeMap<u32, BTreeMap<ClientId, HeldOutMetrics>> {
+        &self.run.metrics
     }
 
     /// Where the run stands.
     #[must_use]
     pub fn stage(&self) -> Stage {
-        unimplemented!("contract")
+        match &self.run.phase {
+            Phase::New(_) | Phase::Gathering(_) => Stage::Gathering,
+            Phase::Open(open) => Stage::Open {
+                round: open.round,
+                turn: open.turn.clone(),
+                waiting: open.waiting().cloned().collect(),
+                deadline: open.deadline(&self.run.task),
+            },
+            Phase::Between(_) if self.run.control == Control::Paused => Stage::Paused,
+            Phase::Between(_) => Stage::Between,
+            Phase::Ended(ended) => Stage::Ended(ended.outcome),
+        }
     }
+
+    // What follows decides; only `durable` (and `close`, `stop`) move the state.
+
+    /// Applies records and hands them out together with the answer that depends on them.
+    fn durable<T>(&mut self, records: Vec<Record>, then: T) -> Durable<T> {
+        records.iter().for_each(|record| self.run.apply(record));
+        Durable { records, then }
+    }
+
+    fn enrolled(&self, client: &ClientId) -> Result<&Enrolled, Rejected> {
+        self.settings.clients.get(client).ok_or_else(|| Rejected::NotEnrolled(client.clone()))
+    }
+
+    fn member(&self, client: &ClientId, role: Role) -> Result<&Enrolled, Rejected> {
+        let enrolled = self.enrolled(client)?;
+        if enrolled.role != role {
+            return Err(Rejected::WrongRole);
+        }
+        if !self.run.members.contains_key(client) {
+            return Err(Rejected::HelloFirst);
+        }
+        Ok(enrolled)
+    }
+
+    fn own_release(&self, client: &ClientId, release: &ReleaseId) -> Result<(), Rejected> {
+        if release.client != *client {
+            return Err(Rejected::Foreign("client of the release"));
+        }
+        if release.run != self.run.id {
+            return Err(Rejected::OtherTask("run"));
+        }
+        Ok(())
+    }
+
+    fn check_update(&self, client: &ClientId, update: &Signed<Update>) -> Result<(Update, Verdict), Rejected> {
+        let body = update.open(&self.member(client, Role::Site)?.key)?;
+        self.own_release(client, &body.release)?;
+        let round = body.release.round;
+        if let Some((known, receipt)) = self.run.receipts.get(&(client.clone(), round)) {
+            if *known != update.hash() {
+                return Err(Rejected::Conflict);
+            }
+            return Ok((body, Verdict::Known(receipt.clone())));
+        }
+        if body.kind != PayloadKind::Values {
+            // Both updates of this version send numbers computed from released sums (or unprotected ones).
+            return Err(Rejected::WrongSize("kind"));
+        }
+        if body.coordinates != self.run.lambda.len() as u64 {
+            return Err(Rejected::WrongSize("coordinates"));
+        }
+        let (header, verdict) = match &self.run.phase {
+            Phase::Open(open) if open.round == round => {
+                if !open.asked.contains(client) || open.refused.contains(client) {
+                    return Err(Rejected::NotAsked);
+                }
+                let late = open.progress != Progress::Collecting;
+                (open.header_hash, if late { Verdict::Late } else { Verdict::Fits })
+            }
+            _ => {
+                let entry = self.run.entries.get(round as usize).ok_or(Rejected::UnknownRound)?;
+                // Our own header: it can be read.
+                let turn = entry.header.peek().map_err(Rejected::Invalid)?.turn;
+                if turn.is_some_and(|turn| turn != *client) {
+                    return Err(Rejected::NotAsked);
+                }
+                (entry.header.hash(), Verdict::Late)
+            }
+        };
+        if body.header != header {
+            return Err(Rejected::UnknownRound);
+        }
+        Ok((body, verdict))
+    }
+
+    fn receipt(&self, client: &ClientId, body: &Update, update: &Signed<Update>, outcome: ReceiptOutcome) -> Signed<Receipt> {
+        let witnessed = higher(self.run.members.get(client).and_then(|member| member.head), Some(body.ledger_head));
+        let receipt = Receipt { release: body.release.clone(), update: update.hash(), outcome, witnessed, reserved: Vec::new() };
+        Signed::seal(&receipt, &self.settings.key)
+    }
+
+    /// Active sites that are still enrolled, ascending.
+    fn available(&self) -> Vec<ClientId> {
+        self.run.active().filter(|client| self.settings.clients.contains_key(*client)).cloned().collect()
+    }
+
+    fn gathered(&self, gathering: &Gathering, now: Timestamp) -> Vec<Record> {
+        let available = self.available().len();
+        let expected = self.settings.clients.values().filter(|enrolled| enrolled.role == Role::Site).count();
+        let quorum = available >= self.run.task.min_sites as usize && available > 0;
+        let due = now >= gathering.since.plus(self.settings.start_deadline);
+        match (quorum, available == expected || due) {
+            (true, true) => self.opened(now),
+            (false, _) if due => vec![self.end(RunOutcome::QuorumLost, now)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Opens the next round or ends the run.
+    fn opened(&self, now: Timestamp) -> Vec<Record> {
+        if self.run.control == Control::Paused {
+            return Vec::new();
+        }
+        vec![match self.upcoming() {
+            Upcoming::Round { visit, turn, asked } => {
+                let header = self.header(turn, visit, self.run.task.update_deadline_seconds, Vec::new());
+                Record::RoundOpened { header, asked, at: now }
+            }
+            Upcoming::End(outcome) => self.end(outcome, now),
+        }]
+    }
+
+    fn upcoming(&self) -> Upcoming {
+        let available = self.available();
+        let min_sites = self.run.task.min_sites as usize;
+        let visits = self.run.task.visits();
+        if self.run.entries.last().is_some_and(|entry| entry.outcome == RoundOutcome::Aborted) {
+            return Upcoming::End(RunOutcome::QuorumLost);
+        }
+        if !self.run.sequential() {
+            let visit = self.run.rounds();
+            return match visit {
+                _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
+                _ if available.is_empty() || available.len() < min_sites => Upcoming::End(RunOutcome::QuorumLost),
+                _ => Upcoming::Round { visit, turn: None, asked: available },
+            };
+        }
+        let turn = |visit, client: &ClientId| Upcoming::Round { visit, turn: Some(client.clone()), asked: vec![client.clone()] };
+        let visit = match &self.run.sweep {
+            None => 0,
+            Some(sweep) => {
+                if let Some(client) = sweep.order[sweep.position..].iter().find(|client| available.contains(client)) {
+                    return turn(sweep.visit, client);
+                }
+                // A sweep in which fewer than the quorum took part is no sweep of this task.
+                if sweep.included < min_sites {
+                    return Upcoming::End(RunOutcome::QuorumLost);
+                }
+                sweep.visit + 1
+            }
+        };
+        match available.first() {
+            _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
+            Some(client) if available.len() >= min_sites => turn(visit, client),
+            _ => Upcoming::End(RunOutcome::QuorumLost),
+        }
+    }
+
+    /// Whether the open round is over, and how.
+    fn closed(&self, open: &Open, now: Timestamp) -> Closing {
+        if let Progress::Closing(outcome) = open.progress {
+            return Closing::Sum(outcome);
+        }
+        let answered = open.waiting().all(|client| self.run.members.get(client).is_none_or(|member| member.withdrawn));
+        if !answered && now < open.deadline(&self.run.task) {
+            return Closing::No;
+        }
+        let needed = if self.run.sequential() { 1 } else { (self.run.task.min_sites as usize).max(1) };
+        let unchanged = |outcome| self.entry(open, Vec::new(), outcome, Arc::clone(&self.run.lambda), None, now);
+        if open.stored.len() >= needed {
+            Closing::Sum(if answered { RoundOutcome::Complete } else { RoundOutcome::Deadline })
+        } else if self.run.sequential() {
+            Closing::Records(vec![unchanged(RoundOutcome::Skipped)])
+        } else {
+            Closing::Records(vec![unchanged(RoundOutcome::Aborted)])
+        }
+    }
+
+    /// From here on the open round takes no more updates.
+    fn close(&mut self, outcome: RoundOutcome) -> Durable<Action> {
+        let coordinates = self.run.lambda.len() as u64;
+        let Phase::Open(open) = &mut self.run.phase else { return Durable { records: Vec::new(), then: Action::Rest } };
+        open.progress = Progress::Closing(outcome);
+        let included = open.stored.iter().map(|(client, update)| (client.clone(), *update)).collect();
+        Durable { records: Vec::new(), then: Action::Close(Close { round: open.round, kind: PayloadKind::Values, coordinates, included }) }
+    }
+
+    fn entry(
+        &self,
+        open: &Open,
+        included: Vec<(ClientId, Hash)>,
+        outcome: RoundOutcome,
+        lambda: Arc<[f64]>,
+        correction: Option<Vec<f64>>,
+        at: Timestamp,
+    ) -> Record {
+        let hash = vector_hash(&lambda);
+        let entry = TranscriptEntry { header: open.header.clone(), included, outcome, lambda: hash, previous: self.run.previous };
+        Record::RoundClosed { entry, lambda, correction, at }
+    }
+
+    fn header(&self, turn: Option<ClientId>, visit: u32, deadline_seconds: u64, reserved: Vec<Vec<u8>>) -> Signed<RoundHeader> {
+        let header = RoundHeader {
+            run: self.run.id,
+            round: self.run.rounds(),
+            turn,
+            visit,
+            lambda: self.run.lambda_hash,
+            previous: self.run.previous,
+            deadline_seconds,
+            reserved,
+        };
+        Signed::seal(&header, &self.settings.key)
+    }
+
+    fn end(&self, outcome: RunOutcome, at: Timestamp) -> Record {
+        let header = self.header(None, self.run.task.visits(), 0, end_mark(outcome));
+        Record::RunEnded { outcome, header, at }
+    }
+}
+
+/// What to do with an update.
+enum Verdict {
+    Fits,
+    Known(Signed<Receipt>),
+    Late,
+}
+
+enum Upcoming {
+    Round { visit: u32, turn: Option<ClientId>, asked: Vec<ClientId> },
+    End(RunOutcome),
+}
+
+enum Closing {
+    No,
+    Records(Vec<Record>),
+    Sum(RoundOutcome),
 }

@@ -1,11 +1,16 @@
 //! The loops of a site and of an evaluator.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{LedgerStore, RowSigner};
 
-use super::{Clock, DriveError, Evaluate, Observer, Patience, SiteOutcome, Trainer};
-use crate::message::RunEnd;
-use crate::participant::{EvaluatorParticipant, Participant};
-use crate::transport::Transport;
+use super::{Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, Trainer};
+use crate::message::{RunEnd, Signed, Welcome};
+use crate::participant::{Evaluation, EvaluatorParticipant, EvaluatorStep, Outgoing, Participant, SiteError, Step};
+use crate::time::Timestamp;
+use crate::transport::{Rejection, Transport, TransportError};
 
 /// Runs a site until the run is over. After an error (or a crash at any instant) the same call with a participant over the
 /// reopened ledger goes on where it was.
@@ -20,8 +25,95 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
     observer: &mut impl Observer,
     patience: &Patience,
 ) -> Result<SiteOutcome, DriveError> {
-    let _ = (participant, transport, trainer, clock, observer, patience);
-    unimplemented!("contract")
+    let mut calls = Calls::new(clock, patience);
+    let mut refusals = Vec::new();
+    let mut sent = 0;
+    'hello: loop {
+        let hello = participant.hello();
+        let welcome = match transport.hello(&hello).await {
+            Ok(welcome) => welcome,
+            Err(error) => {
+                calls.failed(error, observer).await?;
+                continue;
+            }
+        };
+        let task = match participant.on_welcome(&hello, &welcome) {
+            Ok(task) => task,
+            Err(error) => {
+                withdraw(participant, transport).await;
+                return Err(error.into());
+            }
+        };
+        joined(&welcome, &task, observer);
+        if let Err(error) = trainer.prepare(&task).await {
+            withdraw(participant, transport).await;
+            return Err(error.into());
+        }
+        calls.succeeded();
+        loop {
+            let next = match transport.next(participant.seen()).await {
+                Ok(next) => next,
+                Err(error) => {
+                    calls.failed(error, observer).await?;
+                    continue 'hello;
+                }
+            };
+            calls.succeeded();
+            let seen = participant.seen();
+            let mut step = participant.on_next(next)?;
+            if participant.seen() > seen {
+                observer.on_event(&Event::Seen { entries: participant.seen() });
+            }
+            if let Step::Train(job) = step {
+                let round = job.permit.release().round;
+                observer.on_event(&Event::Training { round, visit: job.visit });
+                let trained = trainer.train(*job).await?;
+                let outgoing = participant.on_trained(trained)?;
+                observer.on_event(&Event::Committed { round });
+                step = Step::Send(Box::new(outgoing));
+            }
+            match step {
+                Step::Wait => clock.sleep(patience.idle).await,
+                // Trained above.
+                Step::Train(_) => {}
+                Step::Send(outgoing) => {
+                    wait_for_tick(&outgoing, &task, clock, observer).await;
+                    participant.on_sending(&outgoing)?;
+                    observer
+                        .on_event(&Event::Sending { round: outgoing.release.round, bytes: outgoing.attachment.payload().len() as u64 * 8 });
+                    match transport.submit(&outgoing.attachment).await {
+                        Ok(receipt) => {
+                            let outcome = participant.on_receipt(&outgoing, &receipt)?;
+                            sent += 1;
+                            calls.succeeded();
+                            observer.on_event(&Event::Receipted { round: outgoing.release.round, outcome });
+                        }
+                        Err(error) => {
+                            calls.failed(error, observer).await?;
+                            continue 'hello;
+                        }
+                    }
+                }
+                Step::Refuse(refusal, reason) => {
+                    if let Err(error) = transport.refuse(&refusal).await {
+                        calls.failed(error, observer).await?;
+                        continue 'hello;
+                    }
+                    calls.succeeded();
+                    let round = participant.seen();
+                    observer.on_event(&Event::Refused { round, reason });
+                    if refusals.last() != Some(&(round, reason)) {
+                        refusals.push((round, reason));
+                    }
+                    clock.sleep(patience.idle).await;
+                }
+                Step::Finished(end) => {
+                    observer.on_event(&Event::Finished { outcome: end.outcome });
+                    return Ok(SiteOutcome { end: *end, refusals, sent });
+                }
+            }
+        }
+    }
 }
 
 /// Runs an evaluator until the run is over and the last posterior was reported.
@@ -36,6 +128,126 @@ pub async fn drive_evaluator(
     observer: &mut impl Observer,
     patience: &Patience,
 ) -> Result<RunEnd, DriveError> {
-    let _ = (participant, transport, evaluator, clock, observer, patience);
-    unimplemented!("contract")
+    let mut calls = Calls::new(clock, patience);
+    // A report whose answer was lost is sent again, and not computed again.
+    let mut evaluated: Option<Evaluated> = None;
+    'hello: loop {
+        let hello = participant.hello();
+        let welcome = match transport.hello(&hello).await {
+            Ok(welcome) => welcome,
+            Err(error) => {
+                calls.failed(error, observer).await?;
+                continue;
+            }
+        };
+        let task = participant.on_welcome(&hello, &welcome)?;
+        joined(&welcome, &task, observer);
+        evaluator.prepare(&task).await?;
+        calls.succeeded();
+        loop {
+            let next = match transport.next(participant.seen()).await {
+                Ok(next) => next,
+                Err(error) => {
+                    calls.failed(error, observer).await?;
+                    continue 'hello;
+                }
+            };
+            calls.succeeded();
+            let (evaluation, end) = match participant.on_next(next)? {
+                EvaluatorStep::Wait => {
+                    clock.sleep(patience.idle).await;
+                    continue;
+                }
+                EvaluatorStep::Evaluate(evaluation) => (evaluation, None),
+                EvaluatorStep::Finished(evaluation, end) => (evaluation, Some(end)),
+            };
+            if evaluated.as_ref().is_none_or(|known| known.round != evaluation.round) {
+                evaluated = Some(evaluate(&evaluation, evaluator).await?);
+            }
+            if let Some(known) = evaluated.as_mut().filter(|known| !known.reported) {
+                let report = participant.report(&evaluation, known.metrics.clone());
+                let report = report.ok_or(SiteError::Order("metrics before the welcome"))?;
+                if let Err(error) = transport.report(&report).await {
+                    calls.failed(error, observer).await?;
+                    continue 'hello;
+                }
+                known.reported = true;
+                observer.on_event(&Event::Reported { round: known.round, metrics: &known.metrics });
+            }
+            if let Some(end) = end {
+                observer.on_event(&Event::Finished { outcome: end.outcome });
+                return Ok(*end);
+            }
+        }
+    }
+}
+
+/// Metrics of the posterior that was evaluated last.
+struct Evaluated {
+    round: u32,
+    metrics: crate::message::HeldOutMetrics,
+    reported: bool,
+}
+
+async fn evaluate(evaluation: &Evaluation, evaluator: &mut impl Evaluate) -> Result<Evaluated, DriveError> {
+    let metrics = evaluator.evaluate(&evaluation.lambda).await?;
+    Ok(Evaluated { round: evaluation.round, metrics, reported: false })
+}
+
+fn joined(welcome: &Signed<Welcome>, task: &Arc<ResolvedTask>, observer: &mut impl Observer) {
+    if let Ok(welcome) = welcome.peek() {
+        observer.on_event(&Event::Joined { run: welcome.run, task });
+    }
+}
+
+/// Tells the server that it need not wait for this site. If that fails its deadline does the same.
+async fn withdraw<S: LedgerStore, K: RowSigner>(participant: &Participant<S, K>, transport: &mut impl Transport) {
+    if let Some(refusal) = participant.withdrawal() {
+        let _ = transport.refuse(&refusal).await;
+    }
+}
+
+/// An update leaves at a multiple of the public tick, whatever its computation took (decision 22).
+async fn wait_for_tick(outgoing: &Outgoing, task: &ResolvedTask, clock: &impl Clock, observer: &mut impl Observer) {
+    let wait = clock.now().until_next(Duration::from_secs(task.release_tick_seconds));
+    if !wait.is_zero() {
+        observer.on_event(&Event::Waiting { round: outgoing.release.round, wait });
+        clock.sleep(wait).await;
+    }
+}
+
+/// Patience over all calls.
+struct Calls<'a, C> {
+    clock: &'a C,
+    patience: &'a Patience,
+    last_success: Timestamp,
+    failures: u32,
+}
+
+impl<'a, C: Clock> Calls<'a, C> {
+    fn new(clock: &'a C, patience: &'a Patience) -> Self {
+        Self { clock, patience, last_success: clock.now(), failures: 0 }
+    }
+
+    fn succeeded(&mut self) {
+        self.last_success = self.clock.now();
+        self.failures = 0;
+    }
+
+    /// Waits before the next try, or gives the error up.
+    async fn failed(&mut self, error: TransportError, observer: &mut impl Observer) -> Result<(), TransportError> {
+        let again = match &error {
+            TransportError::Unreachable(_) => true,
+            TransportError::Rejected { kind, .. } => *kind == Rejection::HelloFirst,
+        };
+        if !again || self.clock.now().since(self.last_success) >= self.patience.give_up_after {
+            return Err(error);
+        }
+        self.failures += 1;
+        let doubled = self.patience.first.saturating_mul(1 << (self.failures - 1).min(20));
+        let wait = doubled.min(self.patience.longest).mul_f64((self.patience.jitter)(self.failures).clamp(0.01, 1.0));
+        observer.on_event(&Event::Retrying { failures: self.failures, wait, error: &error });
+        self.clock.sleep(wait).await;
+        Ok(())
+    }
 }

@@ -3,9 +3,9 @@
 
 use dp_pvi_privacy::{ClientId, Hash};
 
-use crate::coordinator::{Begin, Control, Coordinator, Peer, Record, Rejected};
+use crate::coordinator::{Action, Begin, Close, Control, Coordinator, Durable, Peer, Record, Rejected};
 use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
-use crate::sum::PayloadError;
+use crate::sum::{Accumulator, PayloadError, Sum};
 use crate::time::Timestamp;
 
 /// The store failed.
@@ -58,13 +58,16 @@ pub enum ServeError {
 pub struct Server<S> {
     coordinator: Coordinator,
     store: S,
+    revision: u64,
+    /// The store failed: memory may be ahead of the disk.
+    broken: Option<StoreError>,
 }
 
 impl<S: Store> Server<S> {
     /// Puts a restored coordinator and its store together. Call [`Server::tick`] next.
     #[must_use]
     pub fn new(coordinator: Coordinator, store: S) -> Self {
-        Self { coordinator, store }
+        Self { coordinator, store, revision: 0, broken: None }
     }
 
     /// The coordinator, for views.
@@ -88,7 +91,7 @@ impl<S: Store> Server<S> {
     /// Grows whenever [`Server::next`] may answer differently: waiting calls should ask again then.
     #[must_use]
     pub fn revision(&self) -> u64 {
-        unimplemented!("contract")
+        self.revision
     }
 
     /// Does all that time and earlier inputs brought: opens, sums, closes, ends. Every other method calls it itself.
@@ -97,8 +100,19 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn tick(&mut self, now: Timestamp) -> Result<Option<Timestamp>, ServeError> {
-        let _ = now;
-        unimplemented!("contract")
+        self.usable()?;
+        loop {
+            let polled = self.coordinator.poll(now);
+            match self.settle(polled)? {
+                Action::Rest => return Ok(self.coordinator.wake_at()),
+                Action::Again => {}
+                Action::Close(close) => {
+                    let sum = self.sum(close).inspect_err(|error| self.fail(error))?;
+                    let closed = self.coordinator.on_sum(&sum, now);
+                    self.settle(closed)?;
+                }
+            }
+        }
     }
 
     /// Answers a hello.
@@ -106,8 +120,7 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Signed<Welcome>, ServeError> {
-        let _ = (hello, peer, now);
-        unimplemented!("contract")
+        self.input(now, |coordinator| coordinator.on_hello(hello, peer, now))
     }
 
     /// What there is for a client.
@@ -115,8 +128,8 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn next(&mut self, client: &ClientId, seen: u32, now: Timestamp) -> Result<Next, ServeError> {
-        let _ = (client, seen, now);
-        unimplemented!("contract")
+        self.tick(now)?;
+        Ok(self.coordinator.next_for(client, seen)?)
     }
 
     /// An update's message came; its payload follows if accepted.
@@ -124,8 +137,7 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Begin, ServeError> {
-        let _ = (client, update, now);
-        unimplemented!("contract")
+        self.input(now, |coordinator| coordinator.on_update_begin(client, update, now))
     }
 
     /// The accepted update's payload is checked and durable.
@@ -133,8 +145,7 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn stored(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Signed<Receipt>, ServeError> {
-        let _ = (client, update, now);
-        unimplemented!("contract")
+        self.input(now, |coordinator| coordinator.on_update_stored(client, update, now))
     }
 
     /// A refusal came.
@@ -142,8 +153,7 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn refuse(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<(), ServeError> {
-        let _ = (client, refusal, now);
-        unimplemented!("contract")
+        self.input(now, |coordinator| coordinator.on_refusal(client, refusal, now))
     }
 
     /// Metrics came.
@@ -151,8 +161,7 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn report(&mut self, client: &ClientId, report: &Signed<MetricsReport>, now: Timestamp) -> Result<(), ServeError> {
-        let _ = (client, report, now);
-        unimplemented!("contract")
+        self.input(now, |coordinator| coordinator.on_metrics(client, report, now))
     }
 
     /// An operator pauses or resumes.
@@ -160,8 +169,7 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn control(&mut self, control: Control, now: Timestamp) -> Result<(), ServeError> {
-        let _ = (control, now);
-        unimplemented!("contract")
+        self.input(now, |coordinator| Ok(coordinator.control(control, now)))
     }
 
     /// An operator ends the run.
@@ -169,7 +177,45 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn stop(&mut self, now: Timestamp) -> Result<(), ServeError> {
-        let _ = now;
-        unimplemented!("contract")
+        self.input(now, |coordinator| Ok(coordinator.stop(now)))
+    }
+
+    /// One input: time first, so that a message after a deadline finds the round closed however late the timer is; then the
+    /// input, durable; then what it brings about.
+    fn input<T>(&mut self, now: Timestamp, handle: impl FnOnce(&mut Coordinator) -> Result<Durable<T>, Rejected>) -> Result<T, ServeError> {
+        self.tick(now)?;
+        let handled = handle(&mut self.coordinator)?;
+        let answer = self.settle(handled)?;
+        self.tick(now)?;
+        Ok(answer)
+    }
+
+    /// Persists, then hands out.
+    fn settle<T>(&mut self, durable: Durable<T>) -> Result<T, ServeError> {
+        if !durable.records.is_empty() {
+            self.store.persist(&durable.records).map_err(ServeError::Store).inspect_err(|error| self.fail(error))?;
+            self.revision += 1;
+        }
+        Ok(durable.then)
+    }
+
+    fn sum(&mut self, close: Close) -> Result<Sum, ServeError> {
+        let mut accumulator = Accumulator::new(close);
+        while let Some((client, update)) = accumulator.wants().cloned() {
+            self.store.payload(&client, &update, &mut |chunk| accumulator.add(chunk))?;
+            accumulator.end_of_payload()?;
+        }
+        Ok(accumulator.finish()?)
+    }
+
+    fn usable(&self) -> Result<(), ServeError> {
+        self.broken.clone().map_or(Ok(()), |error| Err(ServeError::Store(error)))
+    }
+
+    fn fail(&mut self, error: &ServeError) {
+        self.broken = Some(match error {
+            ServeError::Store(error) => error.clone(),
+            other => StoreError::Corrupt(other.to_string()),
+        });
     }
 }

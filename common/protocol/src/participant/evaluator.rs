@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use dp_pvi_posterior::rule::PviRule;
 use dp_pvi_posterior::task::ResolvedTask;
 
+use super::chain::Chain;
 use super::{Identity, SiteError};
-use crate::message::{HeldOutMetrics, Hello, MetricsReport, Next, RunEnd, Signed, Welcome};
+use crate::message::{HeldOutMetrics, Hello, MetricsReport, Next, RunEnd, Signed, TranscriptEntry, Welcome};
 
 /// A posterior to evaluate.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +18,7 @@ pub struct Evaluation {
     pub lambda: Arc<[f64]>,
 }
 
-/// What to do next.
+/// What an evaluator does next.
 #[derive(Debug)]
 pub enum EvaluatorStep {
     /// Ask again later.
@@ -31,20 +33,20 @@ pub enum EvaluatorStep {
 #[derive(Debug)]
 pub struct EvaluatorParticipant {
     identity: Identity,
+    chain: Option<Chain>,
 }
 
 impl EvaluatorParticipant {
     /// An evaluator that has not said hello.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
-        Self { identity }
+        Self { identity, chain: None }
     }
 
     /// The first message of a connection.
     #[must_use]
     pub fn hello(&self) -> Signed<Hello> {
-        let _ = &self.identity;
-        unimplemented!("contract")
+        self.identity.hello(None)
     }
 
     /// Checks the server's answer.
@@ -52,14 +54,17 @@ impl EvaluatorParticipant {
     /// # Errors
     /// See [`SiteError`].
     pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
-        let _ = (hello, welcome);
-        unimplemented!("contract")
+        let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
+        if self.chain.as_ref().is_none_or(|chain| chain.run != welcome.run) {
+            self.chain = Some(Chain::new(welcome.run, self.identity.server, task.visits(), &PviRule::new(&task).initial()));
+        }
+        Ok(task)
     }
 
     /// Number of transcript entries that were received and checked.
     #[must_use]
     pub fn seen(&self) -> u32 {
-        unimplemented!("contract")
+        self.chain.as_ref().map_or(0, |chain| chain.rounds)
     }
 
     /// What the server has.
@@ -67,14 +72,33 @@ impl EvaluatorParticipant {
     /// # Errors
     /// See [`SiteError`].
     pub fn on_next(&mut self, next: Next) -> Result<EvaluatorStep, SiteError> {
-        let _ = next;
-        unimplemented!("contract")
+        match next {
+            Next::Wait => Ok(EvaluatorStep::Wait),
+            Next::Round(mut start) => {
+                let chain = self.follow(std::mem::take(&mut start.entries))?;
+                chain.open(&start)?;
+                Ok(EvaluatorStep::Evaluate(Evaluation { round: chain.rounds, lambda: start.lambda }))
+            }
+            Next::Finished(mut end) => {
+                let chain = self.follow(std::mem::take(&mut end.entries))?;
+                chain.end(&end)?;
+                Ok(EvaluatorStep::Finished(Evaluation { round: chain.rounds, lambda: Arc::clone(&end.lambda) }, end))
+            }
+        }
     }
 
-    /// Signs metrics.
+    /// Signs metrics; `None` before the welcome.
     #[must_use]
-    pub fn report(&self, evaluation: &Evaluation, metrics: HeldOutMetrics) -> Signed<MetricsReport> {
-        let _ = (evaluation, metrics);
-        unimplemented!("contract")
+    pub fn report(&self, evaluation: &Evaluation, metrics: HeldOutMetrics) -> Option<Signed<MetricsReport>> {
+        let run = self.chain.as_ref()?.run;
+        Some(Signed::seal(&MetricsReport { run, round: evaluation.round, metrics }, &self.identity.key))
+    }
+
+    fn follow(&mut self, entries: Vec<TranscriptEntry>) -> Result<&mut Chain, SiteError> {
+        let chain = self.chain.as_mut().ok_or(SiteError::Order("a round came before the welcome"))?;
+        for entry in entries {
+            chain.close(entry)?;
+        }
+        Ok(chain)
     }
 }

@@ -1,64 +1,25 @@
-//! A site's side of the protocol as a state machine without I/O, over its ledger.
+//! A client's side of the protocol as state machines without I/O.
 //!
-//! The ledger is the only durable state: what it says decides what a restarted site does. RESERVED: the visit is computed
-//! again under the same reservation (nothing of it left the process). COMMITTED and SENT: the stored bytes are sent again.
-//! A site trusts nobody: it recomputes the task hash and ε, checks the server's signature on every header, the chain of
-//! transcript entries, λ's hash, and its own ledger against the server's witness.
+//! A site works over its ledger. The ledger is the only durable state: what it says decides what a restarted site does.
+//! RESERVED: the visit is computed again under the same reservation (nothing of it left the process). COMMITTED and SENT: the
+//! stored bytes are sent again. A site trusts nobody: it recomputes the task hash and ε, checks the server's signature on every
+//! header, the chain of transcript entries, λ's hash, and its own ledger against the server's witness.
 
+mod chain;
 mod evaluator;
-
-pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
+mod identity;
+mod site;
 
 use std::sync::Arc;
 
-use dp_pvi_posterior::task::{ResolvedTask, Trust};
-use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerStore, RowSigner};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, Permit, ReleaseId, Released};
-use ed25519_dalek::{SigningKey, VerifyingKey};
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::ledger::{Attachment, LedgerError};
+use dp_pvi_privacy::{Payload, Permit, ReleaseId, Released};
 
-use crate::message::{Hello, Next, Receipt, ReceiptOutcome, Refusal, RefusalReason, RunEnd, Signed, Welcome};
-
-/// Who a client is and whom it trusts.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    /// Name of the federation.
-    pub federation: String,
-    /// Client id.
-    pub client: ClientId,
-    /// Own identity key.
-    pub key: SigningKey,
-    /// The server's identity key, pinned.
-    pub server: VerifyingKey,
-    /// SHA-256 of the SubjectPublicKeyInfo of the TLS certificate that the transport uses.
-    pub tls_key: Hash,
-    /// Program version, for people.
-    pub software: String,
-    /// The only task that is accepted, if set.
-    pub task: Option<Hash>,
-}
-
-/// What a site accepts.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Policy {
-    /// Which tasks.
-    pub approve: Approve,
-    /// Which trust models.
-    pub allow_trust: Vec<Trust>,
-}
-
-/// How a task is approved (decision 18).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Approve {
-    /// Any task within the policy and the budget.
-    Policy,
-    /// Only tasks whose hash an operator recorded.
-    Manual {
-        /// The recorded hashes.
-        approved: Vec<Hash>,
-    },
-    /// Only this task.
-    Exactly(Hash),
-}
+pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
+pub use self::identity::{Approve, Identity, Policy};
+pub use self::site::Participant;
+use crate::message::{Refusal, RefusalReason, RunEnd, Signed};
 
 /// A visit to compute.
 #[derive(Debug)]
@@ -85,7 +46,6 @@ pub struct Trained {
 }
 
 /// A committed update: what is sent, always the same bytes.
-#[derive(Debug, Clone, PartialEq)]
 pub struct Outgoing {
     /// Which release.
     pub release: ReleaseId,
@@ -93,7 +53,13 @@ pub struct Outgoing {
     pub attachment: Attachment,
 }
 
-/// What to do next.
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outgoing").field("release", &self.release).finish_non_exhaustive()
+    }
+}
+
+/// What a site does next.
 #[derive(Debug)]
 pub enum Step {
     /// Ask again later.
@@ -108,7 +74,7 @@ pub enum Step {
     Finished(Box<RunEnd>),
 }
 
-/// Why a site stops.
+/// Why a client stops.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// A message is not from the server, or is damaged.
@@ -133,96 +99,19 @@ pub enum SiteError {
     /// The server breaks the protocol: forked, rolled back, or asking for more than the task says.
     #[error("the server is not to be trusted in this run: {0}; nothing more is computed or sent")]
     Server(&'static str),
+    /// The transcript has an update of this site that its ledger does not have.
+    #[error("round {round} has an update of this site that its ledger does not know: the ledger is an old copy; restore the latest one")]
+    Forgotten {
+        /// The round.
+        round: u32,
+    },
     /// Accountant.
     #[error(transparent)]
     Accountant(#[from] dp_pvi_privacy::accountant::AccountantError),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-}
-
-/// The site's state machine.
-pub struct Participant<S, K> {
-    identity: Identity,
-    policy: Policy,
-    nominal_units: u64,
-    ledger: Ledger<S, K>,
-}
-
-impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
-    /// A site that has not said hello. `nominal_units` is the declared public number of units.
-    #[must_use]
-    pub fn new(identity: Identity, policy: Policy, nominal_units: u64, ledger: Ledger<S, K>) -> Self {
-        Self { identity, policy, nominal_units, ledger }
-    }
-
-    /// The ledger, for reports.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger<S, K> {
-        &self.ledger
-    }
-
-    /// The first message of a connection.
-    #[must_use]
-    pub fn hello(&self) -> Signed<Hello> {
-        let _ = (&self.identity, &self.policy, self.nominal_units);
-        unimplemented!("contract")
-    }
-
-    /// Checks the server's answer to `hello`: signature, version, task, own ε, policy, witness.
-    ///
-    /// # Errors
-    /// See [`SiteError`]. After [`SiteError::Policy`], [`Participant::withdrawal`] tells the server.
-    pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
-        let _ = (hello, welcome);
-        unimplemented!("contract")
-    }
-
-    /// The signed word that this site takes no part in the run that it was welcomed to.
-    #[must_use]
-    pub fn withdrawal(&self) -> Option<Signed<Refusal>> {
-        unimplemented!("contract")
-    }
-
-    /// Number of transcript entries that were received and checked.
-    #[must_use]
-    pub fn seen(&self) -> u32 {
-        unimplemented!("contract")
-    }
-
-    /// What the server has: checks it, settles earlier releases, and says what to do.
-    ///
-    /// # Errors
-    /// See [`SiteError`].
-    pub fn on_next(&mut self, next: Next) -> Result<Step, SiteError> {
-        let _ = next;
-        unimplemented!("contract")
-    }
-
-    /// The visit was computed: signs and commits it.
-    ///
-    /// # Errors
-    /// See [`SiteError`].
-    pub fn on_trained(&mut self, trained: Trained) -> Result<Outgoing, SiteError> {
-        let _ = trained;
-        unimplemented!("contract")
-    }
-
-    /// The update is about to be handed to the transport.
-    ///
-    /// # Errors
-    /// See [`SiteError`].
-    pub fn on_sending(&mut self, outgoing: &Outgoing) -> Result<(), SiteError> {
-        let _ = outgoing;
-        unimplemented!("contract")
-    }
-
-    /// The server's receipt: checks and books it.
-    ///
-    /// # Errors
-    /// See [`SiteError`].
-    pub fn on_receipt(&mut self, outgoing: &Outgoing, receipt: &Signed<Receipt>) -> Result<ReceiptOutcome, SiteError> {
-        let _ = (outgoing, receipt);
-        unimplemented!("contract")
-    }
+    /// A call in the wrong order: a bug of ours.
+    #[error("{0}: report this as a bug")]
+    Order(&'static str),
 }

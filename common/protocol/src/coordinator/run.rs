@@ -1,0 +1,333 @@
+//! A run as the fold of its records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_posterior::task::{ResolvedTask, ScheduleSpec};
+use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::{ClientId, Hash, RunId};
+use ed25519_dalek::VerifyingKey;
+
+use super::{Control, Member, Record, RestoreError};
+use crate::message::{HeldOutMetrics, Receipt, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
+use crate::time::Timestamp;
+
+/// Everything that a run's records say.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) id: RunId,
+    pub(super) task: Arc<ResolvedTask>,
+    pub(super) members: BTreeMap<ClientId, Member>,
+    pub(super) entries: Vec<TranscriptEntry>,
+    /// Hash of the last entry.
+    pub(super) previous: Hash,
+    pub(super) lambda: Arc<[f64]>,
+    pub(super) lambda_hash: Hash,
+    /// Answered releases by client and round: hash of the update, receipt.
+    pub(super) receipts: BTreeMap<(ClientId, u32), (Hash, Signed<Receipt>)>,
+    /// Metrics by rounds in λ, then client.
+    pub(super) metrics: BTreeMap<u32, BTreeMap<ClientId, HeldOutMetrics>>,
+    pub(super) control: Control,
+    /// The sweep in progress (sequential).
+    pub(super) sweep: Option<Sweep>,
+    pub(super) phase: Phase,
+}
+
+/// One pass over the sites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sweep {
+    /// Its number.
+    pub(super) visit: u32,
+    /// The cycle, ascending.
+    pub(super) order: Vec<ClientId>,
+    /// Turns that are over.
+    pub(super) position: usize,
+    /// Updates that entered the posterior.
+    pub(super) included: usize,
+}
+
+/// Where a run is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    New(New),
+    Gathering(Gathering),
+    Open(Open),
+    Between(Between),
+    Ended(Ended),
+}
+
+/// Not opened yet.
+#[derive(Debug)]
+pub(super) struct New;
+
+/// Waiting for sites.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    pub(super) since: Timestamp,
+}
+
+/// A round in progress.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) round: u32,
+    pub(super) visit: u32,
+    pub(super) turn: Option<ClientId>,
+    pub(super) header: Signed<RoundHeader>,
+    pub(super) header_hash: Hash,
+    pub(super) asked: Vec<ClientId>,
+    pub(super) since: Timestamp,
+    /// Stored updates.
+    pub(super) stored: BTreeMap<ClientId, Hash>,
+    pub(super) refused: BTreeSet<ClientId>,
+    /// Whether more updates are taken. Not a record: a restarted server decides again.
+    pub(super) progress: Progress,
+}
+
+/// Whether more updates are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Collecting,
+    /// The sum is being computed; the outcome is fixed.
+    Closing(RoundOutcome),
+}
+
+/// No round is open.
+#[derive(Debug)]
+pub(super) struct Between;
+
+/// Over.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) outcome: RunOutcome,
+    pub(super) header: Signed<RoundHeader>,
+}
+
+impl New {
+    fn open(self, at: Timestamp) -> Phase {
+        Phase::Gathering(Gathering { since: at })
+    }
+}
+
+impl Open {
+    fn new(header: &Signed<RoundHeader>, body: RoundHeader, asked: Vec<ClientId>, since: Timestamp) -> Self {
+        Self {
+            round: body.round,
+            visit: body.visit,
+            turn: body.turn,
+            header_hash: header.hash(),
+            header: header.clone(),
+            asked,
+            since,
+            stored: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            progress: Progress::Collecting,
+        }
+    }
+
+    pub(super) fn deadline(&self, task: &ResolvedTask) -> Timestamp {
+        self.since.plus(Duration::from_secs(task.update_deadline_seconds))
+    }
+
+    /// Who was asked and has neither sent nor refused.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &ClientId> {
+        self.asked.iter().filter(|c| !self.stored.contains_key(*c) && !self.refused.contains(*c))
+    }
+}
+
+impl Run {
+    pub(super) fn new(task: Arc<ResolvedTask>, number: u32, initial: Vec<f64>) -> Self {
+        Self {
+            id: RunId { task: task.hash(), number },
+            task,
+            members: BTreeMap::new(),
+            entries: Vec::new(),
+            previous: Hash::default(),
+            lambda_hash: vector_hash(&initial),
+            lambda: initial.into(),
+            receipts: BTreeMap::new(),
+            metrics: BTreeMap::new(),
+            control: Control::Running,
+            sweep: None,
+            phase: Phase::New(New),
+        }
+    }
+
+    /// Number of closed rounds, which is the number of the next one.
+    pub(super) fn rounds(&self) -> u32 {
+        // A run has at most visits × sites rounds, both u32; stores are full long before 2^32 entries.
+        u32::try_from(self.entries.len()).expect("fewer than 2^32 rounds")
+    }
+
+    /// Sites that take part, ascending.
+    pub(super) fn active(&self) -> impl Iterator<Item = &ClientId> {
+        self.members.iter().filter(|(_, member)| member.role == Role::Site && !member.withdrawn).map(|(client, _)| client)
+    }
+
+    pub(super) fn sequential(&self) -> bool {
+        matches!(self.task.schedule, ScheduleSpec::Sequential { .. })
+    }
+
+    /// Whether a record of our own store follows from this state.
+    pub(super) fn check(&self, record: &Record, key: &VerifyingKey) -> Result<(), RestoreError> {
+        let wrong = |what| Err(RestoreError::Inconsistent(what));
+        match (&self.phase, record) {
+            (Phase::New(_), Record::RunOpened { run, task, .. }) => {
+                if *run != self.id || *task != self.task.to_bytes() {
+                    return wrong("it is of another run");
+                }
+            }
+            (Phase::New(_), _) | (_, Record::RunOpened { .. }) => return wrong("it does not start with the run"),
+            (Phase::Gathering(_) | Phase::Between(_), Record::RoundOpened { header, .. }) => match header.open(key) {
+                Ok(body) if self.follows(&body) => {}
+                Ok(_) => return wrong("a round does not follow from the one before"),
+                Err(_) => return wrong("a header is not signed by this server"),
+            },
+            (Phase::Open(open), Record::RoundClosed { entry, lambda, .. }) => {
+                if entry.previous != self.previous || entry.header.hash() != open.header_hash {
+                    return wrong("an entry does not follow from the one before");
+                }
+                if entry.lambda != vector_hash(lambda) || lambda.len() != self.lambda.len() {
+                    return wrong("a posterior is not the one in the transcript");
+                }
+            }
+            (Phase::Open(open), Record::UpdateStored { client, update, .. }) => {
+                if !open.asked.contains(client) || update.peek().is_err() {
+                    return wrong("an update does not belong to its round");
+                }
+            }
+            (_, Record::UpdateExcluded { update, .. }) if update.peek().is_err() => return wrong("an update cannot be read"),
+            (Phase::Open(_), Record::Refused { refusal, .. }) if refusal.peek().is_err() => return wrong("a refusal cannot be read"),
+            (_, Record::Metrics { report, .. }) if report.peek().is_err() => return wrong("metrics cannot be read"),
+            (Phase::Gathering(_) | Phase::Between(_), Record::RunEnded { header, .. }) => match header.open(key) {
+                Ok(body) if self.follows(&body) => {}
+                _ => return wrong("the end does not follow from the last round"),
+            },
+            (_, Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::UpdateStored { .. } | Record::RunEnded { .. }) => {
+                return wrong("records are out of order");
+            }
+            (
+                _,
+                Record::UpdateExcluded { .. }
+                | Record::Refused { .. }
+                | Record::Metrics { .. }
+                | Record::Joined { .. }
+                | Record::Control { .. },
+            ) => {}
+        }
+        Ok(())
+    }
+
+    fn follows(&self, body: &RoundHeader) -> bool {
+        body.run == self.id && body.round == self.rounds() && body.previous == self.previous && body.lambda == self.lambda_hash
+    }
+
+    /// Applies a record that was made from this state, or passed [`Run::check`].
+    pub(super) fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Joined { client, role, nominal_units, head, .. } => {
+                let member = self.members.entry(client.clone()).or_insert_with(|| Member {
+                    role: *role,
+                    nominal_units: *nominal_units,
+                    head: None,
+                    included: 0,
+                    refused: None,
+                    withdrawn: false,
+                });
+                member.head = higher(member.head, *head);
+                member.withdrawn = false;
+            }
+            Record::UpdateStored { client, update, receipt, .. } => {
+                self.answered(client, update, receipt);
+                if let Phase::Open(open) = &mut self.phase {
+                    open.stored.insert(client.clone(), update.hash());
+                }
+            }
+            Record::UpdateExcluded { client, update, receipt, .. } => self.answered(client, update, receipt),
+            Record::Refused { client, refusal, .. } => self.refused(client, refusal),
+            Record::Metrics { client, report, .. } => {
+                if let Ok(report) = report.peek() {
+                    self.metrics.entry(report.round).or_default().insert(client.clone(), report.metrics);
+                }
+            }
+            Record::Control { control, .. } => self.control = *control,
+            Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::RunEnded { .. } => {
+                let phase = std::mem::replace(&mut self.phase, Phase::Between(Between));
+                self.phase = self.transition(phase, record);
+            }
+        }
+    }
+
+    fn transition(&mut self, phase: Phase, record: &Record) -> Phase {
+        match (phase, record) {
+            (Phase::New(new), Record::RunOpened { at, .. }) => new.open(*at),
+            (Phase::Gathering(_) | Phase::Between(_), Record::RoundOpened { header, asked, at }) => {
+                // Made by this coordinator, or checked: it can be read.
+                let body = header.peek().expect("own header");
+                if let Some(turn) = &body.turn {
+                    self.turn(body.visit, turn);
+                }
+                Phase::Open(Open::new(header, body, asked.clone(), *at))
+            }
+            (Phase::Open(_), Record::RoundClosed { entry, lambda, .. }) => {
+                for (client, _) in &entry.included {
+                    if let Some(member) = self.members.get_mut(client) {
+                        member.included += 1;
+                    }
+                }
+                if let Some(sweep) = &mut self.sweep {
+                    sweep.position += 1;
+                    sweep.included += entry.included.len();
+                }
+                self.previous = entry.hash();
+                self.lambda_hash = entry.lambda;
+                self.lambda = Arc::clone(lambda);
+                self.entries.push(entry.clone());
+                Phase::Between(Between)
+            }
+            (_, Record::RunEnded { outcome, header, .. }) => Phase::Ended(Ended { outcome: *outcome, header: header.clone() }),
+            // `check` and the callers of `apply` leave no other pair.
+            (phase, _) => phase,
+        }
+    }
+
+    /// A round of a sweep opened: its cycle is fixed by the members of the moment in which its first round opens.
+    fn turn(&mut self, visit: u32, turn: &ClientId) {
+        if self.sweep.as_ref().is_none_or(|sweep| sweep.visit != visit) {
+            self.sweep = Some(Sweep { visit, order: self.active().cloned().collect(), position: 0, included: 0 });
+        }
+        if let Some(sweep) = &mut self.sweep {
+            sweep.position = sweep.order.iter().position(|client| client == turn).unwrap_or(sweep.position);
+        }
+    }
+
+    fn answered(&mut self, client: &ClientId, update: &Signed<crate::message::Update>, receipt: &Signed<Receipt>) {
+        // Made from a verified update, or checked: it can be read.
+        let body = update.peek().expect("verified update");
+        self.receipts.insert((client.clone(), body.release.round), (update.hash(), receipt.clone()));
+        if let Some(member) = self.members.get_mut(client) {
+            member.head = higher(member.head, Some(body.ledger_head));
+        }
+    }
+
+    fn refused(&mut self, client: &ClientId, refusal: &Signed<crate::message::Refusal>) {
+        let Ok(body) = refusal.peek() else { return };
+        if let Some(member) = self.members.get_mut(client) {
+            member.refused = Some((body.release.round, body.reason));
+            member.withdrawn = body.header == Hash::default();
+        }
+        if let Phase::Open(open) = &mut self.phase
+            && !open.stored.contains_key(client)
+        {
+            open.refused.insert(client.clone());
+        }
+    }
+}
+
+/// The later of two heads; of two heads at the same row the first that was seen, so that a forked ledger is not witnessed.
+pub(super) fn higher(known: Option<LedgerHead>, new: Option<LedgerHead>) -> Option<LedgerHead> {
+    match (known, new) {
+        (Some(known), Some(new)) => Some(if new.seq > known.seq { new } else { known }),
+        (known, new) => known.or(new),
+    }
+}

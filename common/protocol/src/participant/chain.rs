@@ -1,0 +1,99 @@
+//! What every client checks of the server's word: signatures, the chain of entries, rounds in order, λ's hash.
+
+use dp_pvi_privacy::{ClientId, Hash, RunId};
+use ed25519_dalek::VerifyingKey;
+
+use super::SiteError;
+use crate::message::{RoundHeader, RoundStart, RunEnd, Signed, TranscriptEntry, end_mark, vector_hash};
+
+/// The part of a run that a client has seen.
+#[derive(Debug, Clone)]
+pub(super) struct Chain {
+    pub(super) run: RunId,
+    server: VerifyingKey,
+    visits: u32,
+    /// Closed rounds.
+    pub(super) rounds: u32,
+    /// Hash of the last entry.
+    previous: Hash,
+    /// Hash of λ after it.
+    lambda: Hash,
+    /// Header of the open round, once it was seen.
+    open: Option<Hash>,
+}
+
+/// A closed round.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) round: u32,
+    pub(super) visit: u32,
+    pub(super) header: Hash,
+    pub(super) included: Vec<(ClientId, Hash)>,
+}
+
+impl Chain {
+    /// A run of which nothing was seen; `initial` is λ₀.
+    pub(super) fn new(run: RunId, server: VerifyingKey, visits: u32, initial: &[f64]) -> Self {
+        Self { run, server, visits, rounds: 0, previous: Hash::default(), lambda: vector_hash(initial), open: None }
+    }
+
+    /// Checks the next entry.
+    pub(super) fn close(&mut self, entry: TranscriptEntry) -> Result<Closed, SiteError> {
+        let header = self.header(&entry.header)?;
+        if entry.previous != self.previous {
+            return Err(SiteError::Server("its transcript does not continue the one that it gave before"));
+        }
+        self.rounds += 1;
+        self.previous = entry.hash();
+        self.lambda = entry.lambda;
+        self.open = None;
+        Ok(Closed { round: header.round, visit: header.visit, header: entry.header.hash(), included: entry.included })
+    }
+
+    /// Checks an open round, after its entries.
+    pub(super) fn open(&mut self, start: &RoundStart) -> Result<RoundHeader, SiteError> {
+        let header = self.header(&start.header)?;
+        self.lambda(&start.lambda)?;
+        self.open = Some(start.header.hash());
+        Ok(header)
+    }
+
+    /// Checks the end of the run, after its entries.
+    pub(super) fn end(&self, end: &RunEnd) -> Result<(), SiteError> {
+        let header = end.header.open(&self.server)?;
+        self.follows(&header)?;
+        if header.reserved != end_mark(end.outcome) {
+            return Err(SiteError::Server("it says that the run is over without signing it"));
+        }
+        self.lambda(&end.lambda)
+    }
+
+    fn header(&self, signed: &Signed<RoundHeader>) -> Result<RoundHeader, SiteError> {
+        let header = signed.open(&self.server)?;
+        self.follows(&header)?;
+        if self.open.is_some_and(|known| known != signed.hash()) {
+            return Err(SiteError::Server("it opened one round in two different ways"));
+        }
+        if header.visit >= self.visits || !header.reserved.is_empty() {
+            return Err(SiteError::Server("it asks for more than the task states"));
+        }
+        Ok(header)
+    }
+
+    fn follows(&self, header: &RoundHeader) -> Result<(), SiteError> {
+        if header.run != self.run {
+            return Err(SiteError::Server("it sent a round of another run"));
+        }
+        if header.round != self.rounds || header.previous != self.previous || header.lambda != self.lambda {
+            return Err(SiteError::Server("a round does not continue the transcript that it gave before"));
+        }
+        Ok(())
+    }
+
+    fn lambda(&self, lambda: &[f64]) -> Result<(), SiteError> {
+        if vector_hash(lambda) != self.lambda {
+            return Err(SiteError::Server("its posterior is not the one in the transcript"));
+        }
+        Ok(())
+    }
+}

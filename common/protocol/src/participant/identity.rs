@@ -1,0 +1,129 @@
+//! Who a client is, what it accepts, and the first exchange with the server.
+
+use std::sync::Arc;
+
+use dp_pvi_posterior::task::{ResolvedTask, Trust};
+use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::{ClientId, Hash, PrivacyUnit, Relation};
+use ed25519_dalek::{SigningKey, VerifyingKey};
+
+use super::SiteError;
+use crate::message::{Hello, PROTOCOL_VERSIONS, Role, Signed, Welcome};
+
+/// Who a client is and whom it trusts.
+#[derive(Clone)]
+pub struct Identity {
+    /// Name of the federation.
+    pub federation: String,
+    /// Client id.
+    pub client: ClientId,
+    /// Own identity key.
+    pub key: SigningKey,
+    /// The server's identity key, pinned.
+    pub server: VerifyingKey,
+    /// SHA-256 of the SubjectPublicKeyInfo of the TLS certificate that the transport uses.
+    pub tls_key: Hash,
+    /// Program version, for people.
+    pub software: String,
+    /// The only task that is accepted, if set.
+    pub task: Option<Hash>,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("federation", &self.federation).field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// What a site accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Which tasks.
+    pub approve: Approve,
+    /// Which trust models.
+    pub allow_trust: Vec<Trust>,
+}
+
+/// How a task is approved (decision 18).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approve {
+    /// Any task within the policy and the budget.
+    Policy,
+    /// Only tasks whose hash an operator recorded.
+    Manual {
+        /// The recorded hashes.
+        approved: Vec<Hash>,
+    },
+    /// Only this task.
+    Exactly(Hash),
+}
+
+impl Policy {
+    /// Whether a task is allowed.
+    pub(super) fn check(&self, task: &ResolvedTask, hash: Hash) -> Result<(), SiteError> {
+        let approved = match &self.approve {
+            Approve::Policy => true,
+            Approve::Manual { approved } => approved.contains(&hash),
+            Approve::Exactly(only) => *only == hash,
+        };
+        if !approved {
+            return Err(SiteError::Policy(format!(
+                "task {hash} is not approved here: read it (`plan`), then `dp-pvi-client approve {hash}`"
+            )));
+        }
+        if !self.allow_trust.contains(&task.privacy.trust) {
+            return Err(SiteError::Policy(format!("trust model {:?} is not in allow_trust", task.privacy.trust)));
+        }
+        Ok(())
+    }
+}
+
+/// What only a site declares in its hello.
+pub(super) struct Declared {
+    pub(super) nominal_units: u64,
+    pub(super) ledger: (PrivacyUnit, Relation),
+    pub(super) head: LedgerHead,
+}
+
+impl Identity {
+    pub(super) fn hello(&self, declared: Option<Declared>) -> Signed<Hello> {
+        let hello = Hello {
+            versions: PROTOCOL_VERSIONS.to_vec(),
+            federation: self.federation.clone(),
+            client: self.client.clone(),
+            role: if declared.is_some() { Role::Site } else { Role::Evaluator },
+            tls_key: self.tls_key,
+            task: self.task,
+            nominal_units: declared.as_ref().map(|d| d.nominal_units),
+            ledger: declared.as_ref().map(|d| d.ledger),
+            ledger_head: declared.as_ref().map(|d| d.head),
+            software: self.software.clone(),
+        };
+        Signed::seal(&hello, &self.key)
+    }
+
+    /// Checks the server's answer: signature, freshness, version, and that the task is the one that it names.
+    pub(super) fn check_welcome(
+        &self,
+        hello: &Signed<Hello>,
+        welcome: &Signed<Welcome>,
+    ) -> Result<(Welcome, Arc<ResolvedTask>), SiteError> {
+        let welcome = welcome.open(&self.server)?;
+        if welcome.hello != hello.hash() {
+            return Err(SiteError::Server("its welcome answers another hello"));
+        }
+        if !PROTOCOL_VERSIONS.contains(&welcome.version) {
+            return Err(SiteError::Version(format!("it chose protocol version {}", welcome.version)));
+        }
+        let task = ResolvedTask::from_bytes(&welcome.task).map_err(|error| SiteError::Version(error.to_string()))?;
+        if task.hash() != welcome.run.task {
+            return Err(SiteError::Server("the task that it sent is not the one that it names"));
+        }
+        if let Some(known) = self.task
+            && known != welcome.run.task
+        {
+            return Err(SiteError::Version(format!("it runs task {}, here {known} is configured", welcome.run.task)));
+        }
+        Ok((welcome, Arc::new(task)))
+    }
+}

@@ -1,0 +1,319 @@
+//! The site's state machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dp_pvi_posterior::rule::PviRule;
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::accountant::epsilon_upper;
+use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_privacy::{DpEvent, Hash, Ledger, PayloadKind, ReleaseId, RunId};
+
+use super::chain::{Chain, Closed};
+use super::identity::{Declared, Identity, Policy};
+use super::{Outgoing, SiteError, Step, TrainJob, Trained};
+use crate::message::{
+    Hello, Next, Receipt, ReceiptOutcome, Refusal, RefusalReason, RoundStart, Signed, TranscriptEntry, Update, Welcome, payload_hash,
+};
+
+/// The site's state machine.
+pub struct Participant<S, K> {
+    identity: Identity,
+    policy: Policy,
+    nominal_units: u64,
+    ledger: Ledger<S, K>,
+    state: State,
+}
+
+/// How far the site is.
+enum State {
+    /// Not welcomed yet.
+    Strange,
+    /// In a run.
+    Joined(Box<Joined>),
+}
+
+/// A run that the site was welcomed to.
+struct Joined {
+    task: Arc<ResolvedTask>,
+    /// What one visit is to the accountant.
+    event: DpEvent,
+    chain: Chain,
+    /// Last visit for which this site has a release.
+    visit: Option<u32>,
+    /// Headers under which this site reserved, by round.
+    headers: BTreeMap<u32, Hash>,
+    /// The visit that is being computed.
+    training: Option<Training>,
+}
+
+/// A visit that is being computed.
+struct Training {
+    release: ReleaseId,
+    header: Hash,
+    coordinates: usize,
+}
+
+impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
+    /// A site that has not said hello. `nominal_units` is the declared public number of units.
+    #[must_use]
+    pub fn new(identity: Identity, policy: Policy, nominal_units: u64, ledger: Ledger<S, K>) -> Self {
+        Self { identity, policy, nominal_units, ledger, state: State::Strange }
+    }
+
+    /// The ledger, for reports.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger<S, K> {
+        &self.ledger
+    }
+
+    /// The first message of a connection.
+    #[must_use]
+    pub fn hello(&self) -> Signed<Hello> {
+        // Opening a ledger reads or writes its genesis row.
+        let ledger = self.ledger.rows().first().and_then(|(row, _)| match &row.body {
+            RowBody::Genesis(identity) => Some((identity.unit, identity.relation)),
+            _ => None,
+        });
+        let ledger = ledger.expect("an open ledger starts with its genesis");
+        self.identity.hello(Some(Declared { nominal_units: self.nominal_units, ledger, head: self.ledger.head() }))
+    }
+
+    /// Checks the server's answer to `hello`: signature, version, task, witness, own ε, policy.
+    ///
+    /// # Errors
+    /// See [`SiteError`]. [`Participant::withdrawal`] tells the server.
+    pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
+        let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
+        let event = task.visit_event().map_err(|error| SiteError::Version(error.to_string()))?;
+        if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
+            let initial = PviRule::new(&task).initial();
+            let joined = Joined {
+                chain: Chain::new(welcome.run, self.identity.server, task.visits(), &initial),
+                event: event.clone(),
+                task: Arc::clone(&task),
+                visit: None,
+                headers: self.headers(&welcome.run),
+                training: None,
+            };
+            self.state = State::Joined(Box::new(joined));
+        }
+        if let Some(witnessed) = welcome.witnessed {
+            self.ledger.check_witness(witnessed)?;
+        }
+        if let Some(stated) = task.privacy.epsilon {
+            let visits = std::iter::repeat_n(&event, task.visits() as usize);
+            let own = epsilon_upper(visits, task.privacy.relation, task.privacy.delta)?.epsilon;
+            if own > stated {
+                return Err(SiteError::Understated { stated: stated.get(), own: own.get() });
+            }
+        }
+        self.policy.check(&task, welcome.run.task)?;
+        Ok(task)
+    }
+
+    /// The signed word that this site takes no part in the run that it was welcomed to.
+    #[must_use]
+    pub fn withdrawal(&self) -> Option<Signed<Refusal>> {
+        let State::Joined(joined) = &self.state else { return None };
+        let release = self.release(joined, joined.chain.rounds);
+        Some(Signed::seal(&Refusal { release, header: Hash::default(), reason: RefusalReason::Policy }, &self.identity.key))
+    }
+
+    /// Number of transcript entries that were received and checked.
+    #[must_use]
+    pub fn seen(&self) -> u32 {
+        match &self.state {
+            State::Strange => 0,
+            State::Joined(joined) => joined.chain.rounds,
+        }
+    }
+
+    /// What the server has: checks it, settles earlier releases, and says what to do.
+    ///
+    /// # Errors
+    /// See [`SiteError`].
+    pub fn on_next(&mut self, next: Next) -> Result<Step, SiteError> {
+        match next {
+            Next::Wait => Ok(Step::Wait),
+            Next::Round(mut start) => {
+                self.settle(std::mem::take(&mut start.entries))?;
+                self.round(&start)
+            }
+            Next::Finished(mut end) => {
+                self.settle(std::mem::take(&mut end.entries))?;
+                self.joined()?.chain.end(&end)?;
+                Ok(Step::Finished(end))
+            }
+        }
+    }
+
+    /// The visit was computed: signs and commits it.
+    ///
+    /// # Errors
+    /// See [`SiteError`].
+    pub fn on_trained(&mut self, trained: Trained) -> Result<Outgoing, SiteError> {
+        let Some(Training { release, header, coordinates }) = self.joined()?.training.take() else {
+            return Err(SiteError::Order("a visit was computed that nobody asked for"));
+        };
+        let payload = trained.payload.get();
+        if payload.kind() != PayloadKind::Values || payload.len() != coordinates {
+            return Err(SiteError::Order("the update has another form than the task asks for"));
+        }
+        let update = Update {
+            release: release.clone(),
+            header,
+            kind: payload.kind(),
+            coordinates: payload.len() as u64,
+            payload: payload_hash(payload.kind(), &payload.to_bytes()),
+            ledger_head: self.ledger.head(),
+        };
+        let message = Signed::seal(&update, &self.identity.key).to_bytes();
+        let attachment = Attachment::new(message, trained.payload, trained.pending);
+        self.ledger.commit(&release, &attachment)?;
+        Ok(Outgoing { release, attachment })
+    }
+
+    /// The update is about to be handed to the transport.
+    ///
+    /// # Errors
+    /// See [`SiteError`].
+    pub fn on_sending(&mut self, outgoing: &Outgoing) -> Result<(), SiteError> {
+        Ok(self.ledger.sent(&outgoing.release)?)
+    }
+
+    /// The server's receipt: checks and books it.
+    ///
+    /// # Errors
+    /// See [`SiteError`].
+    pub fn on_receipt(&mut self, outgoing: &Outgoing, receipt: &Signed<Receipt>) -> Result<ReceiptOutcome, SiteError> {
+        let body = receipt.open(&self.identity.server)?;
+        if body.release != outgoing.release || body.update != update_hash(&outgoing.attachment)? {
+            return Err(SiteError::Server("its receipt is for another update"));
+        }
+        if let Some(witnessed) = body.witnessed {
+            self.ledger.check_witness(witnessed)?;
+        }
+        self.ledger.receipted(&outgoing.release, receipt.hash())?;
+        Ok(body.outcome)
+    }
+
+    fn joined(&mut self) -> Result<&mut Joined, SiteError> {
+        match &mut self.state {
+            State::Joined(joined) => Ok(joined),
+            State::Strange => Err(SiteError::Order("a round came before the welcome")),
+        }
+    }
+
+    fn release(&self, joined: &Joined, round: u32) -> ReleaseId {
+        ReleaseId { run: joined.chain.run, client: self.identity.client.clone(), round }
+    }
+
+    /// Headers under which this site ever reserved in a run.
+    fn headers(&self, run: &RunId) -> BTreeMap<u32, Hash> {
+        self.ledger
+            .rows()
+            .iter()
+            .filter_map(|(row, _)| match &row.body {
+                RowBody::Reserved { release, header, .. } if release.run == *run => Some((release.round, *header)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Checks new entries and settles the releases that they tell about.
+    fn settle(&mut self, entries: Vec<TranscriptEntry>) -> Result<(), SiteError> {
+        for entry in entries {
+            let joined = self.joined()?;
+            let closed = joined.chain.close(entry)?;
+            let rho = joined.task.damping.get(closed.visit as usize).copied();
+            let rho = rho.ok_or(SiteError::Server("it asks for more than the task states"))?;
+            let reserved = joined.headers.get(&closed.round).copied();
+            if reserved.is_some() {
+                joined.visit = Some(closed.visit);
+            }
+            self.settle_round(&closed, reserved, rho)?;
+        }
+        Ok(())
+    }
+
+    fn settle_round(&mut self, closed: &Closed, reserved: Option<Hash>, rho: f64) -> Result<(), SiteError> {
+        let own = closed.included.iter().find(|(client, _)| *client == self.identity.client).map(|(_, update)| *update);
+        let Some(header) = reserved else {
+            return if own.is_some() { Err(SiteError::Forgotten { round: closed.round }) } else { Ok(()) };
+        };
+        if header != closed.header {
+            return Err(SiteError::Server("it closed another round than the one that it opened"));
+        }
+        let State::Joined(joined) = &self.state else { return Ok(()) };
+        let release = self.release(joined, closed.round);
+        if let Some(listed) = own {
+            let attachment = self.ledger.attachment(&release)?.ok_or(SiteError::Forgotten { round: closed.round })?;
+            if update_hash(&attachment)? != listed {
+                return Err(SiteError::Server("it counted an update that this site did not send"));
+            }
+        }
+        if let Some(ReleaseState::Settled { included }) = self.ledger.state(&release) {
+            return if included == own.is_some() { Ok(()) } else { Err(SiteError::Server("it tells a closed round differently")) };
+        }
+        self.ledger.settle(&release, own.is_some(), rho)?;
+        Ok(())
+    }
+
+    fn round(&mut self, start: &RoundStart) -> Result<Step, SiteError> {
+        let joined = self.joined()?;
+        let header = joined.chain.open(start)?;
+        let hash = start.header.hash();
+        let before = joined.visit;
+        if joined.headers.range(header.round + 1..).next().is_some() {
+            return Err(SiteError::Server("it is behind this site's own ledger: it runs from an old copy"));
+        }
+        if joined.headers.get(&header.round).is_some_and(|known| *known != hash) {
+            return Err(SiteError::Server("it opened one round in two different ways"));
+        }
+        if header.turn.is_some_and(|turn| turn != self.identity.client) {
+            return Ok(Step::Wait);
+        }
+        let State::Joined(joined) = &self.state else { return Ok(Step::Wait) };
+        let release = self.release(joined, header.round);
+        match self.ledger.state(&release) {
+            None | Some(ReleaseState::Reserved) if before.is_some_and(|before| header.visit <= before) => {
+                Err(SiteError::Server("it asks for one visit twice"))
+            }
+            None | Some(ReleaseState::Reserved) => self.reserve(release, hash, header.visit, &start.lambda),
+            Some(ReleaseState::Committed | ReleaseState::Sent | ReleaseState::Receipted) => {
+                // A release in these states has an attachment: the ledger checked that when it was opened.
+                let attachment = self.ledger.attachment(&release)?.ok_or(SiteError::Forgotten { round: header.round })?;
+                Ok(Step::Send(Box::new(Outgoing { release, attachment })))
+            }
+            Some(ReleaseState::Settled { .. }) => Err(SiteError::Server("it opened a round again that it had closed")),
+        }
+    }
+
+    /// Charges the visit, or refuses it.
+    fn reserve(&mut self, release: ReleaseId, header: Hash, visit: u32, lambda: &Arc<[f64]>) -> Result<Step, SiteError> {
+        let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
+        let permit = match self.ledger.reserve(&release, &joined.event, header) {
+            Ok(permit) => permit,
+            Err(error) => {
+                let reason = match error {
+                    LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } => RefusalReason::Budget,
+                    LedgerError::NonPrivateForbidden => RefusalReason::Policy,
+                    LedgerError::Frozen => RefusalReason::Frozen,
+                    LedgerError::Conflict(_) => RefusalReason::Spent,
+                    error => return Err(error.into()),
+                };
+                let refusal = Signed::seal(&Refusal { release, header, reason }, &self.identity.key);
+                return Ok(Step::Refuse(Box::new(refusal), reason));
+            }
+        };
+        joined.headers.insert(release.round, header);
+        joined.training = Some(Training { release: release.clone(), header, coordinates: lambda.len() });
+        let factor = self.ledger.factor(&release.run)?.filter(|factor| !factor.is_empty()).unwrap_or_else(|| vec![0.0; lambda.len()]);
+        Ok(Step::Train(Box::new(TrainJob { task: Arc::clone(&joined.task), visit, lambda: Arc::clone(lambda), factor, permit })))
+    }
+}
+
+fn update_hash(attachment: &Attachment) -> Result<Hash, SiteError> {
+    Ok(Signed::<Update>::from_bytes(attachment.message())?.hash())
+}
