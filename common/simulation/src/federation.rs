@@ -1,0 +1,359 @@
+//! A whole federation in one thread and in virtual time: one server, its sites and evaluators, over a faulty network, with
+//! machines that crash at any write and start again from what their disks hold.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use chacha20::rand_core::Rng;
+use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, StoreError};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings};
+use dp_pvi_protocol::driver::{
+    Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainError, Trainer, drive_evaluator, drive_site,
+};
+use dp_pvi_protocol::message::{HeldOutMetrics, Role, RunEnd};
+use dp_pvi_protocol::participant::{Approve, EvaluatorParticipant, Identity, Participant, Policy, SiteError, TrainJob, Trained};
+use ed25519_dalek::SigningKey;
+
+use crate::disk::ServerDisk;
+use crate::executor::{Executor, Stopped};
+use crate::network::{Faults, Host, SimulatedTransport, Traffic, crash_point, tls_key};
+use crate::noise::stream;
+
+/// What a simulated site computes with.
+pub trait Compute {
+    /// Computes one visit.
+    ///
+    /// # Errors
+    /// Nothing was released.
+    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError>;
+}
+
+/// Metrics of a posterior, for a simulated evaluator.
+pub type Evaluation = dyn FnMut(&[f64]) -> Result<HeldOutMetrics, TrainError>;
+
+/// A simulated site. Its ledger's disk survives its crashes.
+#[derive(Clone)]
+pub struct Site {
+    /// Its name.
+    pub client: ClientId,
+    /// Declared number of units.
+    pub nominal_units: u64,
+    /// Disk of its ledger.
+    pub disk: MemoryStore,
+    /// What the ledger is about.
+    pub ledger: LedgerIdentity,
+    /// Budget.
+    pub budget: Budget,
+    /// What it accepts.
+    pub policy: Policy,
+    /// What it computes.
+    pub compute: Rc<RefCell<dyn Compute>>,
+}
+
+impl Site {
+    /// A site with a fresh ledger that fits the task, and a policy that accepts everything.
+    #[must_use]
+    pub fn new(client: ClientId, nominal_units: u64, task: &ResolvedTask, budget: Budget, compute: Rc<RefCell<dyn Compute>>) -> Self {
+        let ledger = LedgerIdentity { data: client.to_string(), unit: task.privacy.unit, relation: task.privacy.relation };
+        let policy = Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local] };
+        Self { client, nominal_units, disk: MemoryStore::new(), ledger, budget, policy, compute }
+    }
+}
+
+/// A simulated federation.
+pub struct Federation {
+    /// Canonical bytes of the task.
+    pub task: Vec<u8>,
+    /// Number of the run.
+    pub run: u32,
+    /// Seed of keys, network and crashes (not of noise: that belongs to the sites).
+    pub seed: u64,
+    /// Faults.
+    pub faults: Faults,
+    /// The sites.
+    pub sites: Vec<Site>,
+    /// Evaluators.
+    pub evaluators: Vec<(ClientId, Rc<RefCell<Evaluation>>)>,
+    /// The server's disk.
+    pub disk: ServerDisk,
+    /// How long the server waits for sites.
+    pub start_deadline: Duration,
+    /// Virtual time after which the simulation gives up.
+    pub limit: Duration,
+    /// Called with every closed round's record.
+    pub watch: Box<dyn FnMut(&Record)>,
+}
+
+/// What came out.
+pub struct Outcome {
+    /// How the simulation stopped; `Done` when all clients are through.
+    pub stopped: Stopped,
+    /// The end of the run, as the first site heard it.
+    pub end: Option<RunEnd>,
+    /// The server's records.
+    pub records: Vec<Record>,
+    /// What every site did, or why it stopped.
+    pub sites: BTreeMap<ClientId, Result<SiteOutcome, DriveError>>,
+    /// What every evaluator heard, or why it stopped.
+    pub evaluators: BTreeMap<ClientId, Result<RunEnd, DriveError>>,
+    /// Crashes of sites.
+    pub site_crashes: u32,
+    /// Crashes of the server.
+    pub server_crashes: u32,
+    /// What arrived at the server.
+    pub traffic: Traffic,
+    /// Hashes of the payloads that arrived for every release, whatever became of them.
+    pub arrived: BTreeMap<ReleaseId, BTreeSet<Hash>>,
+    /// A failure of the server that nobody injected.
+    pub fault: Option<String>,
+}
+
+impl Outcome {
+    /// λ after every closed round, oldest first.
+    pub fn posteriors(&self) -> impl Iterator<Item = &[f64]> {
+        self.records.iter().filter_map(|record| match record {
+            Record::RoundClosed { lambda, .. } => Some(lambda.as_ref()),
+            _ => None,
+        })
+    }
+}
+
+/// The server's identity key in a simulation.
+#[must_use]
+pub fn server_key(seed: u64) -> SigningKey {
+    key(seed, "server key", "")
+}
+
+/// A client's identity key in a simulation.
+#[must_use]
+pub fn client_key(seed: u64, client: &ClientId) -> SigningKey {
+    key(seed, "client key", client.as_str())
+}
+
+fn key(seed: u64, purpose: &str, name: &str) -> SigningKey {
+    SigningKey::from_bytes(&Hash::of("dp-pvi simulated key", &[&seed.to_le_bytes(), purpose.as_bytes(), name.as_bytes()]).0)
+}
+
+/// Name of every simulated federation.
+pub const FEDERATION: &str = "simulation";
+
+/// Pause of a crashed site before it starts again.
+const RESTART: Duration = Duration::from_secs(2);
+
+impl Federation {
+    /// A federation of these sites without faults.
+    #[must_use]
+    pub fn new(task: &ResolvedTask, seed: u64, sites: Vec<Site>) -> Self {
+        Self {
+            task: task.to_bytes(),
+            run: 1,
+            seed,
+            faults: Faults::default(),
+            sites,
+            evaluators: Vec::new(),
+            disk: ServerDisk::default(),
+            start_deadline: Duration::from_secs(600),
+            limit: Duration::from_secs(365 * 24 * 3600),
+            watch: Box::new(|_| ()),
+        }
+    }
+
+    /// The server's settings.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let enrol = |client: &ClientId, role| (client.clone(), Enrolled { role, key: client_key(self.seed, client).verifying_key() });
+        let sites = self.sites.iter().map(|site| enrol(&site.client, Role::Site));
+        let evaluators = self.evaluators.iter().map(|(client, _)| enrol(client, Role::Evaluator));
+        Settings {
+            federation: FEDERATION.into(),
+            task: self.task.clone(),
+            run: self.run,
+            key: server_key(self.seed),
+            clients: sites.chain(evaluators).collect(),
+            start_deadline: self.start_deadline,
+            witnessed: BTreeMap::new(),
+        }
+    }
+
+    /// The run's name.
+    ///
+    /// # Errors
+    /// The task is not one.
+    pub fn run_id(&self) -> Result<RunId, TaskError> {
+        Ok(RunId { task: ResolvedTask::from_bytes(&self.task)?.hash(), number: self.run })
+    }
+
+    /// Runs until every site and evaluator is through, or the limit of virtual time.
+    #[must_use]
+    pub fn simulate(self) -> Outcome {
+        let clock = Executor::default();
+        let start = clock.now();
+        let host = Rc::new(RefCell::new(Host::new(self.settings(), self.disk.clone(), self.watch)));
+        let faults = Rc::new(self.faults);
+        let results = Rc::new(RefCell::new(Results::default()));
+        let clients = self.sites.len() + self.evaluators.len();
+        let through = Rc::new(Cell::new(0));
+        clock.spawn(supervise(Rc::clone(&host), clock.clone(), self.disk.clone(), self.seed, faults.crash_server));
+        let world = World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed };
+        for site in self.sites {
+            let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
+            clock.spawn(async move {
+                let client = site.client.clone();
+                let result = live(&world, site, &results).await;
+                results.borrow_mut().sites.insert(client, result);
+                through.set(through.get() + 1);
+            });
+        }
+        for (client, evaluation) in self.evaluators {
+            let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
+            clock.spawn(async move {
+                let result = world.evaluate(&client, evaluation).await;
+                results.borrow_mut().evaluators.insert(client, result);
+                through.set(through.get() + 1);
+            });
+        }
+        let stopped = clock.run(self.limit, || through.get() == clients || host.borrow().fault.is_some());
+        clock.clear();
+        let Results { sites, evaluators, crashes } = results.take();
+        let end = sites.values().flatten().next().map(|outcome| outcome.end.clone());
+        let host = host.borrow();
+        Outcome {
+            stopped,
+            end,
+            records: self.disk.records(),
+            sites,
+            evaluators,
+            site_crashes: crashes,
+            server_crashes: host.crashes,
+            traffic: host.traffic,
+            arrived: host.arrived.clone(),
+            fault: host.fault.clone(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Results {
+    sites: BTreeMap<ClientId, Result<SiteOutcome, DriveError>>,
+    evaluators: BTreeMap<ClientId, Result<RunEnd, DriveError>>,
+    crashes: u32,
+}
+
+#[derive(Clone)]
+struct World {
+    clock: Executor,
+    start: dp_pvi_protocol::time::Timestamp,
+    host: Rc<RefCell<Host>>,
+    faults: Rc<Faults>,
+    seed: u64,
+}
+
+/// Keeps the server's machine going, and lets it crash as the faults say.
+async fn supervise(host: Rc<RefCell<Host>>, clock: Executor, disk: ServerDisk, seed: u64, crash: f64) {
+    let mut lives = 0;
+    loop {
+        let crashes = host.borrow().crashes;
+        if crash > 0.0 && crashes >= lives {
+            if let Some((after, failure)) = crash_point(&mut stream(seed, "server crash", lives.into()), crash) {
+                disk.fail_after(after, failure);
+            }
+            lives = crashes + 1;
+        }
+        host.borrow_mut().tick(clock.now());
+        clock.sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// A site's lives: after every injected crash it starts again from its ledger.
+async fn live(world: &World, site: Site, results: &RefCell<Results>) -> Result<SiteOutcome, DriveError> {
+    let mut dice = stream(world.seed, &format!("crash/{}", site.client), 0);
+    for life in 0.. {
+        if world.faults.crash_site > 0.0
+            && let Some((after, failure)) = crash_point(&mut dice, world.faults.crash_site)
+        {
+            site.disk.fail_after(after, failure);
+        }
+        match world.site(&site, life).await {
+            Err(DriveError::Site(SiteError::Ledger(LedgerError::Store(StoreError::Unavailable(_))))) => {
+                results.borrow_mut().crashes += 1;
+                let pause = RESTART + Duration::from_millis(u64::from(dice.next_u32() % 1000));
+                world.clock.sleep(pause).await;
+            }
+            result => return result,
+        }
+    }
+    unreachable!("the loop over lives ends by returning only")
+}
+
+impl World {
+    fn identity(&self, client: &ClientId) -> Identity {
+        Identity {
+            federation: FEDERATION.into(),
+            client: client.clone(),
+            key: client_key(self.seed, client),
+            server: server_key(self.seed).verifying_key(),
+            tls_key: tls_key(client),
+            software: "simulation".into(),
+            task: None,
+        }
+    }
+
+    fn transport(&self, client: &ClientId, life: u64) -> SimulatedTransport {
+        SimulatedTransport::new(
+            Rc::clone(&self.host),
+            self.clock.clone(),
+            self.start,
+            client.clone(),
+            Rc::clone(&self.faults),
+            self.seed,
+            life,
+        )
+    }
+
+    async fn site(&self, site: &Site, life: u64) -> Result<SiteOutcome, DriveError> {
+        let identity = self.identity(&site.client);
+        let ledger = Ledger::open(site.disk.clone(), identity.key.clone(), site.ledger.clone(), site.budget).map_err(SiteError::Ledger)?;
+        let mut participant = Participant::new(identity, site.policy.clone(), site.nominal_units, ledger);
+        let mut transport = self.transport(&site.client, life);
+        let mut trainer = Computes(Rc::clone(&site.compute));
+        drive_site(&mut participant, &mut transport, &mut trainer, &self.clock, &mut Quiet, &patience()).await
+    }
+
+    async fn evaluate(&self, client: &ClientId, evaluation: Rc<RefCell<Evaluation>>) -> Result<RunEnd, DriveError> {
+        let mut participant = EvaluatorParticipant::new(self.identity(client));
+        let mut transport = self.transport(client, 0);
+        let mut evaluator = Evaluates(evaluation);
+        drive_evaluator(&mut participant, &mut transport, &mut evaluator, &self.clock, &mut Quiet, &patience()).await
+    }
+}
+
+fn patience() -> Patience {
+    Patience { give_up_after: Duration::from_secs(24 * 3600), idle: Duration::from_millis(100), ..Patience::default() }
+}
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn on_event(&mut self, _event: &Event<'_>) {}
+}
+
+struct Computes(Rc<RefCell<dyn Compute>>);
+
+impl Trainer for Computes {
+    async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+        self.0.borrow_mut().train(job)
+    }
+}
+
+struct Evaluates(Rc<RefCell<Evaluation>>);
+
+impl Evaluate for Evaluates {
+    async fn evaluate(&mut self, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError> {
+        (self.0.borrow_mut())(lambda)
+    }
+}

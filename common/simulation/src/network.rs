@@ -1,0 +1,350 @@
+//! A network in memory between simulated clients and one simulated server. It loses, delays, repeats and replays messages,
+//! as a seed says; server and clients run the production state machines and loops.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use chacha20::ChaCha20Rng;
+use dp_pvi_privacy::ledger::Attachment;
+use dp_pvi_privacy::{ClientId, Hash, ReleaseId};
+use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Record, Settings};
+use dp_pvi_protocol::driver::{Clock, ServeError, Server};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome, payload_hash};
+use dp_pvi_protocol::sum::PayloadCheck;
+use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
+use rand_core::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::ServerDisk;
+use crate::executor::Executor;
+use crate::noise::stream;
+
+/// What goes wrong, how often.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Faults {
+    /// Probability that a request is lost.
+    pub drop_request: f64,
+    /// Probability that an answer is lost although the server acted.
+    pub drop_response: f64,
+    /// Probability that a request arrives twice.
+    pub duplicate: f64,
+    /// Probability that a copy of a request arrives once more, up to a minute later.
+    pub replay: f64,
+    /// Every message takes up to this many milliseconds.
+    pub delay_milliseconds: u64,
+    /// Probability of a site's crash at each write of its ledger (half before, half after the write).
+    pub crash_site: f64,
+    /// Probability of the server's crash at each of its writes.
+    pub crash_server: f64,
+    /// Times in which a client is cut off.
+    pub partitions: Vec<Partition>,
+}
+
+/// A time in which a client is cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    /// Who.
+    pub client: ClientId,
+    /// From this many seconds after the start.
+    pub from_seconds: u64,
+    /// To this many seconds after the start.
+    pub until_seconds: u64,
+}
+
+/// A request as it travels.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// Hello.
+    Hello(Signed<Hello>),
+    /// Next.
+    Next(u32),
+    /// An update with its payload.
+    Submit(Signed<Update>, Vec<u8>),
+    /// A refusal.
+    Refuse(Signed<Refusal>),
+    /// Metrics.
+    Report(Signed<MetricsReport>),
+}
+
+/// Its answer.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// To a hello.
+    Welcome(Signed<Welcome>),
+    /// To `next`.
+    Next(Next),
+    /// To an update.
+    Receipt(Signed<Receipt>),
+    /// To the rest.
+    Done,
+}
+
+/// What has been transmitted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Updates that arrived, copies included.
+    pub submissions: u64,
+    /// Payload bytes that arrived, copies included.
+    pub payload_bytes: u64,
+}
+
+/// The server's machine: it may be down.
+pub struct Host {
+    server: Option<Server<ServerDisk>>,
+    disk: ServerDisk,
+    settings: Settings,
+    up_again: Timestamp,
+    /// Crashes so far.
+    pub crashes: u32,
+    /// What arrived.
+    pub traffic: Traffic,
+    /// Hashes of the payloads that arrived for every release, whatever became of them.
+    pub arrived: BTreeMap<ReleaseId, BTreeSet<Hash>>,
+    /// Something that is not an injected failure.
+    pub fault: Option<String>,
+    watch: Box<dyn FnMut(&Record)>,
+    watched: usize,
+}
+
+/// How long a crashed machine is down.
+const OUTAGE: Duration = Duration::from_secs(3);
+/// How long a caller waits for an answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Host {
+    /// A machine that starts its server at the first tick. `watch` sees every durable record.
+    #[must_use]
+    pub fn new(settings: Settings, disk: ServerDisk, watch: Box<dyn FnMut(&Record)>) -> Self {
+        let up_again = Timestamp::from_millis(0);
+        let (traffic, arrived) = (Traffic::default(), BTreeMap::new());
+        Self { server: None, disk, settings, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0 }
+    }
+
+    /// The running coordinator, if it runs.
+    #[must_use]
+    pub fn coordinator(&self) -> Option<&Coordinator> {
+        self.server.as_ref().map(Server::coordinator)
+    }
+
+    /// Starts the server where it is down and due, and lets time pass in it.
+    pub fn tick(&mut self, now: Timestamp) {
+        if self.server.is_none() && now >= self.up_again && self.fault.is_none() {
+            match Coordinator::restore(self.settings.clone(), self.disk.records()) {
+                Ok(coordinator) => self.server = Some(Server::new(coordinator, self.disk.clone())),
+                Err(error) => self.fault = Some(error.to_string()),
+            }
+        }
+        if let Some(server) = &mut self.server
+            && let Err(error) = server.tick(now)
+        {
+            self.failed(&error, now);
+        }
+        for record in self.disk.records_from(self.watched) {
+            self.watched += 1;
+            (self.watch)(&record);
+        }
+    }
+
+    /// Hands a request to the server.
+    ///
+    /// # Errors
+    /// The server is down, goes down over it, or rejects it.
+    pub fn deliver(&mut self, client: &ClientId, request: &Request, now: Timestamp) -> Result<Answer, TransportError> {
+        let disk = self.disk.clone();
+        if let Request::Submit(update, payload) = request
+            && let Ok(update) = update.peek()
+        {
+            // An eavesdropper sees it even if the server is down.
+            self.arrived.entry(update.release).or_default().insert(payload_hash(update.kind, payload));
+        }
+        let Some(server) = &mut self.server else { return Err(TransportError::Unreachable("the server is down".into())) };
+        self.traffic.requests += 1;
+        if let Request::Submit(_, payload) = request {
+            self.traffic.submissions += 1;
+            self.traffic.payload_bytes += payload.len() as u64;
+        }
+        handle(server, &disk, client, request, now).map_err(|error| match error {
+            ServeError::Rejected(rejected) => TransportError::Rejected { kind: rejected.kind(), message: rejected.to_string() },
+            error => {
+                self.failed(&error, now);
+                TransportError::Unreachable("the server went down".into())
+            }
+        })
+    }
+
+    fn failed(&mut self, error: &ServeError, now: Timestamp) {
+        self.server = None;
+        self.crashes += 1;
+        self.up_again = now.plus(OUTAGE);
+        if !matches!(error, ServeError::Store(dp_pvi_protocol::driver::StoreError::Unavailable(_))) {
+            self.fault = Some(error.to_string());
+        }
+    }
+}
+
+/// What the gRPC service of the production server does with a request.
+fn handle(
+    server: &mut Server<ServerDisk>,
+    disk: &ServerDisk,
+    client: &ClientId,
+    request: &Request,
+    now: Timestamp,
+) -> Result<Answer, ServeError> {
+    Ok(match request {
+        Request::Hello(hello) => {
+            let peer = Peer { client: client.clone(), tls_key: tls_key(client) };
+            Answer::Welcome(server.hello(hello, &peer, now)?)
+        }
+        Request::Next(seen) => Answer::Next(server.next(client, *seen, now)?),
+        Request::Submit(update, payload) => Answer::Receipt(match server.begin(client, update, now)? {
+            Begin::Answered(receipt) => receipt,
+            Begin::Accept(expected) => {
+                let mut check = PayloadCheck::new(expected);
+                let checked = payload.chunks(1000).try_for_each(|chunk| check.update(chunk)).and_then(|()| check.finish());
+                checked.map_err(|error| ServeError::Rejected(error.into()))?;
+                disk.spool(client, update.hash(), payload)?;
+                server.stored(client, update, now)?
+            }
+        }),
+        Request::Refuse(refusal) => {
+            server.refuse(client, refusal, now)?;
+            Answer::Done
+        }
+        Request::Report(report) => {
+            server.report(client, report, now)?;
+            Answer::Done
+        }
+    })
+}
+
+/// The TLS key hash of a simulated client.
+#[must_use]
+pub fn tls_key(client: &ClientId) -> Hash {
+    Hash::of("dp-pvi simulated TLS key", &[client.as_str().as_bytes()])
+}
+
+/// One client's connection.
+pub struct SimulatedTransport {
+    host: Rc<RefCell<Host>>,
+    clock: Executor,
+    start: Timestamp,
+    client: ClientId,
+    faults: Rc<Faults>,
+    dice: ChaCha20Rng,
+}
+
+impl SimulatedTransport {
+    /// A connection. `incarnation` counts the client's starts, so that each has its own luck.
+    #[must_use]
+    pub fn new(
+        host: Rc<RefCell<Host>>,
+        clock: Executor,
+        start: Timestamp,
+        client: ClientId,
+        faults: Rc<Faults>,
+        seed: u64,
+        incarnation: u64,
+    ) -> Self {
+        let dice = stream(seed, &format!("network/{client}"), incarnation);
+        Self { host, clock, start, client, faults, dice }
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        f64::from(self.dice.next_u32()) < probability * 4_294_967_296.0
+    }
+
+    async fn delay(&mut self) {
+        let longest = self.faults.delay_milliseconds;
+        // A call takes a millisecond at least, or a loop of calls would stop virtual time.
+        let millis = 1 + if longest == 0 { 0 } else { u64::from(self.dice.next_u32()) % longest };
+        self.clock.sleep(Duration::from_millis(millis)).await;
+    }
+
+    fn cut_off(&self) -> bool {
+        let since = self.clock.now().since(self.start).as_secs();
+        self.faults.partitions.iter().any(|p| p.client == self.client && (p.from_seconds..p.until_seconds).contains(&since))
+    }
+
+    async fn lost<T>(&self) -> Result<T, TransportError> {
+        self.clock.sleep(TIMEOUT).await;
+        Err(TransportError::Unreachable("no answer".into()))
+    }
+
+    async fn call(&mut self, request: Request) -> Result<Answer, TransportError> {
+        let faults = Rc::clone(&self.faults);
+        self.delay().await;
+        if self.cut_off() || self.happens(faults.drop_request) {
+            return self.lost().await;
+        }
+        let deliver = |transport: &Self| transport.host.borrow_mut().deliver(&transport.client, &request, transport.clock.now());
+        let mut answer = deliver(self);
+        if self.happens(faults.duplicate) {
+            answer = deliver(self);
+        }
+        if self.happens(faults.replay) {
+            let later = Duration::from_millis(u64::from(self.dice.next_u32() % 60_000));
+            let (host, clock, client, request) = (Rc::clone(&self.host), self.clock.clone(), self.client.clone(), request.clone());
+            self.clock.spawn(async move {
+                clock.sleep(later).await;
+                // Nobody hears the answer to a replayed message.
+                let _ = host.borrow_mut().deliver(&client, &request, clock.now());
+            });
+        }
+        self.delay().await;
+        if self.cut_off() || self.happens(faults.drop_response) {
+            return self.lost().await;
+        }
+        answer
+    }
+}
+
+fn unexpected<T>() -> Result<T, TransportError> {
+    Err(TransportError::Rejected { kind: Rejection::Other, message: "an answer to something else".into() })
+}
+
+impl Transport for SimulatedTransport {
+    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError> {
+        match self.call(Request::Hello(hello.clone())).await? {
+            Answer::Welcome(welcome) => Ok(welcome),
+            _ => unexpected(),
+        }
+    }
+
+    async fn next(&mut self, seen: u32) -> Result<Next, TransportError> {
+        match self.call(Request::Next(seen)).await? {
+            Answer::Next(next) => Ok(next),
+            _ => unexpected(),
+        }
+    }
+
+    async fn submit(&mut self, update: &Attachment) -> Result<Signed<Receipt>, TransportError> {
+        let message = Signed::from_bytes(update.message())
+            .map_err(|error| TransportError::Rejected { kind: Rejection::Message, message: error.to_string() })?;
+        match self.call(Request::Submit(message, update.payload().to_bytes())).await? {
+            Answer::Receipt(receipt) => Ok(receipt),
+            _ => unexpected(),
+        }
+    }
+
+    async fn refuse(&mut self, refusal: &Signed<Refusal>) -> Result<(), TransportError> {
+        self.call(Request::Refuse(refusal.clone())).await.map(drop)
+    }
+
+    async fn report(&mut self, report: &Signed<MetricsReport>) -> Result<(), TransportError> {
+        self.call(Request::Report(report.clone())).await.map(drop)
+    }
+}
+
+/// Draws after how many writes a machine crashes, if it does within a thousand.
+pub(crate) fn crash_point(dice: &mut ChaCha20Rng, probability: f64) -> Option<(u64, dp_pvi_privacy::ledger::memory::Failure)> {
+    use dp_pvi_privacy::ledger::memory::Failure;
+    let after = (0..1000).find(|_| f64::from(dice.next_u32()) < probability * 4_294_967_296.0)?;
+    Some((after, if dice.next_u32() & 1 == 0 { Failure::Refused } else { Failure::WrittenUnheard }))
+}
