@@ -1,1 +1,40 @@
-//! dp-pvi-proto
+//! The wire of a federation: the generated gRPC service, conversions between its frames and the types of
+//! [`dp_pvi_protocol`], and the names and files by which server and sites know each other.
+//!
+//! This is the only crate that knows protobuf. Signed bodies pass through it as opaque bytes: it never encodes one again.
+//!
+//! # What a client can send
+//!
+//! [`client`] has no function that takes a plain vector. An update goes through [`client::submission`], which takes the
+//! [`Attachment`](dp_pvi_privacy::ledger::Attachment) that the site's ledger committed (its payload can only come from a
+//! [`Released`](dp_pvi_privacy::Released) value); an evaluator's metrics are a signed
+//! [`MetricsReport`](dp_pvi_protocol::message::MetricsReport).
+//!
+//! # Limits
+//!
+//! Vectors travel in chunks of [`CHUNK_BYTES`], so a message never comes near [`MESSAGE_BYTES`], whatever the dimension.
+
+pub mod client;
+mod convert;
+pub mod identity;
+pub mod server;
+
+pub use convert::FrameError;
+
+/// Generated from `proto/dp_pvi/v1/federation.proto`.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
+pub mod v1 {
+    tonic::include_proto!("dp_pvi.v1");
+}
+
+/// Most bytes of a vector in one frame.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// Limit on one message that both sides set.
+pub const MESSAGE_BYTES: usize = 4 << 20;
+
+/// Response metadata that names the reason of an error status, for programs.
+pub const ERROR_KEY: &str = "dp-pvi-error";
+
+#[cfg(test)]
+mod tests;

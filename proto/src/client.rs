@@ -1,0 +1,190 @@
+//! A client's side of the wire.
+//!
+//! # Privacy
+//! Nothing here takes a plain vector. [`submission`] takes an [`Attachment`], which a ledger committed; [`report`] takes an
+//! evaluator's signed metrics on public data.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dp_pvi_privacy::ledger::Attachment;
+use dp_pvi_protocol::message::{
+    Hello, MetricsReport, Next, Receipt, Refusal, RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome,
+};
+use dp_pvi_protocol::transport::{Rejection, TransportError};
+use futures_util::stream::{self, Stream};
+use tonic::{Code, Status};
+
+use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire};
+use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, v1};
+
+/// The hello to send.
+#[must_use]
+pub fn hello(message: &Signed<Hello>) -> v1::SignedMessage {
+    signed_to_wire(message)
+}
+
+/// A received welcome.
+#[must_use]
+pub fn welcome(message: v1::SignedMessage) -> Signed<Welcome> {
+    signed_from_wire(message)
+}
+
+/// A received receipt.
+#[must_use]
+pub fn receipt(message: v1::SignedMessage) -> Signed<Receipt> {
+    signed_from_wire(message)
+}
+
+/// The refusal to send.
+#[must_use]
+pub fn refusal(message: &Signed<Refusal>) -> v1::SignedMessage {
+    signed_to_wire(message)
+}
+
+/// The metrics to send.
+#[must_use]
+pub fn report(message: &Signed<MetricsReport>) -> v1::SignedMessage {
+    signed_to_wire(message)
+}
+
+/// The frames of a submission: the signed update, then the payload in chunks. The same attachment always gives the same bytes.
+///
+/// # Privacy
+/// The only way to put a vector on the wire: the attachment was committed to the site's ledger before.
+///
+/// # Errors
+/// The attachment does not hold a signed update.
+pub fn submission(attachment: &Attachment) -> Result<impl Stream<Item = v1::SubmitFrame> + Send + 'static, FrameError> {
+    use v1::submit_frame::Frame;
+    let message = Signed::<Update>::from_bytes(attachment.message()).map_err(|_| FrameError::Wrong("update"))?;
+    let payload = Bytes::from(attachment.payload().to_bytes());
+    let chunks = (0..payload.len().div_ceil(CHUNK_BYTES))
+        .map(move |i| Frame::Payload(payload.slice(i * CHUNK_BYTES..payload.len().min((i + 1) * CHUNK_BYTES))));
+    let frames = std::iter::once(Frame::Update(signed_to_wire(&message))).chain(chunks);
+    Ok(stream::iter(frames.map(|frame| v1::SubmitFrame { frame: Some(frame) })))
+}
+
+/// Puts the frames of an answer together. Feed every frame, then [`NextReader::finish`].
+#[derive(Debug)]
+pub struct NextReader {
+    limit: usize,
+    head: Option<Head>,
+    entries: Vec<TranscriptEntry>,
+    lambda: Vec<f64>,
+}
+
+#[derive(Debug)]
+struct Head {
+    kind: Kind,
+    coordinates: usize,
+    entries: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Wait,
+    Round(Signed<RoundHeader>),
+    Finished(Signed<RoundHeader>, RunOutcome),
+}
+
+impl NextReader {
+    /// A reader that accepts at most `coordinates` words of λ (the family's number of parameters).
+    #[must_use]
+    pub fn new(coordinates: usize) -> Self {
+        Self { limit: coordinates, head: None, entries: Vec::new(), lambda: Vec::new() }
+    }
+
+    /// Takes one frame.
+    ///
+    /// # Errors
+    /// Out of order, of wrong form, or longer than announced.
+    pub fn frame(&mut self, frame: v1::NextFrame) -> Result<(), FrameError> {
+        use v1::next_frame::Frame;
+        match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.head) {
+            (Frame::Head(head), None) => {
+                self.head = Some(read_head(head, self.limit)?);
+                Ok(())
+            }
+            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => {
+                self.entries.push(entry_from_wire(entry)?);
+                Ok(())
+            }
+            (Frame::Lambda(bytes), Some(head)) if self.entries.len() == head.entries => {
+                let coordinates = head.coordinates;
+                self.lambda.reserve_exact(coordinates - self.lambda.len());
+                let (words, []) = bytes.as_chunks::<8>() else { return Err(FrameError::Wrong("chunk")) };
+                if self.lambda.len() + words.len() > coordinates {
+                    return Err(FrameError::TooLong);
+                }
+                self.lambda.extend(words.iter().map(|word| f64::from_le_bytes(*word)));
+                Ok(())
+            }
+            _ => Err(FrameError::Order),
+        }
+    }
+
+    /// The answer, once the stream has ended.
+    ///
+    /// # Errors
+    /// The stream ended early.
+    pub fn finish(self) -> Result<Next, FrameError> {
+        let head = self.head.ok_or(FrameError::Missing("head"))?;
+        if self.entries.len() != head.entries || self.lambda.len() != head.coordinates {
+            return Err(FrameError::Missing("end"));
+        }
+        let (lambda, entries) = (Arc::from(self.lambda), self.entries);
+        Ok(match head.kind {
+            Kind::Wait => Next::Wait,
+            Kind::Round(header) => Next::Round(Box::new(RoundStart { header, lambda, entries })),
+            Kind::Finished(header, outcome) => Next::Finished(Box::new(RunEnd { outcome, lambda, entries, header })),
+        })
+    }
+}
+
+fn read_head(head: v1::NextHead, limit: usize) -> Result<Head, FrameError> {
+    let header = |head: &v1::NextHead| head.header.clone().map(signed_from_wire).ok_or(FrameError::Missing("header"));
+    let kind = match head.kind() {
+        v1::next_head::Kind::Wait => Kind::Wait,
+        v1::next_head::Kind::Round => Kind::Round(header(&head)?),
+        v1::next_head::Kind::Finished => Kind::Finished(header(&head)?, run_outcome_from_wire(head.outcome())?),
+        v1::next_head::Kind::Unspecified => return Err(FrameError::Wrong("kind of answer")),
+    };
+    let coordinates = usize::try_from(head.coordinates).ok().filter(|n| *n <= limit).ok_or(FrameError::TooLong)?;
+    let entries = usize::try_from(head.entries).map_err(|_| FrameError::TooLong)?;
+    if matches!(kind, Kind::Wait) && (coordinates, entries) != (0, 0) {
+        return Err(FrameError::Wrong("answer"));
+    }
+    Ok(Head { kind, coordinates, entries })
+}
+
+/// The one place where a status becomes an error of the protocol.
+#[must_use]
+pub fn transport_error(status: &Status) -> TransportError {
+    let rejected = |kind| TransportError::Rejected { kind, message: status.message().to_owned() };
+    match reason(status) {
+        Some("authentication") => rejected(Rejection::Authentication),
+        Some("version") => rejected(Rejection::Version),
+        Some("message") => rejected(Rejection::Message),
+        Some("hello-first") => rejected(Rejection::HelloFirst),
+        Some("other") => rejected(Rejection::Other),
+        Some(_) => TransportError::Unreachable(status.message().to_owned()),
+        // Not from our server's code: its framework, a proxy, or the network.
+        None => match status.code() {
+            Code::Unauthenticated | Code::PermissionDenied => rejected(Rejection::Authentication),
+            Code::Unimplemented => rejected(Rejection::Version),
+            Code::InvalidArgument | Code::OutOfRange => rejected(Rejection::Message),
+            _ => TransportError::Unreachable(status.message().to_owned()),
+        },
+    }
+}
+
+/// An answer that cannot be read: another version on the other side.
+#[must_use]
+pub fn frame_error(error: FrameError) -> TransportError {
+    TransportError::Rejected { kind: Rejection::Version, message: error.to_string() }
+}
+
+fn reason(status: &Status) -> Option<&str> {
+    status.metadata().get(ERROR_KEY).and_then(|value| value.to_str().ok())
+}

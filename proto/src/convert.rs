@@ -1,0 +1,104 @@
+//! Conversions that both directions share. A frame becomes a checked type here or not at all.
+
+use bytes::Bytes;
+use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::message::{RoundOutcome, RunOutcome, Signed, TranscriptEntry};
+
+use crate::v1;
+
+/// A frame that does not say what its place asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A part is missing.
+    #[error("a frame lacks its {0}: the other side is of another version")]
+    Missing(&'static str),
+    /// A part has another form.
+    #[error("a frame carries a wrong {0}: the other side is of another version")]
+    Wrong(&'static str),
+    /// Frames come in another order, or too many.
+    #[error("frames come in the wrong order or number")]
+    Order,
+    /// More bytes than announced or allowed.
+    #[error("a vector is longer than announced")]
+    TooLong,
+}
+
+/// A signed message as it travels. Its bytes are copied, never encoded again.
+#[must_use]
+pub(crate) fn signed_to_wire<B>(message: &Signed<B>) -> v1::SignedMessage {
+    v1::SignedMessage { body: Bytes::copy_from_slice(&message.body), signature: Bytes::copy_from_slice(&message.signature) }
+}
+
+/// A signed message as received; nothing is verified.
+#[must_use]
+pub(crate) fn signed_from_wire<B: dp_pvi_protocol::message::Body>(message: v1::SignedMessage) -> Signed<B> {
+    Signed::from_parts(message.body.into(), message.signature.into())
+}
+
+pub(crate) fn hash_from_wire(bytes: &[u8], what: &'static str) -> Result<Hash, FrameError> {
+    bytes.try_into().map(Hash).map_err(|_| FrameError::Wrong(what))
+}
+
+pub(crate) fn hash_to_wire(hash: &Hash) -> Bytes {
+    Bytes::copy_from_slice(&hash.0)
+}
+
+pub(crate) fn entry_to_wire(entry: &TranscriptEntry) -> v1::TranscriptEntry {
+    let outcome = match entry.outcome {
+        RoundOutcome::Complete => v1::RoundOutcome::Complete,
+        RoundOutcome::Deadline => v1::RoundOutcome::Deadline,
+        RoundOutcome::Skipped => v1::RoundOutcome::Skipped,
+        RoundOutcome::Aborted => v1::RoundOutcome::Aborted,
+    };
+    v1::TranscriptEntry {
+        header: Some(signed_to_wire(&entry.header)),
+        included: entry
+            .included
+            .iter()
+            .map(|(client, update)| v1::Included { client: client.as_str().to_owned(), update: hash_to_wire(update) })
+            .collect(),
+        outcome: outcome.into(),
+        lambda: hash_to_wire(&entry.lambda),
+        previous: hash_to_wire(&entry.previous),
+    }
+}
+
+pub(crate) fn entry_from_wire(entry: v1::TranscriptEntry) -> Result<TranscriptEntry, FrameError> {
+    let outcome = match entry.outcome() {
+        v1::RoundOutcome::Complete => RoundOutcome::Complete,
+        v1::RoundOutcome::Deadline => RoundOutcome::Deadline,
+        v1::RoundOutcome::Skipped => RoundOutcome::Skipped,
+        v1::RoundOutcome::Aborted => RoundOutcome::Aborted,
+        v1::RoundOutcome::Unspecified => return Err(FrameError::Wrong("round outcome")),
+    };
+    Ok(TranscriptEntry {
+        header: signed_from_wire(entry.header.ok_or(FrameError::Missing("header"))?),
+        included: entry
+            .included
+            .into_iter()
+            .map(|i| {
+                Ok((ClientId::new(i.client).map_err(|_| FrameError::Wrong("client name"))?, hash_from_wire(&i.update, "update hash")?))
+            })
+            .collect::<Result<_, FrameError>>()?,
+        outcome,
+        lambda: hash_from_wire(&entry.lambda, "posterior hash")?,
+        previous: hash_from_wire(&entry.previous, "entry hash")?,
+    })
+}
+
+pub(crate) fn run_outcome_to_wire(outcome: RunOutcome) -> v1::RunOutcome {
+    match outcome {
+        RunOutcome::Complete => v1::RunOutcome::Complete,
+        RunOutcome::QuorumLost => v1::RunOutcome::QuorumLost,
+        RunOutcome::Stopped => v1::RunOutcome::Stopped,
+    }
+}
+
+pub(crate) fn run_outcome_from_wire(outcome: v1::RunOutcome) -> Result<RunOutcome, FrameError> {
+    match outcome {
+        v1::RunOutcome::Complete => Ok(RunOutcome::Complete),
+        v1::RunOutcome::QuorumLost => Ok(RunOutcome::QuorumLost),
+        v1::RunOutcome::Stopped => Ok(RunOutcome::Stopped),
+        v1::RunOutcome::Unspecified => Err(FrameError::Wrong("run outcome")),
+    }
+}

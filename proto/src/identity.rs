@@ -1,0 +1,52 @@
+//! Who is who: names in certificates, identity keys, and the file by which a site asks to be enrolled.
+//!
+//! A site has two keys. The *TLS key* is certified by the federation's authority; its certificate names the site in a URI,
+//! `dp-pvi://FEDERATION/site/ID`. The *identity key* (Ed25519) signs everything that the site says; it is pinned when the site is
+//! enrolled, and the first message of every connection binds the TLS key to it.
+
+mod enrolment;
+mod keys;
+mod name;
+
+pub use enrolment::Enrolment;
+pub use keys::{
+    generate_identity, identity_from_pem, identity_to_pem, public_identity_from_pem, public_identity_to_pem, write_new, write_secret,
+};
+pub use name::{PeerName, PeerRole, check_federation, spki_hash};
+
+/// Why a name, key or enrolment file is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Not a name of the form `dp-pvi://FEDERATION/(server | site/ID | evaluator/ID)`.
+    #[error("{0:?} is not a name in a federation: dp-pvi://FEDERATION/server, dp-pvi://FEDERATION/site/ID or …/evaluator/ID")]
+    Name(String),
+    /// A federation's name breaks the rules.
+    #[error("a federation's name uses 1 to 64 of the characters a-z 0-9 - _ .")]
+    Federation,
+    /// Not an X.509 certificate.
+    #[error("this is not a certificate: {0}")]
+    Certificate(String),
+    /// No name, or more than one.
+    #[error("the certificate must carry exactly one name of the form dp-pvi://FEDERATION/…; it was not made by `dp-pvi-server ca sign`")]
+    NoName,
+    /// Not a key file of the expected kind.
+    #[error("this is not an Ed25519 {0} in PEM form")]
+    Key(&'static str),
+    /// Not an enrolment file.
+    #[error("this is not an enrolment file ({0}): make one with `dp-pvi-client csr`")]
+    Enrolment(&'static str),
+    /// The identity key did not sign this request.
+    #[error("the enrolment file was changed after it was made: its signature does not fit; make it again with `dp-pvi-client csr`")]
+    Signature,
+    /// Files.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The operating system gave no randomness.
+    #[error("the operating system gave no random bytes")]
+    Randomness,
+}

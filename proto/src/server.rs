@@ -1,0 +1,118 @@
+//! The server's side of the wire.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use dp_pvi_protocol::transport::Rejection;
+use tonic::{Code, Status};
+
+use crate::convert::{entry_to_wire, run_outcome_to_wire, signed_from_wire, signed_to_wire};
+use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, v1};
+
+const CHUNK_WORDS: usize = CHUNK_BYTES / 8;
+
+/// A received hello.
+#[must_use]
+pub fn hello(message: v1::SignedMessage) -> Signed<Hello> {
+    signed_from_wire(message)
+}
+
+/// A received refusal.
+#[must_use]
+pub fn refusal(message: v1::SignedMessage) -> Signed<Refusal> {
+    signed_from_wire(message)
+}
+
+/// A received metrics report.
+#[must_use]
+pub fn report(message: v1::SignedMessage) -> Signed<MetricsReport> {
+    signed_from_wire(message)
+}
+
+/// The welcome to send.
+#[must_use]
+pub fn welcome(message: &Signed<Welcome>) -> v1::SignedMessage {
+    signed_to_wire(message)
+}
+
+/// The receipt to send.
+#[must_use]
+pub fn receipt(message: &Signed<Receipt>) -> v1::SignedMessage {
+    signed_to_wire(message)
+}
+
+/// First frame of a submission: the signed update.
+///
+/// # Errors
+/// Another frame came first.
+pub fn submission_head(frame: v1::SubmitFrame) -> Result<Signed<Update>, FrameError> {
+    match frame.frame {
+        Some(v1::submit_frame::Frame::Update(update)) => Ok(signed_from_wire(update)),
+        _ => Err(FrameError::Order),
+    }
+}
+
+/// A later frame of a submission: bytes of the payload.
+///
+/// # Errors
+/// Another frame, an empty one, or one above [`CHUNK_BYTES`].
+pub fn submission_chunk(frame: v1::SubmitFrame) -> Result<Bytes, FrameError> {
+    match frame.frame {
+        Some(v1::submit_frame::Frame::Payload(bytes)) if bytes.is_empty() => Err(FrameError::Missing("payload")),
+        Some(v1::submit_frame::Frame::Payload(bytes)) if bytes.len() > CHUNK_BYTES => Err(FrameError::TooLong),
+        Some(v1::submit_frame::Frame::Payload(bytes)) => Ok(bytes),
+        _ => Err(FrameError::Order),
+    }
+}
+
+/// The frames of an answer, made one at a time: λ stays shared, only the chunk on its way is a copy.
+pub fn next_frames(next: Next) -> impl Iterator<Item = v1::NextFrame> + Send + 'static {
+    use v1::next_frame::Frame;
+    use v1::next_head::Kind;
+    let (kind, header, outcome, lambda, entries) = match next {
+        Next::Wait => (Kind::Wait, None, v1::RunOutcome::Unspecified, Arc::from(Vec::new()), Vec::new()),
+        Next::Round(round) => (Kind::Round, Some(round.header), v1::RunOutcome::Unspecified, round.lambda, round.entries),
+        Next::Finished(end) => (Kind::Finished, Some(end.header), run_outcome_to_wire(end.outcome), end.lambda, end.entries),
+    };
+    let head = v1::NextHead {
+        kind: kind.into(),
+        header: header.as_ref().map(signed_to_wire),
+        outcome: outcome.into(),
+        coordinates: lambda.len() as u64,
+        // Rounds are counted in u32, so the number of entries fits.
+        entries: u32::try_from(entries.len()).unwrap_or(u32::MAX),
+    };
+    let entries = entries.into_iter().map(|entry| Frame::Entry(entry_to_wire(&entry)));
+    let chunks = (0..lambda.len().div_ceil(CHUNK_WORDS)).map(move |i| {
+        let words = &lambda[i * CHUNK_WORDS..lambda.len().min((i + 1) * CHUNK_WORDS)];
+        let mut bytes = BytesMut::with_capacity(words.len() * 8);
+        words.iter().for_each(|word| bytes.put_f64_le(*word));
+        Frame::Lambda(bytes.freeze())
+    });
+    std::iter::once(Frame::Head(head)).chain(entries).chain(chunks).map(|frame| v1::NextFrame { frame: Some(frame) })
+}
+
+/// The status of a rejection: what [`crate::client::transport_error`] reads back.
+#[must_use]
+pub fn rejection(kind: Rejection, message: impl Into<String>) -> Status {
+    let (code, name) = match kind {
+        Rejection::Authentication => (Code::PermissionDenied, "authentication"),
+        Rejection::Version => (Code::FailedPrecondition, "version"),
+        Rejection::Message => (Code::InvalidArgument, "message"),
+        Rejection::HelloFirst => (Code::FailedPrecondition, "hello-first"),
+        Rejection::Other => (Code::Aborted, "other"),
+    };
+    named(Status::new(code, message), name)
+}
+
+/// The server cannot answer now; the client tries again.
+#[must_use]
+pub fn unavailable(message: impl Into<String>) -> Status {
+    named(Status::new(Code::Unavailable, message), "unavailable")
+}
+
+fn named(mut status: Status, name: &'static str) -> Status {
+    status.metadata_mut().insert(ERROR_KEY, tonic::metadata::MetadataValue::from_static(name));
+    status
+}

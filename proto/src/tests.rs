@@ -1,0 +1,132 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_protocol::message::{Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry};
+use dp_pvi_protocol::transport::{Rejection, TransportError};
+use prost::Message;
+
+use crate::client::{NextReader, transport_error};
+use crate::identity::generate_identity;
+use crate::server::{next_frames, rejection, unavailable};
+use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, v1};
+
+fn header(round: u32) -> Signed<RoundHeader> {
+    let header = RoundHeader {
+        run: RunId { task: Hash([7; 32]), number: 1 },
+        round,
+        turn: None,
+        visit: round,
+        lambda: Hash([1; 32]),
+        previous: Hash([2; 32]),
+        deadline_seconds: 60,
+        reserved: Vec::new(),
+    };
+    Signed::seal(&header, &generate_identity().unwrap())
+}
+
+fn entries(count: u32) -> Vec<TranscriptEntry> {
+    let entry = |round| TranscriptEntry {
+        header: header(round),
+        included: ["a", "b"].map(|id| (ClientId::new(id).unwrap(), Hash([3; 32]))).into(),
+        outcome: RoundOutcome::Deadline,
+        lambda: Hash([4; 32]),
+        previous: Hash([5; 32]),
+    };
+    (0..count).map(entry).collect()
+}
+
+fn lambda(coordinates: usize) -> Arc<[f64]> {
+    (0..coordinates).map(|i| (i as f64).sin() * 1e3).collect()
+}
+
+/// Frames as they travel: encoded and decoded.
+fn travel(next: Next) -> Vec<v1::NextFrame> {
+    next_frames(next)
+        .map(|frame| {
+            let bytes = frame.encode_to_vec();
+            assert!(bytes.len() <= CHUNK_BYTES + 64 && bytes.len() < MESSAGE_BYTES);
+            v1::NextFrame::decode(bytes.as_slice()).unwrap()
+        })
+        .collect()
+}
+
+fn read(frames: Vec<v1::NextFrame>, limit: usize) -> Result<Next, FrameError> {
+    let mut reader = NextReader::new(limit);
+    frames.into_iter().try_for_each(|frame| reader.frame(frame))?;
+    reader.finish()
+}
+
+#[test]
+fn answers_arrive_as_they_were() {
+    for coordinates in [0, 1, 200, CHUNK_BYTES / 8, CHUNK_BYTES / 8 + 1, 2_000_000] {
+        let round = Next::Round(Box::new(RoundStart { header: header(3), lambda: lambda(coordinates), entries: entries(3) }));
+        assert_eq!(read(travel(round.clone()), coordinates).unwrap(), round);
+    }
+    for outcome in [RunOutcome::Complete, RunOutcome::QuorumLost, RunOutcome::Stopped] {
+        let end = Next::Finished(Box::new(RunEnd { outcome, lambda: lambda(2), entries: entries(1), header: header(9) }));
+        assert_eq!(read(travel(end.clone()), 2).unwrap(), end);
+    }
+    assert_eq!(read(travel(Next::Wait), 0).unwrap(), Next::Wait);
+}
+
+#[test]
+fn entries_keep_their_hash() {
+    let sent = entries(2);
+    let frames = travel(Next::Round(Box::new(RoundStart { header: header(2), lambda: lambda(1), entries: sent.clone() })));
+    let Next::Round(round) = read(frames, 1).unwrap() else { panic!("a round was sent") };
+    assert_eq!(
+        round.entries.iter().map(TranscriptEntry::hash).collect::<Vec<_>>(),
+        sent.iter().map(TranscriptEntry::hash).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn broken_answers_are_refused() {
+    let good = || travel(Next::Round(Box::new(RoundStart { header: header(1), lambda: lambda(200_000), entries: entries(2) })));
+    // Longer than the family allows.
+    assert_eq!(read(good(), 199_999).unwrap_err(), FrameError::TooLong);
+    // Every single frame left out or sent twice.
+    for at in 0..good().len() {
+        let mut missing = good();
+        missing.remove(at);
+        assert!(read(missing, 200_000).is_err(), "without frame {at}");
+        let mut doubled = good();
+        doubled.insert(at, doubled[at].clone());
+        assert!(read(doubled, 200_000).is_err(), "frame {at} twice");
+    }
+    // Half a word.
+    let mut cut = good();
+    let last = cut.len() - 1;
+    if let Some(v1::next_frame::Frame::Lambda(bytes)) = &mut cut[last].frame {
+        bytes.truncate(bytes.len() - 4);
+    }
+    assert!(read(cut, 200_000).is_err());
+    // An entry whose hash has another length, or whose client has no possible name.
+    type Change = fn(&mut v1::TranscriptEntry);
+    let changes: [Change; 4] =
+        [|e| e.lambda.truncate(31), |e| e.included[0].client = "A B".into(), |e| e.outcome = 77, |e| e.header = None];
+    for change in changes {
+        let mut frames = good();
+        let Some(v1::next_frame::Frame::Entry(entry)) = &mut frames[1].frame else { panic!("entries follow the head") };
+        change(entry);
+        assert!(read(frames, 200_000).is_err());
+    }
+    assert!(read(Vec::new(), 0).is_err());
+    assert!(read(vec![v1::NextFrame { frame: None }], 0).is_err());
+}
+
+#[test]
+fn every_rejection_survives_the_status() {
+    for kind in [Rejection::Authentication, Rejection::Version, Rejection::Message, Rejection::HelloFirst, Rejection::Other] {
+        let error = transport_error(&rejection(kind, "why"));
+        assert!(matches!(error, TransportError::Rejected { kind: read, ref message } if read == kind && message == "why"), "{kind:?}");
+    }
+    assert!(matches!(transport_error(&unavailable("later")), TransportError::Unreachable(_)));
+    // Statuses that the framework or the network makes.
+    assert!(matches!(transport_error(&tonic::Status::unavailable("gone")), TransportError::Unreachable(_)));
+    assert!(matches!(transport_error(&tonic::Status::resource_exhausted("busy")), TransportError::Unreachable(_)));
+    let unknown = transport_error(&tonic::Status::unimplemented("what"));
+    assert!(matches!(unknown, TransportError::Rejected { kind: Rejection::Version, .. }));
+}
