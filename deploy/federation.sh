@@ -34,7 +34,10 @@ for client in hospital-1 hospital-2 hospital-3 evaluator; do
     # The authority signs, and the site gets its certificate and ca.pem back.
     dp-pvi-server ca sign "$home/tls/$client.csr.pem" --ca "$root/server/tls" -o "$home/tls"
     cp "$root/cohort/$data.csv" "$root/cohort/schema.toml" "$home/data/"
-    # The samples speak of hospital-1 and of a server on localhost.
-    case $role in evaluator) sample=evaluator.toml ;; *) sample=client.toml ;; esac
-    sed -e "s/hospital-1/$client/g" -e "s/\"localhost/\"$name/" "$samples/$sample" >"$home/client.toml"
+    # The samples speak of hospital-1 and its number of records, and of a server on localhost. (Under replace-one the number of
+    # records is no secret; the first line of the file is its header.)
+    if [ "$role" = evaluator ]; then sample=evaluator.toml; else sample=client.toml; fi
+    units=$(($(wc -l <"$home/data/$data.csv") - 1))
+    sed -e "s/hospital-1/$client/g" -e "s/\"localhost/\"$name/" -e "s/^nominal_units = .*/nominal_units = $units/" \
+        "$samples/$sample" >"$home/client.toml"
 done
