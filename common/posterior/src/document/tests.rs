@@ -1,1 +1,109 @@
+#![allow(clippy::unwrap_used)]
 
+use dp_pvi_privacy::ClientId;
+
+use super::{DocumentError, Evaluation, PosteriorDocument};
+use crate::metrics::HeldOutMetrics;
+use crate::predictive::{Example, Prediction};
+use crate::statement::statement;
+use crate::task::{RawTask, ResolveContext, ResolvedTask};
+
+const SCHEMA: &str = r#"
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+"#;
+
+fn task(update: &str, privacy: &str) -> ResolvedTask {
+    let text = format!(
+        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
+    );
+    let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
+}
+
+fn open() -> ResolvedTask {
+    task("update = \"pvi\"", "")
+}
+
+fn private() -> ResolvedTask {
+    task("update = \"dp-optimisation\"\nexpected_total_units = 500\nrelease_tick_seconds = 30", "epsilon = 2.0")
+}
+
+fn document(task: &ResolvedTask) -> PosteriorDocument {
+    let site = ClientId::new("hospital-1").unwrap();
+    let metrics = HeldOutMetrics {
+        records: 3,
+        log_likelihood: -0.4,
+        accuracy: Some(0.9),
+        rmse: None,
+        brier: Some(0.1),
+        calibration_error: Some(0.02),
+        reliability: vec![(0.1, 0.2, 3)],
+    };
+    let evaluation = Evaluation { evaluator: ClientId::new("evaluator").unwrap(), round: 3, metrics };
+    let statements = vec![statement(task, &site, 3).unwrap()];
+    PosteriorDocument::new(task, 0, 9, vec![0.7, -0.1, 3.0, 1.0 / 3.0], statements, vec![evaluation]).unwrap()
+}
+
+#[test]
+fn documents_come_back_bit_by_bit() {
+    for task in [open(), private()] {
+        let document = document(&task);
+        let text = document.to_json();
+        let back = PosteriorDocument::from_json(&text).unwrap();
+        assert_eq!(back, document);
+        assert_eq!(back.task().unwrap(), task);
+        assert_eq!(back.task_hash().unwrap(), task.hash());
+        assert_eq!(back.coefficients[0].name, "age");
+        let row = Example { indices: &[0, 1], values: &[0.5, 1.0], target: 0.0 };
+        let Prediction::Class { logit_mean, .. } = back.predictor().unwrap().predict(row) else { panic!("a class") };
+        assert!((logit_mean - (0.5 * 0.7 / 3.0 - 0.3)).abs() < 1e-15);
+    }
+}
+
+#[test]
+fn documents_that_were_changed_are_refused() {
+    let text = document(&private()).to_json();
+    for (from, to) in [
+        ("\"format\": 1", "\"format\": 7"),
+        ("\"run\"", "\"runs\""),
+        ("  \"natural_parameters\": [\n    0.7", "  \"natural_parameters\": [\n    0.8"),
+        ("  \"natural_parameters\": [\n    0.7", "  \"natural_parameters\": [\n    1e400"),
+        ("diagonal-gaussian", "full-gaussian"),
+        ("\"name\": \"age\"", "\"name\": \"weight\""),
+        ("sweeps\\\": 3", "sweeps\\\": 4"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        assert!(PosteriorDocument::from_json(&text.replacen(from, to, 1)).is_err(), "{from}");
+    }
+    let hash = private().hash().to_string();
+    let other = text.replace(&hash, &"0".repeat(64));
+    assert!(matches!(PosteriorDocument::from_json(&other), Err(DocumentError::Inconsistent(_))));
+    assert!(PosteriorDocument::new(&open(), 0, 1, vec![0.0, 0.0, -1.0, 1.0], vec![], vec![]).is_err());
+}
+
+#[test]
+fn statements_say_what_was_spent_and_what_was_not() {
+    let site = ClientId::new("hospital-1").unwrap();
+    let task = private();
+    let full = statement(&task, &site, 3).unwrap();
+    assert!(full.epsilon.unwrap() <= 2.0 && full.epsilon.unwrap() > 1.98);
+    assert!(statement(&task, &site, 1).unwrap().epsilon.unwrap() < full.epsilon.unwrap());
+    assert_eq!(statement(&task, &site, 0).unwrap().epsilon, Some(0.0));
+    assert!(full.remarks.iter().any(|r| r.contains("30 s")));
+    assert_eq!(full.numerical_margin, full.remarks.iter().any(|r| r.contains("Numerical margin")));
+    assert!(full.released.contains("10 noised sums"));
+    let none = statement(&open(), &site, 2).unwrap();
+    assert_eq!(none.epsilon, None);
+    assert!(none.remarks.iter().any(|r| r.contains("No privacy protection")) && none.remarks[0].contains("as soon as"));
+}

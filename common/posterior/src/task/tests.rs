@@ -1,1 +1,250 @@
+#![allow(clippy::unwrap_used)]
 
+use dp_pvi_privacy::accountant::Method;
+use dp_pvi_privacy::{DpEvent, Relation};
+
+use super::{Optimizer, RawTask, ResolveContext, ResolvedTask, ScheduleSpec, TaskError, UpdateSpec};
+
+const CONTEXT: ResolveContext<'_> = ResolveContext { name: "lung-fed", update_deadline_seconds: 60, min_sites: 2, expected_sites: 4 };
+
+pub(crate) const SCHEMA: &str = r#"
+norm_bound = 2.0
+
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+"#;
+
+const NUMERIC_LABEL: &str = r#"
+norm_bound = 2.0
+
+[label]
+column = "days"
+kind = "number"
+lower = 0
+upper = 100
+centre = 0
+scale = 10
+
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+"#;
+
+/// A task of private logistic regression; `edit` replaces one text by another.
+fn private(edit: &[(&str, &str)]) -> String {
+    let mut text = r#"
+[model]
+family = "logistic-regression"
+prior_scale = 1.0
+[schema]
+file = "schema.toml"
+[pvi]
+schedule = "sequential"
+sweeps = 5
+update = "dp-optimisation"
+expected_total_units = 1000
+[privacy]
+unit = "record"
+adjacency = "replace-one"
+epsilon = 1.0
+delta = 1e-5
+trust = "local"
+"#
+    .to_owned();
+    for (from, to) in edit {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+fn open(edit: &[(&str, &str)]) -> String {
+    let mut all = vec![("dp-optimisation", "pvi"), ("expected_total_units = 1000\n", ""), ("epsilon = 1.0\n", "")];
+    all.extend(edit);
+    private(&all)
+}
+
+fn resolve(text: &str, schema: &str) -> Result<ResolvedTask, TaskError> {
+    RawTask::parse(text)?.resolve(schema, CONTEXT)
+}
+
+#[test]
+fn defaults_become_explicit_numbers() {
+    let task = resolve(&private(&[]), SCHEMA).unwrap();
+    let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
+    assert_eq!((task.name.as_str(), task.dimension, task.max_nonzeros, task.min_sites), ("lung-fed", 2, 2, 2));
+    assert_eq!((spec.steps, spec.optimizer), (10, Optimizer::Preconditioned));
+    assert!((spec.clip_norm.get() - 1.0).abs() < 1e-15, "half of R");
+    assert!((spec.sampling_rate.get() - 1.0).abs() < 1e-15);
+    assert!((spec.step_precision - 1000.0 * 4.0 / (4.0 * 2.0)).abs() < 1e-12);
+    assert!(spec.initial_log_scale.abs() < 1e-15 && (spec.learning_rate - 0.3).abs() < 1e-15);
+    assert_eq!(task.damping.len(), 5);
+    assert!((task.damping[0] - 0.3).abs() < 1e-15 && (task.damping[1] - 0.285).abs() < 1e-15);
+    assert_eq!(task.schema, SCHEMA);
+    assert_eq!(task.prior_natural(), [0.0, 0.0, 1.0, 1.0]);
+}
+
+#[test]
+fn noise_is_calibrated_to_the_whole_run_and_no_more_than_needed() {
+    for adjacency in ["replace-one", "add-remove"] {
+        for sampling in ["", "sampling_rate = 0.1\n"] {
+            let edit = format!("update = \"dp-optimisation\"\n{sampling}");
+            let text = private(&[("replace-one", adjacency), ("update = \"dp-optimisation\"\n", &edit)]);
+            let task = resolve(&text, SCHEMA).unwrap();
+            let loss = task.loss(task.visits()).unwrap();
+            assert!(loss.epsilon.get() <= 1.0, "{adjacency} {sampling}: {:?}", loss.epsilon);
+            assert!(loss.epsilon.get() > 0.99, "{adjacency} {sampling}: {:?}", loss.epsilon);
+            assert!(task.loss(task.visits() + 1).unwrap().epsilon.get() > 1.0);
+            assert_eq!(loss.method, if sampling.is_empty() { Method::GaussianDp } else { Method::Rdp });
+        }
+    }
+}
+
+#[test]
+fn full_batch_noise_equals_gaussian_differential_privacy() {
+    // μ = 2√T/z under replace-one. μ(ε = 1, δ = 1e-5) = 0.26803 (golden: δ(μ = 0.2679, ε = 1) = 9.9068e-6).
+    let UpdateSpec::DpOptimisation(spec) = resolve(&private(&[]), SCHEMA).unwrap().update else { panic!("private") };
+    let mu = 2.0 * 50_f64.sqrt() / spec.noise_multiplier.get();
+    assert!((0.2679..0.2682).contains(&mu), "{mu}");
+}
+
+#[test]
+fn documents_are_canonical_and_checked() {
+    let task = resolve(&private(&[("1e-5", "1.1e-5"), ("prior_scale = 1.0", "prior_scale = 0.1")]), SCHEMA).unwrap();
+    let bytes = task.to_bytes();
+    assert_eq!(ResolvedTask::from_bytes(&bytes).unwrap(), task);
+    assert_eq!(ResolvedTask::from_bytes(&bytes).unwrap().hash(), task.hash());
+    let text = String::from_utf8(bytes).unwrap();
+    for (from, to) in [
+        ("\"format\": 1", "\"format\": 2"),
+        ("dp-pvi/1", "dp-pvi/0"),
+        ("  \"name\"", " \"name\""),
+        ("\"dimension\": 2", "\"dimension\": 3"),
+        ("\"feature_bound\": 2.0", "\"feature_bound\": 1.0"),
+        ("\"min_sites\": 2", "\"min_sites\": 0"),
+        ("\"sweeps\": 5", "\"sweeps\": 6"),
+        ("\"steps\": 10", "\"steps\": 0"),
+        ("\"trust\": \"local\"", "\"trust\": \"aggregated\""),
+        ("\"unit\": \"record\"", "\"unit\": \"person\""),
+        ("\"approximation\": \"mean-field\"", "\"approximation\": \"full-covariance\""),
+        ("\"engine\"", "\"motor\""),
+    ] {
+        assert!(text.contains(from), "{from}");
+        assert!(ResolvedTask::from_bytes(text.replace(from, to).as_bytes()).is_err(), "{from} -> {to}");
+    }
+    assert!(ResolvedTask::from_bytes(b"{}").is_err());
+}
+
+#[test]
+fn every_number_of_the_task_is_in_its_hash() {
+    let base = resolve(&private(&[]), SCHEMA).unwrap().hash();
+    for edit in [("1e-5", "2e-5"), ("sweeps = 5", "sweeps = 6"), ("prior_scale = 1.0", "prior_scale = 2.0"), ("= 1000", "= 1001")] {
+        assert_ne!(resolve(&private(&[edit]), SCHEMA).unwrap().hash(), base, "{edit:?}");
+    }
+    assert_ne!(resolve(&private(&[]), &format!("{SCHEMA}\n# remark")).unwrap().hash(), base, "the schema counts byte for byte");
+    assert_eq!(resolve(&private(&[]), SCHEMA).unwrap().hash(), base);
+}
+
+#[test]
+fn unprotected_tasks_have_an_unprotected_event() {
+    let task = resolve(&open(&[]), SCHEMA).unwrap();
+    assert_eq!(task.visit_event().unwrap(), DpEvent::NonPrivate);
+    assert_eq!(task.damping, [1.0; 5]);
+    assert!(task.loss(3).unwrap().epsilon.get().is_infinite());
+    let synchronous =
+        open(&[("sequential", "synchronous"), ("sweeps = 5", "rounds = 7"), ("[schema]", "approximation = \"full-covariance\"\n[schema]")]);
+    let task = resolve(&synchronous, SCHEMA).unwrap();
+    assert_eq!(task.schedule, ScheduleSpec::Synchronous { rounds: 7 });
+    assert_eq!(task.damping, [0.75; 7], "1.5/2 non-zeros");
+    assert_eq!(task.prior_natural().len(), 5);
+}
+
+#[test]
+fn linear_regression_needs_its_own_numbers() {
+    let linear = [("logistic-regression\"", "linear-regression\"\nnoise_sd = 0.5")];
+    resolve(&open(&linear), NUMERIC_LABEL).unwrap();
+    assert!(resolve(&open(&linear), SCHEMA).is_err(), "a class is no number");
+    assert!(resolve(&open(&[]), NUMERIC_LABEL).is_err(), "a number is no class");
+    assert!(resolve(&open(&[("logistic", "linear")]), NUMERIC_LABEL).is_err(), "no noise_sd");
+    let message = resolve(&private(&linear), NUMERIC_LABEL).unwrap_err().to_string();
+    assert!(message.contains("clip_norm"), "{message}");
+    let task = resolve(&private(&[linear[0], ("delta =", "clip_norm = 3.0\ndelta =")]), NUMERIC_LABEL).unwrap();
+    let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
+    assert!((spec.clip_norm.get() - 3.0).abs() < 1e-15);
+    assert!((spec.step_precision - 1000.0 * 4.0 * 4.0 / 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn expected_batches_become_rates() {
+    let text = private(&[("sweeps", "expected_batch = 200\nunits_per_site = 3907\nsweeps")]);
+    let UpdateSpec::DpOptimisation(spec) = resolve(&text, SCHEMA).unwrap().update else { panic!("private") };
+    assert!((spec.sampling_rate.get() - 200.0 / 3907.0).abs() < 1e-9);
+}
+
+#[test]
+fn combinations_that_do_not_exist_are_named() {
+    let cases = [
+        (private(&[("epsilon = 1.0\n", "")]), "epsilon"),
+        (private(&[("epsilon = 1.0", "epsilon = inf")]), "epsilon"),
+        (private(&[("expected_total_units = 1000\n", "")]), "expected_total_units"),
+        (private(&[("expected_total_units = 1000", "expected_total_units = 1000\nstep_precision = 1.0")]), "not both"),
+        (private(&[("trust = \"local\"", "trust = \"aggregated\"")]), "trust"),
+        (private(&[("unit = \"record\"", "unit = \"site\"")]), "unit"),
+        (private(&[("unit = \"record\"", "unit = \"person\"")]), "unit_column"),
+        (private(&[("[schema]", "approximation = \"full-covariance\"\n[schema]")]), "mean-field"),
+        (private(&[("sweeps = 5", "rounds = 5")]), "sweeps"),
+        (private(&[("sweeps = 5", "sweeps = 0")]), "at least one round"),
+        (private(&[("sweeps = 5", "sweeps = 5\ndamping = 1.5")]), "damping"),
+        (private(&[("sweeps = 5", "sweeps = 5\ndamping = \"fast\"")]), "damping"),
+        (private(&[("sweeps = 5", "sweeps = 5\nsampling_rate = 1.5")]), "sampling rate"),
+        (private(&[("sweeps = 5", "sweeps = 5\nexpected_batch = 10")]), "units_per_site"),
+        (private(&[("sweeps = 5", "sweeps = 5\nclip_norm = 1"), ("delta =", "clip_norm = 1\ndelta =")]), "twice"),
+        (private(&[("sweeps = 5", "sweeps = 5\nlearning_rate = 0")]), "learning_rate"),
+        (private(&[("sweeps = 5", "sweeps = 5\npartitions = 50")]), "partitions"),
+        (private(&[("dp-optimisation", "virtual-clients")]), "virtual-clients"),
+        (private(&[("prior_scale = 1.0", "prior_scale = 0.0")]), "prior_scale"),
+        (private(&[("prior_scale = 1.0", "noise_sd = 1.0")]), "noise_sd"),
+        (open(&[("delta =", "epsilon = 1.0\ndelta =")]), "epsilon"),
+        (open(&[("sweeps = 5", "sweeps = 5\nsteps = 5")]), "steps"),
+        (open(&[("sequential", "synchronous")]), "rounds"),
+        (private(&[("1e-5", "0.0")]), "delta"),
+    ];
+    for (text, word) in cases {
+        let message = resolve(&text, SCHEMA).unwrap_err().to_string();
+        assert!(message.contains(word), "{word}: {message}");
+    }
+    let person = format!("unit_column = \"patient\"\n{SCHEMA}");
+    assert!(resolve(&private(&[]), &person).unwrap_err().to_string().contains("person"));
+    assert!(resolve(&private(&[("unit = \"record\"", "unit = \"person\"")]), &person).is_ok());
+    assert!(matches!(resolve(&private(&[]), "norm_bound = 1.0"), Err(TaskError::Schema(_))));
+}
+
+#[test]
+fn damping_is_read_in_all_its_forms() {
+    for (written, last) in [("1", 1.0), ("0.5", 0.5), ("{ start = 0.4, end = 0.1 }", 0.1), ("{ start = 0.4, end = 0.1, decay = 0.5 }", 0.1)]
+    {
+        let text = open(&[("sweeps = 5", &format!("sweeps = 5\ndamping = {written}"))]);
+        let damping = resolve(&text, SCHEMA).unwrap().damping;
+        assert!((damping[4] - last).abs() < 1e-15, "{written}: {damping:?}");
+    }
+    assert!(resolve(&open(&[("sweeps = 5", "sweeps = 5\ndamping = { start = 0.4, end = 0.1, rate = 1 }")]), SCHEMA).is_err());
+}
+
+#[test]
+fn relations_are_written_as_in_the_configuration() {
+    assert_eq!(resolve(&private(&[("replace-one", "add-remove")]), SCHEMA).unwrap().privacy.relation, Relation::AddRemove);
+}
