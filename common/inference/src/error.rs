@@ -9,6 +9,9 @@ pub enum InferenceError {
     /// The task and what came with it do not fit together.
     #[error("the update does not fit its task ({0}): check that server and site use the same task and version")]
     Job(&'static str),
+    /// The task combines a model with an update that the model cannot serve.
+    #[error("{0} needs {1}, which the task's model does not offer: choose another update or another model")]
+    Capability(&'static str, &'static str),
     /// The task's numbers are not usable.
     #[error(transparent)]
     Task(#[from] TaskError),

@@ -1,6 +1,8 @@
 //! The private side: everything that touches records.
 
 pub mod error;
+pub mod model;
+pub mod point;
 pub mod records;
 pub mod update;
 

@@ -1,9 +1,19 @@
 //! Local updates: what a site computes in one visit.
+//!
+//! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
+//! factor come out. To add an update, write a folder beside the two that are here and add an arm to [`run`].
 
-use dp_pvi_posterior::task::ResolvedTask;
+mod dp_optimisation;
+mod pvi;
+
+use dp_pvi_expfam::Factor;
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_posterior::floor::PrecisionFloor;
+use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::{NoiseSource, Payload, Permit, Released, Units};
 
 use crate::error::InferenceError;
+use crate::model;
 use crate::records::RecordTable;
 
 /// What a site is asked to do.
@@ -15,14 +25,14 @@ pub struct Job<'a> {
     pub visit: u32,
     /// λ: natural parameters of the posterior that the server sent.
     pub lambda: &'a [f64],
-    /// λ_m: the site's own factor.
+    /// λ_m: the site's own factor; zero before its first included update.
     pub factor: &'a [f64],
 }
 
 /// What comes out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// What is sent.
+    /// What is sent: Δ = λ* − λ, undamped.
     pub payload: Released<Payload>,
     /// Change of the factor, to be scaled by ρ if the update is included.
     pub pending: Option<Vec<f64>>,
@@ -30,9 +40,58 @@ pub struct Output {
 
 /// Runs the task's update.
 ///
+/// # Privacy
+/// What leaves went through the mechanism that the permit is for; a permit for another event releases nothing. Neither errors
+/// nor the number of iterations depend on records, beyond what a released value already says.
+///
 /// # Errors
-/// See [`InferenceError`].
+/// See [`InferenceError`]; nothing was released then.
 pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit, noise: &N) -> Result<Output, InferenceError> {
-    let _ = (job, units, permit, noise);
-    unimplemented!("contract")
+    let model = model::from_spec(&job.task.model);
+    let local = Local::new(job)?;
+    match &job.task.update {
+        UpdateSpec::Pvi {} => pvi::run(&local, model.as_ref(), units, permit),
+        UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &local, model.as_ref(), units, permit, noise),
+    }
+}
+
+/// The local problem: global posterior, cavity and prior. All of it is public, given the transcript.
+pub(crate) struct Local {
+    global: Gaussian,
+    /// λ − λ_m with its precision raised to κ_c Λ0 where it was below; h is kept (algorithms, section 1.6 no. 1).
+    cavity: Gaussian,
+    /// Λ0.
+    prior_scale: f64,
+    visit: u32,
+}
+
+impl Local {
+    fn new(job: &Job) -> Result<Self, InferenceError> {
+        let family = job.task.family();
+        let length = |_| InferenceError::Job("lambda or the factor has another length than the task's family");
+        let lambda = Factor::new(family, job.lambda.to_vec()).map_err(length)?;
+        let factor = Factor::new(family, job.factor.to_vec()).map_err(length)?;
+        let mut cavity = (lambda.clone() - &factor).into_natural();
+        let precision = &mut cavity[family.dimension()..];
+        if let Some(floored) = PrecisionFloor::Cavity.apply(family, &job.task.prior_natural()[family.dimension()..], precision) {
+            precision.copy_from_slice(&floored.precision);
+        }
+        Ok(Self {
+            global: lambda.try_into().map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
+            cavity: Gaussian::from_natural(family, cavity)
+                .map_err(|_| InferenceError::Job("the factor is too far from lambda for a cavity: it is not of this run"))?,
+            prior_scale: job.task.prior.scale,
+            visit: job.visit,
+        })
+    }
+
+    /// d.
+    fn dimension(&self) -> usize {
+        self.global.family().dimension()
+    }
+
+    /// λ* − λ.
+    fn change(&self, optimum: &[f64]) -> Vec<f64> {
+        optimum.iter().zip(self.global.natural()).map(|(new, old)| new - old).collect()
+    }
 }

@@ -1,0 +1,103 @@
+//! What generalised linear models share: a record enters only through its linear predictor xᵀθ, which is one-dimensional
+//! Gaussian under q.
+//!
+//! With a = E_q xᵀθ and s² = Var_q xᵀθ, and f(a, s²) = E_q log p(y | xᵀθ), every derivative follows from two numbers: the
+//! *residual* r = ∂f/∂a and the *curvature* c = −2 ∂f/∂s² ≥ 0. Then (algorithms, sections 1.1 and 2)
+//!
+//! * ∂/∂μ = r x, ∂/∂v_j = −½ c x_j², ∂/∂log σ_j = −c x_j² σ_j²;
+//! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
+
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_privacy::mechanism::Term;
+use nalgebra::{DMatrix, DVector};
+
+use super::Gradients;
+use crate::point::{MeanField, ScaleCoordinate};
+use crate::records::{RecordTable, RecordView};
+
+/// Derivatives of E_q log p(y | xᵀθ) at one record.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Statistics {
+    /// r = ∂f/∂a.
+    pub residual: f64,
+    /// c = −2 ∂f/∂s².
+    pub curvature: f64,
+}
+
+/// A likelihood of a linear predictor.
+pub trait LinearPredictor: Send + Sync {
+    /// Residual and curvature for a predictor with this mean and variance.
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
+
+    /// f = E log p(target | predictor).
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
+}
+
+/// Mean and variance of xᵀθ under a mean-field q.
+#[inline]
+#[must_use]
+pub fn project(record: RecordView<'_>, q: &MeanField) -> (f64, f64) {
+    let (mu, v) = (q.mean(), q.variance());
+    let (mut mean, mut variance) = (0.0, 0.0);
+    for (j, x) in record.entries() {
+        mean += x * mu[j];
+        variance += x * x * v[j];
+    }
+    (mean, variance)
+}
+
+impl<M: LinearPredictor> Gradients for M {
+    #[inline]
+    fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
+        let (mean, variance) = project(record, q);
+        let Statistics { residual, curvature } = self.statistics(mean, variance, record.target);
+        // A record with a number that is not finite, or that overflows, contributes 0.
+        if !(residual.is_finite() && variance.is_finite()) {
+            return;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "2d is a 32-bit number: a mechanism over 2d coordinates exists")]
+        let offset = q.dimension() as u32;
+        let entries = || record.indices.iter().zip(record.values);
+        term.extend(entries().map(|(&j, x)| (j, residual * x)));
+        match q.coordinate() {
+            ScaleCoordinate::LogScale => {
+                let v = q.variance();
+                term.extend(entries().map(|(&j, x)| (offset + j, -curvature * x * x * v[j as usize])));
+            }
+            ScaleCoordinate::HalfVariance { weight } => {
+                let factor = -weight * curvature;
+                term.extend(entries().map(|(&j, x)| (offset + j, factor * x * x)));
+            }
+        }
+    }
+}
+
+/// f at one record, for a q of either family.
+pub fn expected_log_likelihood(model: &impl LinearPredictor, record: RecordView<'_>, q: &Gaussian) -> f64 {
+    let (mean, variance) = q.standard().project(record.indices, record.values);
+    model.expected_log_density(mean, variance, record.target)
+}
+
+/// Σ f over the finite records of a table.
+pub fn total(model: &impl LinearPredictor, table: &RecordTable, q: &Gaussian) -> f64 {
+    table.records().filter(RecordView::is_finite).map(|record| expected_log_likelihood(model, record, q)).sum()
+}
+
+/// Σ r x and Σ c xxᵀ over the finite records of a table, with (r, c) from `statistics`.
+pub fn sums(table: &RecordTable, statistics: impl Fn(RecordView<'_>) -> Statistics) -> (DVector<f64>, DMatrix<f64>) {
+    let d = table.dimension();
+    let mut first = DVector::zeros(d);
+    let mut second = DMatrix::zeros(d, d);
+    for record in table.records().filter(RecordView::is_finite) {
+        let Statistics { residual, curvature } = statistics(record);
+        for (k, (j, x)) in record.entries().enumerate() {
+            first[j] += residual * x;
+            let weight = curvature * x;
+            for (i, y) in record.entries().take(k + 1) {
+                second[(i, j)] += weight * y;
+            }
+        }
+    }
+    second.fill_lower_triangle_with_upper_triangle();
+    (first, second)
+}

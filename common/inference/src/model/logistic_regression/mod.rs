@@ -1,0 +1,48 @@
+//! Bayesian logistic regression: P(y = 1) = σ(xᵀθ), y ∈ {0, 1} (algorithms, section 2).
+
+mod optimum;
+
+use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_posterior::quadrature::{sigmoid_moments, softplus};
+
+use super::glm::{self, LinearPredictor, Statistics};
+use super::{Gradients, LocalOptimum, Model};
+use crate::records::{RecordTable, RecordView};
+
+/// P(y = 1) = σ(xᵀθ). With B0 = E softplus(z), B1 = E σ(z) and B2 = E σ(z)(1−σ(z)) for the Gaussian logit z:
+/// f = y a − B0, r = y − B1, c = B2.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LogisticRegression;
+
+impl LinearPredictor for LogisticRegression {
+    #[inline]
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
+        let moments = sigmoid_moments(mean, variance);
+        Statistics { residual: target - moments.sigmoid, curvature: moments.curvature }
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        target * mean - softplus(mean, variance)
+    }
+}
+
+impl Model for LogisticRegression {
+    fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
+        glm::expected_log_likelihood(self, record, q)
+    }
+
+    fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
+        Some(self)
+    }
+
+    fn gradients(&self) -> Option<&dyn Gradients> {
+        Some(self)
+    }
+}
+
+impl LocalOptimum for LogisticRegression {
+    fn local_optimum(&self, table: &RecordTable, cavity: &Gaussian, start: &Gaussian) -> Result<Gaussian, InvalidParameters> {
+        optimum::natural_gradient(self, table, cavity, start)
+    }
+}

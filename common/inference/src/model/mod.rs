@@ -1,0 +1,63 @@
+//! Models and what they can do.
+//!
+//! A model is a likelihood p(record | θ). Updates do not know models; they ask for a *capability*, a trait that a model may
+//! offer. To add a model, write a folder beside the two that are here and add an arm to [`from_spec`].
+//!
+//! | capability | used by |
+//! |---|---|
+//! | [`LocalOptimum`] | PVI without noise |
+//! | [`Gradients`] | DP optimisation |
+
+pub mod glm;
+pub mod linear_regression;
+pub mod logistic_regression;
+
+use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_privacy::mechanism::Term;
+
+use crate::point::MeanField;
+use crate::records::{RecordTable, RecordView};
+
+/// A likelihood and its capabilities.
+pub trait Model: Send + Sync {
+    /// E_q log p(record | θ).
+    fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64;
+
+    /// The exact local optimum, where it can be computed.
+    fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
+        None
+    }
+
+    /// Gradients, where they can be computed record by record.
+    fn gradients(&self) -> Option<&dyn Gradients> {
+        None
+    }
+}
+
+/// The maximiser of the local bound (algorithms, section 5 step 2).
+pub trait LocalOptimum: Send + Sync {
+    /// argmax over q of Σ E_q log p(record | θ) − KL(q‖cavity), in the family of `cavity`. Iterations, where there are any, begin
+    /// at the mean of `start`. Records that are not finite contribute 0.
+    ///
+    /// # Errors
+    /// The numbers leave the range of `f64`.
+    fn local_optimum(&self, table: &RecordTable, cavity: &Gaussian, start: &Gaussian) -> Result<Gaussian, InvalidParameters>;
+}
+
+/// Gradients of E_q log p(record | θ) under a mean-field q (algorithms, sections 1.1 and 2).
+pub trait Gradients: Send + Sync {
+    /// Adds one record's gradient to `term`: coordinates 0..d are ∂/∂μ, coordinates d..2d are ∂/∂t with t the scale coordinate of
+    /// `q`. Only the record's non-zero entries are touched, in ascending order.
+    fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term);
+}
+
+/// The registry: one arm for every model.
+#[must_use]
+pub fn from_spec(spec: &ModelSpec) -> Box<dyn Model> {
+    match *spec {
+        ModelSpec::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression::new(noise_sd)),
+        ModelSpec::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
+    }
+}

@@ -1,0 +1,158 @@
+//! The fit of one visit as state and step: pure functions of public numbers and released sums.
+
+use dp_pvi_posterior::optim::Adam;
+use dp_pvi_posterior::task::{DpOptimisationSpec, Optimizer};
+
+use crate::error::InferenceError;
+use crate::point::{MeanField, ScaleCoordinate};
+use crate::update::Local;
+
+/// Smallest log σ, and the largest unless the prior is wider (algorithms, section 6.1): does not depend on data.
+const LOG_SCALE_RANGE: (f64, f64) = (-10.0, 2.0);
+
+/// Where a visit stands after some steps.
+#[derive(Debug, Clone)]
+pub(super) struct Iterate {
+    /// Where the next gradient is taken.
+    point: MeanField,
+    rule: StepRule,
+    cavity: Cavity,
+    steps: u32,
+    taken: u32,
+    learning_rate: f64,
+    learning_rate_decay: f64,
+    /// 1/q.
+    inverse_rate: f64,
+    /// Sum of the last iterates (μ, log σ or the released curvature), and their number.
+    average: Vec<f64>,
+    averaged: u32,
+    /// Steps whose iterates are averaged.
+    tail: u32,
+    largest_log_scale: f64,
+}
+
+/// What a step does with a released sum.
+#[derive(Debug, Clone)]
+enum StepRule {
+    /// Adam on (μ, log σ), fresh in every visit.
+    Adam(Adam),
+    /// μ moves by η (g + h_c − Λ_c μ)/(Λ + F); the variances stay at those of λ until the end, where they become those of the
+    /// cavity's precision plus the mean of the visit's released curvatures.
+    Preconditioned {
+        /// Λ + F.
+        precision: Vec<f64>,
+        /// Sum of the released curvatures H.
+        curvature: Vec<f64>,
+        /// Λ0.
+        smallest_precision: f64,
+    },
+}
+
+/// (h_c, Λ_c).
+#[derive(Debug, Clone)]
+struct Cavity {
+    h: Vec<f64>,
+    precision: Vec<f64>,
+}
+
+impl Iterate {
+    /// At λ; in the first visit with log σ at most the task's initial one.
+    pub(super) fn start(spec: &DpOptimisationSpec, local: &Local) -> Result<Self, InferenceError> {
+        let d = local.dimension();
+        let lambda = local.global.standard();
+        let mut variance = lambda.variances();
+        if local.visit == 0 {
+            let largest = (2.0 * spec.initial_log_scale).exp();
+            variance.iter_mut().for_each(|v| *v = v.min(largest));
+        }
+        let (coordinate, rule) = match spec.optimizer {
+            Optimizer::Adam => (ScaleCoordinate::LogScale, StepRule::Adam(Adam::new(2 * d))),
+            Optimizer::Preconditioned => {
+                let rule = StepRule::Preconditioned {
+                    precision: local.global.natural()[d..].iter().map(|l| l + spec.step_precision).collect(),
+                    curvature: vec![0.0; d],
+                    smallest_precision: local.prior_scale.powi(-2),
+                };
+                (ScaleCoordinate::HalfVariance { weight: spec.curvature_weight }, rule)
+            }
+        };
+        let point = MeanField::new(lambda.mean().to_vec(), variance, coordinate)
+            .map_err(|_| InferenceError::Job("the task's initial log scale is out of range"))?;
+        let (h, precision) = local.cavity.natural().split_at(d);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=steps")]
+        let tail = (f64::from(spec.steps) * spec.averaging).ceil().clamp(1.0, f64::from(spec.steps)) as u32;
+        Ok(Self {
+            point,
+            rule,
+            cavity: Cavity { h: h.to_vec(), precision: precision.to_vec() },
+            steps: spec.steps,
+            taken: 0,
+            learning_rate: spec.learning_rate,
+            learning_rate_decay: spec.learning_rate_decay,
+            inverse_rate: 1.0 / spec.sampling_rate.get(),
+            average: vec![0.0; 2 * d],
+            averaged: 0,
+            tail,
+            largest_log_scale: LOG_SCALE_RANGE.1.max(local.prior_scale.ln()),
+        })
+    }
+
+    /// Where the next gradient is taken.
+    pub(super) fn point(&self) -> &MeanField {
+        &self.point
+    }
+
+    /// The step that follows from a released sum of 2d gradient entries.
+    pub(super) fn advance(self, released: &[f64]) -> Self {
+        let Self { point, mut rule, cavity, learning_rate, .. } = self;
+        let d = point.dimension();
+        let coordinate = point.coordinate();
+        let slope = |j: usize| self.inverse_rate * released[j] + cavity.h[j] - cavity.precision[j] * point.mean()[j];
+        let log_scale_slope = |j: usize| self.inverse_rate * released[d + j] * point.to_log_scale(j);
+        let (mean, variance) = match &mut rule {
+            StepRule::Adam(adam) => {
+                let mut parameters: Vec<f64> = point.mean().iter().copied().chain(point.variance().iter().map(|v| 0.5 * v.ln())).collect();
+                // Adam descends. ∂/∂log σ of E_q log cavity + Σ log σ is 1 − Λ_c σ².
+                let gradient: Vec<f64> = (0..d)
+                    .map(|j| -slope(j))
+                    .chain((0..d).map(|j| -(log_scale_slope(j) + 1.0 - cavity.precision[j] * point.variance()[j])))
+                    .collect();
+                adam.step(&mut parameters, &gradient, learning_rate);
+                let log_scale = parameters.split_off(d);
+                let clamp = |l: &f64| (2.0 * l.clamp(LOG_SCALE_RANGE.0, self.largest_log_scale)).exp();
+                (parameters, log_scale.iter().map(clamp).collect::<Vec<_>>())
+            }
+            StepRule::Preconditioned { precision, curvature, .. } => {
+                // H_j = −(∂f/∂log σ_j)/σ_j².
+                (0..d).for_each(|j| curvature[j] -= log_scale_slope(j) / point.variance()[j]);
+                let mean = (0..d).map(|j| point.mean()[j] + learning_rate * slope(j) / precision[j]).collect();
+                (mean, point.variance().to_vec())
+            }
+        };
+        // A step that left the range of f64 is not taken: released values decide that, so it costs nothing.
+        let point = MeanField::new(mean, variance, coordinate).unwrap_or(point);
+        let taken = self.taken + 1;
+        let (mut average, mut averaged) = (self.average, self.averaged);
+        if taken + self.tail > self.steps {
+            let iterate = point.mean().iter().copied().chain(point.variance().iter().map(|v| 0.5 * v.ln()));
+            average.iter_mut().zip(iterate).for_each(|(sum, value)| *sum += value);
+            averaged += 1;
+        }
+        Self { point, rule, cavity, taken, average, averaged, learning_rate: learning_rate * self.learning_rate_decay, ..self }
+    }
+
+    /// Natural parameters λ* of the fit: the mean of the last iterates.
+    pub(super) fn finish(self) -> Vec<f64> {
+        let d = self.point.dimension();
+        let count = f64::from(self.averaged.max(1));
+        let precision: Vec<f64> = match &self.rule {
+            StepRule::Adam(_) => self.average[d..].iter().map(|sum| (-2.0 * sum / count).exp()).collect(),
+            StepRule::Preconditioned { curvature, smallest_precision, .. } => {
+                let taken = f64::from(self.taken.max(1));
+                let range = ((-2.0 * self.largest_log_scale).exp().max(*smallest_precision), (-2.0 * LOG_SCALE_RANGE.0).exp());
+                (0..d).map(|j| (self.cavity.precision[j] + curvature[j] / taken).clamp(range.0, range.1)).collect()
+            }
+        };
+        (0..d).map(|j| precision[j] * self.average[j] / count).chain(precision.iter().copied()).collect()
+    }
+}

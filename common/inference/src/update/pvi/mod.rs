@@ -1,0 +1,25 @@
+//! Partitioned variational inference without protection (algorithms, section 5): the exact local optimum.
+
+use dp_pvi_privacy::mechanism::release_non_private;
+use dp_pvi_privacy::{Payload, Permit, Units};
+
+use super::{Local, Output};
+use crate::error::InferenceError;
+use crate::model::Model;
+use crate::records::RecordTable;
+
+/// Δ = λ* − λ with λ* the maximiser of the local bound, by whatever exact method the model has.
+///
+/// # Privacy
+/// None: ε = ∞. The event is `NonPrivate`, for which a ledger mints a permit only where the site allows it. A local failure
+/// (numbers out of range) sends the zero change, so that even here nothing but the change speaks about records.
+pub(super) fn run(local: &Local, model: &dyn Model, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
+    let optimum = model.local_optimum().ok_or(InferenceError::Capability("PVI", "an exact local optimum"))?;
+    let change = units.map(|table| match optimum.local_optimum(table, &local.cavity, &local.global) {
+        Ok(q) => local.change(q.natural()),
+        Err(_) => vec![0.0; local.global.natural().len()],
+    });
+    let released = release_non_private(change, permit)?;
+    let pending = released.get().clone();
+    Ok(Output { payload: released.map(Payload::Values), pending: Some(pending) })
+}
