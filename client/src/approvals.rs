@@ -49,9 +49,9 @@ pub fn list(state: &Path) -> Result<Vec<Hash>> {
     entries
         .map(|entry| {
             let name = entry.map_err(unavailable)?.file_name();
-            name.to_str().and_then(|name| name.parse().ok()).ok_or_else(|| {
-                ClientError::Unavailable(format!("{}: {} is not an approval; remove it", folder.display(), name.display()))
-            })
+            name.to_str()
+                .and_then(|name| name.parse().ok())
+                .ok_or_else(|| ClientError::Unavailable(format!("{}: {} is not an approval; remove it", folder.display(), name.display())))
         })
         .collect()
 }

@@ -226,7 +226,8 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         Command::Budget(BudgetCommand::Show) => budget::show(&Config::load(file)?, output),
         Command::Budget(BudgetCommand::Freeze { off }) => {
             let state = if off { dp_pvi_privacy::ledger::FreezeState::Open } else { dp_pvi_privacy::ledger::FreezeState::Frozen };
-            budget::freeze(&Config::load(file)?, state, output)
+            let config = Config::load(file)?;
+            blocking_on(|| async { budget::freeze(&config, state, output) })
         }
         Command::Budget(BudgetCommand::History) => budget::history(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
@@ -265,12 +266,7 @@ fn make_request(federation: &str, name: ClientId, role: RoleArg, folder: &Path, 
     Ok(())
 }
 
-fn run_to_end<S: LedgerStore + 'static>(
-    config: &Config,
-    output: Output,
-    bar: Bar,
-    decorate: impl FnOnce(SqliteLedger) -> S,
-) -> Result<()> {
+fn run_to_end<S: LedgerStore + 'static>(config: &Config, output: Output, bar: Bar, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
     blocking_on(|| async {
         let mut observer = RunObserver::new(output, bar);
         let ended = run::run(config, decorate, &mut observer).await?;

@@ -331,7 +331,10 @@ impl RawConfig {
                     ("budget", self.budget.is_some()),
                 ] {
                     if given {
-                        return Err(ClientError::config(field, "an evaluator holds public data only; remove the key or set role = \"site\""));
+                        return Err(ClientError::config(
+                            field,
+                            "an evaluator holds public data only; remove the key or set role = \"site\"",
+                        ));
                     }
                 }
                 None
@@ -341,9 +344,13 @@ impl RawConfig {
                     ClientError::config("data.ledger", "is missing: every private data set has one ledger, wherever it is used")
                 })?;
                 let nominal_units = self.data.nominal_units.filter(|n| *n > 0).ok_or_else(|| {
-                    ClientError::config("data.nominal_units", "is missing or 0: declare the (public) number of privacy units, see `data inspect`")
+                    ClientError::config(
+                        "data.nominal_units",
+                        "is missing or 0: declare the (public) number of privacy units, see `data inspect`",
+                    )
                 })?;
-                let budget = self.budget.ok_or_else(|| ClientError::config("budget", "is missing: set epsilon and delta of this data set"))?;
+                let budget =
+                    self.budget.ok_or_else(|| ClientError::config("budget", "is missing: set epsilon and delta of this data set"))?;
                 let identity = LedgerIdentity { data: self.data.name.clone(), unit: budget.unit, relation: budget.relation };
                 let budget = Budget {
                     epsilon: budget.epsilon,

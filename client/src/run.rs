@@ -35,11 +35,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// See [`ClientError`]. The same call goes on where this one stopped.
-pub async fn run<S: LedgerStore>(
-    config: &Config,
-    decorate: impl FnOnce(SqliteLedger) -> S,
-    observer: &mut impl Observer,
-) -> Result<Ended> {
+pub async fn run<S: LedgerStore>(config: &Config, decorate: impl FnOnce(SqliteLedger) -> S, observer: &mut impl Observer) -> Result<Ended> {
     match config.site.role {
         Role::Site => run_site(config, decorate, observer).await.map(|SiteOutcome { end, refusals, sent }| Ended { end, sent, refusals }),
         Role::Evaluator => run_evaluator(config, observer).await.map(|end| Ended { end, sent: 0, refusals: Vec::new() }),
@@ -99,7 +95,9 @@ pub fn verdict(ended: &Ended) -> Result<()> {
             RefusalReason::Spent => "a release of that name exists already",
         };
         let more = ended.refusals.len() - 1;
-        return Err(ClientError::Refused(format!("no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`")));
+        return Err(ClientError::Refused(format!(
+            "no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`"
+        )));
     }
     match ended.end.outcome {
         RunOutcome::Complete | RunOutcome::Stopped => Ok(()),

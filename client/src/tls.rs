@@ -98,11 +98,17 @@ fn check_own_certificate(
     let now = clock::now();
     let date = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_else(|_| at.unix_timestamp().to_string());
     if now > until {
-        let message = format!("the certificate {file} expired on {}: have a new one signed (`dp-pvi-client csr`, `dp-pvi-server ca sign`)", date(until));
+        let message = format!(
+            "the certificate {file} expired on {}: have a new one signed (`dp-pvi-client csr`, `dp-pvi-server ca sign`)",
+            date(until)
+        );
         return Err(ClientError::Authentication(message));
     }
     if now < from {
-        return Err(ClientError::Authentication(format!("the certificate {file} is valid from {} only: check this machine's clock", date(from))));
+        return Err(ClientError::Authentication(format!(
+            "the certificate {file} is valid from {} only: check this machine's clock",
+            date(from)
+        )));
     }
     let name = PeerName::from_certificate(&chain[0]).map_err(|e| ClientError::Authentication(format!("{file}: {e}")))?;
     let expected = PeerName::client(&config.site.federation, config.site.role, config.site.name.clone())

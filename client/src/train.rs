@@ -122,7 +122,9 @@ fn schema_of(task: &ResolvedTask, local: Option<&std::path::Path>) -> Result<Sch
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError> + Send + 'static) -> Result<T, TrainError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(e) => Err(internal(format!("the computation ended early ({})", if e.is_panic() { "a bug: please report it" } else { "stopped" }))),
+        Err(e) => {
+            Err(internal(format!("the computation ended early ({})", if e.is_panic() { "a bug: please report it" } else { "stopped" })))
+        }
     }
 }
 

@@ -73,7 +73,8 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
             );
             for (run, releases, loss) in &per_run {
                 // Writing into a string cannot fail.
-                let _ = writeln!(text, "  task {} run {}: {releases} releases, epsilon {}", run.task, run.number, epsilon(loss.epsilon.get()));
+                let _ =
+                    writeln!(text, "  task {} run {}: {releases} releases, epsilon {}", run.task, run.number, epsilon(loss.epsilon.get()));
             }
             if !left.is_finite() || left > 0.0 {
                 let _ = write!(text, "left   epsilon {left:.4} by plain subtraction; what a run would really add: `dp-pvi-client plan`");
@@ -115,12 +116,20 @@ pub fn history(config: &Config, output: Output) -> Result<()> {
     let charges = view::charges(ledger.rows())?;
     for (number, (release, _)) in charges.iter().enumerate() {
         let so_far = charges[..=number].iter().map(|(_, event)| event);
-        let total = epsilon_upper(so_far, private.identity.relation, private.budget.delta)
-            .map_err(|e| ClientError::Failed(e.to_string()))?;
+        let total =
+            epsilon_upper(so_far, private.identity.relation, private.budget.delta).map_err(|e| ClientError::Failed(e.to_string()))?;
         let state = ledger.state(release).map_or("unknown", state_name);
         output.object(
             || history_json(release, state, &total),
-            || format!("{} run {} round {:4}  {state:9}  total epsilon {}", release.run.task, release.run.number, release.round, epsilon(total.epsilon.get())),
+            || {
+                format!(
+                    "{} run {} round {:4}  {state:9}  total epsilon {}",
+                    release.run.task,
+                    release.run.number,
+                    release.round,
+                    epsilon(total.epsilon.get())
+                )
+            },
         );
     }
     Ok(())

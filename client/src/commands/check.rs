@@ -34,14 +34,16 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     report.step("state folder", state_folder(&config.site.state), |()| config.site.state.display().to_string());
     report.step("policy", run::policy(&config), |p| format!("{:?}", p.approve));
     let identity = report.step("identity key", keys::identity(&config.tls.identity), |_| config.tls.identity.display().to_string());
-    report.step("server identity", keys::server_identity(&config.tls.server_identity), |_| config.tls.server_identity.display().to_string());
+    report
+        .step("server identity", keys::server_identity(&config.tls.server_identity), |_| config.tls.server_identity.display().to_string());
     let tls = report.step("certificate", tls::load(&config), |t| {
         format!("valid until {}", t.expires.format(&Rfc3339).unwrap_or_else(|_| t.expires.unix_timestamp().to_string()))
     });
     report.step("data", load_data(&config), Clone::clone);
     if let (Ok(private), Some(key)) = (config.private(), identity) {
         let opened = view::open(private, key).and_then(|ledger| Ok((ledger.rows().len(), ledger.spent()?)));
-        report.step("ledger", opened, |(rows, spent)| format!("{rows} rows, epsilon {} spent", crate::output::epsilon(spent.epsilon.get())));
+        report
+            .step("ledger", opened, |(rows, spent)| format!("{rows} rows, epsilon {} spent", crate::output::epsilon(spent.epsilon.get())));
     }
     if let (Server::Connect, Some(tls)) = (server, tls) {
         let mut transport = GrpcTransport::new(&config.site, tls);

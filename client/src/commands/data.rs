@@ -15,9 +15,9 @@ use crate::output::Output;
 /// # Errors
 /// No schema; a schema or data file that cannot be used.
 pub fn inspect(config: &Config, schema: Option<&Path>, output: Output) -> Result<()> {
-    let path = schema.or(config.data.schema.as_deref()).ok_or_else(|| {
-        ClientError::config("data.schema", "is missing: name the federation's schema file there, or with --schema")
-    })?;
+    let path = schema
+        .or(config.data.schema.as_deref())
+        .ok_or_else(|| ClientError::config("data.schema", "is missing: name the federation's schema file there, or with --schema"))?;
     let schema = read_schema(path)?;
     let inspection = dp_pvi_data::inspect(&schema, &config.data.files).map_err(|e| ClientError::Data(e.to_string()))?;
     output.object(|| to_json(&inspection), || inspection.to_string());

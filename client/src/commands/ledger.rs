@@ -99,16 +99,25 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
         match (theirs.remove(&release.round), settled) {
             (None, false) => {}
             (None, true) => {
-                return Err(ClientError::LedgerCorrupt(format!("round {} was included by this ledger, not by the transcript", release.round)));
+                return Err(ClientError::LedgerCorrupt(format!(
+                    "round {} was included by this ledger, not by the transcript",
+                    release.round
+                )));
             }
             (Some(hash), _) => {
                 let attachment = ledger.attachment(release)?.ok_or_else(|| {
-                    ClientError::LedgerCorrupt(format!("the transcript includes round {}, of which this ledger has no update", release.round))
+                    ClientError::LedgerCorrupt(format!(
+                        "the transcript includes round {}, of which this ledger has no update",
+                        release.round
+                    ))
                 })?;
                 let message = dp_pvi_protocol::message::Signed::<dp_pvi_protocol::message::Update>::from_bytes(attachment.message())
                     .map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
                 if message.hash() != hash {
-                    return Err(ClientError::LedgerCorrupt(format!("round {}: the transcript includes another update than the stored one", release.round)));
+                    return Err(ClientError::LedgerCorrupt(format!(
+                        "round {}: the transcript includes another update than the stored one",
+                        release.round
+                    )));
                 }
                 compared += 1;
             }
@@ -135,7 +144,9 @@ pub fn export(config: &Config, output: Output) -> Result<()> {
 
 fn row_json(row: &Row, hash: Hash) -> Value {
     let (kind, release, more) = match &row.body {
-        RowBody::Genesis(identity) => ("genesis", None, json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation})),
+        RowBody::Genesis(identity) => {
+            ("genesis", None, json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation}))
+        }
         RowBody::Reserved { release, event, header } => (
             "reserved",
             Some(release),

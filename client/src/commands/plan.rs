@@ -100,7 +100,11 @@ impl Plan {
         let limit = private.budget.epsilon.get();
         let fits = |times: u64| -> Result<Fit> {
             let loss = ledger.would_cost(&event, times)?;
-            Ok(if loss.epsilon.get() <= limit && (loss.epsilon.get().is_finite() || private.budget.allow_non_private) { Fit::Yes } else { Fit::No })
+            Ok(if loss.epsilon.get() <= limit && (loss.epsilon.get().is_finite() || private.budget.allow_non_private) {
+                Fit::Yes
+            } else {
+                Fit::No
+            })
         };
         let visits_possible = most(fits)?;
         let runs_possible = if visits == 0 { 0 } else { visits_possible / visits };
@@ -196,7 +200,11 @@ fn objections(
         }
     } else {
         if after.epsilon.get() > private.budget.epsilon.get() {
-            object(format!("the data set would come to epsilon {}, above its budget of {}", epsilon(after.epsilon.get()), private.budget.epsilon.get()));
+            object(format!(
+                "the data set would come to epsilon {}, above its budget of {}",
+                epsilon(after.epsilon.get()),
+                private.budget.epsilon.get()
+            ));
         }
         if let Some(limit) = private.budget.per_run.filter(|limit| own > limit.get()) {
             object(format!("the run costs epsilon {}, above per_run_epsilon {}", epsilon(own), limit.get()));

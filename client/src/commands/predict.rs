@@ -115,7 +115,9 @@ fn csv(line: Option<Line>, schema: &Schema) -> String {
 fn object(row: usize, line: Option<Line>) -> Value {
     match line {
         Some(Line::Class { probability, lower, upper }) => json!({"row": row, "probability": probability, "lower": lower, "upper": upper}),
-        Some(Line::Number { middle, sd: Some(sd), lower, upper }) => json!({"row": row, "mean": middle, "sd": sd, "lower": lower, "upper": upper}),
+        Some(Line::Number { middle, sd: Some(sd), lower, upper }) => {
+            json!({"row": row, "mean": middle, "sd": sd, "lower": lower, "upper": upper})
+        }
         Some(Line::Number { middle, sd: None, lower, upper }) => json!({"row": row, "median": middle, "lower": lower, "upper": upper}),
         None => json!({"row": row, "dropped": true}),
     }

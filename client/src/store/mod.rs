@@ -28,7 +28,10 @@ const APPLICATION_ID: i64 = 0x6470_504c;
 /// Form of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 const TABLES: [(&str, &str); 4] = [
-    ("attachment", "CREATE TABLE attachment (release BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID"),
+    (
+        "attachment",
+        "CREATE TABLE attachment (release BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID",
+    ),
     ("factor", "CREATE TABLE factor (run BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID"),
     ("head", "CREATE TABLE head (id INTEGER PRIMARY KEY NOT NULL CHECK (id = 0), rows INTEGER NOT NULL, digest BLOB NOT NULL) STRICT"),
     (
@@ -46,7 +49,9 @@ pub struct SqliteLedger {
 
 enum Access {
     /// Keeps other writers out for as long as it lives.
-    Writer { _lock: WriterLock },
+    Writer {
+        _lock: WriterLock,
+    },
     Reader,
 }
 
@@ -156,8 +161,7 @@ impl LedgerStore for SqliteLedger {
             return Err(StoreError::Unavailable("opened for reading only".into()));
         }
         let head = self.head.followed_by(row);
-        let transaction =
-            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| failure(&e))?;
+        let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| failure(&e))?;
         let run = || {
             transaction
                 .prepare_cached("INSERT INTO row (seq, bytes, hash, signature, digest) VALUES (?1, ?2, ?3, ?4, ?5)")?
@@ -305,7 +309,11 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // A journal without its database means that the database was taken away.
-            if suffixed(path, "-wal").exists() { Err(corrupt(format!("{} is missing beside its journal", path.display()))) } else { Ok(false) }
+            if suffixed(path, "-wal").exists() {
+                Err(corrupt(format!("{} is missing beside its journal", path.display())))
+            } else {
+                Ok(false)
+            }
         }
         Err(e) => Err(unavailable(path, &e)),
     }

@@ -92,7 +92,9 @@ pub(super) fn tls_error(error: &rustls::Error) -> TransportError {
     use rustls::{AlertDescription as Alert, Error};
     let rejected = |message: String| TransportError::Rejected { kind: Rejection::Authentication, message };
     match error {
-        Error::InvalidCertificate(e) => rejected(format!("the server's certificate is not accepted ({e}): check [tls] ca and [site] server_name")),
+        Error::InvalidCertificate(e) => {
+            rejected(format!("the server's certificate is not accepted ({e}): check [tls] ca and [site] server_name"))
+        }
         Error::AlertReceived(
             alert @ (Alert::BadCertificate
             | Alert::UnsupportedCertificate
@@ -103,13 +105,16 @@ pub(super) fn tls_error(error: &rustls::Error) -> TransportError {
             | Alert::AccessDenied
             | Alert::DecryptError
             | Alert::CertificateRequired),
-        ) => rejected(format!("the server does not accept this client's certificate ({alert:?}): check [tls] cert with the server's operator")),
+        ) => rejected(format!(
+            "the server does not accept this client's certificate ({alert:?}): check [tls] cert with the server's operator"
+        )),
         Error::AlertReceived(alert @ (Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::NoApplicationProtocol)) => {
             TransportError::Rejected { kind: Rejection::Version, message: format!("the server speaks another protocol ({alert:?})") }
         }
-        Error::PeerIncompatible(e) => {
-            TransportError::Rejected { kind: Rejection::Version, message: format!("the server speaks another protocol ({e:?}); TLS 1.3 is needed") }
-        }
+        Error::PeerIncompatible(e) => TransportError::Rejected {
+            kind: Rejection::Version,
+            message: format!("the server speaks another protocol ({e:?}); TLS 1.3 is needed"),
+        },
         other => TransportError::Unreachable(other.to_string()),
     }
 }

@@ -1,0 +1,306 @@
+//! The shipped program: commands, refusals and exit codes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Federation, Outcome, Site, open_task, private_task, program, write};
+use dp_pvi_client::store::SqliteLedger;
+use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_protocol::message::Role;
+
+#[test]
+fn usage_and_configuration_are_exit_code_2() {
+    assert_eq!(program().arg("frobnicate").output().unwrap().status.code(), Some(2));
+    Outcome::of(program().args(["run", "--config", "/nowhere/client.toml"]).output().unwrap()).expect(2, "/nowhere/client.toml");
+    let site = Site::new();
+    site.configure("reconnect_seconds = 0", "reconect_seconds = 0");
+    site.run(&["run"]).expect(2, "reconect_seconds");
+    assert_eq!(program().args(["completions", "bash"]).output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn csr_makes_keys_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["csr", "--name", "site-a", "--federation", "fed", "--role", "evaluator", "--format", "json", "-o"];
+    let outcome = Outcome::of(program().args(arguments).arg(folder.path()).output().unwrap()).expect(0, "");
+    for name in ["request", "tls_key", "identity"] {
+        assert!(fs::metadata(outcome.json()[name].as_str().unwrap()).unwrap().len() > 0);
+    }
+    Outcome::of(program().args(arguments).arg(folder.path()).output().unwrap()).expect(2, "exists already");
+    let bad = ["csr", "--name", "Site A", "--federation", "fed", "-o", "/nowhere"];
+    assert_eq!(program().args(bad).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn check_names_the_failing_field() {
+    let site = Site::new();
+    let fine = site.run(&["check", "--offline"]).expect(0, "");
+    assert!(fine.stdout.contains("ok      data: fits the schema"), "{}", fine.stdout);
+    site.run(&["check"]).expect(5, "localhost:1");
+
+    fs::set_permissions(site.path("tls/hospital-1.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    site.run(&["check", "--offline"]).expect(2, "tls.key");
+    site.run(&["run"]).expect(2, "chmod 600");
+    fs::set_permissions(site.path("tls/hospital-1.key"), fs::Permissions::from_mode(0o600)).unwrap();
+
+    write(&site.path("tls/ca.pem"), site.federation.authority.pem());
+    site.run(&["run"]).expect(2, "tls.server_identity");
+    write(&site.path("tls/ca.pem"), site.federation.ca_pem());
+
+    fs::remove_dir(site.path("state")).unwrap();
+    write(&site.path("state"), "a file in the way");
+    site.run(&["check", "--offline"]).expect(2, "site.state");
+}
+
+#[test]
+fn certificates_are_checked_before_use() {
+    let site = Site::new();
+    site.certify("dp-pvi://lung-fed/site/hospital-1", -30..-1);
+    site.run(&["run"]).expect(6, "expired");
+    site.certify("dp-pvi://lung-fed/site/hospital-1", 1..30);
+    site.run(&["run"]).expect(6, "clock");
+    for uri in ["dp-pvi://lung-fed/site/hospital-2", "dp-pvi://other-fed/site/hospital-1", "dp-pvi://lung-fed/evaluator/hospital-1"] {
+        site.certify(uri, -1..30);
+        site.run(&["run"]).expect(6, uri);
+    }
+    site.certify("https://example.org", -1..30);
+    site.run(&["run"]).expect(6, "exactly one name");
+
+    let foreign = Federation::new();
+    let usage = rcgen::ExtendedKeyUsagePurpose::ClientAuth;
+    write(&site.path("tls/hospital-1.pem"), foreign.sign(&site.key(), "dp-pvi://lung-fed/site/hospital-1", usage, -1..30));
+    site.run(&["run"]).expect(6, "not issued by the authority");
+    let other = rcgen::KeyPair::generate().unwrap();
+    let usage = rcgen::ExtendedKeyUsagePurpose::ClientAuth;
+    write(&site.path("tls/hospital-1.pem"), site.federation.sign(&other, "dp-pvi://lung-fed/site/hospital-1", usage, -1..30));
+    site.run(&["run"]).expect(2, "tls.key");
+}
+
+#[test]
+fn bad_data_is_exit_code_10_and_shows_no_value() {
+    let site = Site::new();
+    for (content, words) in [
+        ("age,died\n", "no records"),
+        ("", ""),
+        ("age,died\n40,no\nNaN,yes\n", "row 2"),
+        ("age,died\n40,no\ninf,yes\n", "row 2"),
+        ("age,died\n40,no\n871.5x,yes\n", "column `age`"),
+        ("age,died\n40,no\n50,perhaps871\n", "column `died`"),
+        ("years,died\n40,no\n", "`age`"),
+        ("age,died,secret871\n40,no,871\n", "not in the schema"),
+    ] {
+        write(&site.path("cohort.csv"), content);
+        let outcome = site.run(&["check", "--offline"]).expect(10, words);
+        assert!(!format!("{}{}", outcome.stdout, outcome.stderr).contains("871"), "a value of a record is in the message");
+    }
+    fs::remove_file(site.path("cohort.csv")).unwrap();
+    site.run(&["check", "--offline"]).expect(10, "cohort.csv");
+    let site = Site::new();
+    site.configure("[budget]", "[policy]\nmin_records = 6\n[budget]");
+    site.run(&["check", "--offline"]).expect(10, "min_records");
+    site.configure("min_records = 6", "min_records = 5");
+    site.run(&["check", "--offline"]).expect(0, "");
+}
+
+#[test]
+fn data_inspect_counts() {
+    let site = Site::new();
+    let counts = site.run(&["data", "inspect", "--format", "json"]).expect(0, "").json();
+    assert_eq!((counts["records"].as_u64(), counts["columns"][0]["regular"].as_u64()), (Some(5), Some(5)));
+    assert!(site.run(&["data", "inspect"]).expect(0, "").stdout.contains("PRIVATE"));
+    site.configure("schema = \"schema.toml\"\n", "");
+    site.run(&["data", "inspect"]).expect(2, "data.schema");
+}
+
+#[test]
+fn an_evaluators_data_must_be_public() {
+    let site = Site::with_role(Role::Evaluator);
+    site.run(&["check", "--offline"]).expect(0, "");
+    site.run(&["budget", "show"]).expect(2, "evaluator");
+    write(&site.path("ledger.db"), "x");
+    site.run(&["check", "--offline"]).expect(10, "ledger");
+}
+
+#[test]
+fn the_ledger_is_locked_checked_and_shown() {
+    let site = Site::new();
+    let shown = site.run(&["budget", "show", "--format", "json"]).expect(0, "").json();
+    assert_eq!(
+        (shown["epsilon_spent"].as_f64(), shown["epsilon_limit"].as_f64(), shown["frozen"].as_bool()),
+        (Some(0.0), Some(2.0), Some(false))
+    );
+    assert!(!site.path("data/ledger.db").exists(), "looking makes nothing");
+
+    site.run(&["budget", "freeze"]).expect(0, "");
+    assert_eq!(site.run(&["budget", "show", "--format", "json"]).json()["frozen"].as_bool(), Some(true));
+    site.run(&["budget", "freeze"]).expect(0, "");
+    let verified = site.run(&["ledger", "verify", "--format", "json"]).expect(0, "").json();
+    assert_eq!(verified["rows"].as_u64(), Some(2), "freezing twice is one row");
+    site.run(&["budget", "freeze", "--off"]).expect(0, "");
+    let exported = site.run(&["ledger", "export"]).expect(0, "").stdout;
+    let kinds: Vec<_> =
+        exported.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()["kind"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kinds, ["genesis", "frozen", "frozen"]);
+
+    let ledger = site.config().private().unwrap().ledger.clone();
+    let held = SqliteLedger::open(&ledger).unwrap();
+    site.run(&["run"]).expect(12, &std::process::id().to_string());
+    site.run(&["budget", "freeze"]).expect(12, "stop that one first");
+    site.run(&["budget", "show"]).expect(0, "");
+    drop(held);
+
+    site.configure("name = \"lung-2024\"", "name = \"lung-2025\"");
+    site.run(&["budget", "show"]).expect(2, "another data set");
+    site.configure("name = \"lung-2025\"", "name = \"lung-2024\"");
+
+    let mut bytes = fs::read(&ledger).unwrap();
+    let middle = bytes.windows(9).position(|w| w == b"lung-2024").unwrap();
+    bytes[middle] ^= 1;
+    write(&ledger, &bytes);
+    for arguments in [&["run"][..], &["ledger", "verify"], &["budget", "show"], &["check", "--offline"]] {
+        site.run(arguments).expect(11, "damaged");
+    }
+    write(&ledger, &bytes[..bytes.len() - 1]);
+    site.run(&["run"]).expect(11, "damaged");
+    write(&ledger, b"");
+    site.run(&["run"]).expect(11, "is empty");
+}
+
+#[test]
+fn a_full_disk_is_exit_code_12_and_loses_nothing() {
+    let site = Site::new();
+    site.run(&["budget", "freeze"]).expect(0, "");
+    let limited = |blocks: u32| {
+        let line = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-c", &line, env!("CARGO_BIN_EXE_dp-pvi-client"), "budget", "freeze", "--off", "--config"])
+            .arg(site.path("client.toml"));
+        Outcome::of(command.output().unwrap())
+    };
+    limited(1).expect(12, "");
+    assert_eq!(site.run(&["budget", "show", "--format", "json"]).expect(0, "").json()["frozen"].as_bool(), Some(true));
+    limited(100_000).expect(0, "");
+    assert_eq!(site.run(&["ledger", "verify", "--format", "json"]).expect(0, "").json()["rows"].as_u64(), Some(3));
+}
+
+#[test]
+fn plans_say_what_a_run_costs() {
+    let site = Site::new();
+    let task = private_task(0.5);
+    write(&site.path("task.json"), task.to_bytes());
+    let file = site.path("task.json");
+    let arguments = ["plan", "--format", "json", "--task", file.to_str().unwrap()];
+    let plan = site.run(&arguments).expect(0, "").json();
+    assert_eq!(plan["task"].as_str(), Some(task.hash().to_string().as_str()));
+    let cost = plan["epsilon_run"].as_f64().unwrap();
+    assert!(cost > 0.45 && cost <= 0.5, "{cost}");
+    assert_eq!((plan["would_run"].as_bool(), plan["epsilon_spent"].as_f64()), (Some(true), Some(0.0)));
+    let (runs, rounds) = (plan["runs_possible"].as_u64().unwrap(), plan["rounds_possible"].as_u64().unwrap());
+    assert!(runs >= 4 && rounds / 3 == runs, "{runs} runs, {rounds} rounds");
+
+    let refused = |words: &str| {
+        let plan = site.run(&arguments).expect(0, "").json();
+        assert_eq!(plan["would_run"].as_bool(), Some(false));
+        let objections = plan["objections"].to_string();
+        assert!(objections.contains(words), "{words}: {objections}");
+    };
+    site.configure("[budget]", "[policy]\napprove = \"manual\"\n[budget]");
+    refused(&task.hash().to_string());
+    site.run(&["approve", &format!("sha256:{}", task.hash())]).expect(0, "");
+    assert_eq!(site.run(&arguments).json()["would_run"].as_bool(), Some(true));
+    site.configure("approve = \"manual\"", "allow_trust = [\"aggregated\"]");
+    refused("allow_trust");
+    site.configure("allow_trust = [\"aggregated\"]", "");
+    site.configure("epsilon = 2.0", "epsilon = 2.0\nper_run_epsilon = 0.1");
+    refused("per_run_epsilon");
+    site.configure("epsilon = 2.0\nper_run_epsilon = 0.1", "epsilon = 0.2");
+    refused("above its budget");
+    site.configure("epsilon = 0.2", "epsilon = 2.0\nrelation = \"add-remove\"");
+    refused("relation");
+    site.configure("relation = \"add-remove\"", "unit = \"person\"");
+    refused("persons");
+    site.configure("unit = \"person\"", "");
+    write(&file, open_task().to_bytes());
+    refused("allow_non_private");
+    let mut changed = task.to_bytes();
+    changed.push(b' ');
+    write(&file, &changed);
+    site.run(&arguments).expect(4, "task.json");
+}
+
+#[test]
+fn predictions_carry_their_uncertainty() {
+    let site = Site::new();
+    let task = open_task();
+    // Mean-field: h = Λμ with μ = (1.5, −0.4), sd (0.2, 0.1).
+    let natural = vec![1.5 * 25.0, -0.4 * 100.0, 25.0, 100.0];
+    let document = PosteriorDocument::new(&task, 0, 3, natural, Vec::new(), Vec::new()).unwrap();
+    write(&site.path("posterior.json"), document.to_json());
+    write(&site.path("new.csv"), "age\n50\n90\n10\n");
+    let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));
+    let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
+    let text = Outcome::of(program().args(arguments).output().unwrap()).expect(0, "").stdout;
+    let lines: Vec<Vec<f64>> = text.lines().skip(1).map(|l| l.split(',').map(|c| c.parse().unwrap()).collect()).collect();
+    assert_eq!((text.lines().next(), lines.len()), (Some("row,probability,lower,upper"), 3));
+    let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
+    for (line, (number, x)) in lines.iter().zip([(1.0, 0.0), (2.0, 2.0), (3.0, -2.0)]) {
+        let (mean, sd) = (1.5 * x - 0.4, f64::hypot(0.2 * x, 0.1));
+        assert!((line[0] - number).abs() < f64::EPSILON);
+        assert!((line[2] - sigmoid(mean - 1.959_963_984_540_054 * sd)).abs() < 1e-12);
+        assert!((line[3] - sigmoid(mean + 1.959_963_984_540_054 * sd)).abs() < 1e-12);
+        // E σ(N(mean, sd²)) by a fine sum.
+        let steps = 4000;
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for i in -steps..=steps {
+            let u = 8.0 * f64::from(i) / f64::from(steps);
+            sum += sigmoid(mean + sd * u) * (-0.5 * u * u).exp();
+            weight += (-0.5 * u * u).exp();
+        }
+        assert!((line[1] - sum / weight).abs() < 1e-9, "{} {}", line[1], sum / weight);
+    }
+    let target = site.path("out.csv");
+    let mut command = program();
+    command.args(arguments).args(["--level", "90", "-o", target.to_str().unwrap()]);
+    Outcome::of(command.output().unwrap()).expect(0, "");
+    let narrower: Vec<f64> = fs::read_to_string(&target).unwrap().lines().nth(1).unwrap().split(',').map(|c| c.parse().unwrap()).collect();
+    assert!(narrower[2] > lines[0][2] && narrower[3] < lines[0][3]);
+
+    write(&data, "age\n50\nx871\n");
+    let outcome = Outcome::of(program().args(arguments).output().unwrap()).expect(10, "row 2");
+    assert!(!outcome.stderr.contains("871"));
+    write(&posterior, document.to_json().replacen("\"format\": 1", "\"format\": 2", 1));
+    Outcome::of(program().args(arguments).output().unwrap()).expect(4, "posterior.json");
+}
+
+#[test]
+fn a_server_that_is_gone_is_exit_code_5() {
+    let site = Site::new();
+    let outcome = site.run(&["run", "--format", "json"]).expect(5, "localhost:1");
+    let last: serde_json::Value = serde_json::from_str(outcome.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((last["event"].as_str(), last["code"].as_u64()), (Some("error"), Some(5)));
+}
+
+#[test]
+fn signals_end_a_run_cleanly() {
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let site = Site::new();
+        site.configure("reconnect_seconds = 0", "reconnect_seconds = 600");
+        let child = site.command(&["run"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ledger = site.path("data/ledger.db");
+        while !ledger.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let sent = std::process::Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        Outcome::of(child.wait_with_output().unwrap()).expect(code, "resume");
+        site.run(&["ledger", "verify"]).expect(0, "");
+    }
+}

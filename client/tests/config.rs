@@ -1,0 +1,139 @@
+//! The configuration: every key, every refusal names its field.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use dp_pvi_client::config::{Approve, Config};
+use dp_pvi_posterior::task::Trust;
+use dp_pvi_privacy::{PrivacyUnit, Relation};
+use dp_pvi_protocol::message::Role;
+
+const SITE: &str = r#"
+[site]
+name = "hospital-1"
+server = "fed.example.org:9092"
+federation = "lung-fed"
+[tls]
+ca = "tls/ca.pem"
+cert = "tls/hospital-1.pem"
+key = "tls/hospital-1.key"
+identity = "tls/hospital-1.identity"
+[data]
+name = "lung-2024"
+uri = ["a.csv", "file:///b.parquet"]
+ledger = "/var/lib/ledger.db"
+nominal_units = 400
+[policy]
+allow_trust = ["local", "aggregated"]
+min_records = 200
+[budget]
+epsilon = 2.0
+delta = 1e-5
+per_run_epsilon = 1.0
+"#;
+
+fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    Config::parse(text, Path::new("/etc/dp-pvi"), environment).map_err(|e| {
+        assert_eq!(e.exit_code(), 2);
+        e.to_string()
+    })
+}
+
+#[test]
+fn a_full_file_becomes_checked_types() {
+    let config = parse(SITE, &[]).unwrap();
+    assert_eq!(config.site.server(), "fed.example.org:9092");
+    assert_eq!(config.site.server_name, "fed.example.org");
+    assert_eq!(config.site.state, Path::new("/etc/dp-pvi/state"));
+    assert_eq!(config.site.reconnect, Duration::from_secs(600));
+    assert_eq!(config.tls.server_identity, Path::new("/etc/dp-pvi/tls/ca.pem"));
+    assert_eq!(config.data.files, [Path::new("/etc/dp-pvi/a.csv"), Path::new("/b.parquet")]);
+    assert_eq!(config.policy.allow_trust, [Trust::Local, Trust::Aggregated]);
+    assert_eq!((config.policy.min_records, config.policy.approve, config.policy.allow_non_private), (200, Approve::Policy, false));
+    let private = config.private().unwrap();
+    assert_eq!(private.ledger, Path::new("/var/lib/ledger.db"));
+    assert_eq!((private.identity.unit, private.identity.relation, private.nominal_units), (PrivacyUnit::Record, Relation::ReplaceOne, 400));
+    assert!((private.budget.epsilon.get() - 2.0).abs() < f64::EPSILON && !private.budget.allow_non_private);
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let hash = "ab".repeat(32);
+    let approve = format!("sha256:{hash}");
+    let config = parse(
+        SITE,
+        &[
+            ("DP_PVI__SITE__SERVER", "[::1]:43211"),
+            ("DP_PVI__SITE__SERVER_NAME", "localhost"),
+            ("DP_PVI__BUDGET__EPSILON", "3"),
+            ("DP_PVI__BUDGET__UNIT", "person"),
+            ("DP_PVI__POLICY__ALLOW_TRUST", "[\"local\"]"),
+            ("DP_PVI__POLICY__ALLOW_NON_PRIVATE", "true"),
+            ("DP_PVI__POLICY__APPROVE", &approve),
+            ("DP_PVI__TLS__SERVER_IDENTITY", "/s.pem"),
+            ("DP_PVI_SHARED", "ignored"),
+            ("HOME", "/root"),
+        ],
+    )
+    .unwrap();
+    assert_eq!((config.site.server().as_str(), config.site.server_name.as_str()), ("[::1]:43211", "localhost"));
+    assert_eq!(config.policy.approve, Approve::Task(hash.parse().unwrap()));
+    assert_eq!(config.policy.allow_trust, [Trust::Local]);
+    assert_eq!(config.tls.server_identity, Path::new("/s.pem"));
+    let private = config.private().unwrap();
+    assert!((private.budget.epsilon.get() - 3.0).abs() < f64::EPSILON && private.budget.allow_non_private);
+    assert_eq!(private.identity.unit, PrivacyUnit::Person);
+    assert!(parse(SITE, &[("DP_PVI__NOPE", "1")]).unwrap_err().contains("DP_PVI__NOPE"));
+    assert!(parse(SITE, &[("DP_PVI__SITE__NOPE", "1")]).unwrap_err().contains("nope"));
+}
+
+#[test]
+fn wrong_values_name_their_field() {
+    for (from, to, word) in [
+        ("name = \"hospital-1\"", "name = \"Hospital 1\"", "name"),
+        ("server = \"fed.example.org:9092\"", "server = \"https://fed.example.org\"", "site.server"),
+        ("server = \"fed.example.org:9092\"", "server = \"fed:99999\"", "site.server"),
+        ("federation = \"lung-fed\"", "federation = \"\"", "site.federation"),
+        ("federation = \"lung-fed\"", "", "federation"),
+        ("ca = \"tls/ca.pem\"", "cas = \"tls/ca.pem\"", "cas"),
+        ("uri = [\"a.csv\", \"file:///b.parquet\"]", "uri = []", "data.uri"),
+        ("uri = [\"a.csv\", \"file:///b.parquet\"]", "uri = \"s3://bucket/b\"", "data.uri"),
+        ("ledger = \"/var/lib/ledger.db\"", "", "data.ledger"),
+        ("nominal_units = 400", "nominal_units = 0", "data.nominal_units"),
+        ("nominal_units = 400", "nominal_units = -1", "nominal_units"),
+        ("allow_trust = [\"local\", \"aggregated\"]", "allow_trust = []", "policy.allow_trust"),
+        ("allow_trust = [\"local\", \"aggregated\"]", "allow_trust = [\"none\"]", "allow_trust"),
+        ("min_records = 200", "approve = \"maybe\"", "approve"),
+        ("min_records = 200", "approve = \"sha256:12\"", "approve"),
+        ("min_records = 200", "min_record = 200", "min_record"),
+        ("epsilon = 2.0", "epsilon = -1.0", "epsilon"),
+        ("epsilon = 2.0", "epsilon = nan", "epsilon"),
+        ("delta = 1e-5", "delta = 0.0", "delta"),
+        ("delta = 1e-5", "delta = 1.0", "delta"),
+        ("[budget]", "[budgets]", "budgets"),
+        ("[site]", "[site", "client.toml"),
+    ] {
+        assert!(SITE.contains(from), "{from}");
+        let error = parse(&SITE.replacen(from, to, 1), &[]).unwrap_err();
+        assert!(error.contains(word), "{from} -> {to}: {error}");
+    }
+    let without_budget = &SITE[..SITE.find("[budget]").unwrap()];
+    assert!(parse(without_budget, &[]).unwrap_err().contains("budget"));
+}
+
+#[test]
+fn an_evaluator_has_nothing_private() {
+    let text = SITE.replacen("name = \"hospital-1\"", "name = \"judge\"\nrole = \"evaluator\"", 1);
+    let mut rest = text.clone();
+    for (field, remove) in [("data.ledger", "ledger = \"/var/lib/ledger.db\"\n"), ("data.nominal_units", "nominal_units = 400\n")] {
+        assert!(parse(&rest, &[]).unwrap_err().contains(field));
+        rest = rest.replacen(remove, "", 1);
+    }
+    assert!(parse(&rest, &[]).unwrap_err().contains("budget"));
+    let config = parse(&rest[..rest.find("[budget]").unwrap()], &[]).unwrap();
+    assert_eq!(config.site.role, Role::Evaluator);
+    assert_eq!(config.private().unwrap_err().exit_code(), 2);
+}
