@@ -4,5 +4,7 @@ pub mod driver;
 pub mod message;
 pub mod participant;
 pub mod sum;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod transport;

@@ -770,7 +770,10 @@ impl Coordinator {
         if let Progress::Closing(outcome) = open.progress {
             return Closing::Sum(outcome);
         }
-        let answered = open.waiting().all(|client| self.run.members.get(client).is_none_or(|member| member.withdrawn));
+        let gone = |client: &ClientId| {
+            !self.settings.clients.contains_key(client) || self.run.members.get(client).is_none_or(|member| member.withdrawn)
+        };
+        let answered = open.waiting().all(gone);
         if !answered && now < open.deadline(&self.run.task) {
             return Closing::No;
         }
@@ -845,3 +848,14 @@ enum Closing {
     Records(Vec<Record>),
     Sum(RoundOutcome),
 }
+
+#[cfg(test)]
+impl Coordinator {
+    /// The whole state, to see whether anything changed.
+    pub(crate) fn state_for_tests(&self) -> String {
+        format!("{:?}", self.run)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -26,12 +26,16 @@ name = "a"
 kind = "number"
 lower = -1
 upper = 1
+centre = 0
+scale = 1
 
 [[columns]]
 name = "b"
 kind = "number"
 lower = -1
 upper = 1
+centre = 0
+scale = 1
 "#;
 
 /// A task over three parameters; `pvi` are further lines of its section.
