@@ -1,4 +1,5 @@
-//! Lower bounds on the global precision after a noisy update (algorithms section 1.6(2)): post-processing of public values.
+//! Lower bounds on a precision that noise may have spoilt (algorithms section 1.6): of the global posterior after an update, which is
+//! post-processing of public values, and of a cavity.
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
@@ -11,6 +12,8 @@ pub enum PrecisionFloor {
     LogConcave,
     /// Other models: Λ ≥ ½Λ0.
     General,
+    /// A cavity before a local fit: Λ ≥ Λ0/10 (section 1.6(1)); its h stays as it is.
+    Cavity,
 }
 
 /// Precision parameters after the floor, and in how many directions it was active.
@@ -27,6 +30,7 @@ impl PrecisionFloor {
         match self {
             Self::LogConcave => 1.0,
             Self::General => 0.5,
+            Self::Cavity => 0.1,
         }
     }
 
