@@ -1,0 +1,304 @@
+//! The gRPC connection against a small server: both sides' certificates, vectors in chunks, reconnects.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{Federation, Site, open_task};
+use dp_pvi_client::tls;
+use dp_pvi_client::transport::GrpcTransport;
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerHead, LedgerIdentity};
+use dp_pvi_privacy::mechanism::release_non_private;
+use dp_pvi_privacy::{
+    ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId, UnitTable, Units,
+};
+use dp_pvi_proto::v1::federation_server::{Federation as Service, FederationServer};
+use dp_pvi_proto::{server as wire, v1};
+use dp_pvi_protocol::message::{
+    Hello, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome, payload_hash,
+};
+use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
+use ed25519_dalek::SigningKey;
+use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::StreamExt;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Answers as a server would, and keeps what it got.
+struct Stub {
+    key: SigningKey,
+    lambda: Vec<f64>,
+    received: Arc<Mutex<Vec<u8>>>,
+}
+
+fn run() -> RunId {
+    RunId { task: open_task().hash(), number: 0 }
+}
+
+#[tonic::async_trait]
+impl Service for Stub {
+    type NextStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::NextFrame, Status>>>;
+
+    async fn hello(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::SignedMessage>, Status> {
+        let hello = wire::hello(request.into_inner());
+        let welcome = Welcome { version: 1, run: run(), task: open_task().to_bytes(), witnessed: None, hello: hello.hash() };
+        Ok(Response::new(wire::welcome(&Signed::seal(&welcome, &self.key))))
+    }
+
+    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<Self::NextStream>, Status> {
+        let next = if request.into_inner().seen == 0 {
+            let header = RoundHeader {
+                run: run(),
+                round: 0,
+                turn: None,
+                visit: 0,
+                lambda: Hash([1; 32]),
+                previous: Hash::default(),
+                deadline_seconds: 5,
+                reserved: Vec::new(),
+            };
+            let header = Signed::seal(&header, &self.key);
+            Next::Round(Box::new(RoundStart { header, lambda: self.lambda.clone().into(), entries: Vec::new() }))
+        } else {
+            Next::Wait
+        };
+        let frames: Vec<_> = wire::next_frames(next).map(Ok).collect();
+        Ok(Response::new(tokio_stream::iter(frames)))
+    }
+
+    async fn submit(&self, request: Request<Streaming<v1::SubmitFrame>>) -> Result<Response<v1::SignedMessage>, Status> {
+        let mut frames = request.into_inner();
+        let update = wire::submission_head(frames.next().await.unwrap()?).unwrap();
+        let mut bytes = Vec::new();
+        while let Some(frame) = frames.next().await {
+            bytes.extend(wire::submission_chunk(frame?).unwrap());
+        }
+        let release = update.peek().unwrap().release;
+        *self.received.lock().unwrap() = bytes;
+        let receipt = Receipt { release, update: update.hash(), outcome: ReceiptOutcome::Stored, witnessed: None, reserved: Vec::new() };
+        Ok(Response::new(wire::receipt(&Signed::seal(&receipt, &self.key))))
+    }
+
+    async fn refuse(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
+        Err(Status::unavailable("busy"))
+    }
+
+    async fn report(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
+        Err(wire::rejection(Rejection::HelloFirst, "say hello"))
+    }
+}
+
+/// What the server shows and accepts.
+struct Setup<'a> {
+    signed_by: &'a Federation,
+    uri: &'a str,
+    accepts: &'a Federation,
+}
+
+struct Running {
+    port: u16,
+    received: Arc<Mutex<Vec<u8>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn serve(setup: Setup<'_>, lambda: Vec<f64>, port: u16) -> Running {
+    let key = KeyPair::generate().unwrap();
+    let chain = setup.signed_by.sign(&key, setup.uri, ExtendedKeyUsagePurpose::ServerAuth, -1..30);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(setup.accepts.authority.pem().as_bytes()).unwrap()).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().unwrap();
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let stub = Stub { key: setup.signed_by.server.clone(), lambda, received: Arc::clone(&received) };
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<tokio::io::DuplexStream, std::io::Error>>(4);
+    let task = tokio::spawn(async move {
+        // Everything that serves a connection ends with this task.
+        let mut connections = tokio::task::JoinSet::new();
+        let service = FederationServer::new(stub).max_decoding_message_size(4 << 20);
+        connections.spawn(async move {
+            let incoming = tokio_stream::wrappers::ReceiverStream::new(receiver);
+            tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming).await.unwrap();
+        });
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let (acceptor, sender) = (acceptor.clone(), sender.clone());
+            connections.spawn(async move {
+                if let Ok(mut tls) = acceptor.accept(tcp).await {
+                    let (near, mut far) = tokio::io::duplex(1 << 16);
+                    sender.send(Ok(near)).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut tls, &mut far).await;
+                }
+            });
+        }
+    });
+    Running { port, received, task }
+}
+
+fn transport(site: &Site, port: u16) -> GrpcTransport {
+    let mut config = site.config();
+    config.site.host = "127.0.0.1".into();
+    config.site.port = port;
+    GrpcTransport::new(&config.site, tls::load(&config).unwrap())
+}
+
+fn hello(site: &Site, key: &SigningKey) -> Signed<Hello> {
+    let config = site.config();
+    let hello = Hello {
+        versions: vec![1],
+        federation: config.site.federation.clone(),
+        client: config.site.name.clone(),
+        role: Role::Site,
+        tls_key: tls::load(&config).unwrap().key_hash,
+        task: None,
+        nominal_units: Some(5),
+        ledger: None,
+        ledger_head: None,
+        software: "test".into(),
+    };
+    Signed::seal(&hello, key)
+}
+
+struct One(Vec<f64>);
+
+impl UnitTable for One {
+    type Unit<'a> = &'a [f64];
+    fn len(&self) -> usize {
+        1
+    }
+    fn unit(&self, _: usize) -> &[f64] {
+        &self.0
+    }
+}
+
+/// A committed update with this payload, through the gate: released without protection under a ledger that allows it.
+fn attachment(values: Vec<f64>, key: &SigningKey) -> Attachment {
+    let identity = LedgerIdentity { data: "d".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    let budget =
+        Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
+    let mut ledger = Ledger::open(MemoryStore::new(), key.clone(), identity, budget).unwrap();
+    let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round: 0 };
+    let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
+    let released = release_non_private(Units::new(One(values)).map(|t| t.0.clone()), permit).unwrap().map(Payload::Values);
+    let update = Update {
+        release,
+        header: Hash::default(),
+        kind: PayloadKind::Values,
+        coordinates: released.get().len() as u64,
+        payload: payload_hash(PayloadKind::Values, &released.get().to_bytes()),
+        ledger_head: LedgerHead { seq: 1, hash: Hash::default() },
+    };
+    Attachment::new(Signed::seal(&update, key).to_bytes(), released, None)
+}
+
+fn kind(error: &TransportError) -> Option<Rejection> {
+    match error {
+        TransportError::Unreachable(_) => None,
+        TransportError::Rejected { kind, .. } => Some(*kind),
+    }
+}
+
+const SERVER: &str = "dp-pvi://lung-fed/server";
+
+#[tokio::test]
+async fn vectors_travel_in_chunks_and_connections_come_back() {
+    let site = Site::new();
+    let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
+    let fed = &site.federation;
+    let lambda: Vec<f64> = vec![0.25, -1.5, 2.0, 1e300];
+    let setup = || Setup { signed_by: fed, uri: SERVER, accepts: fed };
+    let server = serve(setup(), lambda.clone(), 0).await;
+    let mut transport = transport(&site, server.port);
+    let hello = hello(&site, &key);
+    let welcome = transport.hello(&hello).await.unwrap().open(&fed.server.verifying_key()).unwrap();
+    assert_eq!((welcome.run, welcome.hello), (run(), hello.hash()));
+    let Next::Round(round) = transport.next(0).await.unwrap() else { panic!("a round is open") };
+    assert_eq!(*round.lambda, *lambda);
+    assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
+
+    // Eight megabytes, above the limit of one message.
+    let values: Vec<f64> = (0..1_000_000).map(f64::from).collect();
+    let attachment = attachment(values, &key);
+    for _ in 0..2 {
+        let receipt = transport.submit(&attachment).await.unwrap().open(&fed.server.verifying_key()).unwrap();
+        assert_eq!(receipt.update, Signed::<Update>::from_bytes(attachment.message()).unwrap().hash());
+        assert!(*server.received.lock().unwrap() == attachment.payload().to_bytes());
+        server.received.lock().unwrap().clear();
+    }
+
+    let refusal = Signed::from_parts(Vec::new(), Vec::new());
+    assert!(matches!(transport.refuse(&refusal).await, Err(TransportError::Unreachable(m)) if m == "busy"));
+    let report = Signed::from_parts(Vec::new(), Vec::new());
+    assert_eq!(kind(&transport.report(&report).await.unwrap_err()), Some(Rejection::HelloFirst));
+
+    server.task.abort();
+    let _ = server.task.await;
+    let gone = loop {
+        match transport.next(0).await {
+            Err(error) => break error,
+            Ok(_) => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(kind(&gone), None, "{gone}");
+    assert_eq!(kind(&transport.next(0).await.unwrap_err()), None);
+    let server = serve(setup(), lambda, server.port).await;
+    assert!(matches!(transport.next(0).await.unwrap(), Next::Round(_)), "a new connection is made");
+    server.task.abort();
+}
+
+#[tokio::test]
+async fn a_vector_longer_than_the_task_says_is_not_read() {
+    let site = Site::new();
+    let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
+    let fed = &site.federation;
+    let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed }, vec![0.0; 5], 0).await;
+    let mut transport = transport(&site, server.port);
+    transport.hello(&hello(&site, &key)).await.unwrap();
+    assert!(kind(&transport.next(0).await.unwrap_err()).is_some());
+    server.task.abort();
+}
+
+#[tokio::test]
+async fn certificates_of_both_sides_are_named_when_they_fail() {
+    let site = Site::new();
+    let (fed, foreign) = (&site.federation, Federation::new());
+    for (signed_by, uri, accepts, words) in [
+        (&foreign, SERVER, fed, "the server's certificate is not accepted"),
+        (fed, "dp-pvi://other-fed/server", fed, "dp-pvi://other-fed/server"),
+        (fed, "dp-pvi://lung-fed/site/hospital-2", fed, "site/hospital-2"),
+        (fed, SERVER, &foreign, "does not accept this client's certificate"),
+    ] {
+        let server = serve(Setup { signed_by, uri, accepts }, Vec::new(), 0).await;
+        let error = transport(&site, server.port).connect().await.unwrap_err();
+        assert_eq!(kind(&error), Some(Rejection::Authentication), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        server.task.abort();
+    }
+    // A listener that speaks no TLS, and none at all.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closing = tokio::spawn(async move { drop(listener.accept().await) });
+    assert_eq!(kind(&transport(&site, port).connect().await.unwrap_err()), None);
+    closing.await.unwrap();
+    assert_eq!(kind(&transport(&site, port).connect().await.unwrap_err()), None);
+}
