@@ -1,1 +1,217 @@
-//! The rows of `reference/accounting.json` that the engines here answer.
+//! The rows of `reference/accounting.json` (made by two independent engines) that the engines here answer.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::gdp::Gdp;
+use super::rdp;
+use super::zcdp::Zcdp;
+use super::*;
+use crate::adjacency::{Relation, Terms};
+use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
+use crate::mechanism::LatticeSum;
+use crate::unit::ClipNorm;
+
+static ROWS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let root = std::env::var_os("DP_PVI_SHARED")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
+    let path = root.join("reference/accounting.json");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str::<Value>(&text).unwrap()["rows"].as_array().unwrap().clone(),
+        Err(error) => {
+            eprintln!("skipped: {}: {error}", path.display());
+            Vec::new()
+        }
+    }
+});
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{} has no number {key}", row["id"]))
+}
+
+fn rows(mechanism: &str, query: &str) -> impl Iterator<Item = &'static Value> {
+    let chosen: Vec<_> = ROWS
+        .iter()
+        .filter(|row| row["mechanism"] == mechanism && row["query"] == query && row["sampling"] != "without_replacement")
+        .collect();
+    assert!(ROWS.is_empty() || !chosen.is_empty(), "no rows {mechanism} {query}");
+    chosen.into_iter()
+}
+
+fn relation(row: &Value) -> Relation {
+    match row["relation"].as_str().unwrap() {
+        "add_remove" => Relation::AddRemove,
+        "substitute" => Relation::ReplaceOne,
+        other => panic!("relation {other}"),
+    }
+}
+
+fn delta(row: &Value) -> Delta {
+    Delta::new(number(row, "delta")).unwrap()
+}
+
+fn gaussian(sigma: f64) -> DpEvent {
+    DpEvent::Gaussian { noise: NoiseMultiplier::new(sigma).unwrap(), terms: Terms::Units }
+}
+
+/// Continuous noise, as the rows have it; q as the nearest representable rate.
+fn event(sigma: f64, q: f64, count: f64) -> DpEvent {
+    let plain = gaussian(sigma);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of steps")]
+    let count = count as u64;
+    if q >= 1.0 { plain } else { DpEvent::PoissonSampled { rate: SamplingRate::nearest(q).unwrap(), event: Box::new(plain) } }
+        .repeated(count)
+}
+
+/// q is rounded to a multiple of 2⁻³²; to first order ε moves by the same relative amount, doubled for safety.
+fn rate_slack(q: f64) -> f64 {
+    2.0 * (SamplingRate::nearest(q).unwrap().get() / q - 1.0).abs()
+}
+
+fn close(actual: f64, expected: f64, relative: f64, what: &Value) {
+    assert!((actual - expected).abs() <= relative * expected, "{what}: {actual} is not {expected}");
+}
+
+#[test]
+fn plain_gaussian_rows_to_1e_12() {
+    for row in rows("gaussian", "eps") {
+        let event = event(number(row, "sigma"), 1.0, number(row, "T"));
+        let loss = epsilon_upper([&event], relation(row), delta(row)).unwrap();
+        assert_eq!((loss.method, loss.numerical_margin), (Method::GaussianDp, false));
+        let expected = number(row, "eps");
+        close(loss.epsilon.get(), expected, 1e-12, &row["id"]);
+        let gdp = Gdp::of_ratio(number(row, "mu"));
+        for point in row["delta_points"].as_array().unwrap() {
+            let (epsilon, delta) = (point[0].as_f64().unwrap(), point[1].as_f64().unwrap());
+            // The stated μ is rounded: δ moves by (ε/μ)² times its relative error.
+            let slack = 1e-12 + (epsilon / gdp.mu()).powi(2) * 4.0 * f64::EPSILON;
+            close(gdp.delta(Epsilon::new(epsilon).unwrap()), delta, slack, &row["id"]);
+        }
+    }
+}
+
+#[test]
+fn advantage_of_the_gaussian() {
+    for row in rows("gaussian", "advantage") {
+        let ratio = f64::from(relation(row).sensitivity_factor(Terms::Units)) / number(row, "sigma");
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of steps")]
+        let gdp = Gdp::of_ratio(ratio).repeated(number(row, "T") as u64);
+        close(gdp.delta(Epsilon::ZERO), number(row, "advantage"), 1e-12, &row["id"]);
+    }
+}
+
+#[test]
+fn rdp_rows_of_poisson_sampling() {
+    for row in rows("rdp_subsampled_gaussian", "rdp") {
+        let (sigma, q) = (number(row, "sigma"), number(row, "q"));
+        for (order, expected) in row["orders"].as_array().unwrap().iter().zip(row["rdp"].as_array().unwrap()) {
+            let (order, expected) = (order.as_f64().unwrap(), expected.as_f64().unwrap());
+            let actual = rdp::add_remove(order, 1.0 / sigma, q);
+            if order.fract() == 0.0 {
+                close(actual, expected, number(row, "tol_rdp_rel"), &row["id"]);
+            }
+            // Between integers a chord: never below.
+            assert!(actual >= expected * (1.0 - number(row, "tol_rdp_rel")), "{}: order {order}", row["id"]);
+        }
+    }
+}
+
+/// Every engine's ε is an upper bound on the exact one, and the Rényi bound is within the usual factor of it.
+#[test]
+fn upper_bounds_cover_every_poisson_row() {
+    let mut worst = 1.0f64;
+    for row in rows("subsampled_gaussian", "eps") {
+        let (sigma, q) = (number(row, "sigma"), number(row, "q"));
+        let loss = epsilon_upper([&event(sigma, q, number(row, "T"))], relation(row), delta(row)).unwrap();
+        let (upper, exact) = (loss.epsilon.get(), number(row, "eps"));
+        assert!(upper * (1.0 + rate_slack(q)) >= exact - number(row, "tol_eps"), "{}: {upper} < {exact}", row["id"]);
+        if exact > 0.1 {
+            worst = worst.max(upper / exact);
+        }
+    }
+    for row in rows("subsampled_gaussian_heterogeneous", "eps") {
+        let phases = row["phases"].as_array().unwrap();
+        let events: Vec<_> = phases.iter().map(|p| event(number(p, "sigma"), number(p, "q"), number(p, "T"))).collect();
+        let slack = phases.iter().map(|p| rate_slack(number(p, "q"))).fold(0.0, f64::max);
+        let loss = epsilon_upper(&events, relation(row), delta(row)).unwrap();
+        let (upper, exact) = (loss.epsilon.get(), number(row, "eps"));
+        assert!(upper * (1.0 + slack) >= exact - number(row, "tol_eps"), "{}: {upper} < {exact}", row["id"]);
+    }
+    println!("largest ratio of the Rényi bound to the exact epsilon: {worst}");
+    assert!(worst < LARGEST_RATIO, "{worst}");
+}
+
+/// Measured on the rows above; grows when an order is lost.
+const LARGEST_RATIO: f64 = 3.0;
+
+#[test]
+fn zcdp_conversion_rows() {
+    for row in rows("zcdp_to_approx_dp", "zcdp_to_eps") {
+        let rho = number(row, "rho");
+        let upper = Zcdp::of_ratio((2.0 * rho).sqrt()).epsilon_upper(delta(row)).get();
+        let expected = number(row, "eps");
+        assert!(
+            (upper - expected).abs() <= number(row, "tol_eps") && upper >= number(row, "eps_gaussian_exact"),
+            "{}: {upper} {expected}",
+            row["id"]
+        );
+    }
+}
+
+#[test]
+fn discrete_gaussian_rows_are_covered() {
+    for row in rows("discrete_gaussian", "eps") {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers")]
+        let (scale, shift, count) = (number(row, "sigma") as u64, number(row, "sensitivity") as u64, number(row, "T") as u64);
+        let noise = DiscreteGaussian {
+            exponent: 0,
+            scale,
+            bound_squared: u128::from(shift * shift),
+            excess: 0,
+            dimension: 1,
+            terms: Terms::Units,
+            path: LatticePath::Term,
+        };
+        let loss = epsilon_upper([&DpEvent::DiscreteGaussian(noise).repeated(count)], relation(row), delta(row)).unwrap();
+        assert_eq!((loss.method, loss.numerical_margin), (Method::Zcdp, false));
+        assert!(loss.epsilon.get() >= number(row, "eps") - number(row, "tol_eps"), "{}", row["id"]);
+    }
+}
+
+#[test]
+fn calibration_rows() {
+    for row in rows("gaussian", "calibrate_sigma").chain(rows("subsampled_gaussian", "calibrate_sigma")) {
+        let target = Epsilon::new(number(row, "eps")).unwrap();
+        let (q, count) = (number(row, "q"), number(row, "T"));
+        let make = |z: NoiseMultiplier| event(z.get(), q, count);
+        let z = calibrate(make, relation(row), target, delta(row)).unwrap();
+        assert!(epsilon_upper([&make(z)], relation(row), delta(row)).unwrap().epsilon <= target);
+        let less = NoiseMultiplier::new(z.get() * (1.0 - 1e-4)).unwrap();
+        assert!(epsilon_upper([&make(less)], relation(row), delta(row)).unwrap().epsilon > target, "{}: not the smallest", row["id"]);
+        let exact = number(row, "sigma");
+        assert!(z.get() * (1.0 + rate_slack(q)) >= exact * (1.0 - number(row, "tol_sigma_rel")), "{}: {z:?} < {exact}", row["id"]);
+        if q >= 1.0 {
+            assert!(z.get() <= exact * (1.0 + 1e-4), "{}: {z:?} {exact}", row["id"]);
+        }
+    }
+}
+
+/// The lattice's ε is that of the continuous noise with the margin, up to the rounding of the scale.
+#[test]
+fn lattice_events_cost_what_the_continuous_ones_do() {
+    let clip = ClipNorm::new(0.37).unwrap();
+    for (z, q) in [(1.0, None), (3.73, None), (5.0, Some(0.05)), (1.3, Some(0.01))] {
+        let rate = q.map(|q| SamplingRate::nearest(q).unwrap());
+        let z = NoiseMultiplier::new(z).unwrap();
+        let lattice = LatticeSum::new(3, clip, z, rate, Terms::Units, LatticePath::Term).unwrap().event();
+        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
+            let delta = Delta::new(1e-6).unwrap();
+            let discrete = epsilon_upper([&lattice], relation, delta).unwrap();
+            let continuous = epsilon_upper([&event(z.get(), q.unwrap_or(1.0), 1.0)], relation, delta).unwrap();
+            assert!((discrete.epsilon.get() / continuous.epsilon.get() - 1.0).abs() < 1e-5, "{discrete:?} {continuous:?}");
+            assert_eq!(discrete.numerical_margin, q.is_none() || relation == Relation::ReplaceOne);
+        }
+    }
+}

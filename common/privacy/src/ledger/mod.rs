@@ -45,6 +45,7 @@ use crate::unit::Epsilon;
 pub struct Ledger<S, K> {
     store: S,
     signer: K,
+    identity: LedgerIdentity,
     budget: Budget,
     rows: Vec<(Row, Hash)>,
     book: Book,
@@ -63,17 +64,24 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     pub fn open(store: S, signer: K, identity: LedgerIdentity, budget: Budget) -> Result<Self, LedgerError> {
         let mut store = store;
         let stored = store.rows()?;
-        let book = Book::new(identity.relation);
-        let mut ledger =
-            Self { store, signer, budget, rows: Vec::with_capacity(stored.len()), book, minted: BTreeSet::new(), doubtful: false };
+        let mut ledger = Self {
+            store,
+            signer,
+            book: Book::new(identity.relation),
+            identity,
+            budget,
+            rows: Vec::with_capacity(stored.len()),
+            minted: BTreeSet::new(),
+            doubtful: false,
+        };
         if stored.is_empty() {
-            ledger.append(RowBody::Genesis(identity), None)?;
+            ledger.append(RowBody::Genesis(ledger.identity.clone()), None)?;
             return Ok(ledger);
         }
         for row in &stored {
             let row = row.verify(ledger.next_seq(), ledger.last_hash(), &ledger.signer)?;
             match (&row.0.body, ledger.rows.is_empty()) {
-                (RowBody::Genesis(found), true) => identity.check(found)?,
+                (RowBody::Genesis(found), true) => ledger.identity.check(found)?,
                 (_, true) => return Err(StoreError::Corrupt("row 0: it does not name a data set".into()).into()),
                 (body, false) => ledger.book.apply(body)?,
             }
@@ -81,6 +89,12 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         }
         ledger.verify_contents()?;
         Ok(ledger)
+    }
+
+    /// What the ledger is about.
+    #[must_use]
+    pub fn identity(&self) -> &LedgerIdentity {
+        &self.identity
     }
 
     /// Where the chain ends.

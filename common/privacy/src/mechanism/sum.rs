@@ -21,7 +21,7 @@ use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 ///   norm compared with ⌊(C/γ)²⌋; a term that fails is shortened, then dropped. So one term moves the integer sum by at most
 ///   C/γ in L2 and replacing it by at most 2C/γ, for every input, NaN and infinities included, and however the floating-point
 ///   unit rounds.
-/// * **Noise**: [`DiscreteGaussianSampler`], exact; drawn before any record is touched.
+/// * **Noise**: [`DiscreteGaussianSampler`], exact; all of a step is drawn before a record is touched.
 /// * **Sampling**: [`Coins`], from a stream of their own.
 /// * **Overflow**: impossible; [`LatticeSum::new`] refuses parameters for which 2³² terms and the largest noise could reach 2⁶³.
 /// * **Event**: [`LatticeSum::event`]; the permit must equal it, else nothing is drawn.
@@ -127,14 +127,20 @@ impl LatticeSum {
         }
         let mut sums = vec![0i64; self.dimension as usize];
         self.sampler.fill(&mut noise.stream(permit.release(), permit.step(), Purpose::Noise)?, &mut sums)?;
-        let mut coins = noise.stream(permit.release(), permit.step(), Purpose::Coins)?;
         let (clip, per_step, bound) = (self.clip.get(), self.lattice.per_step(), self.lattice.bound_squared);
         let mut term = Term::default();
-        Coins::new(self.sampling).toss(&mut coins, table.len(), |position| {
+        let mut add = |position| {
             term.clear();
             f(table.unit(position), &mut term);
             term.add_to(&mut sums, clip, per_step, bound);
-        });
+        };
+        match self.sampling {
+            None => (0..table.len()).for_each(add),
+            Some(rate) => {
+                let mut stream = noise.stream(permit.release(), permit.step(), Purpose::Coins)?;
+                Coins::new(rate).toss(&mut stream, table.len(), &mut add);
+            }
+        }
         Ok(Released(LatticeVector { exponent: self.lattice.exponent, values: sums }))
     }
 }

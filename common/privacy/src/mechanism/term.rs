@@ -2,26 +2,20 @@
 
 /// One unit's term of a sum: a sparse vector that a function of the unit fills. Adding to a coordinate twice accumulates.
 /// Ascending coordinates are the fast path.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Term {
     entries: Vec<(u32, f64)>,
     /// One past the last coordinate.
     next: u32,
-    ascending: bool,
-}
-
-impl Default for Term {
-    fn default() -> Self {
-        Self { entries: Vec::new(), next: 0, ascending: true }
-    }
+    /// Differences of successive coordinates, or-ed: the top bit is set as soon as one did not ascend.
+    descents: u64,
 }
 
 impl Term {
     /// Adds `value` to coordinate `index`.
     #[inline]
     pub fn add(&mut self, index: u32, value: f64) {
-        self.ascending &= index >= self.next;
-        self.next = index.saturating_add(1);
+        self.follow(index);
         self.entries.push((index, value));
     }
 
@@ -30,17 +24,32 @@ impl Term {
     pub fn extend(&mut self, entries: impl Iterator<Item = (u32, f64)>) {
         let start = self.entries.len();
         self.entries.extend(entries);
+        let (mut next, mut descents) = (self.next, self.descents);
         for &(index, _) in &self.entries[start..] {
-            self.ascending &= index >= self.next;
-            self.next = index.saturating_add(1);
+            descents |= u64::from(index).wrapping_sub(next.into());
+            next = index.wrapping_add(1);
         }
+        (self.next, self.descents) = (next, descents);
     }
 
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    fn follow(&mut self, index: u32) {
+        self.descents |= u64::from(index).wrapping_sub(self.next.into());
+        // Wraps only after the largest coordinate of all, which no sum has.
+        self.next = index.wrapping_add(1);
+    }
+
+    /// What was added, in order of addition: before clipping.
+    #[must_use]
+    pub fn entries(&self) -> &[(u32, f64)] {
+        &self.entries
+    }
+
+    /// Forgets everything that was added.
+    #[inline]
+    pub fn clear(&mut self) {
         self.entries.clear();
-        self.next = 0;
-        self.ascending = true;
+        (self.next, self.descents) = (0, 0);
     }
 
     /// Clips the term to norm C, truncates it toward zero and adds it to `sums`. What is added has squared integer norm at
@@ -49,7 +58,7 @@ impl Term {
     /// Counts as zero: a term with a non-finite norm (algorithms.md 4.1) or with a coordinate beyond the sum.
     #[inline]
     pub(crate) fn add_to(&mut self, sums: &mut [i64], clip: f64, per_step: f64, bound_squared: u128) {
-        if !self.ascending {
+        if self.descents >> 63 != 0 {
             self.accumulate();
         }
         // The last coordinate is the largest.
@@ -122,7 +131,7 @@ impl Term {
             }
             same
         });
-        self.ascending = true;
+        self.descents = 0;
     }
 }
 

@@ -18,12 +18,12 @@ pub struct Coins {
 }
 
 impl Coins {
-    /// Coins of a rate; every unit without one.
+    /// Coins of a rate.
     #[must_use]
-    pub fn new(rate: Option<SamplingRate>) -> Self {
+    pub fn new(rate: SamplingRate) -> Self {
         #[allow(clippy::cast_possible_truncation, reason = "a byte and three bytes of a number below 2^32")]
         let threshold =
-            rate.map(SamplingRate::numerator).filter(|&n| n < SamplingRate::DENOMINATOR).map(|n| ((n >> 24) as u8, (n & 0xff_ffff) as u32));
+            Some(rate.numerator()).filter(|&n| n < SamplingRate::DENOMINATOR).map(|n| ((n >> 24) as u8, (n & 0xff_ffff) as u32));
         Self { threshold }
     }
 
