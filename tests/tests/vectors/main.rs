@@ -1,0 +1,136 @@
+//! Golden vectors: numbers that independent programs computed, against the engine.
+//!
+//! `cargo test --release -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names (by default
+//! `../shared/reference/inference.json` beside the workspace) and prints one line for every second-level key (for every
+//! first-level key that holds one result only):
+//! `logreg.mean_field_optimum ok`, `… skipped` where the engine has no such room yet, `FAIL …` otherwise, with a failing exit.
+//! All sizes are read from the file. Inputs (data, priors, constants) have no line of their own; the checks that use them do.
+//! Without the default file nothing is checked, and that is said.
+#![allow(clippy::print_stdout, reason = "a test program that reports lines")]
+
+mod arithmetic;
+mod expfam;
+mod federation;
+mod linreg;
+mod logreg;
+mod read;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use read::{Node, Outcome};
+
+/// A check of one second-level key: the first-level object, and the key's own value.
+type Check = fn(&Node<'_>, &Node<'_>) -> Outcome;
+
+/// What the engine has. Everything else in the file is skipped.
+const CHECKS: &[(&str, Check)] = &[
+    ("expfam.mean_field_gaussian", expfam::diagonal),
+    ("expfam.full_gaussian", expfam::full),
+    ("expfam.gamma", expfam::gamma),
+    ("expfam.dirichlet", expfam::dirichlet),
+    ("quadrature_table", arithmetic::quadrature_table),
+    ("dp_arith.gdp", arithmetic::gdp),
+    ("linreg.full", linreg::full),
+    ("linreg.mean_field", linreg::mean_field),
+    ("linreg.wrong_diag_update", linreg::wrong_diag_update),
+    ("logreg.mean_field_optimum", logreg::mean_field_optimum),
+    ("logreg.full_cov_optimum", logreg::full_cov_optimum),
+    ("logreg.at_point", logreg::at_point),
+    ("logreg.natural_gradient_rho1_from_prior", logreg::natural_gradient),
+];
+
+/// Second-level keys that are inputs of other keys.
+const INPUTS: &[(&str, &[&str])] = &[
+    ("linreg", &["X", "y", "noise_var", "prior_mean", "prior_prec", "client_sizes"]),
+    ("client_level_tied", &["rho", "clip_C"]),
+    ("client_level_private_clean", &["rho", "clip_C"]),
+    ("logreg", &["X", "y", "client_sizes"]),
+    ("pbp", &["x", "y", "W1_mean", "W1_var", "W2_mean", "W2_var", "noise_shape", "noise_rate"]),
+    ("lda", &["lambda", "alpha", "eta", "counts"]),
+    ("mog", &["x", "s2", "prior_mean"]),
+    ("sbn", &["W_mean", "W_var", "c", "b", "v"]),
+];
+
+/// First-level keys that hold one result in several columns.
+const WHOLE: &[&str] = &["quadrature_table", "pg_vb"];
+
+/// About the file itself.
+const HEADER: &[&str] = &["version", "tolerance"];
+
+fn main() -> ExitCode {
+    let named = std::env::var_os("DP_PVI_VECTORS").map(PathBuf::from);
+    let path = named.clone().unwrap_or_else(default_file);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(_) if named.is_none() => {
+            println!("vectors: skipped, there is no file {}; set DP_PVI_VECTORS", path.display());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            println!("FAIL vectors: DP_PVI_VECTORS names {}, which cannot be read: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(&text) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failures) => {
+            println!("vectors: {failures} failed");
+            ExitCode::FAILURE
+        }
+        Err(message) => {
+            println!("FAIL vectors: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn default_file() -> PathBuf {
+    let shared =
+        std::env::var_os("DP_PVI_SHARED").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from);
+    shared.join("reference/inference.json")
+}
+
+/// Prints a line for every key and returns the number of failures.
+fn run(text: &str) -> Result<usize, String> {
+    let file: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
+    let root = Node::root(&file);
+    if root.get("version")?.number()? > 1.5 {
+        return Err("the file's version is above 1: take a newer checker".into());
+    }
+    let mut failures = 0;
+    for first in root.fields()? {
+        let key = first.name();
+        if HEADER.contains(&key) {
+            continue;
+        }
+        let seconds = if WHOLE.contains(&key) { Vec::new() } else { first.fields().unwrap_or_default() };
+        if seconds.is_empty() {
+            failures += report(key, &first, &first);
+        }
+        let inputs = INPUTS.iter().find(|(name, _)| *name == key).map_or(&[][..], |(_, inputs)| *inputs);
+        for second in seconds {
+            if !inputs.contains(&second.name()) && !second.name().ends_with("doc") {
+                failures += report(&format!("{key}.{}", second.name()), &first, &second);
+            }
+        }
+    }
+    Ok(failures)
+}
+
+fn report(name: &str, parent: &Node<'_>, node: &Node<'_>) -> usize {
+    let Some((_, check)) = CHECKS.iter().find(|(key, _)| *key == name) else {
+        println!("{name} skipped");
+        return 0;
+    };
+    match check(parent, node) {
+        Ok(()) => {
+            println!("{name} ok");
+            0
+        }
+        Err(message) => {
+            println!("FAIL {name}: {message}");
+            1
+        }
+    }
+}
