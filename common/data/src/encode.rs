@@ -270,9 +270,7 @@ impl Cell<'_> {
     fn number(self) -> Result<f64, CellProblem> {
         let value = match self {
             Self::Null | Self::Boolean(_) => return Err(CellProblem::NotANumber),
-            Self::Text(text) => {
-                std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).ok_or(CellProblem::NotANumber)?
-            }
+            Self::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).ok_or(CellProblem::NotANumber)?,
             Self::Integer(value) => value as f64,
             Self::Number(value) => value,
         };
@@ -339,7 +337,8 @@ fn boolean(rule: &BooleanRule, cell: Option<Cell<'_>>, field: usize, watch: &mut
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
     let truth = match cell {
         Cell::Boolean(truth) => Some(truth),
-        cell => cell.with_text(|text| if listed(&rule.true_values, text) { Some(true) } else { listed(&rule.false_values, text).then_some(false) }),
+        cell => cell
+            .with_text(|text| if listed(&rule.true_values, text) { Some(true) } else { listed(&rule.false_values, text).then_some(false) }),
     };
     match truth {
         Some(truth) => {

@@ -285,10 +285,18 @@ impl fmt::Display for Inspection {
         writeln!(f, "PRIVATE: these counts are not protected. They must not leave this site, and no constant of the")?;
         writeln!(f, "schema may be chosen from them (a schema that depends on the records would be a release of its own).")?;
         writeln!(f)?;
-        writeln!(f, "units {}   records {}   dropped {}   rejected {}   most records of one unit {}", self.units, self.records, self.dropped, self.rejected, self.largest_unit)?;
+        writeln!(
+            f,
+            "units {}   records {}   dropped {}   rejected {}   most records of one unit {}",
+            self.units, self.records, self.dropped, self.rejected, self.largest_unit
+        )?;
         writeln!(f)?;
         let width = self.columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0).max(6);
-        writeln!(f, "{:width$}  {:8}  {:>9}  {:>9}  {:>7}  {:>9}  {:>7}  {:>9}", "column", "kind", "regular", "missing", "%", "outside", "%", "invalid")?;
+        writeln!(
+            f,
+            "{:width$}  {:8}  {:>9}  {:>9}  {:>7}  {:>9}  {:>7}  {:>9}",
+            "column", "kind", "regular", "missing", "%", "outside", "%", "invalid"
+        )?;
         for ColumnReport { name, kind, counts, levels } in &self.columns {
             writeln!(
                 f,

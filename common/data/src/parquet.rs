@@ -10,6 +10,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DAMAGED: &str = "the file is damaged or uses a feature that is not supported; write it again, for example with pandas or DuckDB \
                        (uncompressed or with Snappy compression)";
@@ -54,7 +55,7 @@ impl Row for Slice<'_> {
 pub(crate) fn read(input: &Input<'_>, file: File, visitor: &mut impl Visitor) -> Result<u64, DataError> {
     // The library's messages are not passed on: they may quote what a page holds.
     let damaged = |_: ParquetError| DataError::Parquet { path: input.path.to_owned(), problem: DAMAGED };
-    let reader = SerializedFileReader::new(file).map_err(damaged)?;
+    let reader = guarded(|| SerializedFileReader::new(file)).map_err(damaged)?;
     let columns = reader.metadata().file_metadata().schema_descr().columns();
     let names: Vec<_> = columns.iter().map(|column| column.path().parts()[0].as_bytes()).collect();
     let positions = input.bind(&top_level(&names))?;
@@ -72,14 +73,14 @@ pub(crate) fn read(input: &Input<'_>, file: File, visitor: &mut impl Visitor) ->
     }
     let mut number = 0;
     for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group).map_err(damaged)?;
+        let group = guarded(|| reader.get_row_group(group)).map_err(damaged)?;
         let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| input.damaged())?;
         let mut values = Vec::with_capacity(asked.len());
         for asked in &asked {
             values.push(match asked {
                 None => None,
                 Some((leaf, meaning)) => {
-                    let values = read_column(group.get_column_reader(*leaf).map_err(damaged)?, *meaning, rows).map_err(damaged)?;
+                    let values = guarded(|| read_column(group.get_column_reader(*leaf)?, *meaning, rows)).map_err(damaged)?;
                     if values.len() != rows {
                         return Err(input.damaged());
                     }
@@ -125,7 +126,9 @@ fn meaning(column: &ColumnDescriptor) -> Result<Meaning, String> {
         Type::BOOLEAN | Type::FLOAT | Type::DOUBLE if logical.is_none() && converted == ConvertedType::NONE => Some(Meaning::Other),
         Type::INT32 | Type::INT64 => match (logical, converted) {
             (Some(LogicalType::Integer(integer)), _) if !integer.is_signed => Some(Meaning::Unsigned),
-            (None, ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64) => Some(Meaning::Unsigned),
+            (None, ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64) => {
+                Some(Meaning::Unsigned)
+            }
             (Some(LogicalType::Integer(_)), _)
             | (None, ConvertedType::NONE | ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64) => {
                 Some(Meaning::Signed)
@@ -133,9 +136,8 @@ fn meaning(column: &ColumnDescriptor) -> Result<Meaning, String> {
             _ => None,
         },
         Type::BYTE_ARRAY => match (logical, converted) {
-            (Some(LogicalType::String | LogicalType::Enum), _) | (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM) => {
-                Some(Meaning::Other)
-            }
+            (Some(LogicalType::String | LogicalType::Enum), _)
+            | (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM) => Some(Meaning::Other),
             _ => None,
         },
         _ => None,
@@ -145,6 +147,13 @@ fn meaning(column: &ColumnDescriptor) -> Result<Meaning, String> {
         (None, converted) => converted.to_string(),
         (Some(logical), _) => format!("{logical:?}"),
     })
+}
+
+/// Decodes something. The library asserts some of what a damaged file can violate (offsets that are negative, for example); for a
+/// site such a file is an error like any other.
+fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    // Nothing that `decode` touched is used after a panic.
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(ParquetError::General("panic".into())))
 }
 
 fn read_column(reader: ColumnReader, meaning: Meaning, rows: usize) -> Result<Values, ParquetError> {
@@ -176,7 +185,11 @@ fn read_values<D: DataType, T>(
     let (read, ..) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
     let mut values = values.into_iter().map(convert);
     // A required column has no definition levels.
-    Ok(if levels.is_empty() { values.map(Some).collect() } else { levels.iter().take(read).map(|&level| if level > 0 { values.next() } else { None }).collect() })
+    Ok(if levels.is_empty() {
+        values.map(Some).collect()
+    } else {
+        levels.iter().take(read).map(|&level| if level > 0 { values.next() } else { None }).collect()
+    })
 }
 
 impl Values {

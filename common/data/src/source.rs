@@ -97,10 +97,10 @@ impl Input<'_> {
             }
             positions.push(if needed { position } else { None });
         }
-        if self.schema.other_columns() == OtherColumns::Reject {
-            if let Some(position) = names.iter().position(|name| !described.contains(name)) {
-                return Err(DataError::UnknownColumn { path: self.path.to_owned(), position: position + 1 });
-            }
+        if self.schema.other_columns() == OtherColumns::Reject
+            && let Some(position) = names.iter().position(|name| !described.contains(name))
+        {
+            return Err(DataError::UnknownColumn { path: self.path.to_owned(), position: position + 1 });
         }
         Ok(positions)
     }
