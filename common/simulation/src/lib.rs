@@ -4,5 +4,6 @@
 pub mod disk;
 pub mod executor;
 pub mod federation;
+pub mod generate;
 pub mod network;
 pub mod noise;
