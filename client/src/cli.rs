@@ -180,6 +180,8 @@ fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_privacy::releas
 /// The whole program: parses the process's arguments, runs, and reports an error on stderr. `decorate` may wrap the ledger store of
 /// `run`; the shipped program passes it through, tests put a store there that ends the process at a chosen append.
 pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -> S) -> ExitCode {
+    // Keys must not end up in a core file. A system without the limit has no core files either.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, rustix::process::Rlimit { current: Some(0), maximum: Some(0) });
     // Wrong usage ends here with exit code 2, help and version with 0.
     let cli = Cli::parse();
     let verbosity = if cli.global.quiet { -1 } else { i8::try_from(cli.global.verbose).unwrap_or(i8::MAX) };

@@ -13,10 +13,12 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use zeroize::Zeroize;
 
 use crate::clock;
 use crate::config::Config;
@@ -47,8 +49,7 @@ pub fn load(config: &Config) -> Result<TlsIdentity> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = Arc::new(authority(config)?);
     let chain = certificates("tls.cert", &tls.cert, &keys::read_public("tls.cert", &tls.cert)?)?;
-    let key = PrivateKeyDer::from_pem_slice(keys::read_secret("tls.key", &tls.key)?.as_bytes())
-        .map_err(|_| ClientError::config("tls.key", format!("{}: no private key in PEM form", tls.key.display())))?;
+    let key = certified_key(config, &chain)?;
     let own = &chain[0];
     let expires = check_own_certificate(config, &provider, &roots, &chain)?;
 
@@ -59,11 +60,23 @@ pub fn load(config: &Config) -> Result<TlsIdentity> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|e| ClientError::Failed(e.to_string()))?
         .with_root_certificates(roots)
-        .with_client_auth_cert(chain.clone(), key)
-        .map_err(|_| ClientError::config("tls.key", format!("{}: is not the key of the certificate in tls.cert", tls.key.display())))?;
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     client.alpn_protocols = vec![b"h2".to_vec()];
     let key_hash = spki_hash(own).map_err(|e| ClientError::Authentication(e.to_string()))?;
     Ok(TlsIdentity { client: Arc::new(client), server_name, server, key_hash, expires })
+}
+
+/// The TLS key with its certificate. The bytes of the key file are erased; what remains is inside the cryptographic library.
+fn certified_key(config: &Config, chain: &[CertificateDer<'static>]) -> Result<CertifiedKey> {
+    let path = &config.tls.key;
+    let wrong = |what: &str| ClientError::config("tls.key", format!("{}: {what}", path.display()));
+    let text = keys::read_secret("tls.key", path)?;
+    let mut key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| wrong("no private key in PEM form"))?;
+    let signing = rustls::crypto::ring::sign::any_supported_type(&key);
+    key.zeroize();
+    let certified = CertifiedKey::new(chain.to_vec(), signing.map_err(|_| wrong("a kind of key that is not supported"))?);
+    certified.keys_match().map_err(|_| wrong("is not the key of the certificate in tls.cert"))?;
+    Ok(certified)
 }
 
 fn authority(config: &Config) -> Result<RootCertStore> {

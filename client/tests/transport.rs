@@ -194,8 +194,7 @@ impl UnitTable for One {
 /// A committed update with this payload, through the gate: released without protection under a ledger that allows it.
 fn attachment(values: Vec<f64>, key: &SigningKey) -> Attachment {
     let identity = LedgerIdentity { data: "d".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
-    let budget =
-        Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
+    let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
     let mut ledger = Ledger::open(MemoryStore::new(), key.clone(), identity, budget).unwrap();
     let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round: 0 };
     let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();

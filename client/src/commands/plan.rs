@@ -107,7 +107,7 @@ impl Plan {
             })
         };
         let visits_possible = most(fits)?;
-        let runs_possible = if visits == 0 { 0 } else { visits_possible / visits };
+        let runs_possible = visits_possible.checked_div(visits).unwrap_or(0);
         let objections = objections(config, private, ledger, &task, &event, &run, &after)?;
         Ok(Self { task, run, spent, after, limit, runs_possible, visits_possible, objections })
     }

@@ -4,10 +4,12 @@
 //! transaction that was flushed to the disk. A lock file beside the database keeps every second writer out; readers
 //! ([`SqliteLedger::open_reader`]) look beside the writer.
 //!
-//! SQLite does not notice a changed byte inside a cell, so every row, attachment and factor carries a digest, and a head record holds the
-//! number of rows and the digest over all of them: a changed, missing, repeated or surplus row is found at open. What no single
-//! file can show, the replacement of everything by an older copy, is shown by the witness (`Ledger::check_witness`).
+//! SQLite does not notice a changed byte inside a cell, so every row carries a running digest, and a head record holds the number of
+//! rows and the last digest: a changed, missing, repeated or surplus row is found at open. (Attachments and factors are held by hashes
+//! inside the signed rows, which the ledger checks whenever it reads one.) What no single file can show, the replacement of everything by an older copy, is shown by the witness (`Ledger::check_witness`).
 
+#[cfg(test)]
+mod ledger_tests;
 mod lock;
 #[cfg(test)]
 mod tests;
@@ -28,11 +30,8 @@ const APPLICATION_ID: i64 = 0x6470_504c;
 /// Form of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 const TABLES: [(&str, &str); 4] = [
-    (
-        "attachment",
-        "CREATE TABLE attachment (release BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID",
-    ),
-    ("factor", "CREATE TABLE factor (run BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL, digest BLOB NOT NULL) STRICT, WITHOUT ROWID"),
+    ("attachment", "CREATE TABLE attachment (release BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL) STRICT"),
+    ("factor", "CREATE TABLE factor (run BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL) STRICT"),
     ("head", "CREATE TABLE head (id INTEGER PRIMARY KEY NOT NULL CHECK (id = 0), rows INTEGER NOT NULL, digest BLOB NOT NULL) STRICT"),
     (
         "row",
@@ -170,17 +169,13 @@ impl LedgerStore for SqliteLedger {
                 None => {}
                 Some(Extra::Attachment(release, bytes)) => {
                     let key = release_key(release);
-                    let digest = blob_digest("attachment", &key, bytes);
-                    transaction
-                        .prepare_cached("INSERT INTO attachment (release, bytes, digest) VALUES (?1, ?2, ?3)")?
-                        .execute(params![key, bytes, digest.0])?;
+                    transaction.prepare_cached("INSERT INTO attachment (release, bytes) VALUES (?1, ?2)")?.execute(params![key, bytes])?;
                 }
                 Some(Extra::Factor(run, bytes)) => {
                     let key = run_key(run);
-                    let digest = blob_digest("factor", &key, bytes);
                     transaction
-                        .prepare_cached("INSERT OR REPLACE INTO factor (run, bytes, digest) VALUES (?1, ?2, ?3)")?
-                        .execute(params![key, bytes, digest.0])?;
+                        .prepare_cached("INSERT OR REPLACE INTO factor (run, bytes) VALUES (?1, ?2)")?
+                        .execute(params![key, bytes])?;
                 }
             }
             let moved = transaction
@@ -198,26 +193,20 @@ impl LedgerStore for SqliteLedger {
     }
 
     fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Vec<u8>>, StoreError> {
-        self.blob("attachment", "SELECT bytes, digest FROM attachment WHERE release = ?1", &release_key(release))
+        self.blob("SELECT bytes FROM attachment WHERE release = ?1", &release_key(release))
     }
 
     fn factor(&mut self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
-        self.blob("factor", "SELECT bytes, digest FROM factor WHERE run = ?1", &run_key(run))
+        self.blob("SELECT bytes FROM factor WHERE run = ?1", &run_key(run))
     }
 }
 
 impl SqliteLedger {
-    fn blob(&self, table: &str, query: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self
-            .connection
+    fn blob(&self, query: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.connection
             .prepare_cached(query)
-            .and_then(|mut s| s.query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?))).optional())
-            .map_err(|e| opening(&e))?;
-        let Some((bytes, digest)) = found else { return Ok(None) };
-        if blob_digest(table, key, &bytes) != hash_of(digest)? {
-            return Err(corrupt(format!("a stored {table} was changed")));
-        }
-        Ok(Some(bytes))
+            .and_then(|mut statement| statement.query_row([key], |row| row.get(0)).optional())
+            .map_err(|e| opening(&e))
     }
 }
 
@@ -334,10 +323,6 @@ fn release_key(release: &ReleaseId) -> Vec<u8> {
 
 fn run_key(run: &RunId) -> Vec<u8> {
     [run.task.0.as_slice(), &run.number.to_be_bytes()].concat()
-}
-
-fn blob_digest(table: &str, key: &[u8], bytes: &[u8]) -> Hash {
-    Hash::of("dp-pvi ledger blob v1", &[table.as_bytes(), key, bytes])
 }
 
 fn hash_of(bytes: Vec<u8>) -> Result<Hash, StoreError> {

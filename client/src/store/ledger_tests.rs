@@ -1,0 +1,132 @@
+//! The ledger over its file: rollback, full disk, changed attachments.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, StoreError};
+use dp_pvi_privacy::mechanism::release_non_private;
+use dp_pvi_privacy::{
+    ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Permit, PrivacyUnit, Relation, ReleaseId, RunId, UnitTable, Units,
+};
+use ed25519_dalek::SigningKey;
+
+use super::SqliteLedger;
+use crate::error::ClientError;
+
+type FileLedger = Ledger<SqliteLedger, SigningKey>;
+
+fn open(path: &Path) -> Result<FileLedger, LedgerError> {
+    let identity = LedgerIdentity { data: "lung-2024".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
+    Ledger::open(SqliteLedger::open(path)?, SigningKey::from_bytes(&[9; 32]), identity, budget)
+}
+
+fn release(round: u32) -> ReleaseId {
+    ReleaseId { run: RunId { task: Hash([7; 32]), number: 0 }, client: ClientId::new("site-1").unwrap(), round }
+}
+
+struct One(Vec<f64>);
+
+impl UnitTable for One {
+    type Unit<'a> = &'a [f64];
+    fn len(&self) -> usize {
+        1
+    }
+    fn unit(&self, _: usize) -> &[f64] {
+        &self.0
+    }
+}
+
+fn attachment(permit: Permit, length: usize) -> Attachment {
+    let released = release_non_private(Units::new(One(vec![0.5; length])).map(|t| t.0.clone()), permit).unwrap();
+    Attachment::new(b"message".to_vec(), released.map(Payload::Values), Some(vec![1.0; length]))
+}
+
+fn round(ledger: &mut FileLedger, number: u32) {
+    let release = release(number);
+    let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
+    ledger.commit(&release, &attachment(permit, 3)).unwrap();
+    ledger.sent(&release).unwrap();
+    ledger.receipted(&release, Hash([2; 32])).unwrap();
+    ledger.settle(&release, true, 0.5).unwrap();
+}
+
+#[test]
+fn t1_3_an_old_copy_is_refused_while_the_witness_is_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut ledger = open(&path).unwrap();
+    round(&mut ledger, 0);
+    drop(ledger);
+    let old = fs::read(&path).unwrap();
+    let mut ledger = open(&path).unwrap();
+    (1..4).for_each(|number| round(&mut ledger, number));
+    let witnessed = ledger.head();
+    ledger.check_witness(witnessed).unwrap();
+    drop(ledger);
+
+    // Three rounds back; and three rounds back, gone on differently.
+    fs::write(&path, &old).unwrap();
+    let mut ledger = open(&path).unwrap();
+    let refused = ledger.check_witness(witnessed).unwrap_err();
+    assert!(matches!(refused, LedgerError::RolledBack { .. }), "{refused}");
+    assert_eq!(ClientError::from(refused).exit_code(), 11);
+    (11..20).for_each(|number| round(&mut ledger, number));
+    let refused = ledger.check_witness(witnessed).unwrap_err();
+    assert!(matches!(refused, LedgerError::Forked { .. }), "{refused}");
+    assert_eq!(ClientError::from(refused).exit_code(), 11);
+}
+
+#[test]
+fn t1_6_a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let identity = LedgerIdentity { data: "lung-2024".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
+    let store = SqliteLedger::open(&path).unwrap();
+    // Room for rows, not for a payload.
+    let _: i64 = store.connection.query_row("PRAGMA max_page_count = 40", [], |row| row.get(0)).unwrap();
+    let mut ledger = Ledger::open(store, SigningKey::from_bytes(&[9; 32]), identity, budget).unwrap();
+    let permit = ledger.reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
+    let full = ledger.commit(&release(0), &attachment(permit, 100_000)).unwrap_err();
+    assert_eq!(ClientError::from(full).exit_code(), 12);
+    drop(ledger);
+
+    let mut ledger = open(&path).unwrap();
+    assert_eq!(ledger.state(&release(0)), Some(ReleaseState::Reserved));
+    let permit = ledger.reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
+    ledger.commit(&release(0), &attachment(permit, 100_000)).unwrap();
+    drop(ledger);
+    let mut ledger = open(&path).unwrap();
+    assert_eq!(ledger.state(&release(0)), Some(ReleaseState::Committed));
+    assert_eq!(ledger.attachment(&release(0)).unwrap().unwrap().payload().len(), 100_000);
+}
+
+#[test]
+fn changed_attachments_and_factors_are_corruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut ledger = open(&path).unwrap();
+    round(&mut ledger, 0);
+    round(&mut ledger, 1);
+    drop(ledger);
+    let whole = fs::read(&path).unwrap();
+    for statement in [
+        "UPDATE attachment SET bytes = zeroblob(length(bytes))",
+        "DELETE FROM attachment",
+        "UPDATE attachment SET bytes = CAST(bytes || x'00' AS BLOB)",
+        "UPDATE factor SET bytes = zeroblob(24)",
+        "DELETE FROM factor",
+    ] {
+        fs::write(&path, &whole).unwrap();
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.execute_batch(statement).unwrap();
+        connection.close().unwrap();
+        let refused = open(&path).err();
+        assert!(matches!(refused, Some(LedgerError::Store(StoreError::Corrupt(_)))), "{statement}: {refused:?}");
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(open(&path).unwrap().factor(&release(0).run).unwrap(), Some(vec![1.0; 3]));
+}
