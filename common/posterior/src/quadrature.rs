@@ -12,8 +12,8 @@
 //! Wide logits (s > 20) are integrated in z around 0, where σ differs from a probit whose expectation is known in closed form:
 //! the cost stays bounded however wide the logit.
 //!
-//! Measured on one core of a shared two-core machine (`cargo bench -p dp-pvi-posterior`, median per call): see the `quadrature`
-//! benchmark's header.
+//! Measured (`cargo bench -p dp-pvi-posterior`, one core of a shared two-core machine, median): B1 and B2 together take 42 ns for
+//! s = 0.5, 49 ns for s = 1, 0.10 µs for s = 3, 0.28 µs for s = 10 and 3.4 µs beyond s = 20; B0 takes 0.09 µs for s = 0.5.
 
 /// B1 and B2.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -170,12 +170,9 @@ impl Powers {
 
     #[inline]
     fn next(&mut self) -> [f64; LANES] {
-        let mut cosh = [0.0; LANES];
-        for j in 0..LANES {
-            cosh[j] = self.up[j] + self.down[j];
-            self.up[j] *= self.ratio.0;
-            self.down[j] *= self.ratio.1;
-        }
+        let cosh = std::array::from_fn(|j| self.up[j] + self.down[j]);
+        self.up.iter_mut().for_each(|p| *p *= self.ratio.0);
+        self.down.iter_mut().for_each(|p| *p *= self.ratio.1);
         cosh
     }
 }

@@ -92,8 +92,9 @@ impl<'a> Node<'a> {
             return self.fail(&format!("{} numbers were computed, the file has {}", got.len(), expected.len()));
         }
         for (i, (g, e)) in got.iter().zip(&expected).enumerate() {
-            // Written so that NaN fails.
-            if !((g - e).abs() <= tolerance * e.abs().max(1.0)) {
+            // NaN is not within.
+            let within = (g - e).abs() <= tolerance * e.abs().max(1.0);
+            if !within {
                 return self.fail(&format!("number {i} is {g:e}, the file has {e:e} (difference {:e}, tolerance {tolerance:e})", g - e));
             }
         }
