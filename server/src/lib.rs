@@ -1,1 +1,57 @@
-//! dp-pvi-server
+//! The server of a federation: it holds the posterior, opens rounds, takes signed updates and sums them. It cannot see a record:
+//! nothing in it depends on the code that touches them.
+//!
+//! # Running a federation
+//!
+//! ```text
+//! dp-pvi-server ca init --federation lung-fed --dns fed.example.org -o tls/    # once
+//! dp-pvi-server ca sign hospital-1.csr.pem --ca tls/ -o out/                   # for every site, also while the server runs
+//! dp-pvi-server check --config server.toml                                     # what will be computed, and its hash
+//! dp-pvi-server run --config server.toml                                       # until the run ends
+//! dp-pvi-server status | pause | resume | stop --config server.toml            # meanwhile
+//! dp-pvi-server export --config server.toml -o results/                        # at any time
+//! ```
+//!
+//! # How it is built
+//!
+//! * [`config`]: `server.toml` and the environment become checked values once.
+//! * [`ca`], [`tls`]: who belongs to the federation; TLS 1.3 with client certificates and an enforced revocation list.
+//! * `listener`, `service`: connections and calls, each bound to the name in its certificate.
+//! * `engine`: the one thread that owns the run. It batches messages, lets the protocol decide, commits, then answers.
+//! * [`store`]: one SQLite file with the run's records, payloads beside it. A killed server continues where it was.
+//! * [`export`]: `posterior.json`, `report.html`, the transcript.
+//! * [`admin`], `http`, `telemetry`: operators and monitoring.
+//!
+//! # Limits
+//!
+//! Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 1 MiB and a little, a handshake within 10 s. Per
+//! client: 4 connections, 2 uploads at once, 2000 calls a second. Payloads go straight to disk, so memory is O(dimension).
+//!
+//! # Exit codes
+//!
+//! 0 ok · 1 failed · 2 usage or configuration · 4 invalid file · 5 no server answers · 7 state of another task · 9 quorum lost ·
+//! 12 state or resource unavailable (lock, disk full, port) · 130/143 signals.
+
+pub mod admin;
+pub mod ca;
+pub mod cli;
+mod clock;
+pub mod config;
+mod engine;
+pub mod error;
+pub mod export;
+mod files;
+mod html;
+mod http;
+mod listener;
+mod server;
+mod service;
+pub mod store;
+mod task;
+mod telemetry;
+pub mod tls;
+
+pub use engine::{Event, EventSink, MemberView, Snapshot};
+pub use error::{Result, ServerError};
+pub use server::{Running, Start, run, start};
+pub use task::resolve_task;

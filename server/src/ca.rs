@@ -1,0 +1,324 @@
+//! The federation's certificate authority: a directory that an operator keeps, and a few commands on it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ca.key` | the authority's key (0600); only these commands need it |
+//! | `ca.pem` | its certificate, and the server's public identity key: what every site needs and nobody has to hide |
+//! | `server.pem`, `server.key`, `server-identity.key` | the server's certificate and keys |
+//! | `crl.pem` | revoked certificates; expires, and is written anew by every command that changes something |
+//! | `enrolled.json` | clients with their identity keys |
+//!
+//! The key of a site never leaves the site. Of its certificate request only the public key is used: the authority itself writes
+//! the name, the validity and the usage.
+
+mod enrolled;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::identity::{
+    Enrolment, PeerName, check_federation, generate_identity, identity_to_pem, public_identity_to_pem, spki_hash, write_new, write_secret,
+};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SanType,
+    SerialNumber,
+};
+use rustls_pki_types::CertificateSigningRequestDer;
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+pub use self::enrolled::{Enrolled, IssuedCertificate, Member};
+use crate::clock::rfc3339;
+use crate::error::{Result, ServerError};
+use crate::files::{FileLock, replace};
+
+const CA_KEY: &str = "ca.key";
+const CA_PEM: &str = "ca.pem";
+const SERVER_PEM: &str = "server.pem";
+const SERVER_KEY: &str = "server.key";
+const SERVER_IDENTITY: &str = "server-identity.key";
+const CRL: &str = "crl.pem";
+const ENROLLED: &str = "enrolled.json";
+
+/// Validity of the authority's own certificate.
+const CA_DAYS: i64 = 3650;
+/// Certificates start this much earlier than now, for machines whose clocks are a little behind.
+const SKEW: Duration = Duration::minutes(5);
+
+/// What a new federation is made from.
+#[derive(Debug, Clone)]
+pub struct NewFederation {
+    /// Its name.
+    pub name: String,
+    /// DNS names of the server.
+    pub dns: Vec<String>,
+    /// Addresses of the server.
+    pub addresses: Vec<IpAddr>,
+    /// Validity of the server's certificate and of the revocation list, in days.
+    pub days: u16,
+}
+
+/// An authority's directory, opened for a change.
+pub struct Authority {
+    directory: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+    enrolled: Enrolled,
+    _lock: FileLock,
+}
+
+impl Authority {
+    /// Makes a new federation in an empty or missing directory.
+    ///
+    /// # Errors
+    /// There is an authority already, a name is not one, or the directory cannot be written.
+    pub fn init(directory: &Path, new: &NewFederation, now: OffsetDateTime) -> Result<Self> {
+        let federation = check_federation(&new.name).map_err(|e| ServerError::Usage(e.to_string()))?;
+        if new.dns.is_empty() && new.addresses.is_empty() {
+            return Err(ServerError::Usage("name the server by at least one --dns NAME or --ip ADDRESS: sites check it".into()));
+        }
+        crate::files::create_private_directory(directory)?;
+        let lock = lock(directory)?;
+        let at = |name: &str| directory.join(name);
+        for name in [CA_KEY, CA_PEM, SERVER_KEY, SERVER_IDENTITY, ENROLLED] {
+            if at(name).exists() {
+                return Err(ServerError::file(&at(name), "exists already; nothing was changed. A new federation needs another directory"));
+            }
+        }
+
+        let key = KeyPair::generate().map_err(rcgen_error)?;
+        let mut params = base_params(&format!("dp-pvi {federation} authority"), now, CA_DAYS)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key).map_err(rcgen_error)?;
+        let identity = generate_identity().map_err(identity_error)?;
+        let public = public_identity_to_pem(&identity.verifying_key()).map_err(identity_error)?;
+
+        let server_names = new.dns.iter().cloned().chain(new.addresses.iter().map(ToString::to_string)).collect();
+        let enrolled = Enrolled { federation, server_names, server_certificates: Vec::new(), clients: Default::default() };
+        write_secret(&at(CA_KEY), key.serialize_pem().as_bytes()).map_err(identity_error)?;
+        write_secret(&at(SERVER_IDENTITY), identity_to_pem(&identity).map_err(identity_error)?.as_bytes()).map_err(identity_error)?;
+        write_new(&at(CA_PEM), format!("{}{public}", certificate.pem()).as_bytes()).map_err(identity_error)?;
+        let issuer = Issuer::new(params, key);
+        let mut authority = Self { directory: directory.to_owned(), issuer, enrolled, _lock: lock };
+        authority.issue_server_certificate(now, new.days)?;
+        authority.save(now, new.days)?;
+        Ok(authority)
+    }
+
+    /// Opens an existing authority.
+    ///
+    /// # Errors
+    /// A file is missing or unreadable, or another command is at work.
+    pub fn open(directory: &Path) -> Result<Self> {
+        if !directory.join(CA_KEY).exists() {
+            return Err(ServerError::file(&directory.join(CA_KEY), "there is no authority here; make one with `dp-pvi-server ca init`"));
+        }
+        let lock = lock(directory)?;
+        let read = |name: &str| {
+            let path = directory.join(name);
+            std::fs::read_to_string(&path).map_err(|e| ServerError::file(&path, e))
+        };
+        let key = KeyPair::from_pem(&read(CA_KEY)?).map_err(|e| ServerError::file(&directory.join(CA_KEY), e))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&first_certificate(&read(CA_PEM)?), key).map_err(|e| ServerError::file(&directory.join(CA_PEM), e))?;
+        let enrolled = Enrolled::load(&directory.join(ENROLLED))?;
+        Ok(Self { directory: directory.to_owned(), issuer, enrolled, _lock: lock })
+    }
+
+    /// Enrols the client of an enrolment file, or renews the certificate of one that is enrolled already under the same keys'
+    /// identity. Returns its name and its certificate (PEM).
+    ///
+    /// # Errors
+    /// Not an enrolment file of this federation, or a name that somebody else has.
+    pub fn sign(&mut self, file: &Path, now: OffsetDateTime, days: u16) -> Result<(ClientId, String)> {
+        let text = std::fs::read_to_string(file).map_err(|e| ServerError::file(file, e))?;
+        let (enrolment, _, request) = Enrolment::read(&text).map_err(|e| ServerError::file(file, e))?;
+        if enrolment.federation != self.enrolled.federation {
+            let message = format!("it asks to join {:?}, this is {:?}", enrolment.federation, self.enrolled.federation);
+            return Err(ServerError::file(file, message));
+        }
+        // Checks the request's own signature, by which the TLS key agrees.
+        let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
+            .map_err(|e| ServerError::file(file, format!("the certificate request is not valid: {e}")))?;
+        let client = enrolment.client.clone();
+        let earlier = self.enrolled.clients.get(&client);
+        if let Some(member) = earlier {
+            let same = member.identity == enrolment.identity && member.role == enrolment.role;
+            if member.revoked.is_none() && !same {
+                let message =
+                    format!("{client} is enrolled with another identity key or role; `ca revoke {client}` first if that is intended");
+                return Err(ServerError::file(file, message));
+            }
+            if member.revoked.is_some() && member.identity == enrolment.identity {
+                let message = format!("this identity key of {client} was revoked; the site must make new keys");
+                return Err(ServerError::file(file, message));
+            }
+        }
+
+        let name = PeerName::client(&self.enrolled.federation, enrolment.role, client.clone()).map_err(identity_error)?;
+        let mut params = base_params(client.as_str(), now, days.into())?;
+        params.subject_alt_names = vec![uri(&name)?];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let (certificate, issued) = self.issue(&mut params, &request.public_key)?;
+
+        let member = self.enrolled.clients.entry(client.clone()).or_insert_with(|| Member {
+            role: enrolment.role,
+            identity: enrolment.identity,
+            revoked: None,
+            certificates: Vec::new(),
+        });
+        (member.role, member.identity, member.revoked) = (enrolment.role, enrolment.identity, None);
+        member.certificates.push(issued);
+        self.save(now, days)?;
+        Ok((client, certificate.pem()))
+    }
+
+    /// Revokes a client: its certificates go onto the revocation list and its name speaks no more.
+    ///
+    /// # Errors
+    /// No such client.
+    pub fn revoke(&mut self, client: &ClientId, now: OffsetDateTime, days: u16) -> Result<()> {
+        let Some(member) = self.enrolled.clients.get_mut(client) else {
+            return Err(ServerError::Usage(format!("{client} is not enrolled; `dp-pvi-server ca list` shows who is")));
+        };
+        let at = rfc3339(now);
+        for certificate in &mut member.certificates {
+            certificate.revoked.get_or_insert_with(|| at.clone());
+        }
+        member.revoked.get_or_insert(at);
+        self.save(now, days)
+    }
+
+    /// Issues a new certificate for the server and a fresh revocation list.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn renew(&mut self, now: OffsetDateTime, days: u16) -> Result<()> {
+        self.issue_server_certificate(now, days)?;
+        self.save(now, days)
+    }
+
+    /// Who is enrolled.
+    #[must_use]
+    pub fn enrolled(&self) -> &Enrolled {
+        &self.enrolled
+    }
+
+    fn issue_server_certificate(&mut self, now: OffsetDateTime, days: u16) -> Result<()> {
+        let path = self.directory.join(SERVER_KEY);
+        let key = if path.exists() {
+            let text = std::fs::read_to_string(&path).map_err(|e| ServerError::file(&path, e))?;
+            KeyPair::from_pem(&text).map_err(|e| ServerError::file(&path, e))?
+        } else {
+            let key = KeyPair::generate().map_err(rcgen_error)?;
+            write_secret(&path, key.serialize_pem().as_bytes()).map_err(identity_error)?;
+            key
+        };
+        let mut params = CertificateParams::new(self.enrolled.server_names.clone())
+            .map_err(|e| ServerError::Usage(format!("--dns or --ip: not a name for a certificate: {e}")))?;
+        set_validity(&mut params, &format!("dp-pvi {} server", self.enrolled.federation), now, days.into())?;
+        params.subject_alt_names.push(uri(&PeerName::server(&self.enrolled.federation).map_err(identity_error)?)?);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let (certificate, issued) = self.issue(&mut params, &key)?;
+        self.enrolled.server_certificates.push(issued);
+        replace(&self.directory.join(SERVER_PEM), certificate.pem().as_bytes())
+    }
+
+    fn issue(&self, params: &mut CertificateParams, key: &impl PublicKeyData) -> Result<(Certificate, IssuedCertificate)> {
+        let serial = random_serial()?;
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(key, &self.issuer).map_err(rcgen_error)?;
+        let issued = IssuedCertificate {
+            serial: hex::encode(serial),
+            tls_key: spki_hash(certificate.der()).map_err(identity_error)?,
+            issued: rfc3339(params.not_before),
+            expires: rfc3339(params.not_after),
+            revoked: None,
+        };
+        Ok((certificate, issued))
+    }
+
+    /// Writes the list of members and a revocation list that fits it. The revocation list comes first: a crash in between
+    /// leaves a certificate revoked whose name still stands in the list, never the other way round.
+    fn save(&self, now: OffsetDateTime, days: u16) -> Result<()> {
+        let all = self.enrolled.clients.values().flat_map(|member| &member.certificates).chain(&self.enrolled.server_certificates);
+        let revoked = all.filter_map(|certificate| certificate.revoked.as_ref().map(|at| (certificate, at)));
+        let revoked_certs = revoked.map(|(certificate, at)| {
+            let serial = hex::decode(&certificate.serial).map_err(|e| ServerError::file(&self.directory.join(ENROLLED), e))?;
+            let revocation_time = OffsetDateTime::parse(at, &Rfc3339).map_err(|e| ServerError::file(&self.directory.join(ENROLLED), e))?;
+            Ok(RevokedCertParams {
+                serial_number: SerialNumber::from_slice(&serial),
+                revocation_time,
+                reason_code: None,
+                invalidity_date: None,
+            })
+        });
+        let params = CertificateRevocationListParams {
+            this_update: whole_second(now - SKEW)?,
+            next_update: whole_second(now + Duration::days(days.into()))?,
+            crl_number: SerialNumber::from(u64::try_from(now.unix_timestamp_nanos() / 1000).unwrap_or(1)),
+            issuing_distribution_point: None,
+            revoked_certs: revoked_certs.collect::<Result<_>>()?,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let crl = params.signed_by(&self.issuer).and_then(|crl| crl.pem()).map_err(rcgen_error)?;
+        replace(&self.directory.join(CRL), crl.as_bytes())?;
+        self.enrolled.save(&self.directory.join(ENROLLED))
+    }
+}
+
+fn lock(directory: &Path) -> Result<FileLock> {
+    FileLock::take(directory.join(".lock"), "another `dp-pvi-server ca` command is at work; try again when it is done")
+}
+
+fn base_params(common_name: &str, now: OffsetDateTime, days: i64) -> Result<CertificateParams> {
+    let mut params = CertificateParams::default();
+    set_validity(&mut params, common_name, now, days)?;
+    Ok(params)
+}
+
+fn set_validity(params: &mut CertificateParams, common_name: &str, now: OffsetDateTime, days: i64) -> Result<()> {
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.not_before = whole_second(now - SKEW)?;
+    params.not_after = whole_second(now + Duration::days(days))?;
+    Ok(())
+}
+
+fn whole_second(at: OffsetDateTime) -> Result<OffsetDateTime> {
+    at.replace_nanosecond(0).map_err(|e| ServerError::Failed(e.to_string()))
+}
+
+fn uri(name: &PeerName) -> Result<SanType> {
+    Ok(SanType::URI(name.to_string().try_into().map_err(rcgen_error)?))
+}
+
+/// 128 random bits, positive and without a leading zero byte, so that its encoding is unique.
+fn random_serial() -> Result<[u8; 16]> {
+    let mut serial = [0; 16];
+    getrandom::fill(&mut serial).map_err(|_| ServerError::Failed("the operating system gave no random bytes".into()))?;
+    serial[0] = (serial[0] & 0x7f) | 0x40;
+    Ok(serial)
+}
+
+/// The first certificate of a PEM file that may hold other blocks too.
+fn first_certificate(text: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    text.find(END).map_or_else(String::new, |end| text[..end + END.len()].to_owned())
+}
+
+fn rcgen_error(error: rcgen::Error) -> ServerError {
+    ServerError::Failed(format!("the certificate could not be made: {error}"))
+}
+
+fn identity_error(error: dp_pvi_proto::identity::IdentityError) -> ServerError {
+    ServerError::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

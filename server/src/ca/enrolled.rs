@@ -1,0 +1,122 @@
+//! `enrolled.json`: who belongs to the federation, with which identity key and which certificates.
+//!
+//! The authority writes it; a running server reads it again whenever it changes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::coordinator::Enrolled as EnrolledClient;
+use dp_pvi_protocol::message::Role;
+use ed25519_dalek::VerifyingKey;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, ServerError};
+use crate::files::replace;
+
+/// Members of a federation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enrolled {
+    /// Name of the federation.
+    pub federation: String,
+    /// DNS names and addresses of the server's certificate.
+    pub server_names: Vec<String>,
+    /// Certificates of the server.
+    pub server_certificates: Vec<IssuedCertificate>,
+    /// Sites and evaluators by name.
+    pub clients: BTreeMap<ClientId, Member>,
+}
+
+/// One enrolled client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its part.
+    pub role: Role,
+    /// Its identity key (Ed25519, hexadecimal).
+    #[serde(with = "hex_key")]
+    pub identity: [u8; 32],
+    /// When the name was revoked (RFC 3339), if it was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub revoked: Option<String>,
+    /// Its certificates, oldest first.
+    pub certificates: Vec<IssuedCertificate>,
+}
+
+/// A certificate that the authority issued.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuedCertificate {
+    /// Serial number (hexadecimal).
+    pub serial: String,
+    /// SHA-256 of its SubjectPublicKeyInfo.
+    #[serde(with = "hex_hash")]
+    pub tls_key: Hash,
+    /// First second of its validity (RFC 3339).
+    pub issued: String,
+    /// Last second of its validity (RFC 3339).
+    pub expires: String,
+    /// When it was revoked (RFC 3339), if it was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub revoked: Option<String>,
+}
+
+impl Enrolled {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`ServerError::File`].
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| ServerError::file(path, format!("{e}; `dp-pvi-server ca init` makes it, and [tls] enrolled names it")))?;
+        serde_json::from_str(&text).map_err(|e| ServerError::file(path, format!("not a list of enrolled clients: {e}")))
+    }
+
+    /// Writes the file; a reader sees the old or the new one.
+    pub(crate) fn save(&self, path: &Path) -> Result<()> {
+        // Plain data: serialisation into memory cannot fail.
+        let text = serde_json::to_string_pretty(self).map_err(|e| ServerError::Failed(e.to_string()))?;
+        replace(path, format!("{text}\n").as_bytes())
+    }
+
+    /// The clients that may speak now, as the protocol wants them.
+    ///
+    /// # Errors
+    /// A key that is not one.
+    pub fn active(&self) -> Result<BTreeMap<ClientId, EnrolledClient>> {
+        let active = self.clients.iter().filter(|(_, member)| member.revoked.is_none());
+        let keyed = active.map(|(client, member)| {
+            let key = VerifyingKey::from_bytes(&member.identity)
+                .map_err(|_| ServerError::Failed(format!("the enrolled identity of {client} is not an Ed25519 key: enrol it again")))?;
+            Ok((client.clone(), EnrolledClient { role: member.role, key }))
+        });
+        keyed.collect()
+    }
+}
+
+mod hex_key {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(key: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(key))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| D::Error::custom("not 64 hexadecimal digits"))
+    }
+}
+
+mod hex_hash {
+    use dp_pvi_privacy::Hash;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(hash: &Hash, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hash.to_string())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(|_| D::Error::custom("not 64 hexadecimal digits"))
+    }
+}

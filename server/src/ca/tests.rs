@@ -1,0 +1,159 @@
+#![allow(clippy::unwrap_used)]
+use std::os::unix::fs::PermissionsExt;
+
+use dp_pvi_proto::identity::{PeerRole, public_identity_from_pem};
+use dp_pvi_protocol::message::Role;
+use rcgen::KeyPair;
+use tempfile::TempDir;
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+
+use super::*;
+
+fn now() -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp(1_790_000_000).unwrap()
+}
+
+fn federation(name: &str) -> NewFederation {
+    NewFederation { name: name.into(), dns: vec!["fed.example.org".into()], addresses: vec!["127.0.0.1".parse().unwrap()], days: 90 }
+}
+
+fn id(name: &str) -> ClientId {
+    ClientId::new(name).unwrap()
+}
+
+/// A client's enrolment file in `directory`.
+fn request(directory: &Path, federation: &str, name: &str, identity: &ed25519_dalek::SigningKey) -> PathBuf {
+    let tls = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["something.else".to_owned()]).unwrap();
+    // A request may ask for whatever it wants.
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let csr = params.serialize_request(&tls).unwrap();
+    let file = directory.join(format!("{name}.csr.pem"));
+    std::fs::write(&file, Enrolment::file(federation, id(name), Role::Site, csr.der(), identity)).unwrap();
+    file
+}
+
+fn der(pem_text: &str) -> Vec<u8> {
+    rustls_pki_types::pem::PemObject::from_pem_slice(pem_text.as_bytes())
+        .map(|certificate: rustls_pki_types::CertificateDer<'_>| certificate.to_vec())
+        .unwrap()
+}
+
+fn revoked_serials(directory: &Path) -> Vec<String> {
+    let text = std::fs::read(directory.join(CRL)).unwrap();
+    let list: rustls_pki_types::CertificateRevocationListDer<'_> = rustls_pki_types::pem::PemObject::from_pem_slice(&text).unwrap();
+    let (_, list) = CertificateRevocationList::from_der(&list).unwrap();
+    list.iter_revoked_certificates().map(|certificate| hex::encode(certificate.raw_serial())).collect()
+}
+
+#[test]
+fn a_new_federation_has_secret_keys_and_a_named_server() {
+    let directory = TempDir::new().unwrap();
+    Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap();
+    for secret in [CA_KEY, SERVER_KEY, SERVER_IDENTITY] {
+        assert_eq!(std::fs::metadata(directory.path().join(secret)).unwrap().permissions().mode() & 0o777, 0o600, "{secret}");
+    }
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    let identity = crate::tls::load_identity(&directory.path().join(SERVER_IDENTITY)).unwrap();
+    assert_eq!(public_identity_from_pem(&read(CA_PEM)).unwrap(), identity.verifying_key());
+
+    let server = der(&read(SERVER_PEM));
+    assert_eq!(PeerName::from_certificate(&server).unwrap(), PeerName::server("lung-fed").unwrap());
+    let (_, certificate) = X509Certificate::from_der(&server).unwrap();
+    assert!(!certificate.is_ca());
+    let usage = certificate.extended_key_usage().unwrap().unwrap();
+    assert!(usage.value.server_auth && !usage.value.client_auth);
+    assert_eq!(certificate.validity().not_after.timestamp(), (now() + Duration::days(90)).unix_timestamp());
+    certificate.verify_signature(Some(X509Certificate::from_der(&der(&read(CA_PEM))).unwrap().1.public_key())).unwrap();
+}
+
+#[test]
+fn init_never_overwrites() {
+    let directory = TempDir::new().unwrap();
+    drop(Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap());
+    let before = std::fs::read(directory.path().join(CA_KEY)).unwrap();
+    let error = Authority::init(directory.path(), &federation("other"), now()).err().unwrap();
+    assert_eq!(error.code(), 4);
+    assert_eq!(std::fs::read(directory.path().join(CA_KEY)).unwrap(), before);
+    assert_eq!(Enrolled::load(&directory.path().join(ENROLLED)).unwrap().federation, "lung-fed");
+
+    let empty = TempDir::new().unwrap();
+    let nameless = NewFederation { dns: Vec::new(), addresses: Vec::new(), ..federation("f") };
+    assert_eq!(Authority::init(empty.path(), &nameless, now()).err().unwrap().code(), 2);
+    assert_eq!(Authority::init(empty.path(), &federation("Not A Name"), now()).err().unwrap().code(), 2);
+}
+
+#[test]
+fn sign_certifies_the_name_and_nothing_else() {
+    let directory = TempDir::new().unwrap();
+    drop(Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap());
+    let identity = generate_identity().unwrap();
+    let file = request(directory.path(), "lung-fed", "hospital-1", &identity);
+    let (client, pem_text) = Authority::open(directory.path()).unwrap().sign(&file, now(), 30).unwrap();
+    assert_eq!(client, id("hospital-1"));
+    let certificate = der(&pem_text);
+    assert_eq!(PeerName::from_certificate(&certificate).unwrap().role, PeerRole::Site(id("hospital-1")));
+    let (_, parsed) = X509Certificate::from_der(&certificate).unwrap();
+    assert!(!parsed.is_ca(), "a request cannot make itself an authority");
+    let names = parsed.subject_alternative_name().unwrap().unwrap();
+    assert_eq!(names.value.general_names.len(), 1, "the names of the request are not taken over");
+    let usage = parsed.extended_key_usage().unwrap().unwrap();
+    assert!(usage.value.client_auth && !usage.value.server_auth);
+
+    let enrolled = Enrolled::load(&directory.path().join(ENROLLED)).unwrap();
+    let member = &enrolled.clients[&id("hospital-1")];
+    assert_eq!(member.identity, identity.verifying_key().to_bytes());
+    assert_eq!(member.certificates[0].tls_key, spki_hash(&certificate).unwrap());
+    assert_eq!(enrolled.active().unwrap()[&id("hospital-1")].key, identity.verifying_key());
+}
+
+#[test]
+fn a_name_belongs_to_one_identity() {
+    let directory = TempDir::new().unwrap();
+    drop(Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap());
+    let mut authority = Authority::open(directory.path()).unwrap();
+    let (first, second) = (generate_identity().unwrap(), generate_identity().unwrap());
+    authority.sign(&request(directory.path(), "lung-fed", "a", &first), now(), 30).unwrap();
+    // Renewal under the same identity.
+    authority.sign(&request(directory.path(), "lung-fed", "a", &first), now(), 30).unwrap();
+    assert_eq!(authority.enrolled().clients[&id("a")].certificates.len(), 2);
+    // Somebody else under the same name, or for another federation.
+    assert_eq!(authority.sign(&request(directory.path(), "lung-fed", "a", &second), now(), 30).unwrap_err().code(), 4);
+    assert_eq!(authority.sign(&request(directory.path(), "other", "b", &second), now(), 30).unwrap_err().code(), 4);
+
+    authority.revoke(&id("a"), now(), 90).unwrap();
+    let serials: Vec<String> = authority.enrolled().clients[&id("a")].certificates.iter().map(|c| c.serial.clone()).collect();
+    assert_eq!(revoked_serials(directory.path()), serials);
+    assert!(authority.enrolled().active().unwrap().is_empty());
+    // A revoked key stays revoked; new keys may come back under the name, and the old certificates stay on the list.
+    assert_eq!(authority.sign(&request(directory.path(), "lung-fed", "a", &first), now(), 30).unwrap_err().code(), 4);
+    authority.sign(&request(directory.path(), "lung-fed", "a", &second), now(), 30).unwrap();
+    assert_eq!(revoked_serials(directory.path()), serials);
+    assert_eq!(authority.enrolled().active().unwrap()[&id("a")].key, second.verifying_key());
+    assert_eq!(authority.revoke(&id("nobody"), now(), 90).unwrap_err().code(), 2);
+}
+
+#[test]
+fn a_damaged_request_is_refused() {
+    let directory = TempDir::new().unwrap();
+    drop(Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap());
+    let mut authority = Authority::open(directory.path()).unwrap();
+    // A request that is not one, correctly enrolled by its hash.
+    let file = directory.path().join("bad.csr.pem");
+    let identity = generate_identity().unwrap();
+    std::fs::write(&file, Enrolment::file("lung-fed", id("bad"), Role::Site, b"no request", &identity)).unwrap();
+    assert_eq!(authority.sign(&file, now(), 30).unwrap_err().code(), 4);
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(authority.sign(&file, now(), 30).unwrap_err().code(), 4);
+    assert!(authority.enrolled().clients.is_empty());
+}
+
+#[test]
+fn one_command_at_a_time() {
+    let directory = TempDir::new().unwrap();
+    let open = Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap();
+    assert_eq!(Authority::open(directory.path()).err().unwrap().code(), 12);
+    drop(open);
+    Authority::open(directory.path()).unwrap().renew(now(), 90).unwrap();
+    assert_eq!(Enrolled::load(&directory.path().join(ENROLLED)).unwrap().server_certificates.len(), 2);
+}

@@ -1,0 +1,226 @@
+//! The command line. stdout is data, stderr is the log.
+
+mod ca;
+mod output;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use dp_pvi_posterior::task::ResolvedTask;
+use tracing::error;
+use tracing_subscriber::EnvFilter;
+
+use self::output::Output;
+use crate::admin::{self, Request};
+use crate::config::Config;
+use crate::engine::{Event, EventSink};
+use crate::error::{Result, ServerError};
+use crate::server::Start;
+use crate::{export, resolve_task, server};
+
+/// Coordinates a federation: holds the posterior, opens rounds, sums what sites send. It never sees a record.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dp-pvi-server",
+    version,
+    after_help = "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 4 invalid file, 5 no server answers, 7 state of another task, 9 quorum \
+                  lost, 12 state or resource unavailable (lock, disk full, port), 130/143 signals."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Global {
+    /// Configuration file.
+    #[arg(long, global = true, value_name = "FILE", default_value = "server.toml", env = "DP_PVI_SERVER_CONFIG")]
+    config: PathBuf,
+    /// Form of the data on stdout; json is one object a line.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Form of the log on stderr.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+    /// More log lines (twice: all of ours). `RUST_LOG` decides over this.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// Only warnings and errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve until the run of the configured task ends; then write posterior.json and report.html.
+    Run {
+        /// Start the next run of a task whose last run has ended.
+        #[arg(long)]
+        new_run: bool,
+    },
+    /// Check configuration, certificates and task, and show what will be computed.
+    Check,
+    /// Show where the run of a running server stands.
+    Status,
+    /// Open no more rounds; the open one goes on.
+    Pause,
+    /// Open rounds again.
+    Resume,
+    /// End the run now.
+    Stop,
+    /// Write posterior.json and report.html of the last run, also while it goes on.
+    Export {
+        /// Directory (default: the configured one).
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<PathBuf>,
+        /// Write the transcript too, one JSON object a line.
+        #[arg(long, value_name = "FILE")]
+        transcript: Option<PathBuf>,
+    },
+    /// The federation's certificate authority.
+    Ca {
+        #[command(subcommand)]
+        command: ca::CaCommand,
+    },
+    /// Print a completion script.
+    Completions {
+        /// For which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are not errors; a message that cannot be printed has no better place to go.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    start_log(&cli.global, matches!(cli.command, Command::Run { .. }));
+    match execute(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            error!("{problem}");
+            problem.exit_code()
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<()> {
+    let output = Output::new(cli.global.format == Format::Json);
+    let load = || Config::load(&cli.global.config);
+    match cli.command {
+        Command::Run { new_run } => run(load()?, if new_run { Start::NewRun } else { Start::Continue }, output),
+        Command::Check => check(&load()?, &output),
+        Command::Status => control(&load()?, Request::Status, &output),
+        Command::Pause => control(&load()?, Request::Pause, &output),
+        Command::Resume => control(&load()?, Request::Resume, &output),
+        Command::Stop => control(&load()?, Request::Stop, &output),
+        Command::Export { output: directory, transcript } => {
+            let config = load()?;
+            let exported = export::export(&config.store.database, &config.federation, &directory.unwrap_or(config.output))?;
+            if let Some(file) = transcript {
+                export::export_transcript(&config.store.database, &file)?;
+            }
+            let text = |path: &Path| path.display().to_string();
+            output.event(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) })
+        }
+        Command::Ca { command } => ca::execute(command, &output),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-server", &mut script);
+            output.raw(&script)
+        }
+    }
+}
+
+fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| ServerError::Failed(format!("the runtime cannot be started: {e}")))?;
+    // A reader that goes away must not end the run: what it would have read is in the log and in the store.
+    let events: EventSink = Arc::new(move |event| drop(output.event(event)));
+    let result = runtime.block_on(async {
+        let shutdown = signals()?;
+        server::run(config, start_as, events, shutdown).await
+    });
+    // Uploads that were in progress are of no use any more.
+    runtime.shutdown_background();
+    result.map(drop)
+}
+
+/// Resolves to the number of the first signal that asks the process to end.
+fn signals() -> Result<impl Future<Output = u8>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |e: std::io::Error| ServerError::Failed(format!("signals cannot be watched: {e}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => 2,
+            _ = terminate.recv() => 15,
+        }
+    })
+}
+
+fn control(config: &Config, request: Request, output: &Output) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| ServerError::Failed(format!("the runtime cannot be started: {e}")))?;
+    output.snapshot(&runtime.block_on(admin::ask(&config.state, request))?)
+}
+
+fn check(config: &Config, output: &Output) -> Result<()> {
+    let task = resolve_task(config)?;
+    let credentials = crate::tls::Credentials::load(&config.tls, &config.federation)?;
+    crate::tls::load_identity(&config.tls.identity)?;
+    output.check(&task_summary(&task)?, &task, &credentials)
+}
+
+/// What a task costs a site over the whole run, and its hash.
+pub(crate) struct TaskSummary {
+    pub(crate) hash: String,
+    pub(crate) epsilon: f64,
+    pub(crate) delta: f64,
+    pub(crate) visits: u32,
+}
+
+fn task_summary(task: &ResolvedTask) -> Result<TaskSummary> {
+    let loss = task.loss(task.visits()).map_err(|e| ServerError::Failed(e.to_string()))?;
+    Ok(TaskSummary { hash: task.hash().to_string(), epsilon: loss.epsilon.get(), delta: task.privacy.delta.get(), visits: task.visits() })
+}
+
+fn start_log(global: &Global, serving: bool) {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => "warn",
+        (false, 0) if serving => "info",
+        (false, 0) => "warn",
+        (false, 1) => "debug",
+        (false, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("warn,dp_pvi_server={level}")));
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
+    // A test may have set a log already.
+    let _ = match global.log_format {
+        Format::Text => builder.with_target(false).try_init(),
+        Format::Json => builder.json().try_init(),
+    };
+}

@@ -1,0 +1,105 @@
+//! `dp-pvi-server ca …`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use dp_pvi_privacy::ClientId;
+
+use super::output::Output;
+use crate::ca::{Authority, Enrolled, NewFederation};
+use crate::clock;
+use crate::error::{Result, ServerError};
+use crate::files::replace;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CaCommand {
+    /// Make a new federation: authority, server certificate, keys and an empty list of clients.
+    Init {
+        /// Its name: 1 to 64 of the characters a-z 0-9 - _ .
+        #[arg(long, value_name = "NAME")]
+        federation: String,
+        /// A DNS name by which sites reach the server (repeat for several).
+        #[arg(long, value_name = "NAME")]
+        dns: Vec<String>,
+        /// An address by which sites reach the server (repeat for several).
+        #[arg(long, value_name = "ADDRESS")]
+        ip: Vec<IpAddr>,
+        /// Directory for the authority's files.
+        #[arg(short, long, value_name = "DIR", default_value = "tls")]
+        output: PathBuf,
+        /// Days that the server's certificate and the revocation list are valid.
+        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        days: u16,
+    },
+    /// Enrol a site or evaluator: sign the request that `dp-pvi-client csr` made. Also renews certificates.
+    Sign {
+        /// The client's request, NAME.csr.pem.
+        file: PathBuf,
+        /// The authority's directory.
+        #[arg(long, value_name = "DIR", default_value = "tls")]
+        ca: PathBuf,
+        /// Directory for what goes back to the client: NAME.pem and ca.pem.
+        #[arg(short, long, value_name = "DIR", default_value = ".")]
+        output: PathBuf,
+        /// Days that the certificate is valid.
+        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        days: u16,
+    },
+    /// Take a client's certificates back; running servers follow within seconds.
+    Revoke {
+        /// Its name.
+        name: String,
+        /// The authority's directory.
+        #[arg(long, value_name = "DIR", default_value = "tls")]
+        ca: PathBuf,
+        /// Days that the revocation list is valid.
+        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        days: u16,
+    },
+    /// Write a new server certificate and revocation list before the old ones expire.
+    Renew {
+        /// The authority's directory.
+        #[arg(long, value_name = "DIR", default_value = "tls")]
+        ca: PathBuf,
+        /// Days that they are valid.
+        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        days: u16,
+    },
+    /// Show who is enrolled.
+    List {
+        /// The authority's directory.
+        #[arg(long, value_name = "DIR", default_value = "tls")]
+        ca: PathBuf,
+    },
+}
+
+pub(super) fn execute(command: CaCommand, output: &Output) -> Result<()> {
+    let now = clock::date(clock::now());
+    match command {
+        CaCommand::Init { federation, dns, ip, output: directory, days } => {
+            let new = NewFederation { name: federation, dns, addresses: ip, days };
+            Authority::init(&directory, &new, now)?;
+            output.files("the authority's files", &[directory.join("ca.pem"), directory.join("server.pem")])
+        }
+        CaCommand::Sign { file, ca, output: directory, days } => {
+            let (client, certificate) = Authority::open(&ca)?.sign(&file, now, days)?;
+            std::fs::create_dir_all(&directory).map_err(|e| ServerError::unavailable(&directory, e))?;
+            let (certificate_file, ca_file) = (directory.join(format!("{client}.pem")), directory.join("ca.pem"));
+            replace(&certificate_file, certificate.as_bytes())?;
+            let authority = std::fs::read(ca.join("ca.pem")).map_err(|e| ServerError::file(&ca.join("ca.pem"), e))?;
+            replace(&ca_file, &authority)?;
+            output.files(&format!("for {client}"), &[certificate_file, ca_file])
+        }
+        CaCommand::Revoke { name, ca, days } => {
+            let client = ClientId::new(name).map_err(|e| ServerError::Usage(e.to_string()))?;
+            Authority::open(&ca)?.revoke(&client, now, days)?;
+            output.files(&format!("{client} is revoked"), &[ca.join("crl.pem"), ca.join("enrolled.json")])
+        }
+        CaCommand::Renew { ca, days } => {
+            Authority::open(&ca)?.renew(now, days)?;
+            output.files("renewed", &[ca.join("server.pem"), ca.join("crl.pem")])
+        }
+        CaCommand::List { ca } => output.enrolled(&Enrolled::load(&ca.join("enrolled.json"))?),
+    }
+}

@@ -1,0 +1,150 @@
+//! Data on stdout: for people, or one JSON object a line.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use dp_pvi_posterior::task::ResolvedTask;
+use serde_json::json;
+
+use super::TaskSummary;
+use crate::ca::Enrolled;
+use crate::clock::rfc3339;
+use crate::engine::{Event, Snapshot};
+use crate::error::{Result, ServerError};
+use crate::tls::Credentials;
+
+/// Where data goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(super) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Writes bytes as they are.
+    pub(super) fn raw(self, bytes: &[u8]) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| ServerError::Failed(format!("stdout: {e}")))
+    }
+
+    fn line(self, text: &str) -> Result<()> {
+        self.raw(format!("{text}\n").as_bytes())
+    }
+
+    fn value(self, value: &impl serde::Serialize) -> Result<()> {
+        self.line(&serde_json::to_string(value).map_err(|e| ServerError::Failed(e.to_string()))?)
+    }
+
+    /// An event of a run.
+    pub(super) fn event(self, event: &Event) -> Result<()> {
+        if self.json {
+            return self.value(event);
+        }
+        let text = match event {
+            Event::Listening { address, http: Some(http) } => format!("listening on {address}, status page on http://{http}/"),
+            Event::Listening { address, http: None } => format!("listening on {address}"),
+            Event::Joined { client, role } => format!("{client} joined ({role:?})").to_lowercase(),
+            Event::RoundOpened { round, turn: Some(turn), .. } => format!("round {round}: {turn}'s turn"),
+            Event::RoundOpened { round, turn: None, .. } => format!("round {round}: open"),
+            Event::RoundClosed { round, outcome, included } => {
+                let names: Vec<&str> = included.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+                format!("round {round}: closed ({outcome:?}) with {}", if names.is_empty() { "nobody".into() } else { names.join(", ") })
+            }
+            Event::Refused { client, round, reason } => format!("round {round}: {client} sends no update ({reason:?})"),
+            Event::Metrics { client, round, log_likelihood, accuracy } => {
+                let accuracy = accuracy.map_or_else(String::new, |a| format!(", accuracy {a:.4}"));
+                format!("after {round} rounds, {client}: log-likelihood {log_likelihood:.4}{accuracy}")
+            }
+            Event::Control { state } => format!("the operator changed the run: {state:?}").to_lowercase(),
+            Event::RunEnded { outcome } => format!("the run is over: {outcome:?}"),
+            Event::Exported { posterior, report } => format!("{posterior}\n{report}"),
+        };
+        self.line(&text)
+    }
+
+    /// Files that a command wrote.
+    pub(super) fn files(self, what: &str, files: &[PathBuf]) -> Result<()> {
+        let names: Vec<String> = files.iter().map(|file| Path::display(file).to_string()).collect();
+        if self.json { self.value(&json!({ "what": what, "files": names })) } else { self.line(&format!("{what}: {}", names.join(", "))) }
+    }
+
+    /// Where a run stands.
+    pub(super) fn snapshot(self, snapshot: &Snapshot) -> Result<()> {
+        if self.json {
+            return self.value(snapshot);
+        }
+        let mut text = format!(
+            "task       {} (sha256:{})\nrun        {}\nstage      {}\nrounds     {} closed\n",
+            snapshot.task, snapshot.task_hash, snapshot.run, snapshot.stage, snapshot.rounds_closed
+        );
+        if let Some(seconds) = snapshot.deadline_in_seconds {
+            let names: Vec<&str> = snapshot.waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+            text += &format!("waiting    for {} (closes in at most {seconds} s)\n", names.join(", "));
+        }
+        for member in &snapshot.members {
+            let state = match (&member.refused, member.withdrawn) {
+                (_, true) => "left".to_owned(),
+                (Some((round, reason)), false) => format!("refused round {round} ({reason:?})"),
+                (None, false) => format!("{} updates included", member.included),
+            };
+            text += &format!("{:<10} {} ({:?}): {state}\n", "member", member.client, member.role);
+        }
+        self.raw(text.as_bytes())
+    }
+
+    /// What `check` found.
+    pub(super) fn check(self, summary: &TaskSummary, task: &ResolvedTask, credentials: &Credentials) -> Result<()> {
+        let clients = credentials.enrolled.clients.iter().filter(|(_, member)| member.revoked.is_none());
+        if self.json {
+            let names: Vec<_> = clients.map(|(client, member)| json!({ "client": client, "role": member.role })).collect();
+            return self.value(&json!({
+                "task_hash": summary.hash,
+                "epsilon": if summary.epsilon.is_finite() { Some(summary.epsilon) } else { None },
+                "delta": summary.delta,
+                "visits": summary.visits,
+                "clients": names,
+                "certificate_expires": rfc3339(credentials.expires.certificate),
+                "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
+                "task": serde_json::from_slice::<serde_json::Value>(&task.to_bytes()).ok(),
+            }));
+        }
+        let epsilon = if summary.epsilon.is_finite() { format!("{:.6}", summary.epsilon) } else { "infinite: no protection".into() };
+        let names: Vec<&str> = clients.map(|(client, _)| client.as_str()).collect();
+        let text = format!(
+            "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n\
+             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n",
+            String::from_utf8_lossy(&task.to_bytes()),
+            summary.hash,
+            summary.delta,
+            summary.visits,
+            if names.is_empty() { "nobody yet".into() } else { names.join(", ") },
+            rfc3339(credentials.expires.certificate),
+            rfc3339(credentials.expires.revocation_list),
+        );
+        self.raw(text.as_bytes())
+    }
+
+    /// Who is enrolled.
+    pub(super) fn enrolled(self, enrolled: &Enrolled) -> Result<()> {
+        for (client, member) in &enrolled.clients {
+            let expires = member.certificates.last().map_or("–", |certificate| certificate.expires.as_str());
+            let identity = hex::encode(member.identity);
+            if self.json {
+                self.value(&json!({
+                    "client": client,
+                    "role": member.role,
+                    "identity": identity,
+                    "revoked": member.revoked,
+                    "certificates": member.certificates,
+                }))?;
+            } else {
+                let state = member.revoked.as_ref().map_or_else(|| format!("valid until {expires}"), |at| format!("revoked {at}"));
+                self.line(&format!("{client} ({:?}) {state} identity {identity}", member.role))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+const GOOD: &str = r#"
+[server]
+name = "lung-fed"
+state = "state/"
+[tls]
+ca = "tls/ca.pem"
+cert = "tls/server.pem"
+key = "tls/server.key"
+[task]
+file = "task.toml"
+[phases]
+min_sites = 3
+update_deadline = "30m"
+"#;
+
+fn parse_with(text: &str, environment: &[(&str, &str)]) -> Result<Config> {
+    Config::parse(text, Path::new("/etc/fed/server.toml"), environment.iter().map(|(k, v)| (k.into(), v.into())))
+}
+
+fn message(text: &str, environment: &[(&str, &str)]) -> String {
+    let error = parse_with(text, environment).unwrap_err();
+    assert_eq!(error.code(), 2);
+    error.to_string()
+}
+
+#[test]
+fn defaults_are_those_of_the_manual() {
+    let config = parse_with(GOOD, &[]).unwrap();
+    assert_eq!(config.listen, "0.0.0.0:9092".parse().unwrap());
+    assert_eq!(config.http, Some("127.0.0.1:9464".parse().unwrap()));
+    assert_eq!(config.store.database, Path::new("/etc/fed/state/state.db"));
+    assert_eq!(config.output, config.state);
+    assert_eq!(config.tls.crl, Path::new("/etc/fed/tls/crl.pem"));
+    assert_eq!(config.tls.identity, Path::new("/etc/fed/tls/server-identity.key"));
+    assert_eq!(config.phases.update_deadline, Duration::from_secs(1800));
+}
+
+#[test]
+fn the_environment_wins() {
+    let config = parse_with(
+        GOOD,
+        &[
+            ("DP_PVI__SERVER__LISTEN", "127.0.0.1:0"),
+            ("DP_PVI__SERVER__HTTP", "off"),
+            ("DP_PVI__PHASES__MIN_SITES", "2"),
+            ("DP_PVI__TASK__FILE", "/other/task.toml"),
+            ("DP_PVI__STORE__KEEP_UPDATES", "open-round"),
+            ("DP_PVI_SHARED", "not ours"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.listen.port(), 0);
+    assert_eq!(config.http, None);
+    assert_eq!(config.phases.min_sites, 2);
+    assert_eq!(config.task, Path::new("/other/task.toml"));
+    assert_eq!(config.store.updates, KeepUpdates::OpenRound);
+}
+
+#[test]
+fn a_variable_may_name_a_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "sqlite:/var/lib/x.db\n").unwrap();
+    let config = parse_with(GOOD, &[("DP_PVI__STORE__URL_FILE", file.path().to_str().unwrap())]).unwrap();
+    assert_eq!(config.store.database, Path::new("/var/lib/x.db"));
+    assert!(message(GOOD, &[("DP_PVI__STORE__URL_FILE", "/does/not/exist")]).contains("DP_PVI__STORE__URL_FILE"));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("min_sites = 3", "min_sites = 3\nmin_site = 2", "min_site"),
+        ("min_sites = 3", "min_sites = 0", "min_sites"),
+        ("min_sites = 3", "min_sites = 9\nmax_sites = 8", "max_sites"),
+        ("\"30m\"", "\"half an hour\"", "update_deadline"),
+        ("\"30m\"", "\"10ms\"", "update_deadline"),
+        ("name = \"lung-fed\"", "name = \"Lung Fed\"", "name"),
+        ("name = \"lung-fed\"", "", "name"),
+        ("[task]", "[taks]", "taks"),
+        ("state = \"state/\"", "state = \"state/\"\nlisten = \"nowhere\"", "listen"),
+        ("[task]", "[store]\nurl = \"postgres://x\"\n[task]", "url"),
+        ("[task]", "[store]\nkeep_updates = \"some\"\n[task]", "keep_updates"),
+        ("[server]", "[server", "line 2"),
+    ];
+    for (from, to, expected) in cases {
+        assert!(GOOD.contains(from));
+        let text = message(&GOOD.replacen(from, to, 1), &[]);
+        assert!(text.contains(expected), "{to}: {text}");
+        assert!(text.contains("server.toml"), "{text}");
+    }
+    assert!(message(GOOD, &[("DP_PVI__PHASES__MIN_SITS", "2")]).contains("min_sits"));
+    assert!(message(GOOD, &[("DP_PVI__PHASES", "2")]).contains("DP_PVI__PHASES"));
+}

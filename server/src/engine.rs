@@ -1,0 +1,348 @@
+//! The one thread that owns the run.
+//!
+//! It takes all messages that wait, lets the protocol's [`Server`] decide about each, makes all records durable in one
+//! transaction, and only then answers. Ten sites that send at the same time so share one disk flush, and no lock is held
+//! anywhere. When records cannot be made durable nothing is answered and the server ends: memory would be ahead of the disk.
+
+mod command;
+mod durable;
+mod observe;
+mod snapshot;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+
+use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::coordinator::{Begin, Coordinator, Record, Rejected, Settings, Stage};
+use dp_pvi_protocol::driver::{ServeError, Server, StoreError};
+use dp_pvi_protocol::message::{Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
+use tokio::sync::{oneshot, watch};
+use tracing::error;
+
+use self::command::{Command, Reply};
+pub(crate) use self::command::{EngineHandle, Refused};
+use self::durable::RunStore;
+use self::observe::Observer;
+pub use self::observe::{Event, EventSink};
+pub use self::snapshot::{MemberView, Snapshot};
+use crate::clock;
+use crate::config::KeepUpdates;
+use crate::error::{Result, ServerError};
+use crate::store::{Spool, Store, StoredRun};
+use crate::telemetry::{Telemetry, UpdateResult};
+
+/// Messages that share one transaction.
+const BATCH: usize = 64;
+
+/// Where the engine is, for those who wait for the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The run goes on.
+    Running,
+    /// The run is over, but not everybody knows.
+    Ended(RunOutcome),
+    /// The run is over and every member has fetched that.
+    Known(RunOutcome),
+}
+
+/// What an engine is made from.
+pub(crate) struct Parts {
+    pub(crate) settings: Settings,
+    pub(crate) store: Store,
+    pub(crate) run: StoredRun,
+    pub(crate) spool: Spool,
+    pub(crate) updates: KeepUpdates,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) events: EventSink,
+}
+
+/// A started engine.
+pub(crate) struct Started {
+    pub(crate) handle: EngineHandle,
+    pub(crate) progress: watch::Receiver<Progress>,
+    /// Resolves when the thread ends.
+    pub(crate) done: oneshot::Receiver<Result<()>>,
+}
+
+struct Engine {
+    server: Server<RunStore>,
+    telemetry: Arc<Telemetry>,
+    observer: Observer,
+    receiver: Receiver<Command>,
+    progress: watch::Sender<Progress>,
+    /// TLS key of every client's last accepted hello.
+    hellos: BTreeMap<ClientId, Hash>,
+    /// Clients that wait for work.
+    waiting: Vec<Waiting>,
+    /// Members that have fetched the end.
+    fetched: HashSet<ClientId>,
+}
+
+struct Waiting {
+    client: ClientId,
+    seen: u32,
+    reply: Reply<Next>,
+}
+
+/// What one batch leaves to be done once its records are durable.
+#[derive(Default)]
+struct Batch {
+    answers: Vec<Box<dyn FnOnce()>>,
+    excluded: Vec<(ClientId, Hash)>,
+    asked: bool,
+    closing: bool,
+}
+
+impl Batch {
+    /// Keeps an answer for later. Only the protocol's own rejections are answers; a store that fails ends the engine.
+    fn keep<T: 'static>(&mut self, result: std::result::Result<T, ServeError>, reply: Reply<T>, telemetry: &Telemetry) -> Result<()> {
+        let answer = match result {
+            Ok(answer) => Ok(answer),
+            Err(ServeError::Rejected(rejected)) => {
+                telemetry.rejections.inc();
+                Err(Refused::Rejected(rejected))
+            }
+            Err(ServeError::Store(StoreError::Unavailable(problem))) => return Err(ServerError::Unavailable(problem)),
+            Err(ServeError::Store(StoreError::Corrupt(problem))) => return Err(ServerError::Corrupt(problem)),
+            Err(ServeError::Payload(problem)) => return Err(ServerError::Corrupt(problem.to_string())),
+        };
+        self.answers.push(Box::new(move || drop(reply.send(answer))));
+        Ok(())
+    }
+}
+
+/// Restores the run and starts its thread.
+///
+/// # Errors
+/// The stored run does not fit the settings, or the thread cannot be started.
+pub(crate) fn start(parts: Parts) -> Result<Started> {
+    let Parts { settings, store, run, spool, updates, telemetry, events } = parts;
+    let mut observer = Observer::new(events, telemetry.clone());
+    let (coordinator, hellos) = restore(settings, &store, &run, &spool, updates, &mut observer)?;
+    let server = Server::new(coordinator, RunStore::new(store, run, spool, updates));
+    let (sender, receiver) = channel();
+    let (progress, progress_receiver) = watch::channel(Progress::Running);
+    let (done_sender, done) = oneshot::channel();
+    let mut engine = Engine { server, telemetry, observer, receiver, progress, hellos, waiting: Vec::new(), fetched: HashSet::new() };
+    std::thread::Builder::new()
+        .name("engine".into())
+        .spawn(move || {
+            let result = engine.run();
+            if let Err(problem) = &result {
+                error!(%problem, "the run cannot go on");
+            }
+            // Waiting clients get no answer: their channels close with the engine.
+            drop(engine);
+            drop(done_sender.send(result));
+        })
+        .map_err(|e| ServerError::Failed(format!("the engine's thread cannot be started: {e}")))?;
+    Ok(Started { handle: EngineHandle::new(sender), progress: progress_receiver, done })
+}
+
+type Restored = (Coordinator, BTreeMap<ClientId, Hash>);
+
+fn restore(
+    settings: Settings,
+    store: &Store,
+    run: &StoredRun,
+    spool: &Spool,
+    updates: KeepUpdates,
+    observer: &mut Observer,
+) -> Result<Restored> {
+    let mut failure = None;
+    let mut hellos = BTreeMap::new();
+    let mut payloads = HashSet::new();
+    let records = (0..).map_while(|seq| match store.record(run, seq) {
+        Ok(Some(record)) => {
+            match &record {
+                Record::Joined { client, hello, .. } => {
+                    if let Ok(hello) = hello.peek() {
+                        hellos.insert(client.clone(), hello.tls_key);
+                    }
+                }
+                Record::UpdateStored { client, update, .. } => {
+                    payloads.insert((client.clone(), update.hash()));
+                }
+                Record::RoundClosed { .. } if updates == KeepUpdates::OpenRound => payloads.clear(),
+                _ => {}
+            }
+            observer.restored(&record);
+            Some(record)
+        }
+        Ok(None) => None,
+        Err(error) => {
+            failure = Some(error);
+            None
+        }
+    });
+    let restored = Coordinator::restore(settings, records);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let coordinator = restored.map_err(|e| ServerError::OtherTask(e.to_string()))?;
+    spool.retain(&payloads)?;
+    Ok((coordinator, hellos))
+}
+
+impl Engine {
+    fn run(&mut self) -> Result<()> {
+        self.settle(Batch::default())?;
+        loop {
+            let patience = self.server.coordinator().wake_at().map(|at| at.since(clock::now()));
+            let mut next = match patience {
+                Some(patience) => match self.receiver.recv_timeout(patience) {
+                    Ok(command) => Some(command),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                },
+                None => match self.receiver.recv() {
+                    Ok(command) => Some(command),
+                    Err(_) => return Ok(()),
+                },
+            };
+            let mut batch = Batch::default();
+            while let Some(command) = next {
+                self.take(command, &mut batch)?;
+                next = if batch.answers.len() < BATCH { self.receiver.try_recv().ok() } else { None };
+            }
+            let closing = batch.closing;
+            self.settle(batch)?;
+            if closing {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets the protocol decide about one message.
+    fn take(&mut self, command: Command, batch: &mut Batch) -> Result<()> {
+        let now = clock::now();
+        let Self { server, telemetry, hellos, .. } = self;
+        let known = |client: &ClientId, tls_key: &Hash| match hellos.get(client) {
+            Some(key) if key == tls_key => Ok(()),
+            // Another connection, or a server that was restarted: the TLS key must be bound to the identity again.
+            _ => Err(ServeError::Rejected(Rejected::HelloFirst)),
+        };
+        match command {
+            Command::Hello { peer, hello, reply } => {
+                let result = server.hello(&hello, &peer, now);
+                if result.is_ok() {
+                    hellos.insert(peer.client, peer.tls_key);
+                }
+                batch.keep(result, reply, telemetry)
+            }
+            Command::Begin { peer, update, reply } => {
+                let result = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
+                match &result {
+                    Ok(Begin::Answered(receipt)) if outcome(receipt) == Some(ReceiptOutcome::Stored) => {
+                        telemetry.update(UpdateResult::Repeated);
+                        telemetry.retries.inc();
+                    }
+                    Err(_) => telemetry.update(UpdateResult::Rejected),
+                    Ok(_) => {}
+                }
+                batch.keep(result, reply, telemetry)
+            }
+            Command::Stored { client, update, reply } => {
+                let result = server.stored(&client, &update, now);
+                if result.as_ref().ok().and_then(outcome) == Some(ReceiptOutcome::Excluded) {
+                    batch.excluded.push((client, update.hash()));
+                }
+                batch.keep(result, reply, telemetry)
+            }
+            Command::Refuse { peer, refusal, reply } => {
+                let result = known(&peer.client, &peer.tls_key).and_then(|()| server.refuse(&peer.client, &refusal, now));
+                batch.keep(result, reply, telemetry)
+            }
+            Command::Report { peer, report, reply } => {
+                let result = known(&peer.client, &peer.tls_key).and_then(|()| server.report(&peer.client, &report, now));
+                batch.keep(result, reply, telemetry)
+            }
+            Command::Next { peer, seen, reply } => match known(&peer.client, &peer.tls_key) {
+                Ok(()) => {
+                    self.waiting.push(Waiting { client: peer.client, seen, reply });
+                    batch.asked = true;
+                    Ok(())
+                }
+                Err(error) => batch.keep(Err(error), reply, telemetry),
+            },
+            Command::Control { control, reply } => batch.keep(server.control(control, now), reply, telemetry),
+            Command::Stop { reply } => batch.keep(server.stop(now), reply, telemetry),
+            Command::Enrolled(clients) => {
+                server.coordinator_mut().set_enrolled(clients);
+                Ok(())
+            }
+            Command::Status { reply } => {
+                let snapshot = snapshot::of(server.coordinator(), now);
+                batch.keep(Ok(snapshot), reply, telemetry)
+            }
+            Command::Fault(problem) => Err(problem),
+            Command::Close => {
+                batch.closing = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets time act, makes everything durable, then answers.
+    fn settle(&mut self, mut batch: Batch) -> Result<()> {
+        let (ignored, _) = oneshot::channel();
+        let ticked = self.server.tick(clock::now());
+        batch.keep(ticked, ignored, &self.telemetry)?;
+        let records = self.server.store().commit()?;
+        if let Some(took) = self.server.store().summing_took() {
+            self.observer.summed(took);
+        }
+        for (client, update) in &batch.excluded {
+            self.server.store().forget(client, *update);
+        }
+        records.iter().for_each(|record| self.observer.happened(record));
+        batch.answers.into_iter().for_each(|answer| answer());
+        // Only these change what a waiting client is told.
+        let news = records.iter().any(|record| {
+            matches!(record, Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::RunEnded { .. } | Record::Metrics { .. })
+        });
+        if news || batch.asked {
+            self.answer_waiting();
+        }
+        self.announce();
+        Ok(())
+    }
+
+    fn answer_waiting(&mut self) {
+        for Waiting { client, seen, reply } in std::mem::take(&mut self.waiting) {
+            if reply.is_closed() {
+                continue;
+            }
+            match self.server.coordinator().next_for(&client, seen) {
+                Ok(Next::Wait) => self.waiting.push(Waiting { client, seen, reply }),
+                Ok(next) => {
+                    let end = matches!(next, Next::Finished(_));
+                    if reply.send(Ok(next)).is_ok() && end {
+                        self.fetched.insert(client);
+                    }
+                }
+                Err(rejected) => {
+                    self.telemetry.rejections.inc();
+                    drop(reply.send(Err(Refused::Rejected(rejected))));
+                }
+            }
+        }
+    }
+
+    /// Tells those who wait for the end how far it is.
+    fn announce(&self) {
+        let Stage::Ended(outcome) = self.server.coordinator().stage() else { return };
+        let rounds = u32::try_from(self.server.coordinator().entries().len()).unwrap_or(u32::MAX);
+        let reported = |client: &ClientId| self.server.coordinator().metrics().get(&rounds).is_some_and(|of| of.contains_key(client));
+        let knows = |client: &ClientId, role: Role| self.fetched.contains(client) && (role == Role::Site || reported(client));
+        let all = self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
+        let progress = if all { Progress::Known(outcome) } else { Progress::Ended(outcome) };
+        self.progress.send_if_modified(|current| std::mem::replace(current, progress) != progress);
+    }
+}
+
+/// What one of our own receipts says.
+fn outcome(receipt: &Signed<Receipt>) -> Option<ReceiptOutcome> {
+    receipt.peek().ok().map(|receipt| receipt.outcome)
+}

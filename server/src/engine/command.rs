@@ -1,0 +1,118 @@
+//! What can be asked of the engine.
+
+use std::collections::BTreeMap;
+
+use dp_pvi_privacy::ClientId;
+use dp_pvi_protocol::coordinator::{Begin, Control, Enrolled, Peer, Rejected};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use tokio::sync::oneshot;
+
+use std::sync::mpsc::Sender;
+
+use super::Snapshot;
+use crate::error::ServerError;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    /// The protocol says no.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// The server is going down.
+    #[error("the server is going down")]
+    Gone,
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
+
+pub(super) enum Command {
+    Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Signed<Welcome>> },
+    Begin { peer: Peer, update: Signed<Update>, reply: Reply<Begin> },
+    Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
+    Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
+    Report { peer: Peer, report: Signed<MetricsReport>, reply: Reply<()> },
+    Next { peer: Peer, seen: u32, reply: Reply<Next> },
+    Control { control: Control, reply: Reply<()> },
+    Stop { reply: Reply<()> },
+    Enrolled(BTreeMap<ClientId, Enrolled>),
+    Status { reply: Reply<Snapshot> },
+    Fault(ServerError),
+    Close,
+}
+
+/// The way to the engine; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct EngineHandle {
+    sender: Sender<Command>,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Command")
+    }
+}
+
+impl EngineHandle {
+    pub(super) fn new(sender: Sender<Command>) -> Self {
+        Self { sender }
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refused> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(command(reply)).map_err(|_| Refused::Gone)?;
+        answer.await.unwrap_or(Err(Refused::Gone))
+    }
+
+    pub(crate) async fn hello(&self, peer: Peer, hello: Signed<Hello>) -> Result<Signed<Welcome>, Refused> {
+        self.ask(|reply| Command::Hello { peer, hello, reply }).await
+    }
+
+    pub(crate) async fn begin(&self, peer: Peer, update: Signed<Update>) -> Result<Begin, Refused> {
+        self.ask(|reply| Command::Begin { peer, update, reply }).await
+    }
+
+    /// The payload of an accepted update is durable.
+    pub(crate) async fn stored(&self, client: ClientId, update: Signed<Update>) -> Result<Signed<Receipt>, Refused> {
+        self.ask(|reply| Command::Stored { client, update, reply }).await
+    }
+
+    pub(crate) async fn refuse(&self, peer: Peer, refusal: Signed<Refusal>) -> Result<(), Refused> {
+        self.ask(|reply| Command::Refuse { peer, refusal, reply }).await
+    }
+
+    pub(crate) async fn report(&self, peer: Peer, report: Signed<MetricsReport>) -> Result<(), Refused> {
+        self.ask(|reply| Command::Report { peer, report, reply }).await
+    }
+
+    /// Waits until there is work for this client.
+    pub(crate) async fn next(&self, peer: Peer, seen: u32) -> Result<Next, Refused> {
+        self.ask(|reply| Command::Next { peer, seen, reply }).await
+    }
+
+    pub(crate) async fn control(&self, control: Control) -> Result<(), Refused> {
+        self.ask(|reply| Command::Control { control, reply }).await
+    }
+
+    pub(crate) async fn stop(&self) -> Result<(), Refused> {
+        self.ask(|reply| Command::Stop { reply }).await
+    }
+
+    pub(crate) async fn status(&self) -> Result<Snapshot, Refused> {
+        self.ask(|reply| Command::Status { reply }).await
+    }
+
+    /// Other enrolled clients from now on. An engine that is gone does not care.
+    pub(crate) fn set_enrolled(&self, clients: BTreeMap<ClientId, Enrolled>) {
+        drop(self.sender.send(Command::Enrolled(clients)));
+    }
+
+    /// The server's own disk failed: the run ends here and can be continued by another start.
+    pub(crate) fn fault(&self, problem: ServerError) {
+        drop(self.sender.send(Command::Fault(problem)));
+    }
+
+    /// Ends the engine's thread after what was asked before.
+    pub(crate) fn close(&self) {
+        drop(self.sender.send(Command::Close));
+    }
+}

@@ -1,0 +1,87 @@
+//! The protocol's store on top of the database and the payload files.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::driver::{ServeError, Store as ProtocolStore, StoreError};
+use dp_pvi_protocol::sum::PayloadError;
+
+use crate::clock;
+use crate::config::KeepUpdates;
+use crate::error::{Result, ServerError};
+use crate::store::{Spool, Store, StoredRun, WriteError};
+
+/// Store of one run. `persist` puts records into the transaction in progress; they are durable after [`RunStore::commit`], which
+/// the engine calls before it gives any answer that follows from them.
+pub(super) struct RunStore {
+    store: Store,
+    run: StoredRun,
+    spool: Spool,
+    updates: KeepUpdates,
+    /// Records of the transaction in progress.
+    fresh: Vec<Record>,
+    /// First and last payload of the last sum.
+    summing: Option<(Instant, Instant)>,
+}
+
+impl RunStore {
+    pub(super) fn new(store: Store, run: StoredRun, spool: Spool, updates: KeepUpdates) -> Self {
+        Self { store, run, spool, updates, fresh: Vec::new(), summing: None }
+    }
+
+    /// Makes the transaction in progress durable and returns its records.
+    pub(super) fn commit(&mut self) -> Result<Vec<Record>> {
+        self.store.commit()?;
+        let records = std::mem::take(&mut self.fresh);
+        if self.updates == KeepUpdates::OpenRound {
+            let closed = records.iter().rposition(|record| matches!(record, Record::RoundClosed { .. }));
+            if let Some(closed) = closed {
+                let open = records[closed..].iter().filter_map(|record| match record {
+                    Record::UpdateStored { client, update, .. } => Some((client.clone(), update.hash())),
+                    _ => None,
+                });
+                self.spool.retain_finished(&open.collect::<HashSet<_>>())?;
+            }
+        }
+        Ok(records)
+    }
+
+    /// How long the payloads of the last sum took, once.
+    pub(super) fn summing_took(&mut self) -> Option<Duration> {
+        self.summing.take().map(|(first, last)| last.duration_since(first))
+    }
+
+    /// Removes the payload of an update that was excluded.
+    pub(super) fn forget(&self, client: &ClientId, update: Hash) {
+        self.spool.remove(client, update);
+    }
+}
+
+impl ProtocolStore for RunStore {
+    fn persist(&mut self, records: &[Record]) -> std::result::Result<(), StoreError> {
+        self.store.append(&self.run, records).map_err(|error| match error {
+            ServerError::Corrupt(problem) => StoreError::Corrupt(problem),
+            other => StoreError::Unavailable(other.to_string()),
+        })?;
+        self.fresh.extend_from_slice(records);
+        Ok(())
+    }
+
+    fn payload(
+        &mut self,
+        client: &ClientId,
+        update: &Hash,
+        sink: &mut dyn FnMut(&[u8]) -> std::result::Result<(), PayloadError>,
+    ) -> std::result::Result<(), ServeError> {
+        let started = clock::instant();
+        let result = self.spool.read(client, *update, sink).map_err(|error| match error {
+            WriteError::Payload(error) => ServeError::Payload(error),
+            WriteError::Io(error) => ServeError::Store(StoreError::Unavailable(format!("the payload of {client}: {error}"))),
+        });
+        let first = self.summing.map_or(started, |(first, _)| first);
+        self.summing = Some((first, clock::instant()));
+        result
+    }
+}

@@ -1,0 +1,183 @@
+//! What the outside sees of a run: events on stdout, the log, and metrics. All of it is public by the protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_privacy::ClientId;
+use dp_pvi_protocol::coordinator::{Control, Record};
+use dp_pvi_protocol::message::{RefusalReason, Role, RoundOutcome, RunOutcome};
+use dp_pvi_protocol::time::Timestamp;
+use serde::Serialize;
+use tracing::{info, warn};
+
+use crate::telemetry::{Phase, Telemetry, UpdateResult};
+
+/// One thing that happened, as `--format json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The ports are open.
+    Listening {
+        /// gRPC address.
+        address: String,
+        /// HTTP address.
+        http: Option<String>,
+    },
+    /// A client joined the run.
+    Joined {
+        /// Who.
+        client: ClientId,
+        /// As what.
+        role: Role,
+    },
+    /// A round is open.
+    RoundOpened {
+        /// Its number, from 0.
+        round: u32,
+        /// Whose turn it is, if sites work one after the other.
+        turn: Option<ClientId>,
+        /// It closes at the latest after this long.
+        deadline_seconds: u64,
+    },
+    /// A round closed.
+    RoundClosed {
+        /// Its number.
+        round: u32,
+        /// How.
+        outcome: RoundOutcome,
+        /// Whose updates are in the posterior.
+        included: Vec<ClientId>,
+    },
+    /// A site sends no update.
+    Refused {
+        /// Who.
+        client: ClientId,
+        /// For which round.
+        round: u32,
+        /// Why.
+        reason: RefusalReason,
+    },
+    /// An evaluator reported.
+    Metrics {
+        /// Who.
+        client: ClientId,
+        /// Rounds in the evaluated posterior.
+        round: u32,
+        /// Mean log predictive density.
+        log_likelihood: f64,
+        /// Share of correct classes.
+        accuracy: Option<f64>,
+    },
+    /// An operator paused or resumed the run.
+    Control {
+        /// Which.
+        state: Control,
+    },
+    /// The run is over.
+    RunEnded {
+        /// How.
+        outcome: RunOutcome,
+    },
+    /// The results were written.
+    Exported {
+        /// `posterior.json`.
+        posterior: String,
+        /// `report.html`.
+        report: String,
+    },
+}
+
+/// Takes events as they happen.
+pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Turns records into events, log lines and metrics.
+pub(crate) struct Observer {
+    events: EventSink,
+    telemetry: Arc<Telemetry>,
+    opened: Option<Timestamp>,
+}
+
+impl Observer {
+    pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>) -> Self {
+        Self { events, telemetry, opened: None }
+    }
+
+    /// A record of an earlier process: counted, but not news.
+    pub(crate) fn restored(&mut self, record: &Record) {
+        match record {
+            Record::RoundOpened { at, .. } => self.opened = Some(*at),
+            Record::RoundClosed { .. } => drop(self.telemetry.round.inc()),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn summed(&self, took: Duration) {
+        self.telemetry.rounds.get_or_create(&Phase { phase: "sum" }).observe(took.as_secs_f64());
+    }
+
+    /// A record that was just made durable.
+    pub(crate) fn happened(&mut self, record: &Record) {
+        let event = match record {
+            Record::RunOpened { run, .. } => {
+                info!(run = run.number, task = %run.task, "the run is open; waiting for sites");
+                return;
+            }
+            Record::Joined { client, role, nominal_units, .. } => {
+                info!(%client, ?role, nominal_units, "joined");
+                Event::Joined { client: client.clone(), role: *role }
+            }
+            Record::RoundOpened { header, asked, at } => {
+                self.opened = Some(*at);
+                let Ok(header) = header.peek() else { return };
+                info!(round = header.round, turn = ?header.turn.as_ref().map(ClientId::as_str), sites = asked.len(), "round open");
+                Event::RoundOpened { round: header.round, turn: header.turn, deadline_seconds: header.deadline_seconds }
+            }
+            Record::UpdateStored { client, .. } => {
+                self.telemetry.update(UpdateResult::Stored);
+                tracing::debug!(%client, "update stored");
+                return;
+            }
+            Record::UpdateExcluded { client, .. } => {
+                self.telemetry.update(UpdateResult::Excluded);
+                warn!(%client, "an update came after its round had closed; it is excluded");
+                return;
+            }
+            Record::Refused { client, refusal, .. } => {
+                self.telemetry.update(UpdateResult::Refused);
+                let Ok(refusal) = refusal.peek() else { return };
+                warn!(%client, round = refusal.release.round, reason = ?refusal.reason, "a site sends no update");
+                Event::Refused { client: client.clone(), round: refusal.release.round, reason: refusal.reason }
+            }
+            Record::RoundClosed { entry, at, .. } => {
+                self.telemetry.round.inc();
+                if let Some(opened) = self.opened.take() {
+                    self.telemetry.rounds.get_or_create(&Phase { phase: "collect" }).observe(at.since(opened).as_secs_f64());
+                }
+                let Ok(header) = entry.header.peek() else { return };
+                let included: Vec<ClientId> = entry.included.iter().map(|(client, _)| client.clone()).collect();
+                info!(round = header.round, outcome = ?entry.outcome, included = included.len(), "round closed");
+                Event::RoundClosed { round: header.round, outcome: entry.outcome, included }
+            }
+            Record::Metrics { client, report, .. } => {
+                let Ok(report) = report.peek() else { return };
+                let metrics = &report.metrics;
+                info!(%client, round = report.round, log_likelihood = metrics.log_likelihood, accuracy = metrics.accuracy, "held-out metrics");
+                Event::Metrics {
+                    client: client.clone(),
+                    round: report.round,
+                    log_likelihood: metrics.log_likelihood,
+                    accuracy: metrics.accuracy,
+                }
+            }
+            Record::Control { control, .. } => {
+                info!(state = ?control, "an operator changed the run");
+                Event::Control { state: *control }
+            }
+            Record::RunEnded { outcome, .. } => {
+                info!(?outcome, "the run is over");
+                Event::RunEnded { outcome: *outcome }
+            }
+        };
+        (self.events)(&event);
+    }
+}

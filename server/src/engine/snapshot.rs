@@ -1,0 +1,90 @@
+//! Where a run stands, for people and programs.
+
+use dp_pvi_posterior::task::ScheduleSpec;
+use dp_pvi_privacy::ClientId;
+use dp_pvi_protocol::coordinator::{Coordinator, Stage};
+use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
+use dp_pvi_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Where a run stands. Everything in it is public.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Name of the task.
+    pub task: String,
+    /// Its hash.
+    pub task_hash: String,
+    /// Number of the run.
+    pub run: u32,
+    /// `gathering`, `open`, `between`, `paused` or `ended`.
+    pub stage: String,
+    /// Rounds that were closed.
+    pub rounds_closed: u32,
+    /// Visits per site that the task asks for.
+    pub visits: u32,
+    /// Whether sites work one after the other.
+    pub sequential: bool,
+    /// Whose turn it is.
+    pub turn: Option<ClientId>,
+    /// Sites that were asked and have not answered.
+    pub waiting_for: Vec<ClientId>,
+    /// Seconds until the open round closes at the latest.
+    pub deadline_in_seconds: Option<u64>,
+    /// How the run ended.
+    pub outcome: Option<RunOutcome>,
+    /// Who joined.
+    pub members: Vec<MemberView>,
+}
+
+/// One client of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberView {
+    /// Its name.
+    pub client: ClientId,
+    /// Its part.
+    pub role: Role,
+    /// Declared number of units.
+    pub nominal_units: Option<u64>,
+    /// Updates that entered the posterior.
+    pub included: u32,
+    /// Last row of its ledger that was seen.
+    pub ledger_row: Option<u64>,
+    /// Round and reason of the last refusal.
+    pub refused: Option<(u32, RefusalReason)>,
+    /// Whether it left the run.
+    pub withdrawn: bool,
+}
+
+pub(super) fn of(coordinator: &Coordinator, now: Timestamp) -> Snapshot {
+    let task = coordinator.task();
+    let (stage, turn, waiting_for, deadline, outcome) = match coordinator.stage() {
+        Stage::Gathering => ("gathering", None, Vec::new(), None, None),
+        Stage::Open { turn, waiting, deadline, .. } => ("open", turn, waiting, Some(deadline.since(now).as_secs()), None),
+        Stage::Between => ("between", None, Vec::new(), None, None),
+        Stage::Paused => ("paused", None, Vec::new(), None, None),
+        Stage::Ended(outcome) => ("ended", None, Vec::new(), None, Some(outcome)),
+    };
+    let members = coordinator.members().iter().map(|(client, member)| MemberView {
+        client: client.clone(),
+        role: member.role,
+        nominal_units: member.nominal_units,
+        included: member.included,
+        ledger_row: member.head.map(|head| head.seq),
+        refused: member.refused,
+        withdrawn: member.withdrawn,
+    });
+    Snapshot {
+        task: task.name.clone(),
+        task_hash: coordinator.run().task.to_string(),
+        run: coordinator.run().number,
+        stage: stage.into(),
+        rounds_closed: u32::try_from(coordinator.entries().len()).unwrap_or(u32::MAX),
+        visits: task.visits(),
+        sequential: matches!(task.schedule, ScheduleSpec::Sequential { .. }),
+        turn,
+        waiting_for,
+        deadline_in_seconds: deadline,
+        outcome,
+        members: members.collect(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Errors by who is at fault, each with its exit code.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why the server cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Something that cannot be put down to anybody else.
+    #[error("{0}")]
+    Failed(String),
+    /// The configuration file, or an override from the environment.
+    #[error("{place}: {message}")]
+    Config {
+        /// File or variable.
+        place: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// An argument of the command line.
+    #[error("{0}")]
+    Usage(String),
+    /// A file that the configuration or command line names.
+    #[error("{path}: {message}")]
+    File {
+        /// Which.
+        path: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// No server answers on the admin socket.
+    #[error("no server is running on {path} ({message}): start it with `dp-pvi-server run`, or name its configuration with --config")]
+    NotRunning {
+        /// The socket.
+        path: String,
+        /// The system's words.
+        message: String,
+    },
+    /// State of another task or run.
+    #[error("{0}")]
+    OtherTask(String),
+    /// Too few sites.
+    #[error("the run ended because fewer than min_sites sites took part; the posterior of the last complete round was exported")]
+    QuorumLost,
+    /// Lock, disk, port.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The store is damaged.
+    #[error("{0}: the state is damaged; restore the directory from a copy, or start another one")]
+    Corrupt(String),
+    /// Stopped by a signal.
+    #[error("stopped by signal {0}")]
+    Signal(u8),
+}
+
+/// Shorthand.
+pub type Result<T> = std::result::Result<T, ServerError>;
+
+impl ServerError {
+    /// A problem with a file that was named to us.
+    pub(crate) fn file(path: &Path, message: impl std::fmt::Display) -> Self {
+        Self::File { path: path.display().to_string(), message: message.to_string() }
+    }
+
+    /// A problem with our own state.
+    pub(crate) fn unavailable(path: &Path, message: impl std::fmt::Display) -> Self {
+        Self::Unavailable(format!("{}: {message}", path.display()))
+    }
+
+    /// The exit code (see `dp-pvi-server --help`).
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Config { .. } | Self::Usage(_) => 2,
+            Self::File { .. } => 4,
+            Self::NotRunning { .. } => 5,
+            Self::OtherTask(_) => 7,
+            Self::QuorumLost => 9,
+            Self::Unavailable(_) | Self::Corrupt(_) => 12,
+            Self::Signal(number) => 128 + number,
+        }
+    }
+
+    /// The exit code for `main`.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+}

@@ -1,0 +1,73 @@
+//! What a run leaves behind: `posterior.json`, `report.html`, and the transcript for whoever wants to check it.
+//!
+//! Everything is computed from the store, so it can be made at any time, also beside a running server.
+
+mod history;
+mod plot;
+mod report;
+mod transcript;
+
+use std::path::{Path, PathBuf};
+
+use dp_pvi_posterior::document::{Evaluation, PosteriorDocument};
+use dp_pvi_posterior::statement::statement;
+
+use self::history::History;
+use crate::error::{Result, ServerError};
+use crate::files::replace;
+use crate::store::Reader;
+
+/// Files that were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// `posterior.json`.
+    pub posterior: PathBuf,
+    /// `report.html`.
+    pub report: PathBuf,
+}
+
+/// Writes `posterior.json` and `report.html` of the last run of a store into a directory.
+///
+/// # Errors
+/// There is no run, the store is damaged, or the directory cannot be written.
+pub fn export(database: &Path, federation: &str, directory: &Path) -> Result<Exported> {
+    let history = read(database)?;
+    let document = document(&history)?;
+    std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
+    let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };
+    replace(&exported.posterior, document.to_json().as_bytes())?;
+    replace(&exported.report, report::render(federation, &history, &document).as_bytes())?;
+    Ok(exported)
+}
+
+/// Writes the transcript of the last run of a store, one JSON object a line.
+///
+/// # Errors
+/// There is no run, the store is damaged, or the file cannot be written.
+pub fn export_transcript(database: &Path, file: &Path) -> Result<()> {
+    let history = read(database)?;
+    replace(file, transcript::render(&history)?.as_bytes())
+}
+
+fn read(database: &Path) -> Result<History> {
+    let reader = Reader::open(database)?;
+    let run =
+        reader.last_run()?.ok_or_else(|| ServerError::unavailable(database, "there is no run yet; `dp-pvi-server run` starts one"))?;
+    History::read(&reader, &run)
+}
+
+fn document(history: &History) -> Result<PosteriorDocument> {
+    let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}"));
+    let statements = history.sites().map(|(site, releases)| statement(&history.task, site, releases));
+    let statements = statements.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| failed(&e))?;
+    let evaluations = history
+        .metrics
+        .iter()
+        .map(|(client, report)| Evaluation { evaluator: client.clone(), round: report.round, metrics: report.metrics.clone() })
+        .collect();
+    PosteriorDocument::new(&history.task, history.run.number, history.rounds(), history.lambda.clone(), statements, evaluations)
+        .map_err(|e| failed(&e))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! A finished or running run, as its records tell it.
+
+use std::collections::BTreeMap;
+
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::{ClientId, RunId};
+use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry};
+use dp_pvi_protocol::time::Timestamp;
+
+use crate::error::{Result, ServerError};
+use crate::store::{Reader, StoredRun};
+
+/// What there is to tell about a run.
+pub(super) struct History {
+    pub(super) task: ResolvedTask,
+    pub(super) run: RunId,
+    pub(super) started: Timestamp,
+    pub(super) last: Timestamp,
+    pub(super) outcome: Option<RunOutcome>,
+    pub(super) entries: Vec<TranscriptEntry>,
+    /// Reports in the order of rounds, then evaluators.
+    pub(super) metrics: Vec<(ClientId, MetricsReport)>,
+    pub(super) refusals: Vec<Refusal>,
+    /// Joined clients: role, declared units, releases that arrived.
+    pub(super) members: BTreeMap<ClientId, Member>,
+    pub(super) lambda: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    pub(super) role: Role,
+    pub(super) units: Option<u64>,
+    /// Updates that arrived, whether they entered the posterior or not.
+    pub(super) releases: u32,
+}
+
+impl History {
+    pub(super) fn read(reader: &Reader, run: &StoredRun) -> Result<Self> {
+        let mut history: Option<Self> = None;
+        for seq in 0.. {
+            let Some(record) = reader.light_record(run, seq)? else { break };
+            match (record, &mut history) {
+                (Record::RunOpened { run, task, at }, None) => {
+                    let task = ResolvedTask::from_bytes(&task).map_err(|e| ServerError::OtherTask(e.to_string()))?;
+                    history = Some(Self {
+                        lambda: task.prior_natural(),
+                        task,
+                        run,
+                        started: at,
+                        last: at,
+                        outcome: None,
+                        entries: Vec::new(),
+                        metrics: Vec::new(),
+                        refusals: Vec::new(),
+                        members: BTreeMap::new(),
+                    });
+                }
+                (record, Some(history)) => history.add(record),
+                (_, None) => return Err(ServerError::Corrupt("the first record of the run".into())),
+            }
+        }
+        let mut history = history.ok_or_else(|| ServerError::Unavailable("the run has no records yet; try again".into()))?;
+        if let Some(lambda) = reader.last_vector(run)? {
+            history.lambda = lambda;
+        }
+        history.metrics.sort_by(|a, b| (a.1.round, &a.0).cmp(&(b.1.round, &b.0)));
+        Ok(history)
+    }
+
+    /// Rounds that were closed.
+    pub(super) fn rounds(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Sites with the number of updates that they sent.
+    pub(super) fn sites(&self) -> impl Iterator<Item = (&ClientId, u32)> {
+        self.members.iter().filter(|(_, member)| member.role == Role::Site).map(|(client, member)| (client, member.releases))
+    }
+
+    fn add(&mut self, record: Record) {
+        match record {
+            Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::Control { .. } => {}
+            Record::Joined { client, role, nominal_units, at, .. } => {
+                self.last = at;
+                let releases = self.members.get(&client).map_or(0, |member| member.releases);
+                self.members.insert(client, Member { role, units: nominal_units, releases });
+            }
+            Record::UpdateStored { client, at, .. } | Record::UpdateExcluded { client, at, .. } => {
+                self.last = at;
+                if let Some(member) = self.members.get_mut(&client) {
+                    member.releases += 1;
+                }
+            }
+            Record::Refused { refusal, at, .. } => {
+                self.last = at;
+                self.refusals.extend(refusal.peek().ok());
+            }
+            Record::RoundClosed { entry, at, .. } => {
+                self.last = at;
+                self.entries.push(entry);
+            }
+            Record::Metrics { client, report, at } => {
+                self.last = at;
+                self.metrics.extend(report.peek().ok().map(|report| (client, report)));
+            }
+            Record::RunEnded { outcome, at, .. } => {
+                self.last = at;
+                self.outcome = Some(outcome);
+            }
+        }
+    }
+}

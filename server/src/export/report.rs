@@ -1,0 +1,256 @@
+//! `report.html`: one file without scripts and links to elsewhere, for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::summary::Coefficient;
+use dp_pvi_posterior::task::{Approximation, ModelSpec, ScheduleSpec, UpdateSpec};
+use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
+use dp_pvi_protocol::message::{HeldOutMetrics, Role, RoundOutcome, RunOutcome};
+
+use super::history::History;
+use super::plot::{self, Line, Row, number};
+use crate::clock;
+use crate::html::{Escaped, PAGE_STYLE};
+
+/// More coefficients than this are not drawn; the table and the file have them all.
+const DRAWN: usize = 120;
+/// More rows than this are not tabulated.
+const TABULATED: usize = 2000;
+
+/// The whole page.
+pub(super) fn render(federation: &str, history: &History, document: &PosteriorDocument) -> String {
+    let mut html = String::new();
+    // Writing into a string cannot fail.
+    let _ = write!(
+        html,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}: {1}</title><style>{PAGE_STYLE}</style></head><body>\
+         <h1>{1}</h1>",
+        Escaped(federation),
+        Escaped(&history.task.name)
+    );
+    overview(&mut html, federation, history);
+    coefficients(&mut html, &document.coefficients);
+    held_out(&mut html, history);
+    privacy(&mut html, history, document);
+    participation(&mut html, history);
+    let _ = write!(
+        html,
+        "<h2>Task</h2><p class=\"note\">The public statement of what was computed; its hash is in every signed message. \
+         <code>{}</code></p><details><summary>show</summary><pre><code>{}</code></pre></details></body></html>",
+        document.task_hash,
+        Escaped(&document.task)
+    );
+    html
+}
+
+fn overview(html: &mut String, federation: &str, history: &History) {
+    let task = &history.task;
+    let model = match task.model {
+        ModelSpec::LogisticRegression {} => "logistic regression".to_owned(),
+        ModelSpec::LinearRegression { noise_sd } => format!("linear regression, noise sd {}", number(noise_sd)),
+    };
+    let family = match task.approximation {
+        Approximation::MeanField => "mean-field Gaussian",
+        Approximation::FullCovariance => "full-covariance Gaussian",
+    };
+    let schedule = match task.schedule {
+        ScheduleSpec::Sequential { sweeps } => format!("sequential, {sweeps} sweeps over the sites"),
+        ScheduleSpec::Synchronous { rounds } => format!("synchronous, {rounds} rounds"),
+    };
+    let update = match &task.update {
+        UpdateSpec::Pvi {} => "exact local optimum, <b>without privacy protection</b>".to_owned(),
+        UpdateSpec::DpOptimisation(spec) => format!(
+            "DP optimisation: {} steps a visit, sampling rate {}, clipping norm {}, noise multiplier {}",
+            spec.steps,
+            number(spec.sampling_rate.get()),
+            number(spec.clip_norm.get()),
+            number(spec.noise_multiplier.get())
+        ),
+    };
+    let outcome = match history.outcome {
+        None => "in progress",
+        Some(RunOutcome::Complete) => "complete",
+        Some(RunOutcome::QuorumLost) => "ended early: fewer sites than min_sites",
+        Some(RunOutcome::Stopped) => "stopped by the operator",
+    };
+    let sites = history.members.values().filter(|member| member.role == Role::Site).count();
+    let rows = [
+        ("federation", Escaped(federation).to_string()),
+        ("run", format!("{} ({outcome})", history.run.number)),
+        ("model", model),
+        (
+            "posterior",
+            format!("{family}, {} coefficients, prior N({}, {}²)", task.dimension, number(task.prior.mean), number(task.prior.scale)),
+        ),
+        ("sites", sites.to_string()),
+        ("schedule", format!("{schedule}; {} rounds closed", history.rounds())),
+        ("local update", update),
+        ("time", format!("{} to {}", clock::rfc3339(clock::date(history.started)), clock::rfc3339(clock::date(history.last)))),
+    ];
+    html.push_str("<table>");
+    for (name, value) in rows {
+        let _ = write!(html, "<tr><th>{name}</th><td>{value}</td></tr>");
+    }
+    html.push_str("</table>");
+}
+
+fn coefficients(html: &mut String, all: &[Coefficient]) {
+    html.push_str("<h2>Coefficients</h2>");
+    let mut drawn: Vec<&Coefficient> = all.iter().collect();
+    if all.len() > DRAWN {
+        drawn.sort_by(|a, b| (b.mean / b.sd).abs().total_cmp(&(a.mean / a.sd).abs()));
+        drawn.truncate(DRAWN);
+        let _ = write!(html, "<p class=\"note\">The {DRAWN} of {} that are furthest from 0, in standard deviations.</p>", all.len());
+    }
+    let rows: Vec<Row<'_>> = drawn
+        .iter()
+        .map(|c| Row {
+            name: &c.name,
+            centre: c.mean,
+            inner: (c.mean - c.sd, c.mean + c.sd),
+            outer: (c.interval_95.lower, c.interval_95.upper),
+        })
+        .collect();
+    html.push_str(&plot::intervals("Posterior mean, one standard deviation (thick) and 95 % interval (thin)", &rows));
+    html.push_str(
+        "<details><summary>table</summary><table><tr><th>coefficient</th><th class=\"n\">mean</th><th class=\"n\">sd</th>\
+         <th class=\"n\">90 % interval</th><th class=\"n\">95 % interval</th></tr>",
+    );
+    for c in all.iter().take(TABULATED) {
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} … {}</td><td class=\"n\">{} … {}</td></tr>",
+            Escaped(&c.name),
+            number(c.mean),
+            number(c.sd),
+            number(c.interval_90.lower),
+            number(c.interval_90.upper),
+            number(c.interval_95.lower),
+            number(c.interval_95.upper)
+        );
+    }
+    html.push_str("</table></details>");
+}
+
+/// A metric's title and how to read it off a report.
+type Metric = (&'static str, fn(&HeldOutMetrics) -> Option<f64>);
+
+fn held_out(html: &mut String, history: &History) {
+    html.push_str("<h2>Held-out metrics</h2>");
+    if history.metrics.is_empty() {
+        html.push_str("<p class=\"note\">No evaluator reported.</p>");
+        return;
+    }
+    let metrics: [Metric; 5] = [
+        ("Mean log-likelihood per test record (higher is better)", |m| Some(m.log_likelihood)),
+        ("Accuracy", |m| m.accuracy),
+        ("Root mean squared error", |m| m.rmse),
+        ("Brier score (lower is better)", |m| m.brier),
+        ("Expected calibration error (lower is better)", |m| m.calibration_error),
+    ];
+    for (title, value) in metrics {
+        let mut series: BTreeMap<&ClientId, Vec<(f64, f64)>> = BTreeMap::new();
+        for (client, report) in &history.metrics {
+            if let Some(value) = value(&report.metrics) {
+                series.entry(client).or_default().push((f64::from(report.round), value));
+            }
+        }
+        let lines: Vec<Line<'_>> = series.into_iter().map(|(client, points)| Line { name: client.as_str(), points }).collect();
+        if !lines.is_empty() {
+            html.push_str(&plot::lines(title, "rounds in the posterior", &lines));
+        }
+    }
+    if let Some((client, report)) = history.metrics.iter().rev().find(|(_, report)| !report.metrics.reliability.is_empty()) {
+        let title = format!("Calibration after {} rounds, on {} test records of {client}", report.round, report.metrics.records);
+        html.push_str(&plot::reliability(&title, &report.metrics.reliability));
+    }
+    let evaluated: Vec<u32> = history.metrics.iter().map(|(_, report)| report.round).collect();
+    let missing = (0..=history.rounds()).filter(|round| !evaluated.contains(round)).count();
+    if missing > 0 {
+        let _ = write!(html, "<p class=\"note\">{missing} of {} posteriors were not evaluated in time.</p>", history.rounds() + 1);
+    }
+}
+
+fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
+    html.push_str("<h2>Privacy budget per site</h2>");
+    let spent: Vec<(&str, f64)> = document.privacy.iter().filter_map(|s| s.epsilon.map(|e| (s.site.as_str(), e))).collect();
+    let stated = history.task.privacy.epsilon.map(|e| ("stated in the task", e.get())).filter(|(_, e)| e.is_finite());
+    if spent.is_empty() {
+        html.push_str("<p><b>No site has a guarantee: epsilon is infinite.</b></p>");
+    } else {
+        let title = format!("Epsilon spent in this run, at delta = {}", number(history.task.privacy.delta.get()));
+        html.push_str(&plot::bars(&title, &spent, stated));
+    }
+    html.push_str(
+        "<table><tr><th>site</th><th class=\"n\">declared units</th><th>unit</th><th>neighbours</th><th class=\"n\">ε</th><th class=\"n\">δ</th>\
+         <th class=\"n\">releases</th><th>trust</th></tr>",
+    );
+    for statement in &document.privacy {
+        let units = history.members.get(&statement.site).and_then(|member| member.units);
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+            statement.site,
+            units.map_or_else(|| "–".into(), |units| units.to_string()),
+            match statement.unit {
+                PrivacyUnit::Record => "record",
+                PrivacyUnit::Person => "person",
+                PrivacyUnit::Site => "site",
+            },
+            match statement.relation {
+                Relation::AddRemove => "add or remove one",
+                Relation::ReplaceOne => "replace one",
+            },
+            statement.epsilon.map_or_else(|| "∞".into(), number),
+            number(statement.delta),
+            statement.releases,
+            match statement.trust {
+                dp_pvi_posterior::task::Trust::Local => "local: every site protects itself",
+                dp_pvi_posterior::task::Trust::Aggregated => "aggregated: noise is whole only in the sum",
+            }
+        );
+    }
+    html.push_str("</table>");
+    if let Some(statement) = document.privacy.first() {
+        let _ = write!(html, "<p class=\"note\">Released {}.</p><ul class=\"note\">", Escaped(&statement.released));
+        for remark in &statement.remarks {
+            let _ = write!(html, "<li>{}</li>", Escaped(remark));
+        }
+        html.push_str("</ul>");
+    }
+}
+
+fn participation(html: &mut String, history: &History) {
+    html.push_str(
+        "<h2>Rounds</h2><table><tr><th>site</th><th class=\"n\">updates sent</th><th class=\"n\">included</th><th>refusals</th></tr>",
+    );
+    for (site, releases) in history.sites() {
+        let included = history.entries.iter().filter(|entry| entry.included.iter().any(|(client, _)| client == site)).count();
+        let refusals: Vec<String> = history
+            .refusals
+            .iter()
+            .filter(|refusal| refusal.release.client == *site)
+            .map(|refusal| format!("round {} ({:?})", refusal.release.round, refusal.reason).to_lowercase())
+            .collect();
+        let _ = write!(
+            html,
+            "<tr><td>{site}</td><td class=\"n\">{releases}</td><td class=\"n\">{included}</td><td>{}</td></tr>",
+            if refusals.is_empty() { "–".to_owned() } else { refusals.join(", ") }
+        );
+    }
+    html.push_str("</table>");
+    let incomplete: Vec<String> = history
+        .entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.outcome != RoundOutcome::Complete)
+        .map(|(round, entry)| format!("{round} ({:?}, {} included)", entry.outcome, entry.included.len()).to_lowercase())
+        .collect();
+    let _ = if incomplete.is_empty() {
+        write!(html, "<p class=\"note\">Every round closed with all sites that were asked.</p>")
+    } else {
+        write!(html, "<p class=\"note\">Rounds that closed without somebody: {}.</p>", incomplete.join(", "))
+    };
+}

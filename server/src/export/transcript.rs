@@ -1,0 +1,39 @@
+//! The transcript: what every party of the run can check against what it saw.
+
+use dp_pvi_protocol::message::TranscriptEntry;
+use serde_json::json;
+
+use super::history::History;
+use crate::error::{Result, ServerError};
+
+/// One JSON object a line: the entries with their hashes, signed headers as hexadecimal bytes.
+pub(super) fn render(history: &History) -> Result<String> {
+    let mut text = String::new();
+    for entry in &history.entries {
+        text.push_str(&line(history, entry)?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn line(history: &History, entry: &TranscriptEntry) -> Result<String> {
+    let header = entry.header.peek().map_err(|e| ServerError::Corrupt(e.to_string()))?;
+    let included: Vec<_> =
+        entry.included.iter().map(|(client, update)| json!({ "client": client, "update": update.to_string() })).collect();
+    let value = json!({
+        "task": history.run.task.to_string(),
+        "run": history.run.number,
+        "round": header.round,
+        "visit": header.visit,
+        "turn": header.turn,
+        "outcome": entry.outcome,
+        "included": included,
+        "lambda_before": header.lambda.to_string(),
+        "lambda": entry.lambda.to_string(),
+        "previous": entry.previous.to_string(),
+        "header_body": hex::encode(&entry.header.body),
+        "header_signature": hex::encode(&entry.header.signature),
+        "hash": entry.hash().to_string(),
+    });
+    Ok(value.to_string())
+}

@@ -1,0 +1,52 @@
+//! Files that are there entirely or not at all.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Result, ServerError};
+
+/// Replaces a file durably: a reader, or the machine after a power loss, sees the old or the new one.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        sync_directory(path)
+    };
+    write().map_err(|e| ServerError::unavailable(path, e))
+}
+
+/// Makes the entry of `path` in its directory durable.
+pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+/// A lock that lasts as long as the value and dies with the process.
+#[derive(Debug)]
+pub(crate) struct FileLock {
+    _file: File,
+}
+
+impl FileLock {
+    /// Takes the lock beside `path`, or says who has it.
+    pub(crate) fn take(path: PathBuf, holder: &str) -> Result<Self> {
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| ServerError::unavailable(&path, e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(std::fs::TryLockError::WouldBlock) => Err(ServerError::unavailable(&path, format!("locked: {holder}"))),
+            Err(std::fs::TryLockError::Error(e)) => Err(ServerError::unavailable(&path, e)),
+        }
+    }
+}
+
+/// Creates a directory that only its owner may enter; an existing one is left as it is.
+pub(crate) fn create_private_directory(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| ServerError::unavailable(path, e))
+}

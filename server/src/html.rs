@@ -1,0 +1,29 @@
+//! What both the status page and the report need of HTML.
+
+use std::fmt;
+
+/// Text made safe for HTML.
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks of a page.
+pub(crate) const PAGE_STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;max-width:64rem;margin:2rem auto;\
+padding:0 1rem}h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.2rem;margin-top:2.2rem}table{border-collapse:collapse;margin:.6rem 0}\
+th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid #dde2e8;vertical-align:top}th{font-weight:600}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.85em;overflow-wrap:anywhere}.note{color:#56606d;font-size:.92rem}\
+svg{max-width:100%;height:auto}a{color:#1f5fa8}";

@@ -1,0 +1,141 @@
+//! Plain HTTP for people and monitoring: health, metrics, and a status page. Nothing here changes anything or shows anything
+//! that is not public.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use time::OffsetDateTime;
+use tokio::net::TcpListener;
+
+use crate::clock;
+use crate::engine::{EngineHandle, Snapshot};
+use crate::html::{Escaped, PAGE_STYLE};
+use crate::telemetry::Telemetry;
+use crate::tls::LiveCredentials;
+
+/// What the pages show.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) engine: EngineHandle,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) credentials: Arc<LiveCredentials>,
+    pub(crate) federation: Arc<str>,
+    pub(crate) listen: SocketAddr,
+}
+
+/// Serves until the future that runs it is dropped.
+pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> std::io::Result<()> {
+    let routes = Router::new()
+        .route("/", get(status_page))
+        .route("/status.json", get(status_json))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(pages);
+    axum::serve(listener, routes).await
+}
+
+/// Ready: the engine answers and the revocation list is still valid.
+async fn ready(State(pages): State<Pages>) -> Response {
+    let now = clock::date(clock::now());
+    let problem = if pages.engine.status().await.is_err() {
+        "the engine does not answer\n"
+    } else if pages.credentials.current().expires.revocation_list <= now {
+        "the revocation list has expired: no client is accepted; `dp-pvi-server ca renew` writes a new one\n"
+    } else if pages.credentials.current().expires.certificate <= now {
+        "the server's certificate has expired; `dp-pvi-server ca renew` writes a new one\n"
+    } else {
+        return "ready\n".into_response();
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, problem).into_response()
+}
+
+async fn metrics(State(pages): State<Pages>) -> Response {
+    let expires = pages.credentials.current().expires;
+    pages.telemetry.crl_expires.set(expires.revocation_list.unix_timestamp());
+    pages.telemetry.certificate_expires.set(expires.certificate.unix_timestamp());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], pages.telemetry.text()).into_response()
+}
+
+async fn status_json(State(pages): State<Pages>) -> Response {
+    match pages.engine.status().await {
+        Ok(snapshot) => match serde_json::to_string(&snapshot) {
+            Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        },
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
+    }
+}
+
+async fn status_page(State(pages): State<Pages>) -> Response {
+    match pages.engine.status().await {
+        Ok(snapshot) => {
+            let page = page(&pages, &snapshot, clock::date(clock::now()));
+            ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+        }
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
+    }
+}
+
+fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
+    let mut html = String::new();
+    let rounds = if snapshot.sequential { format!("{} sweeps", snapshot.visits) } else { format!("{} rounds", snapshot.visits) };
+    // Writing into a string cannot fail.
+    let _ = write!(
+        html,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
+         <title>{federation}: {task}</title><style>{PAGE_STYLE}</style></head><body><h1>{federation}</h1>\
+         <p>Task <b>{task}</b>, run {run}, {rounds}. gRPC on {listen}. {time} UTC.</p><table><tr><th>stage</th><td>{stage}</td></tr>\
+         <tr><th>rounds closed</th><td>{closed}</td></tr>",
+        federation = Escaped(&pages.federation),
+        task = Escaped(&snapshot.task),
+        run = snapshot.run,
+        listen = pages.listen,
+        time = clock::rfc3339(now),
+        stage = snapshot.stage,
+        closed = snapshot.rounds_closed,
+    );
+    if let Some(turn) = &snapshot.turn {
+        let _ = write!(html, "<tr><th>turn</th><td>{turn}</td></tr>");
+    }
+    if !snapshot.waiting_for.is_empty() {
+        let names: Vec<&str> = snapshot.waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+        let _ = write!(html, "<tr><th>waiting for</th><td>{}</td></tr>", names.join(", "));
+    }
+    if let Some(seconds) = snapshot.deadline_in_seconds {
+        let _ = write!(html, "<tr><th>closes in at most</th><td>{seconds} s</td></tr>");
+    }
+    let expires = pages.credentials.current().expires;
+    let _ = write!(
+        html,
+        "<tr><th>revocation list valid until</th><td>{}</td></tr></table><h2>Members</h2><table><tr><th>client</th><th>role</th>\
+         <th>units</th><th>updates included</th><th>ledger row</th><th>state</th></tr>",
+        clock::rfc3339(expires.revocation_list)
+    );
+    for member in &snapshot.members {
+        let number = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), |value| value.to_string());
+        let state = match (&member.refused, member.withdrawn) {
+            (_, true) => "left".to_owned(),
+            (Some((round, reason)), _) => format!("refused round {round} ({reason:?})"),
+            (None, false) => "member".to_owned(),
+        };
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td>{:?}</td><td>{}</td><td>{}</td><td>{}</td><td>{state}</td></tr>",
+            member.client,
+            member.role,
+            number(member.nominal_units),
+            member.included,
+            number(member.ledger_row),
+        );
+    }
+    html.push_str("</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/status.json\">status as JSON</a></p></body></html>");
+    html
+}

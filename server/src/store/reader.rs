@@ -1,0 +1,115 @@
+//! Reading the store, also beside a running server.
+
+use std::path::{Path, PathBuf};
+
+use dp_pvi_privacy::{Hash, RunId};
+use dp_pvi_protocol::coordinator::Record;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use super::{StoredRun, ended, schema, sqlite_error, vector};
+use crate::error::{Result, ServerError};
+
+/// A read-only view of a store.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Reader {
+    /// Opens an existing store for reading.
+    ///
+    /// # Errors
+    /// There is none, or it is of another version or damaged.
+    pub fn open(database: &Path) -> Result<Self> {
+        if !database.exists() {
+            return Err(ServerError::unavailable(database, "there is no state yet; `dp-pvi-server run` makes it"));
+        }
+        let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(|e| sqlite_error(database, &e))?;
+        connection.pragma_update(None, "query_only", true).map_err(|e| sqlite_error(database, &e))?;
+        schema::check(&connection, database)?;
+        // One snapshot for all that follows, whatever a running server adds meanwhile.
+        connection.execute_batch("BEGIN").map_err(|e| sqlite_error(database, &e))?;
+        Ok(Self { path: database.to_owned(), connection })
+    }
+
+    /// The last run of the store.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub fn last_run(&self) -> Result<Option<StoredRun>> {
+        last_run(&self.connection, None).map_err(|e| sqlite_error(&self.path, &e))
+    }
+
+    /// Record `seq` of a run; `None` after the last.
+    ///
+    /// # Errors
+    /// The database does not answer, or holds other bytes than were written.
+    pub fn record(&self, run: &StoredRun, seq: u64) -> Result<Option<Record>> {
+        record(&self.connection, &self.path, run, seq, Vectors::Read)
+    }
+
+    /// The same without the vector of a closed round: reading a history needs none but the last.
+    ///
+    /// # Errors
+    /// The database does not answer, or holds other bytes than were written.
+    pub(crate) fn light_record(&self, run: &StoredRun, seq: u64) -> Result<Option<Record>> {
+        record(&self.connection, &self.path, run, seq, Vectors::Skip)
+    }
+
+    /// λ after the last closed round; `None` before the first.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) fn last_vector(&self, run: &StoredRun) -> Result<Option<Vec<f64>>> {
+        let read = || {
+            let row: Option<i64> = self
+                .connection
+                .query_row("SELECT key FROM records WHERE run = ?1 AND kind = 'round-closed' ORDER BY seq DESC LIMIT 1", [run.key], |row| {
+                    row.get(0)
+                })
+                .optional()?;
+            row.map(|row| vector::read(&self.connection, row)).transpose()
+        };
+        read().map_err(|e| sqlite_error(&self.path, &e))
+    }
+}
+
+/// Whether the vector of a closed round is read with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vectors {
+    Read,
+    Skip,
+}
+
+pub(super) fn last_run(connection: &Connection, task: Option<Hash>) -> rusqlite::Result<Option<StoredRun>> {
+    let row = connection
+        .query_row(
+            "SELECT key, task, number FROM runs WHERE ?1 IS NULL OR task = ?1 ORDER BY key DESC LIMIT 1",
+            params![task.map(|task| task.0)],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?, row.get::<_, u32>(2)?)),
+        )
+        .optional()?;
+    let Some((key, task, number)) = row else { return Ok(None) };
+    Ok(Some(StoredRun { key, id: RunId { task: Hash(task), number }, ended: ended(connection, key)? }))
+}
+
+pub(super) fn record(connection: &Connection, path: &Path, run: &StoredRun, seq: u64, vectors: Vectors) -> Result<Option<Record>> {
+    let fail = |e: rusqlite::Error| sqlite_error(path, &e);
+    let read = || {
+        let mut statement =
+            connection.prepare_cached("SELECT key, body, checksum, vector IS NOT NULL FROM records WHERE run = ?1 AND seq = ?2")?;
+        let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        statement.query_row(params![run.key, seq], row).optional()
+    };
+    let row: Option<(i64, Vec<u8>, [u8; 32], bool)> = read().map_err(fail)?;
+    let Some((key, body, checksum, heavy)) = row else { return Ok(None) };
+    let damaged = || ServerError::Corrupt(format!("{}: record {seq} of run {}", path.display(), run.id.number));
+    if Hash::of(schema::CHECKSUM, &[&body]).0 != checksum {
+        return Err(damaged());
+    }
+    let Ok((record, [])) = postcard::take_from_bytes(&body) else { return Err(damaged()) };
+    Ok(Some(if heavy && vectors == Vectors::Read { vector::join(record, vector::read(connection, key).map_err(fail)?) } else { record }))
+}

@@ -1,0 +1,77 @@
+//! Tables and settings of the database.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::sqlite_error;
+use crate::error::{Result, ServerError};
+
+/// Marks the file as one of ours ("dpvS").
+const APPLICATION_ID: i32 = 0x6470_7653;
+/// Version of the tables.
+const VERSION: i32 = 1;
+/// Domain of a record's checksum.
+pub(super) const CHECKSUM: &str = "dp-pvi server record v1";
+
+const TABLES: &str = "
+    CREATE TABLE runs (
+        key INTEGER PRIMARY KEY,
+        task BLOB NOT NULL,
+        number INTEGER NOT NULL,
+        UNIQUE (task, number)
+    ) STRICT;
+    CREATE TABLE records (
+        key INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        seq INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        client TEXT,
+        round INTEGER,
+        body BLOB NOT NULL,
+        checksum BLOB NOT NULL,
+        vector BLOB,
+        UNIQUE (run, seq)
+    ) STRICT;
+    CREATE TABLE heads (
+        client TEXT PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT;
+";
+
+/// Sets the connection up and makes or checks the tables.
+pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
+    let fail = |e: rusqlite::Error| sqlite_error(path, &e);
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fail)?;
+    if mode != "wal" {
+        return Err(ServerError::unavailable(path, "the file system does not support SQLite's write-ahead log; use a local disk"));
+    }
+    connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
+    // Vectors go through the cache in pieces: more would only hold memory.
+    connection.pragma_update(None, "cache_size", -2000).map_err(fail)?;
+    connection.set_prepared_statement_cache_capacity(16);
+
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(fail)?;
+    if tables == 0 {
+        let script = format!("BEGIN; {TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;");
+        connection.execute_batch(&script).map_err(fail)?;
+    }
+    check(connection, path)
+}
+
+/// Checks that this is a store of this version.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<()> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(|e| sqlite_error(path, &e));
+    if number("application_id")? != APPLICATION_ID {
+        return Err(ServerError::unavailable(path, "this is another program's database; name another state directory"));
+    }
+    let version = number("user_version")?;
+    if version != VERSION {
+        let message = format!("the state is of version {version}, this server reads {VERSION}; use the server that wrote it");
+        return Err(ServerError::unavailable(path, message));
+    }
+    Ok(())
+}

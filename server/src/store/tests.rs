@@ -1,0 +1,214 @@
+#![allow(clippy::unwrap_used)]
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use dp_pvi_privacy::PayloadKind;
+use dp_pvi_protocol::coordinator::{Control, Expected};
+use dp_pvi_protocol::message::{RoundHeader, RoundOutcome, Signed, TranscriptEntry, payload_hash};
+use dp_pvi_protocol::sum::PayloadError;
+use dp_pvi_protocol::time::Timestamp;
+use ed25519_dalek::SigningKey;
+use tempfile::TempDir;
+
+use super::*;
+
+fn run_id() -> RunId {
+    RunId { task: Hash([7; 32]), number: 1 }
+}
+
+fn paused(at: u64) -> Record {
+    Record::Control { control: Control::Paused, at: Timestamp::from_millis(at) }
+}
+
+fn closed(round: u32, lambda: &[f64]) -> Record {
+    let header = RoundHeader {
+        run: run_id(),
+        round,
+        turn: None,
+        visit: round,
+        lambda: Hash([1; 32]),
+        previous: Hash::default(),
+        deadline_seconds: 1,
+        reserved: Vec::new(),
+    };
+    let entry = TranscriptEntry {
+        header: Signed::seal(&header, &SigningKey::from_bytes(&[3; 32])),
+        included: Vec::new(),
+        outcome: RoundOutcome::Complete,
+        lambda: Hash([2; 32]),
+        previous: Hash::default(),
+    };
+    Record::RoundClosed { entry, lambda: Arc::from(lambda), correction: None, at: Timestamp::from_millis(5) }
+}
+
+fn all(store: &Store, run: &StoredRun) -> Vec<Record> {
+    (0..).map_while(|seq| store.record(run, seq).unwrap()).collect()
+}
+
+#[test]
+fn records_come_back_as_they_were() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let vector: Vec<f64> = (0..20_000).map(|i| f64::from(i).sin()).collect();
+    let records = vec![paused(1), closed(0, &vector), closed(1, &[]), paused(2)];
+    let run = {
+        let mut store = Store::open(&path).unwrap();
+        let run = store.create_run(run_id()).unwrap();
+        store.append(&run, &records[..2]).unwrap();
+        store.append(&run, &records[2..]).unwrap();
+        store.commit().unwrap();
+        run
+    };
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.last_run(run_id().task).unwrap(), Some(run));
+    assert_eq!(store.last_run(Hash([8; 32])).unwrap(), None);
+    assert_eq!(all(&store, &run), records);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.last_vector(&run).unwrap(), Some(Vec::new()));
+    assert!(matches!(reader.light_record(&run, 1).unwrap(), Some(Record::RoundClosed { lambda, .. }) if lambda.is_empty()));
+}
+
+#[test]
+fn what_was_not_committed_is_not_there() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let run = {
+        let mut store = Store::open(&path).unwrap();
+        let run = store.create_run(run_id()).unwrap();
+        store.append(&run, &[paused(1)]).unwrap();
+        store.commit().unwrap();
+        store.append(&run, &[paused(2), closed(0, &[1.0; 5000])]).unwrap();
+        run
+        // The process ends here: no commit.
+    };
+    assert_eq!(all(&Store::open(&path).unwrap(), &run), [paused(1)]);
+}
+
+#[test]
+fn a_second_server_is_kept_away() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let store = Store::open(&path).unwrap();
+    let error = Store::open(&path).unwrap_err();
+    assert_eq!(error.code(), 12);
+    assert!(error.to_string().contains("another dp-pvi-server"), "{error}");
+    drop(store);
+    Store::open(&path).unwrap();
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_committed() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let run = {
+        let mut store = Store::open(&path).unwrap();
+        let run = store.create_run(run_id()).unwrap();
+        store.append(&run, &[paused(1)]).unwrap();
+        store.commit().unwrap();
+        store.limit_pages(24).unwrap();
+        let error = store.append(&run, &[paused(2), closed(0, &[1.0; 50_000])]).and_then(|()| store.commit()).unwrap_err();
+        assert_eq!(error.code(), 12);
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        run
+    };
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(all(&store, &run), [paused(1)]);
+    store.append(&run, &[paused(2)]).unwrap();
+    store.commit().unwrap();
+    assert_eq!(all(&store, &run), [paused(1), paused(2)]);
+}
+
+#[test]
+fn other_files_and_versions_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    std::fs::write(&path, "this is no database, it is a letter to my aunt, long enough to have a header").unwrap();
+    assert_eq!(Store::open(&path).unwrap_err().code(), 12);
+    std::fs::remove_file(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE x (y)").unwrap();
+    drop(other);
+    assert!(Store::open(&path).unwrap_err().to_string().contains("another program"));
+    std::fs::remove_file(&path).unwrap();
+    drop(Store::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    assert!(Store::open(&path).unwrap_err().to_string().contains("version 2"));
+    assert_eq!(Reader::open(&directory.path().join("none.db")).unwrap_err().code(), 12);
+}
+
+#[test]
+fn damaged_records_are_noticed() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let run = {
+        let mut store = Store::open(&path).unwrap();
+        let run = store.create_run(run_id()).unwrap();
+        store.append(&run, &[paused(1), paused(2)]).unwrap();
+        store.commit().unwrap();
+        run
+    };
+    Connection::open(&path).unwrap().execute("UPDATE records SET body = zeroblob(3) WHERE seq = 1", []).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.record(&run, 0).unwrap(), Some(paused(1)));
+    assert!(matches!(store.record(&run, 1), Err(ServerError::Corrupt(_))));
+}
+
+fn site() -> ClientId {
+    ClientId::new("a").unwrap()
+}
+
+fn expected(bytes: &[u8]) -> Expected {
+    Expected { kind: PayloadKind::Values, coordinates: bytes.len() as u64 / 8, payload: payload_hash(PayloadKind::Values, bytes) }
+}
+
+fn stored(spool: &Spool, update: Hash) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut sink = |chunk: &[u8]| -> std::result::Result<(), PayloadError> {
+        bytes.extend_from_slice(chunk);
+        Ok(())
+    };
+    spool.read(&site(), update, &mut sink).ok().map(|()| bytes)
+}
+
+#[test]
+fn payloads_are_there_entirely_or_not_at_all() {
+    let directory = TempDir::new().unwrap();
+    let spool = Spool::open(directory.path(), &run_id()).unwrap();
+    let folder = directory.path().join("rounds").read_dir().unwrap().next().unwrap().unwrap().path();
+    let files = || folder.read_dir().unwrap().count();
+    let bytes: Vec<u8> = (0..100).flat_map(|i| f64::from(i).to_le_bytes()).collect();
+    let update = Hash([9; 32]);
+
+    let mut good = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    bytes.chunks(37).for_each(|chunk| good.write(chunk).unwrap());
+    assert_eq!(stored(&spool, update), None, "not before it is finished");
+    good.finish().unwrap();
+    assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
+
+    // Too short, too long, other bytes, NaN, or given up: nothing remains, and what is there stays.
+    let mut short = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    short.write(&bytes[..40]).unwrap();
+    assert!(matches!(short.finish(), Err(WriteError::Payload(PayloadError::Length))));
+    let mut long = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    long.write(&bytes).unwrap();
+    assert!(matches!(long.write(&[0]), Err(WriteError::Payload(PayloadError::Length))));
+    drop(long);
+    let mut other = bytes.clone();
+    other[0] ^= 1;
+    let mut changed = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    changed.write(&other).unwrap();
+    assert!(matches!(changed.finish(), Err(WriteError::Payload(PayloadError::Hash))));
+    let nan = f64::NAN.to_le_bytes();
+    let mut not_finite = spool.begin(&site(), update, expected(&nan)).unwrap();
+    assert!(matches!(not_finite.write(&nan), Err(WriteError::Payload(PayloadError::NotFinite))));
+    drop(not_finite);
+    assert_eq!(files(), 1);
+    assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
+
+    // Left-overs of a crash go at the next start; what a record names stays.
+    std::fs::write(folder.join(".arriving-1-2"), "half").unwrap();
+    std::fs::write(folder.join("b-00.payload"), "nobody knows me").unwrap();
+    spool.retain(&HashSet::from([(site(), update)])).unwrap();
+    assert_eq!(files(), 1);
+    assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
+}

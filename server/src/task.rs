@@ -1,0 +1,25 @@
+//! From `task.toml` and the schema's text to the one document whose hash everybody signs.
+
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+
+use crate::config::Config;
+use crate::error::{Result, ServerError};
+
+/// Resolves the configured task.
+///
+/// # Errors
+/// [`ServerError::File`] with the file that is missing or wrong.
+pub fn resolve_task(config: &Config) -> Result<ResolvedTask> {
+    let text = std::fs::read_to_string(&config.task).map_err(|e| ServerError::file(&config.task, format!("{e}; [task] file names it")))?;
+    let raw = RawTask::parse(&text).map_err(|e| ServerError::file(&config.task, e))?;
+    let schema_path = config.task.parent().unwrap_or(std::path::Path::new("")).join(&raw.schema.file);
+    let schema = std::fs::read_to_string(&schema_path)
+        .map_err(|e| ServerError::file(&schema_path, format!("{e}; [schema] file of the task names it")))?;
+    let context = ResolveContext {
+        name: &config.federation,
+        update_deadline_seconds: config.phases.update_deadline.as_secs(),
+        min_sites: config.phases.min_sites,
+        expected_sites: config.phases.max_sites,
+    };
+    raw.resolve(&schema, context).map_err(|e| ServerError::file(&config.task, e))
+}

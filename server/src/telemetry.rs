@@ -1,0 +1,135 @@
+//! Metrics for Prometheus, and the log.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+/// What became of an update.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct UpdateLabel {
+    pub(crate) result: UpdateResult,
+}
+
+/// What became of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum UpdateResult {
+    /// Durable, for the open round.
+    Stored,
+    /// The same bytes again: answered by the same receipt.
+    Repeated,
+    /// After the close.
+    Excluded,
+    /// The site said that it sends none.
+    Refused,
+    /// Not accepted.
+    Rejected,
+}
+
+impl EncodeLabelValue for UpdateResult {
+    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder) -> Result<(), std::fmt::Error> {
+        let text = match self {
+            Self::Stored => "stored",
+            Self::Repeated => "repeated",
+            Self::Excluded => "excluded",
+            Self::Refused => "refused",
+            Self::Rejected => "rejected",
+        };
+        EncodeLabelValue::encode(&text, encoder)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Direction {
+    direction: &'static str,
+}
+
+/// Parts of a round.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Phase {
+    /// `collect`: from opening to close; `sum`: adding the payloads up.
+    pub(crate) phase: &'static str,
+}
+
+/// All metrics of a server.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    registry: Registry,
+    pub(crate) connections: Gauge,
+    pub(crate) round: Gauge,
+    pub(crate) rounds: Family<Phase, Histogram, fn() -> Histogram>,
+    pub(crate) updates: Family<UpdateLabel, Counter>,
+    pub(crate) bytes_in: Counter,
+    pub(crate) bytes_out: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) handshake_failures: Counter,
+    pub(crate) rejections: Counter,
+    pub(crate) crl_expires: Gauge,
+    pub(crate) certificate_expires: Gauge,
+}
+
+impl Telemetry {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("dp_pvi");
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Version of this server", build);
+        let bytes = Family::<Direction, Counter>::default();
+        let (bytes_in, bytes_out) =
+            (bytes.get_or_create_owned(&Direction { direction: "in" }), bytes.get_or_create_owned(&Direction { direction: "out" }));
+        registry.register("bytes", "Bytes exchanged with clients, before encryption", bytes);
+        let rounds =
+            Family::<Phase, Histogram, fn() -> Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 4.0, 12)));
+        registry.register_with_unit("round_duration", "Duration of the parts of a round", Unit::Seconds, rounds.clone());
+        let updates = Family::<UpdateLabel, Counter>::default();
+        registry.register("updates", "Updates by what became of them", updates.clone());
+        Self {
+            connections: gauge(&mut registry, "sites_connected", "Open authenticated connections"),
+            round: gauge(&mut registry, "round", "Rounds that were closed"),
+            crl_expires: gauge(
+                &mut registry,
+                "revocation_list_expires_timestamp_seconds",
+                "When the revocation list expires; no client is accepted afterwards",
+            ),
+            certificate_expires: gauge(&mut registry, "certificate_expires_timestamp_seconds", "When the server's certificate expires"),
+            retries: counter(&mut registry, "retries", "Submissions of bytes that were already stored"),
+            handshake_failures: counter(&mut registry, "handshake_failures", "TLS handshakes that failed"),
+            rejections: counter(&mut registry, "rejections", "Messages that were not accepted"),
+            rounds,
+            updates,
+            bytes_in,
+            bytes_out,
+            registry,
+        }
+    }
+
+    /// Counts one update.
+    pub(crate) fn update(&self, result: UpdateResult) {
+        self.updates.get_or_create(&UpdateLabel { result }).inc();
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge<i64, AtomicI64> {
+    let gauge = Gauge::default();
+    registry.register(name, help, gauge.clone());
+    gauge
+}
+
+fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter<u64, AtomicU64> {
+    let counter = Counter::default();
+    registry.register(name, help, counter.clone());
+    counter
+}

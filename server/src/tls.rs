@@ -1,0 +1,220 @@
+//! TLS 1.3 with client certificates, and their revocation.
+//!
+//! The framework's own TLS support cannot check revocation lists, so the server terminates TLS itself. A connection is accepted
+//! when its certificate was issued by the federation's authority, is valid now, and is not on a revocation list that is itself
+//! still valid. Sessions are never resumed: a resumed session would not look at the revocation list again.
+
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+
+use dp_pvi_privacy::Hash;
+use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash};
+use ed25519_dalek::SigningKey;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use time::OffsetDateTime;
+use tracing::{error, info};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+use zeroize::Zeroizing;
+
+use crate::ca::Enrolled;
+use crate::config::TlsFiles;
+use crate::error::{Result, ServerError};
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// Name in its certificate.
+    pub name: PeerName,
+    /// SHA-256 of its SubjectPublicKeyInfo.
+    pub tls_key: Hash,
+}
+
+impl PeerIdentity {
+    /// Reads the certificate that the handshake verified.
+    ///
+    /// # Errors
+    /// The certificate carries no name of a federation.
+    pub(crate) fn read(chain: Option<&[CertificateDer<'_>]>) -> std::result::Result<Self, dp_pvi_proto::identity::IdentityError> {
+        let certificate = chain.and_then(<[_]>::first).ok_or(dp_pvi_proto::identity::IdentityError::NoName)?;
+        Ok(Self { name: PeerName::from_certificate(certificate)?, tls_key: spki_hash(certificate)? })
+    }
+}
+
+/// What the files of `[tls]` say at one point in time.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    /// For new connections.
+    pub server: Arc<ServerConfig>,
+    /// Who is enrolled.
+    pub enrolled: Enrolled,
+    /// When the first of server certificate, authority and revocation list expires.
+    pub expires: Expiry,
+}
+
+/// When files stop being valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// The server's certificate.
+    pub certificate: OffsetDateTime,
+    /// The revocation list: afterwards no client is accepted.
+    pub revocation_list: OffsetDateTime,
+}
+
+impl Credentials {
+    /// Reads and checks all files.
+    ///
+    /// # Errors
+    /// [`ServerError::File`] names the file.
+    pub fn load(files: &TlsFiles, federation: &str) -> Result<Self> {
+        let authorities = certificates(&files.ca)?;
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(authority).map_err(|e| ServerError::file(&files.ca, e))?;
+        }
+        let (crls, revocation_list) = revocation_lists(&files.crl)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .with_crls(crls)
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|e| ServerError::file(&files.crl, e))?;
+
+        let chain = certificates(&files.cert)?;
+        let certificate = check_server_certificate(&chain[0], federation).map_err(|message| ServerError::file(&files.cert, message))?;
+        let key = PrivateKeyDer::from_pem_slice(&secret(&files.key)?).map_err(|e| ServerError::file(&files.key, e))?;
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|e| ServerError::Failed(e.to_string()))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(|e| ServerError::file(&files.key, format!("does not fit the certificate {}: {e}", files.cert.display())))?;
+        server.alpn_protocols = vec![b"h2".to_vec()];
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+
+        let enrolled = Enrolled::load(&files.enrolled)?;
+        if enrolled.federation != federation {
+            let message = format!("is of federation {:?}, the configuration says {federation:?}", enrolled.federation);
+            return Err(ServerError::file(&files.enrolled, message));
+        }
+        Ok(Self { server: Arc::new(server), enrolled, expires: Expiry { certificate, revocation_list } })
+    }
+}
+
+/// The server's identity key.
+///
+/// # Errors
+/// [`ServerError::File`].
+pub fn load_identity(path: &Path) -> Result<SigningKey> {
+    let text = secret(path)?;
+    let text = std::str::from_utf8(&text).map_err(|_| ServerError::file(path, "not a PEM file"))?;
+    identity_from_pem(text).map_err(|e| ServerError::file(path, e))
+}
+
+/// Credentials that follow their files.
+#[derive(Debug)]
+pub struct LiveCredentials {
+    files: TlsFiles,
+    federation: String,
+    current: RwLock<Arc<Credentials>>,
+    stamp: RwLock<Stamp>,
+}
+
+type Stamp = Vec<Option<(std::time::SystemTime, u64)>>;
+
+impl LiveCredentials {
+    /// Loads the files.
+    ///
+    /// # Errors
+    /// See [`Credentials::load`].
+    pub fn load(files: &TlsFiles, federation: &str) -> Result<Self> {
+        let stamp = stamp(files);
+        let current = Arc::new(Credentials::load(files, federation)?);
+        Ok(Self { files: files.clone(), federation: federation.to_owned(), current: RwLock::new(current), stamp: RwLock::new(stamp) })
+    }
+
+    /// What is in force now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Credentials> {
+        self.current.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Looks whether a file changed and loads all of them if so. Files that are wrong change nothing: the old ones stay in force
+    /// and the log says so. Returns the new credentials.
+    pub fn refresh(&self) -> Option<Arc<Credentials>> {
+        let stamp = stamp(&self.files);
+        if *self.stamp.read().unwrap_or_else(std::sync::PoisonError::into_inner) == stamp {
+            return None;
+        }
+        *self.stamp.write().unwrap_or_else(std::sync::PoisonError::into_inner) = stamp;
+        match Credentials::load(&self.files, &self.federation) {
+            Ok(credentials) => {
+                let credentials = Arc::new(credentials);
+                *self.current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = credentials.clone();
+                info!(clients = credentials.enrolled.clients.len(), "certificates and enrolled clients were read again");
+                Some(credentials)
+            }
+            Err(problem) => {
+                error!(%problem, "changed certificate files cannot be used; the earlier ones stay in force");
+                None
+            }
+        }
+    }
+}
+
+fn stamp(files: &TlsFiles) -> Stamp {
+    let of = |path: &Path| std::fs::metadata(path).ok().and_then(|meta| Some((meta.modified().ok()?, meta.len())));
+    [&files.ca, &files.cert, &files.key, &files.crl, &files.enrolled].into_iter().map(|path| of(path)).collect()
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+    match read {
+        Ok(list) if list.is_empty() => Err(ServerError::file(path, "there is no certificate in this file")),
+        Ok(list) => Ok(list),
+        Err(e) => Err(ServerError::file(path, e)),
+    }
+}
+
+fn revocation_lists(path: &Path) -> Result<(Vec<CertificateRevocationListDer<'static>>, OffsetDateTime)> {
+    let lists: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|e| ServerError::file(path, format!("{e}; `dp-pvi-server ca renew` writes a revocation list")))?;
+    let mut next: Option<OffsetDateTime> = None;
+    for list in &lists {
+        let (_, parsed) = CertificateRevocationList::from_der(list).map_err(|e| ServerError::file(path, e))?;
+        let expires = parsed.next_update().ok_or_else(|| ServerError::file(path, "a revocation list must say when the next one comes"))?;
+        let expires = expires.to_datetime();
+        next = Some(next.map_or(expires, |earlier| earlier.min(expires)));
+    }
+    match next {
+        Some(next) => Ok((lists, next)),
+        None => Err(ServerError::file(path, "there is no revocation list in this file; `dp-pvi-server ca renew` writes one")),
+    }
+}
+
+fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result<OffsetDateTime, String> {
+    let name = PeerName::from_certificate(der).map_err(|e| e.to_string())?;
+    let expected = PeerName::server(federation).map_err(|e| e.to_string())?;
+    if name != expected {
+        return Err(format!("is for {name}, the server needs {expected}"));
+    }
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+    Ok(certificate.validity().not_after.to_datetime())
+}
+
+/// Reads a secret file; refuses one that others may read.
+fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).map_err(|e| ServerError::file(path, e))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(ServerError::file(path, format!("others may read this key (mode {:o}); `chmod 600` it", mode & 0o777)));
+    }
+    Ok(Zeroizing::new(std::fs::read(path).map_err(|e| ServerError::file(path, e))?))
+}
+
+#[cfg(test)]
+mod tests;
