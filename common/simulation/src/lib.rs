@@ -3,6 +3,7 @@
 
 pub mod disk;
 pub mod executor;
+pub mod experiment;
 pub mod federation;
 pub mod generate;
 pub mod network;

@@ -1,0 +1,328 @@
+//! The runs of an experiment.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_data::load_public;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::metrics::{HeldOutMetrics, evaluate};
+use dp_pvi_posterior::predictive::{Example, Predictor};
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::accountant::epsilon_upper;
+use dp_pvi_privacy::ledger::Budget;
+use dp_pvi_privacy::{ClientId, DpEvent, Epsilon, UnitTable, Units};
+use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
+use dp_pvi_protocol::message::{RefusalReason, RunOutcome};
+use dp_pvi_protocol::participant::{TrainJob, Trained};
+
+use super::config::{Experiment, Slicing};
+use super::report::{RoundLine, SeedLine};
+use super::{ExperimentError, split};
+use crate::federation::{Compute, Federation, Outcome, Site};
+use crate::noise::SeededNoise;
+
+/// An experiment with its data.
+pub struct Session {
+    experiment: Experiment,
+    task: ResolvedTask,
+    event: DpEvent,
+    /// One table for every file with `slicing = "files"`, else one.
+    tables: Vec<RecordTable>,
+    test: Option<RecordTable>,
+}
+
+/// A finished run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeedResult {
+    /// Its rounds.
+    pub rounds: Vec<RoundLine>,
+    /// Its end.
+    pub end: SeedLine,
+    /// λ at the end.
+    pub lambda: Vec<f64>,
+}
+
+impl Session {
+    /// Resolves the task and loads the data. `data` is the directory of the data files.
+    ///
+    /// # Errors
+    /// See [`ExperimentError`].
+    pub fn open(experiment: Experiment, path: &Path, data: &Path) -> Result<Self, ExperimentError> {
+        let (task, schema) = experiment.resolve(path)?;
+        let locate = |files: &[PathBuf]| files.iter().map(|file| data.join(file)).collect::<Vec<_>>();
+        let files = locate(&experiment.data.files);
+        let load = |files: &[PathBuf]| {
+            if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+                let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+                return Err(ExperimentError::Unreadable { path: missing.clone(), source });
+            }
+            Ok(load_public(&schema, files, None)?.into_inner())
+        };
+        let tables = match experiment.clients.slicing {
+            Slicing::Files => files.iter().map(|file| load(std::slice::from_ref(file))).collect::<Result<_, _>>()?,
+            Slicing::Contiguous | Slicing::Hashed => vec![load(&files)?],
+        };
+        let test = experiment.data.test_files.as_deref().map(|files| load(&locate(files))).transpose()?;
+        Ok(Self { event: task.visit_event()?, experiment, task, tables, test })
+    }
+
+    /// The experiment.
+    #[must_use]
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// The resolved task.
+    #[must_use]
+    pub fn task(&self) -> &ResolvedTask {
+        &self.task
+    }
+
+    /// Rounds of a run without faults, for a progress bar.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        use dp_pvi_posterior::task::ScheduleSpec;
+        match self.task.schedule {
+            ScheduleSpec::Sequential { sweeps } => u64::from(sweeps) * self.experiment.number_of_clients() as u64,
+            ScheduleSpec::Synchronous { rounds } => rounds.into(),
+        }
+    }
+
+    /// Training tables of all clients, and the held-out one.
+    fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, RecordTable), ExperimentError> {
+        let fraction = self.experiment.data.test_fraction;
+        let cut = |table: &RecordTable, seed| {
+            fraction.map_or_else(
+                || (split::permutation(table.len(), seed, "test split"), Vec::new()),
+                |f| split::hold_out(table.len(), f, seed),
+            )
+        };
+        let mut clients = Vec::new();
+        let mut held_out = Vec::new();
+        for table in &self.tables {
+            let (training, test) = cut(table, seed);
+            if self.experiment.clients.slicing == Slicing::Files {
+                clients.push(split::select(table, &training));
+            } else {
+                let class = |unit| split::is_positive(table.unit(unit));
+                let number = self.experiment.number_of_clients();
+                let shares = split::share_out(&training, class, number, &self.experiment.clients, seed)?;
+                clients.extend(shares.iter().map(|share| split::select(table, share)));
+            }
+            held_out.push((table, test));
+        }
+        let test = match &self.test {
+            Some(test) => test.clone(),
+            None => join(&held_out, self.task.dimension as usize),
+        };
+        Ok((clients, test))
+    }
+
+    /// One run. `progress` is called after every round.
+    ///
+    /// # Errors
+    /// See [`ExperimentError`].
+    pub fn run(&self, seed: u64, progress: impl Fn() + 'static) -> Result<SeedResult, ExperimentError> {
+        let (tables, test) = self.split(seed)?;
+        let width = tables.len().to_string().len();
+        let sites = tables.into_iter().enumerate().map(|(number, table)| {
+            // Digits and hyphens only, at most 64 bytes.
+            let client = ClientId::new(format!("client-{:0width$}", number + 1)).expect("a valid name");
+            let units = table.len() as u64;
+            let compute = Inference { units: Units::new(table), noise: SeededNoise::new(seed) };
+            Site::new(client, units, &self.task, self.budget(), Rc::new(RefCell::new(compute)))
+        });
+        let mut federation = Federation::new(&self.task, seed, sites.collect());
+        federation.faults = self.experiment.faults.clone();
+        federation.start_deadline = Duration::from_secs(self.experiment.phases.start_deadline_seconds);
+        let lines = Rc::new(RefCell::new(Lines::new(self, seed, test)));
+        let watch = Rc::clone(&lines);
+        federation.watch = Box::new(move |record| {
+            if watch.borrow_mut().record(record) {
+                progress();
+            }
+        });
+        let outcome = federation.simulate();
+        let mut lines = lines.borrow_mut();
+        self.judge(seed, &outcome)?;
+        for record in outcome.records.iter().skip(lines.seen) {
+            lines.record(record);
+        }
+        let lambda = outcome.end.as_ref().map(|end| end.lambda.to_vec()).unwrap_or_default();
+        let metrics = lines.metrics(&lambda).map_err(|problem| ExperimentError::Run { seed, problem })?;
+        let rounds = std::mem::take(&mut lines.rounds);
+        let end = SeedLine {
+            kind: "seed",
+            experiment: self.experiment.name.clone(),
+            seed,
+            rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+            client_updates: lines.updates,
+            log_likelihood: metrics.log_likelihood,
+            accuracy: metrics.accuracy,
+            rmse: metrics.rmse,
+            epsilon: rounds
+                .last()
+                .map_or(Some(0.0), |round| round.epsilon.values().copied().reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(0.0))),
+            site_crashes: outcome.site_crashes,
+            server_crashes: outcome.server_crashes,
+            requests: outcome.traffic.requests,
+        };
+        Ok(SeedResult { rounds, end, lambda })
+    }
+
+    /// Exactly what the task states: more would hide an accounting error of ours.
+    fn budget(&self) -> Budget {
+        let epsilon = self.task.privacy.epsilon.unwrap_or(Epsilon::INFINITE);
+        Budget { epsilon, delta: self.task.privacy.delta, per_run: None, allow_non_private: self.task.privacy.epsilon.is_none() }
+    }
+
+    fn judge(&self, seed: u64, outcome: &Outcome) -> Result<(), ExperimentError> {
+        let failed = |problem: String| Err(ExperimentError::Run { seed, problem });
+        if let Some(fault) = &outcome.fault {
+            return failed(format!("the server failed: {fault}"));
+        }
+        for (client, result) in &outcome.sites {
+            match result {
+                Err(error) => return failed(format!("{client}: {error}")),
+                Ok(site) if site.refusals.iter().any(|(_, reason)| *reason == RefusalReason::Budget) => {
+                    return Err(ExperimentError::Budget { seed });
+                }
+                Ok(_) => {}
+            }
+        }
+        match outcome.end.as_ref().map(|end| end.outcome) {
+            Some(RunOutcome::Complete) => Ok(()),
+            Some(RunOutcome::QuorumLost) => Err(ExperimentError::Quorum { seed }),
+            _ => failed(format!("the run did not end ({:?})", outcome.stopped)),
+        }
+    }
+}
+
+fn join(parts: &[(&RecordTable, Vec<usize>)], dimension: usize) -> RecordTable {
+    let mut joined = RecordTable::builder(dimension);
+    for (table, positions) in parts {
+        for &position in positions {
+            joined.start_unit();
+            for record in table.unit(position).records() {
+                // Part of tables that were built from valid rows.
+                joined.push(record.indices, record.values, record.target).expect("rows of a table fit a table");
+            }
+        }
+    }
+    joined.finish()
+}
+
+/// The real update on a site's records.
+struct Inference {
+    units: Units<RecordTable>,
+    noise: SeededNoise,
+}
+
+impl Compute for Inference {
+    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+        let TrainJob { task, visit, lambda, factor, permit } = job;
+        let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+        let output = update::run(&job, &self.units, permit, &self.noise)
+            .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
+        Ok(Trained { payload: output.payload, pending: output.pending })
+    }
+}
+
+/// Makes lines of records as they become durable.
+struct Lines {
+    experiment: String,
+    seed: u64,
+    task: ResolvedTask,
+    event: DpEvent,
+    test: RecordTable,
+    /// Charged visits by client.
+    visits: BTreeMap<ClientId, u32>,
+    /// ε by number of visits.
+    epsilon: BTreeMap<u32, Option<f64>>,
+    last: Option<(Arc<[f64]>, HeldOutMetrics)>,
+    updates: u32,
+    rounds: Vec<RoundLine>,
+    /// Records seen.
+    seen: usize,
+}
+
+impl Lines {
+    fn new(session: &Session, seed: u64, test: RecordTable) -> Self {
+        Self {
+            experiment: session.experiment.name.clone(),
+            seed,
+            task: session.task.clone(),
+            event: session.event.clone(),
+            test,
+            visits: BTreeMap::new(),
+            epsilon: BTreeMap::new(),
+            last: None,
+            updates: 0,
+            rounds: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    /// Whether a round ended.
+    fn record(&mut self, record: &Record) -> bool {
+        self.seen += 1;
+        match record {
+            Record::Joined { client, nominal_units: Some(_), .. } => drop(self.visits.entry(client.clone()).or_default()),
+            // Charged whether or not it enters the posterior.
+            Record::UpdateStored { client, .. } | Record::UpdateExcluded { client, .. } => {
+                *self.visits.entry(client.clone()).or_default() += 1;
+            }
+            Record::RoundClosed { entry, lambda, .. } => {
+                let Ok(header) = entry.header.peek() else { return false };
+                self.updates += u32::try_from(entry.included.len()).unwrap_or(u32::MAX);
+                if self.last.as_ref().is_none_or(|(known, _)| known != lambda)
+                    && let Ok(metrics) = self.metrics(lambda)
+                {
+                    self.last = Some((Arc::clone(lambda), metrics));
+                }
+                let Some((_, metrics)) = &self.last else { return false };
+                let metrics = metrics.clone();
+                let visits: Vec<_> = self.visits.iter().map(|(client, visits)| (client.to_string(), *visits)).collect();
+                let epsilon = visits.into_iter().map(|(client, visits)| (client, self.epsilon(visits))).collect();
+                self.rounds.push(RoundLine {
+                    kind: "round",
+                    experiment: self.experiment.clone(),
+                    seed: self.seed,
+                    round: header.round,
+                    visit: header.visit,
+                    turn: header.turn.map(String::from),
+                    included: entry.included.len(),
+                    client_updates: self.updates,
+                    log_likelihood: metrics.log_likelihood,
+                    accuracy: metrics.accuracy,
+                    rmse: metrics.rmse,
+                    epsilon,
+                });
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// ε of so many visits; `None` is infinite.
+    fn epsilon(&mut self, visits: u32) -> Option<f64> {
+        *self.epsilon.entry(visits).or_insert_with(|| {
+            let events = std::iter::repeat_n(&self.event, visits as usize);
+            let loss = epsilon_upper(events, self.task.privacy.relation, self.task.privacy.delta).ok()?;
+            Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite())
+        })
+    }
+
+    fn metrics(&self, lambda: &[f64]) -> Result<HeldOutMetrics, String> {
+        let predictor = Predictor::new(self.task.model.clone(), self.task.family(), lambda).map_err(|error| error.to_string())?;
+        let records = self.test.records();
+        Ok(evaluate(&predictor, records.map(|r| Example { indices: r.indices, values: r.values, target: r.target })))
+    }
+}

@@ -1,0 +1,268 @@
+//! `dp-pvi-sim`: federations on one machine.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, SummaryLine};
+use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// Federations on one machine: experiments with the production protocol, and synthetic data.
+#[derive(Parser)]
+#[command(name = "dp-pvi-sim", version)]
+struct Arguments {
+    /// How results are printed.
+    #[arg(long, global = true, default_value = "text")]
+    format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people: a line per run, and the summary.
+    Text,
+    /// One JSON object a line: every round, every run, and the summary last.
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs an experiment file.
+    Run {
+        /// The experiment (see deploy/experiments).
+        file: PathBuf,
+        /// Directory of the data files.
+        #[arg(long, default_value = "../shared/data")]
+        data: PathBuf,
+        /// Seeds instead of those in the file.
+        #[arg(long, value_delimiter = ',')]
+        seeds: Vec<u64>,
+        /// Runs at the same time instead of what the file says.
+        #[arg(long)]
+        threads: Option<usize>,
+        /// No progress bar.
+        #[arg(short, long)]
+        quiet: bool,
+    },
+    /// Writes synthetic data with a known truth.
+    Generate {
+        #[command(subcommand)]
+        what: Generate,
+    },
+    /// Prints a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Subcommand)]
+enum Generate {
+    /// Hospitals with their own sizes and case mixes, a public evaluation file, and the true coefficients.
+    Hospitals {
+        /// Directory to write to.
+        #[arg(short, long)]
+        output: PathBuf,
+        /// Number of hospitals.
+        #[arg(long, default_value_t = 3)]
+        sites: u32,
+        /// Seed: the same gives the same files.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Stays of an average hospital.
+        #[arg(long, default_value_t = 4000)]
+        rows: u32,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Standard output is closed: nobody wants the rest.
+    #[error("results cannot be printed ({0})")]
+    Print(#[from] std::io::Error),
+    #[error("results cannot be printed ({0})")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Experiment(error) => error.exit_code(),
+            Self::Generate(_) => 2,
+            Self::Write(_) => 12,
+            Self::Print(_) | Self::Json(_) => 1,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut out = std::io::stdout();
+    let result = match arguments.command {
+        Command::Run { file, data, seeds, threads, quiet } => {
+            run(&file, &data, seeds, threads, &mut Printer { out: &mut out, format: arguments.format }, quiet)
+        }
+        Command::Generate { what: Generate::Hospitals { output, sites, seed, rows } } => {
+            let options = Options { seed, hospitals: sites, rows, ..Options::default() };
+            hospitals(&output, options, &mut Printer { out: &mut out, format: arguments.format })
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "dp-pvi-sim", &mut out);
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nothing can be done if standard error is closed, too.
+            let _ = writeln!(std::io::stderr(), "dp-pvi-sim: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+struct Printer<'a> {
+    out: &'a mut dyn Write,
+    format: Format,
+}
+
+impl Printer<'_> {
+    fn json(&mut self, line: &impl Serialize) -> Result<(), Failure> {
+        writeln!(self.out, "{}", serde_json::to_string(line)?)?;
+        Ok(())
+    }
+
+    fn run(&mut self, run: &SeedResult) -> Result<(), Failure> {
+        if self.format == Format::Json {
+            for round in &run.rounds {
+                self.json(round)?;
+            }
+            return self.json(&run.end);
+        }
+        let SeedLine { seed, rounds, client_updates, log_likelihood, accuracy, rmse, epsilon, .. } = &run.end;
+        let fit = fit(*accuracy, *rmse);
+        let epsilon = finite(*epsilon);
+        writeln!(
+            self.out,
+            "seed {seed}: {rounds} rounds, {client_updates} updates, log-likelihood {log_likelihood:.4}{fit}, epsilon {epsilon}"
+        )?;
+        Ok(())
+    }
+
+    fn summary(&mut self, line: &SummaryLine) -> Result<(), Failure> {
+        if self.format == Format::Json {
+            return self.json(line);
+        }
+        let error = |e: Option<f64>| e.map_or_else(String::new, |e| format!(" ± {e:.4}"));
+        let (likelihood, fit) = (line.test_log_likelihood_mean, fit(line.accuracy_mean, line.rmse_mean));
+        let fit_error = error(line.accuracy_se.or(line.rmse_se));
+        writeln!(
+            self.out,
+            "{}: log-likelihood {likelihood:.4}{}{fit}{fit_error}, epsilon {}{} at delta {:e}, {} updates a run, {} s of processor time",
+            line.experiment,
+            error(line.test_log_likelihood_se),
+            finite(line.epsilon),
+            error(line.epsilon_se.filter(|e| *e > 0.0)),
+            line.delta,
+            line.client_updates,
+            line.cpu_seconds.map_or_else(|| "unknown".to_owned(), |s| format!("{s:.1}")),
+        )?;
+        Ok(())
+    }
+}
+
+fn fit(accuracy: Option<f64>, rmse: Option<f64>) -> String {
+    let accuracy = accuracy.map(|a| format!(", accuracy {a:.4}"));
+    accuracy.or_else(|| rmse.map(|r| format!(", RMSE {r:.4}"))).unwrap_or_default()
+}
+
+fn finite(epsilon: Option<f64>) -> String {
+    epsilon.map_or_else(|| "infinite (no protection)".to_owned(), |e| format!("{e:.4}"))
+}
+
+fn run(file: &Path, data: &Path, seeds: Vec<u64>, threads: Option<usize>, print: &mut Printer<'_>, quiet: bool) -> Result<(), Failure> {
+    let mut experiment = Experiment::read(file)?;
+    if !seeds.is_empty() {
+        experiment.seeds = seeds;
+    }
+    let session = Session::open(experiment, file, data)?;
+    let seeds = session.experiment().seeds.clone();
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = threads.or(session.experiment().threads).unwrap_or_else(processors).clamp(1, seeds.len());
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(session.rounds() * seeds.len() as u64) };
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} rounds, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let next = AtomicUsize::new(0);
+    let (results, finished) = mpsc::channel();
+    let ends = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (results, session, seeds, next, bar) = (results.clone(), &session, &seeds, &next, &bar);
+            scope.spawn(move || {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let bar = bar.clone();
+                    if results.send((*seed, session.run(*seed, move || bar.inc(1)))).is_err() {
+                        // Another run failed, or printing did: nobody waits for more.
+                        break;
+                    }
+                }
+            });
+        }
+        drop(results);
+        in_order(&seeds, finished, |run| bar.suspend(|| print.run(run)))
+    })?;
+    bar.finish_and_clear();
+    print.summary(&SummaryLine::of(&ends, session.task().hash().to_string(), session.task().privacy.delta.get()))
+}
+
+/// Prints runs in the order of their seeds, whichever finishes first.
+fn in_order(
+    seeds: &[u64],
+    finished: mpsc::Receiver<(u64, Result<SeedResult, ExperimentError>)>,
+    mut print: impl FnMut(&SeedResult) -> Result<(), Failure>,
+) -> Result<Vec<SeedLine>, Failure> {
+    let mut waiting = Vec::new();
+    let mut ends = Vec::new();
+    for (seed, result) in finished {
+        waiting.push((seed, result?));
+        while let Some(position) = waiting.iter().position(|(seed, _)| seeds.get(ends.len()) == Some(seed)) {
+            let (_, run) = waiting.swap_remove(position);
+            print(&run)?;
+            ends.push(run.end);
+        }
+    }
+    Ok(ends)
+}
+
+#[derive(Serialize)]
+struct HospitalLine<'a> {
+    hospital: &'a str,
+    rows: u64,
+    events: u64,
+}
+
+fn hospitals(output: &Path, options: Options, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let cohort = generate::hospitals(options)?;
+    cohort.write(output)?;
+    for hospital in &cohort.truth.hospitals {
+        if print.format == Format::Json {
+            print.json(&HospitalLine { hospital: &hospital.name, rows: hospital.rows, events: hospital.events })?;
+        } else {
+            writeln!(print.out, "{}: {} rows, {} with an event", hospital.name, hospital.rows, hospital.events)?;
+        }
+    }
+    if print.format == Format::Text {
+        writeln!(print.out, "written to {}", output.display())?;
+    }
+    Ok(())
+}
