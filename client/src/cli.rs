@@ -16,7 +16,7 @@ use crate::commands::{budget, check, data, ledger, plan, predict};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, name_of};
 use crate::store::SqliteLedger;
 use crate::telemetry::{self, LogFormat};
 use crate::{approvals, keys, run};
@@ -275,7 +275,7 @@ fn run_to_end<S: LedgerStore + 'static>(config: &Config, output: Output, bar: Ba
         drop(observer);
         output.object(
             || json!({"event": "ended", "outcome": ended.end.outcome, "updates_sent": ended.sent, "refusals": ended.refusals.len()}),
-            || format!("the run is over ({:?}); updates sent by this process: {}", ended.end.outcome, ended.sent),
+            || format!("the run is over ({}); updates sent by this process: {}", name_of(&ended.end.outcome), ended.sent),
         );
         run::verdict(&ended)
     })

@@ -59,3 +59,14 @@ pub fn epsilon(value: f64) -> String {
 pub fn json_number(value: f64) -> Value {
     if value.is_finite() { Value::from(value) } else { Value::from("infinite") }
 }
+
+/// Name of an enum's variant as configuration files and JSON write it.
+#[must_use]
+pub fn name_of(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(name)) => name,
+        // Only enums without fields are asked for their names; anything else is shown as it is.
+        Ok(other) => other.to_string(),
+        Err(_) => String::new(),
+    }
+}

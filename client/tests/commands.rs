@@ -9,10 +9,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Federation, Outcome, Site, open_task, private_task, program, write};
+use common::{Federation, Outcome, Site, committed, open_budget, open_task, private_task, program, write};
 use dp_pvi_client::store::SqliteLedger;
 use dp_pvi_posterior::document::PosteriorDocument;
-use dp_pvi_protocol::message::Role;
+use dp_pvi_privacy::{Hash, Ledger};
+use dp_pvi_protocol::message::{Role, Signed, Update};
 
 #[test]
 fn usage_and_configuration_are_exit_code_2() {
@@ -170,6 +171,45 @@ fn the_ledger_is_locked_checked_and_shown() {
     site.run(&["run"]).expect(11, "damaged");
     write(&ledger, b"");
     site.run(&["run"]).expect(11, "is empty");
+}
+
+#[test]
+fn both_sides_ledgers_are_compared() {
+    let site = Site::new();
+    let config = site.config();
+    let key = dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
+    let private = config.private().unwrap();
+    let mut ledger =
+        Ledger::open(SqliteLedger::open(&private.ledger).unwrap(), key.clone(), private.identity.clone(), open_budget()).unwrap();
+    let mut hashes = Vec::new();
+    for round in 0..3 {
+        let message = Signed::<Update>::from_bytes(committed(&mut ledger, round, vec![0.5], &key).message()).unwrap();
+        let release = message.peek().unwrap().release;
+        ledger.sent(&release).unwrap();
+        ledger.receipted(&release, Hash::default()).unwrap();
+        ledger.settle(&release, round < 2, 1.0).unwrap();
+        hashes.push(message.hash());
+    }
+    drop(ledger);
+    let line = |round: u32, client: &str, hash: &Hash| {
+        format!(
+            "{{\"task\":\"{}\",\"run\":1,\"round\":{round},\"outcome\":\"complete\",\"included\":[{{\"client\":\"{client}\",\"update\":\"{hash}\"}}]}}\n",
+            common::run().task
+        )
+    };
+    let file = site.path("transcript.jsonl");
+    let arguments = ["ledger", "verify", "--format", "json", "--transcript", file.to_str().unwrap()];
+    let (first, second) = (line(0, "hospital-1", &hashes[0]), line(1, "hospital-1", &hashes[1]));
+    write(&file, format!("{first}{second}{}", line(2, "hospital-2", &hashes[2])));
+    assert_eq!(site.run(&arguments).expect(0, "").json()["compared_with_transcript"].as_u64(), Some(2));
+    write(&file, &first);
+    site.run(&arguments).expect(11, "round 1 was included by this ledger");
+    write(&file, format!("{first}{}", line(1, "hospital-1", &hashes[2])));
+    site.run(&arguments).expect(11, "another update");
+    write(&file, format!("{first}{second}{}", line(9, "hospital-1", &hashes[2])));
+    site.run(&arguments).expect(11, "round 9");
+    write(&file, "{");
+    site.run(&arguments).expect(4, "transcript");
 }
 
 #[test]

@@ -6,20 +6,15 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Federation, Site, open_task};
+use common::{Federation, Site, committed, open_budget, open_task, run};
 use dp_pvi_client::tls;
 use dp_pvi_client::transport::GrpcTransport;
+use dp_pvi_privacy::ledger::LedgerIdentity;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerHead, LedgerIdentity};
-use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{
-    ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId, UnitTable, Units,
-};
+use dp_pvi_privacy::{Hash, Ledger, PrivacyUnit, Relation};
 use dp_pvi_proto::v1::federation_server::{Federation as Service, FederationServer};
 use dp_pvi_proto::{server as wire, v1};
-use dp_pvi_protocol::message::{
-    Hello, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome, payload_hash,
-};
+use dp_pvi_protocol::message::{Hello, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
 use ed25519_dalek::SigningKey;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
@@ -37,10 +32,6 @@ struct Stub {
     key: SigningKey,
     lambda: Vec<f64>,
     received: Arc<Mutex<Vec<u8>>>,
-}
-
-fn run() -> RunId {
-    RunId { task: open_task().hash(), number: 0 }
 }
 
 #[tonic::async_trait]
@@ -179,37 +170,6 @@ fn hello(site: &Site, key: &SigningKey) -> Signed<Hello> {
     Signed::seal(&hello, key)
 }
 
-struct One(Vec<f64>);
-
-impl UnitTable for One {
-    type Unit<'a> = &'a [f64];
-    fn len(&self) -> usize {
-        1
-    }
-    fn unit(&self, _: usize) -> &[f64] {
-        &self.0
-    }
-}
-
-/// A committed update with this payload, through the gate: released without protection under a ledger that allows it.
-fn attachment(values: Vec<f64>, key: &SigningKey) -> Attachment {
-    let identity = LedgerIdentity { data: "d".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
-    let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
-    let mut ledger = Ledger::open(MemoryStore::new(), key.clone(), identity, budget).unwrap();
-    let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round: 0 };
-    let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
-    let released = release_non_private(Units::new(One(values)).map(|t| t.0.clone()), permit).unwrap().map(Payload::Values);
-    let update = Update {
-        release,
-        header: Hash::default(),
-        kind: PayloadKind::Values,
-        coordinates: released.get().len() as u64,
-        payload: payload_hash(PayloadKind::Values, &released.get().to_bytes()),
-        ledger_head: LedgerHead { seq: 1, hash: Hash::default() },
-    };
-    Attachment::new(Signed::seal(&update, key).to_bytes(), released, None)
-}
-
 fn kind(error: &TransportError) -> Option<Rejection> {
     match error {
         TransportError::Unreachable(_) => None,
@@ -237,7 +197,11 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
 
     // Eight megabytes, above the limit of one message.
     let values: Vec<f64> = (0..1_000_000).map(f64::from).collect();
-    let attachment = attachment(values, &key);
+    let attachment = {
+        let identity = LedgerIdentity { data: "d".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+        let mut ledger = Ledger::open(MemoryStore::new(), key.clone(), identity, open_budget()).unwrap();
+        committed(&mut ledger, 0, values, &key)
+    };
     for _ in 0..2 {
         let receipt = transport.submit(&attachment).await.unwrap().open(&fed.server.verifying_key()).unwrap();
         assert_eq!(receipt.update, Signed::<Update>::from_bytes(attachment.message()).unwrap().hash());

@@ -12,7 +12,7 @@ use super::view;
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::keys;
-use crate::output::{Output, epsilon, json_number};
+use crate::output::{Output, epsilon, json_number, name_of};
 use crate::store::SqliteLedger;
 
 /// Prints what was spent and what is left, beside a running client if there is one.
@@ -59,10 +59,10 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
         },
         || {
             let mut text = format!(
-                "data set {} ({:?}, {:?})\nspent  epsilon {} of {} at delta {:e} ({}; {} releases in {} runs){}\n",
+                "data set {} (unit {}, {})\nspent  epsilon {} of {} at delta {:e} ({}; {} releases in {} runs){}\n",
                 private.identity.data,
-                private.identity.unit,
-                private.identity.relation,
+                name_of(&private.identity.unit),
+                name_of(&private.identity.relation),
                 epsilon(spent.epsilon.get()),
                 budget.epsilon.get(),
                 budget.delta.get(),
@@ -147,7 +147,7 @@ fn history_json(release: &dp_pvi_privacy::ReleaseId, state: &str, total: &Privac
 }
 
 fn method(loss: &PrivacyLoss) -> String {
-    let name = serde_json::to_value(loss.method).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    let name = name_of(&loss.method);
     if loss.numerical_margin { format!("{name}, with numerical margin") } else { name }
 }
 

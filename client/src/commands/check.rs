@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use super::{data, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
-use crate::output::Output;
+use crate::output::{Output, name_of};
 use crate::transport::GrpcTransport;
 use crate::{keys, run, tls};
 
@@ -28,11 +28,11 @@ pub enum Server {
 /// The first failure; all are printed.
 pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     let mut report = Report { output, first: None };
-    let Some(config) = report.step("configuration", Config::load(file), |c| format!("{} ({:?})", c.site.name, c.site.role)) else {
+    let Some(config) = report.step("configuration", Config::load(file), |c| format!("{} ({})", c.site.name, name_of(&c.site.role))) else {
         return report.end();
     };
     report.step("state folder", state_folder(&config.site.state), |()| config.site.state.display().to_string());
-    report.step("policy", run::policy(&config), |p| format!("{:?}", p.approve));
+    report.step("policy", run::policy(&config), |_| format!("approval by {}", config.policy.approve));
     let identity = report.step("identity key", keys::identity(&config.tls.identity), |_| config.tls.identity.display().to_string());
     report
         .step("server identity", keys::server_identity(&config.tls.server_identity), |_| config.tls.server_identity.display().to_string());

@@ -1,10 +1,10 @@
 //! `ledger verify | export`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dp_pvi_privacy::ledger::{ReleaseState, Row, RowBody};
-use dp_pvi_privacy::{DpEvent, Hash, ReleaseId};
+use dp_pvi_privacy::{DpEvent, Hash, ReleaseId, RunId};
 use serde_json::{Value, json};
 
 use super::view::{self, LedgerView};
@@ -61,6 +61,8 @@ pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Res
 /// One round of an exported transcript, as far as it is compared.
 #[derive(serde::Deserialize)]
 struct Round {
+    task: String,
+    run: u32,
     round: u32,
     #[serde(default)]
     included: Vec<Included>,
@@ -87,16 +89,21 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
         .collect::<std::result::Result<_, _>>()
         .map_err(|e| invalid(format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})")))?;
     let mut theirs = BTreeMap::new();
-    for round in rounds {
-        for included in round.included.into_iter().filter(|i| i.client == config.site.name.as_str()) {
+    let mut runs = BTreeSet::new();
+    for Round { task, run, round, included } in rounds {
+        let task = task.parse().map_err(|_| invalid("a task hash cannot be read".into()))?;
+        let run = RunId { task, number: run };
+        runs.insert(run);
+        for included in included.into_iter().filter(|i| i.client == config.site.name.as_str()) {
             let hash: Hash = included.update.parse().map_err(|_| invalid("an update's hash cannot be read".into()))?;
-            theirs.insert(round.round, hash);
+            theirs.insert((run, round), hash);
         }
     }
     let mut compared = 0;
-    for release in releases {
+    // A transcript is about one run; the ledger is about all runs on this data set.
+    for release in releases.iter().filter(|release| runs.contains(&release.run)) {
         let settled = matches!(ledger.state(release), Some(ReleaseState::Settled { included: true }));
-        match (theirs.remove(&release.round), settled) {
+        match (theirs.remove(&(release.run, release.round)), settled) {
             (None, false) => {}
             (None, true) => {
                 return Err(ClientError::LedgerCorrupt(format!(
@@ -125,7 +132,9 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
     }
     match theirs.keys().next() {
         None => Ok(compared),
-        Some(round) => Err(ClientError::LedgerCorrupt(format!("the transcript includes round {round}, which this ledger never released"))),
+        Some((_, round)) => {
+            Err(ClientError::LedgerCorrupt(format!("the transcript includes round {round}, which this ledger never released")))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::view::{self, LedgerView};
 use crate::config::{Config, PrivateData};
 use crate::error::{ClientError, Result};
-use crate::output::{Output, epsilon, json_number};
+use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
 use crate::transport::GrpcTransport;
 use crate::{keys, tls};
@@ -142,7 +142,7 @@ impl Plan {
         let possible = |count: u64, what: &str| if count >= MANY { format!("over {MANY} {what}") } else { format!("{count} {what}") };
         let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
         let mut text = format!(
-            "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {:?}, {:?}, trust {:?}\n\
+            "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
              cost    this run spends epsilon {} (own computation) of your {}; {} spent so far, {} afterwards at delta {:e}\n\
              room    {} possible, {}\n",
             self.task.name,
@@ -150,9 +150,9 @@ impl Plan {
             self.task.visits(),
             self.task.hash(),
             self.task.privacy.delta.get(),
-            self.task.privacy.unit,
-            self.task.privacy.relation,
-            self.task.privacy.trust,
+            name_of(&self.task.privacy.unit),
+            name_of(&self.task.privacy.relation),
+            name_of(&self.task.privacy.trust),
             epsilon(self.run.epsilon.get()),
             self.limit,
             epsilon(self.spent.epsilon.get()),
@@ -192,7 +192,7 @@ fn objections(
         object(format!("the task states epsilon {}, but costs {} here", stated.get(), epsilon(own)));
     }
     if !config.policy.allow_trust.contains(&task.privacy.trust) {
-        object(format!("[policy] allow_trust does not list {:?}", task.privacy.trust));
+        object(format!("[policy] allow_trust does not list {}", name_of(&task.privacy.trust)));
     }
     if matches!(task.update, UpdateSpec::Pvi {}) || *event == DpEvent::NonPrivate {
         if !private.budget.allow_non_private {
@@ -214,7 +214,11 @@ fn objections(
         object(format!("the task protects {}, the ledger {}", unit_name(task.privacy.unit), unit_name(private.identity.unit)));
     }
     if !private.identity.relation.may_book(task.privacy.relation) {
-        object(format!("the ledger's relation {:?} cannot book the task's {:?}", private.identity.relation, task.privacy.relation));
+        object(format!(
+            "the ledger's relation {} cannot book the task's {}",
+            name_of(&private.identity.relation),
+            name_of(&task.privacy.relation)
+        ));
     }
     if view::freeze_state(ledger.rows()) == FreezeState::Frozen {
         object("the data set is frozen (`budget freeze --off` opens it)".into());

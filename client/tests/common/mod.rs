@@ -9,9 +9,11 @@ use std::process::{Command, Output};
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys::make_request;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::ClientId;
+use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerStore};
+use dp_pvi_privacy::mechanism::release_non_private;
+use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId, UnitTable, Units};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
-use dp_pvi_protocol::message::Role;
+use dp_pvi_protocol::message::{Role, Signed, Update, payload_hash};
 use ed25519_dalek::SigningKey;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType,
@@ -200,4 +202,44 @@ pub fn open_task() -> ResolvedTask {
 
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::write(path, bytes).unwrap();
+}
+
+/// The run of [`open_task`] that the tests speak of.
+pub fn run() -> RunId {
+    RunId { task: open_task().hash(), number: 1 }
+}
+
+/// A budget that allows releases without protection.
+pub fn open_budget() -> Budget {
+    Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true }
+}
+
+struct One(Vec<f64>);
+
+impl UnitTable for One {
+    type Unit<'a> = &'a [f64];
+    fn len(&self) -> usize {
+        1
+    }
+    fn unit(&self, _: usize) -> &[f64] {
+        &self.0
+    }
+}
+
+/// Commits an update with these values, through the gate: released without protection under a ledger that allows it.
+pub fn committed<S: LedgerStore>(ledger: &mut Ledger<S, SigningKey>, round: u32, values: Vec<f64>, key: &SigningKey) -> Attachment {
+    let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round };
+    let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
+    let released = release_non_private(Units::new(One(values)).map(|t| t.0.clone()), permit).unwrap().map(Payload::Values);
+    let update = Update {
+        release: release.clone(),
+        header: Hash::default(),
+        kind: PayloadKind::Values,
+        coordinates: released.get().len() as u64,
+        payload: payload_hash(PayloadKind::Values, &released.get().to_bytes()),
+        ledger_head: ledger.head(),
+    };
+    let attachment = Attachment::new(Signed::seal(&update, key).to_bytes(), released, None);
+    ledger.commit(&release, &attachment).unwrap();
+    attachment
 }
