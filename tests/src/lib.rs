@@ -4,5 +4,6 @@
 pub mod crash;
 pub mod federation;
 pub mod place;
+pub mod proxy;
 pub mod regression;
 pub mod source;

@@ -1,0 +1,23 @@
+//! What cannot even be named: the inside of the gate.
+
+use dp_pvi_privacy::ledger::book::Book;
+use dp_pvi_privacy::{Released, Sensitive, Units};
+
+fn build_a_release() -> Released<Vec<f64>> {
+    Released(vec![1.0])
+}
+
+fn build_a_sensitive() -> Sensitive<f64> {
+    Sensitive(1.0)
+}
+
+fn open_a_sensitive(value: Sensitive<f64>) -> f64 {
+    let Sensitive(inside) = value;
+    inside
+}
+
+fn build_units(rows: Vec<f64>) -> Units<Vec<f64>> {
+    Units(rows)
+}
+
+fn main() {}

@@ -1,0 +1,86 @@
+//! What has no method, no trait and no visible field.
+
+use dp_pvi_privacy::ledger::Attachment;
+use dp_pvi_privacy::{DpEvent, Payload, Permit, ReleaseId, Released, SecureNoise, Sensitive, StepPermit, UnitTable, Units};
+
+fn debug<T: std::fmt::Debug>(_: T) {}
+fn display<T: std::fmt::Display>(_: T) {}
+fn serialise<T: serde::Serialize>(_: T) {}
+fn deserialise<T: serde::de::DeserializeOwned>() {}
+fn duplicate<T: Clone>(_: T) {}
+
+fn print_a_sensitive(value: Sensitive<f64>) {
+    debug(&value);
+    display(&value);
+}
+
+fn copy_a_sensitive(value: Sensitive<f64>) {
+    duplicate(value);
+}
+
+fn serialise_a_sensitive(value: Sensitive<f64>) {
+    serialise(value);
+}
+
+fn dereference_a_sensitive(value: Sensitive<f64>) -> f64 {
+    *value
+}
+
+fn reach_into_a_sensitive(value: Sensitive<f64>) -> f64 {
+    value.0
+}
+
+fn read_units<T: UnitTable>(units: &Units<T>) -> usize {
+    units.0.len()
+}
+
+fn count_units<T: UnitTable>(units: &Units<T>) -> usize {
+    units.len()
+}
+
+fn print_units<T: UnitTable>(units: &Units<T>) {
+    debug(units);
+}
+
+fn release_by_conversion(value: f64) -> Released<f64> {
+    value.into()
+}
+
+fn mint_a_permit(event: DpEvent, release: ReleaseId) -> Permit {
+    Permit::mint(event, release)
+}
+
+fn clone_a_permit(permit: &Permit) -> Permit {
+    permit.clone()
+}
+
+fn clone_a_step(permit: &StepPermit) -> StepPermit {
+    permit.clone()
+}
+
+fn send_a_plain_factor(factor: Vec<f64>) -> Attachment {
+    Attachment::new(Vec::new(), Payload::Values(factor), None)
+}
+
+fn read_an_attachment_from_bytes() {
+    deserialise::<Attachment>();
+}
+
+fn read_a_release_from_bytes() {
+    deserialise::<Released<f64>>();
+}
+
+fn print_a_pending_factor(attachment: &Attachment) {
+    debug(attachment);
+}
+
+fn reach_a_pending_factor(attachment: &Attachment) -> Option<Vec<f64>> {
+    attachment.pending.clone()
+}
+
+fn seed_the_production_noise() {
+    let _ = SecureNoise::from_seed([0; 32]);
+    let _ = SecureNoise { seed: 7 };
+}
+
+fn main() {}

@@ -1,0 +1,181 @@
+//! What a site's ledger refuses, seen from outside: T1.2 (budget), T1.3 (an old copy of the ledger), T1.6 (disk full).
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
+use dp_pvi_tests::federation::{Federation, Party, outcome, run};
+use dp_pvi_tests::place::binary;
+use dp_pvi_tests::proxy::Proxy;
+use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use serde_json::Value;
+
+/// One site whose update is much larger than everything else it says: 2·1500 coordinates of 8 bytes.
+const WIDE: usize = 1500;
+const PAYLOAD: u64 = 2 * 8 * WIDE as u64;
+
+fn wide(visits: u32) -> (Federation, Vec<Party>) {
+    let task = Task { schedule: Schedule::Synchronous(visits), ..Task::default() };
+    let sites = Records::generated(6, WIDE, 0).sites(&[6], Likelihood::Logistic);
+    (Federation::new(&task.toml(), &task.schema(WIDE), &sites), sites)
+}
+
+fn budget(federation: &Federation, site: &str) -> Value {
+    serde_json::from_str(&run(&mut federation.client_command(site, &["budget", "show", "--format", "json"]))).unwrap()
+}
+
+/// T1.2: a budget for the k rounds of one run. Round k + 1, in a second run, is refused: the server gets a signed refusal with a
+/// public reason and not one byte of an update, and the client ends with code 8.
+#[test]
+fn t1_2_the_round_after_the_last_that_the_budget_pays_is_refused() {
+    let (mut federation, _) = wide(3);
+    federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "1.0".into());
+    let mut server = federation.start_server();
+    let witness = Proxy::to(&server.address);
+    federation.start_client("site-1", witness.address()).expect(0);
+    server.process.expect(0);
+    assert!(witness.said_by_client() > 3 * PAYLOAD, "the witness sees updates when they are sent");
+    let spent = budget(&federation, "site-1");
+    assert_eq!(spent["releases"], 3);
+
+    let mut server = federation.start_server_with(&["--new-run"]);
+    let witness = Proxy::to(&server.address);
+    let mut client = federation.start_client("site-1", witness.address());
+    client.expect(8);
+    assert!(witness.said_by_client() < PAYLOAD / 2, "{} bytes left the site", witness.said_by_client());
+    let refused = client.wait_until("it says that it refused", |c| c.events().into_iter().find(|e| e["event"] == "refused"));
+    assert_eq!(refused["reason"].as_str().map(str::to_lowercase).as_deref(), Some("budget"), "{refused}");
+    // The only site refused: no quorum.
+    server.process.expect(9);
+    assert_eq!(budget(&federation, "site-1")["epsilon_spent"], spent["epsilon_spent"], "a refusal costs nothing");
+}
+
+/// T1.2, two servers: a data set has one ledger, whoever asks. While one client works with it a second one cannot open it, and
+/// what both servers got together is what the budget paid for.
+#[test]
+fn t1_2_two_servers_cannot_spend_one_budget_twice() {
+    let task = Task { schedule: Schedule::Synchronous(3), tick: 1, ..Task::default() };
+    let sites = Records::generated(40, 3, 0).sites(&[40], Likelihood::Logistic);
+    let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
+    federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "1.0".into());
+    let mut server_1 = federation.start_server();
+    // A second server of the same federation, with its own state and another task.
+    let other = Task { prior_scale: 2.0, tick: 0, ..task };
+    fs::write(federation.home("server").join("other-task.toml"), other.toml()).unwrap();
+    for (key, value) in [("TASK__FILE", "other-task.toml"), ("SERVER__STATE", "other-state"), ("SERVER__OUTPUT", "other-results")] {
+        federation.server_environment.insert(format!("DP_PVI__{key}"), value.into());
+    }
+    let mut server_2 = federation.start_server();
+
+    let mut client_1 = federation.start_client("site-1", &server_1.address);
+    client_1.wait_for("it has committed an update", |e| e["event"] == "committed");
+    // The ledger is locked.
+    federation.start_client("site-1", &server_2.address).expect(12);
+    client_1.expect(0);
+    server_1.process.expect(0);
+    assert_eq!(budget(&federation, "site-1")["releases"], 3);
+
+    // The lock is free now, the budget is gone.
+    let mut client_2 = federation.start_client("site-1", &server_2.address);
+    client_2.expect(8);
+    assert!(client_2.events().iter().all(|e| e["event"] != "sending"));
+    server_2.process.expect(9);
+    assert_eq!(budget(&federation, "site-1")["releases"], 3);
+}
+
+fn copy_ledger(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(to).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("ledger.db") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("ledger.db") {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// T1.3 with the server as the only witness: a ledger from three rounds back is refused with code 11, and nothing is sent.
+/// `DP_PVI_ROLLBACKS` sets the number of repetitions.
+#[test]
+fn t1_3_an_old_copy_of_the_ledger_is_refused() {
+    let repetitions: usize = std::env::var("DP_PVI_ROLLBACKS").map_or(5, |n| n.parse().expect("a number"));
+    for repetition in 0..repetitions {
+        let schedule = if repetition % 2 == 0 { Schedule::Synchronous(8) } else { Schedule::Sequential(8) };
+        let task = Task { schedule, ..Task::default() };
+        let sites = Records::generated(40, 3, repetition).sites(&[40], Likelihood::Logistic);
+        let federation = Federation::new(&task.toml(), &task.schema(3), &sites);
+        let server = federation.start_server();
+        let crashing = Path::new(env!("CARGO_BIN_EXE_crashing-client"));
+        let run_until_receipt = |number: usize| {
+            let mut command = federation.client_command_of(crashing, "site-1", &["run", "--format", "json"]);
+            command.env(POINT, CrashPoint::Receipted.name()).env(OCCURRENCE, number.to_string());
+            assert_eq!(federation.start("site-1", &server.address, command).wait().code(), None);
+        };
+        let (data, kept) = (federation.home("site-1").join("data"), federation.home("old-copy"));
+        run_until_receipt(1 + repetition % 3);
+        copy_ledger(&data, &kept);
+        run_until_receipt(3);
+        copy_ledger(&kept, &data);
+        let mut rolled_back = federation.start_client("site-1", &server.address);
+        rolled_back.expect(11);
+        assert!(rolled_back.events().iter().all(|e| !["training", "sending"].contains(&e["event"].as_str().unwrap_or(""))));
+        assert!(rolled_back.log().contains("old copy"), "{}", rolled_back.log());
+    }
+    println!("{repetitions} old copies refused");
+}
+
+/// T1.6: the disk is full when the update is to be committed (here: a limit on the size of files). Nothing is sent, the client ends with
+/// code 12, and when there is room again the run goes on under the same reservation: nothing is charged twice.
+#[test]
+fn t1_6_a_full_disk_at_the_commit_sends_nothing_and_costs_nothing_more() {
+    let (federation, _) = wide(2);
+    let mut server = federation.start_server();
+    let witness = Proxy::to(&server.address);
+    let mut reserved_but_not_committed = 0;
+    // In blocks of 512 bytes: from too little for the ledger itself to too little for the update only.
+    for blocks in [8, 40, 72, 88, 96, 104, 112] {
+        let client = binary("dp-pvi-client");
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "trap '' XFSZ; ulimit -f $0; exec \"$@\"", &blocks.to_string()])
+            .arg(client)
+            .args(["run", "--format", "json", "--config"])
+            .arg(federation.home("site-1").join("client.toml"))
+            .envs(&federation.client_environment);
+        let mut process = federation.start("site-1", witness.address(), limited);
+        process.expect(12);
+        let events = process.events();
+        let says = |name: &str| events.iter().any(|e| e["event"] == name);
+        assert!(!says("sending") && !says("committed"), "{events:?}");
+        reserved_but_not_committed += u32::from(says("training"));
+    }
+    assert!(reserved_but_not_committed > 0, "some limit lies between the reservation and the update");
+    assert!(witness.said_by_client() < 7 * PAYLOAD / 2);
+
+    federation.start_client("site-1", witness.address()).expect(0);
+    server.process.expect(0);
+    let spent = budget(&federation, "site-1");
+    assert_eq!(spent["releases"], 2, "two visits, two charges: {spent}");
+}
+
+/// Code 8 also when the site does not allow what the task is, before any budget is looked at.
+#[test]
+fn a_task_without_protection_needs_the_site_s_word() {
+    let task = Task { epsilon: None, ..Task::default() };
+    let sites = Records::generated(20, 2, 0).sites(&[20], Likelihood::Logistic);
+    let mut federation = Federation::new(&task.toml(), &task.schema(2), &sites);
+    federation.client_environment.insert("DP_PVI__POLICY__ALLOW_NON_PRIVATE".into(), "false".into());
+    let mut server = federation.start_server();
+    let mut client = federation.start_client("site-1", &server.address);
+    client.expect(8);
+    assert!(client.events().iter().all(|e| e["event"] != "sending"));
+    server.process.expect(9);
+    let (code, out, _) = outcome(&mut federation.client_command("site-1", &["budget", "show", "--format", "json"]));
+    assert_eq!(code, 0);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["releases"], 0);
+}
