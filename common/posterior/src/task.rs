@@ -2,6 +2,7 @@
 //! every number is explicit. Its SHA-256 is the task hash (decisions 18).
 
 mod check;
+mod describe;
 mod raw;
 
 pub use raw::{ModelFamily, RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind, UpdateKind};
