@@ -4,7 +4,7 @@
 //! specification: every range, constant and category list is public). Files are text (CSV, plain or gzip) or Parquet, told apart by
 //! their first bytes; several files are one data set, in the given order.
 //!
-//! * [`load`] puts a site's records behind the release gate: [`Units`](dp_pvi_privacy::Units) can be summed through a mechanism and
+//! * [`load`] puts a site's records behind the release gate: [`Units`] can be summed through a mechanism and
 //!   nothing else. With a `unit_column` all records of one person are one unit; a record without an id is an error.
 //! * [`load_public`] reads a public test set for an evaluator, or public research data for a simulation. It refuses a data set that
 //!   has a privacy ledger.
