@@ -118,17 +118,18 @@ fn rdp_rows_of_poisson_sampling() {
     }
 }
 
-/// Every engine's ε is an upper bound on the exact one, and the Rényi bound is within the usual factor of it.
+/// Every ε is an upper bound on the exact one; where the noise is not below the clipping norm it is also as tight as another
+/// Rényi accountant that has fractional orders (3 %, from chords between integers).
 #[test]
 fn upper_bounds_cover_every_poisson_row() {
-    let mut worst = 1.0f64;
     for row in rows("subsampled_gaussian", "eps") {
         let (sigma, q) = (number(row, "sigma"), number(row, "q"));
         let loss = epsilon_upper([&event(sigma, q, number(row, "T"))], relation(row), delta(row)).unwrap();
         let (upper, exact) = (loss.epsilon.get(), number(row, "eps"));
         assert!(upper * (1.0 + rate_slack(q)) >= exact - number(row, "tol_eps"), "{}: {upper} < {exact}", row["id"]);
-        if exact > 0.1 {
-            worst = worst.max(upper / exact);
+        match row["crosscheck"]["rdp_google"].as_f64() {
+            Some(other) if sigma >= 1.0 => assert!(upper <= 1.035 * other, "{}: {upper} {other}", row["id"]),
+            _ => {}
         }
     }
     for row in rows("subsampled_gaussian_heterogeneous", "eps") {
@@ -139,12 +140,7 @@ fn upper_bounds_cover_every_poisson_row() {
         let (upper, exact) = (loss.epsilon.get(), number(row, "eps"));
         assert!(upper * (1.0 + slack) >= exact - number(row, "tol_eps"), "{}: {upper} < {exact}", row["id"]);
     }
-    println!("largest ratio of the Rényi bound to the exact epsilon: {worst}");
-    assert!(worst < LARGEST_RATIO, "{worst}");
 }
-
-/// Measured on the rows above; grows when an order is lost.
-const LARGEST_RATIO: f64 = 3.0;
 
 #[test]
 fn zcdp_conversion_rows() {

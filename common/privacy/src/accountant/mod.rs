@@ -2,7 +2,7 @@
 //!
 //! One engine per module — [`gdp`] for unsampled Gaussians, [`zcdp`] for unsampled discrete Gaussians on coarse lattices,
 //! [`rdp`] for everything — and one place that chooses, [`Composition`]. A further engine (privacy loss distributions) is one
-//! module, one field of [`Charge`] and one arm of [`Composition::loss`]; nothing else changes.
+//! module, one field of `Cost` and one arm of [`Composition::protected_loss`]; nothing else changes.
 //!
 //! # What is proved and what is measured
 //! Every engine's bound holds for a fixed sequence of events, and for each fixed order (or μ) also as a fully adaptive
@@ -24,6 +24,7 @@ mod golden;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use gdp::Gdp;
@@ -79,24 +80,27 @@ pub struct PrivacyLoss {
 
 /// What one event costs in the currency of every engine.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Charge {
-    /// ε = ∞.
-    NonPrivate,
-    /// `count` times the same mechanism.
-    Private {
-        /// Number of repetitions.
-        count: u64,
-        /// Exact Gaussian DP of one repetition, where it is an unsampled Gaussian that may be accounted so.
-        gdp: Option<Gdp>,
-        /// zCDP of one repetition, where it is unsampled.
-        zcdp: Option<Zcdp>,
-        /// Rényi curve of one repetition.
-        curve: Arc<Curve>,
-        /// Whether `gdp` needs the margin.
-        gdp_margin: bool,
-        /// Whether `curve` needs the margin.
-        curve_margin: bool,
-    },
+pub struct Charge {
+    /// Canonical bytes of the mechanism that is repeated.
+    mechanism: Vec<u8>,
+    /// How often the event runs it.
+    count: u64,
+    /// Cost of one repetition; absent: ε = ∞.
+    cost: Option<Arc<Cost>>,
+}
+
+/// Cost of one mechanism.
+#[derive(Debug, PartialEq)]
+struct Cost {
+    /// Where it is an unsampled Gaussian that may be accounted as such.
+    gdp: Option<Gdp>,
+    /// Where it is unsampled.
+    zcdp: Option<Zcdp>,
+    curve: Curve,
+    /// Whether `gdp` needs the margin.
+    gdp_margin: bool,
+    /// Whether `curve` needs the margin.
+    curve_margin: bool,
 }
 
 impl Charge {
@@ -105,55 +109,78 @@ impl Charge {
     /// # Errors
     /// No proved bound is implemented for it.
     pub fn of(event: &DpEvent, relation: Relation) -> Result<Self, AccountantError> {
-        match event {
-            DpEvent::NonPrivate => Ok(Self::NonPrivate),
+        let (mechanism, count) = repetitions(event)?;
+        Ok(Self { mechanism: mechanism.to_bytes(), count, cost: Cost::of(mechanism, relation)?.map(Arc::new) })
+    }
+
+    /// The same charge for an event that repeats the same mechanism, if it does.
+    fn recount(&self, event: &DpEvent) -> Option<Self> {
+        let (mechanism, count) = repetitions(event).ok()?;
+        (mechanism.to_bytes() == self.mechanism).then(|| Self { count, ..self.clone() })
+    }
+
+    /// Whether it is a release without protection.
+    #[must_use]
+    pub fn is_non_private(&self) -> bool {
+        self.cost.is_none()
+    }
+}
+
+/// The mechanism that an event repeats, and how often.
+fn repetitions(event: &DpEvent) -> Result<(&DpEvent, u64), AccountantError> {
+    let (mut mechanism, mut count) = (event, 1u64);
+    while let DpEvent::Composed { event, count: times } = mechanism {
+        count = count.checked_mul(*times).ok_or(AccountantError::Unsupported("more than 2^64 repetitions"))?;
+        mechanism = event;
+    }
+    Ok((mechanism, count))
+}
+
+impl Cost {
+    /// `None`: no protection.
+    fn of(mechanism: &DpEvent, relation: Relation) -> Result<Option<Self>, AccountantError> {
+        match mechanism {
+            DpEvent::NonPrivate => Ok(None),
             DpEvent::Gaussian { noise, terms } => {
                 let ratio = f64::from(relation.sensitivity_factor(*terms)) / noise.get() * (1.0 + 2.0 * f64::EPSILON);
-                Ok(Self::unsampled(ratio, true, false))
+                Ok(Some(Self::unsampled(ratio, true, false)))
             }
             DpEvent::DiscreteGaussian(noise) => {
                 let fine = checked(noise)?.scale >= CONTINUOUS_FROM;
-                Ok(Self::unsampled(noise.sensitivity_ratio(relation), fine, true))
+                Ok(Some(Self::unsampled(noise.sensitivity_ratio(relation), fine, true)))
             }
             DpEvent::PoissonSampled { rate, event } if rate.numerator() == SamplingRate::DENOMINATOR => Self::of(event, relation),
             DpEvent::PoissonSampled { rate, event } => match event.as_ref() {
-                DpEvent::NonPrivate => Ok(Self::NonPrivate),
+                DpEvent::NonPrivate => Ok(None),
                 DpEvent::Gaussian { noise, terms } => {
                     let ratio = 1.0 / noise.get() * (1.0 + 2.0 * f64::EPSILON);
-                    Ok(Self::sampled(ratio, *rate, replaces(relation, *terms), false))
+                    Ok(Some(Self::sampled(ratio, *rate, replaces(relation, *terms), false)))
                 }
                 DpEvent::DiscreteGaussian(noise) => {
                     let noise = checked(noise)?;
                     let ratio = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::AddRemove);
-                    if !replaces(relation, noise.terms) {
-                        Ok(Self::sampled(ratio, *rate, false, false))
+                    Ok(Some(if !replaces(relation, noise.terms) {
+                        Self::sampled(ratio, *rate, false, false)
                     } else if noise.scale >= CONTINUOUS_FROM {
-                        Ok(Self::sampled(ratio, *rate, true, true))
+                        Self::sampled(ratio, *rate, true, true)
                     } else {
                         // On a coarse lattice the amplification of a replaced unit is not proved: charge without it.
-                        Ok(Self::unsampled(noise.sensitivity_ratio(relation), false, false))
-                    }
+                        Self::unsampled(noise.sensitivity_ratio(relation), false, false)
+                    }))
                 }
                 DpEvent::PoissonSampled { .. } | DpEvent::Composed { .. } => {
                     Err(AccountantError::Unsupported("Poisson sampling around anything but one Gaussian release"))
                 }
             },
-            DpEvent::Composed { event, count } => match Self::of(event, relation)? {
-                Self::NonPrivate => Ok(Self::NonPrivate),
-                Self::Private { count: inner, gdp, zcdp, curve, gdp_margin, curve_margin } => {
-                    let count = inner.checked_mul(*count).ok_or(AccountantError::Unsupported("more than 2^64 repetitions"))?;
-                    Ok(Self::Private { count, gdp, zcdp, curve, gdp_margin, curve_margin })
-                }
-            },
+            DpEvent::Composed { .. } => Err(AccountantError::Unsupported("a composition inside a mechanism")),
         }
     }
 
     fn unsampled(ratio: f64, gdp: bool, gdp_margin: bool) -> Self {
-        Self::Private {
-            count: 1,
+        Self {
             gdp: gdp.then(|| Gdp::of_ratio(ratio)),
             zcdp: Some(Zcdp::of_ratio(ratio)),
-            curve: Arc::new(Curve::gaussian(ratio)),
+            curve: Curve::gaussian(ratio),
             gdp_margin,
             curve_margin: false,
         }
@@ -161,7 +188,7 @@ impl Charge {
 
     fn sampled(ratio: f64, rate: SamplingRate, replaces: bool, curve_margin: bool) -> Self {
         let curve = if replaces { Curve::poisson_replace(ratio, rate) } else { Curve::poisson_add_remove(ratio, rate) };
-        Self::Private { count: 1, gdp: None, zcdp: None, curve: Arc::new(curve), gdp_margin: false, curve_margin }
+        Self { gdp: None, zcdp: None, curve, gdp_margin: false, curve_margin }
     }
 }
 
@@ -174,64 +201,49 @@ fn checked(noise: &DiscreteGaussian) -> Result<&DiscreteGaussian, AccountantErro
     if noise.scale == 0 { Err(AccountantError::Unsupported("discrete Gaussian without noise")) } else { Ok(noise) }
 }
 
-/// Running total of a sequence of events: what a ledger keeps instead of reading all rows at every question.
-#[derive(Debug, Clone, PartialEq)]
+/// A sequence of events as a multiset of mechanisms: what a ledger keeps instead of reading all rows at every question.
+///
+/// The answer depends on how often each mechanism ran, and on nothing else, to the last bit: a plan of k releases costs exactly
+/// what k rows cost.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Composition {
-    non_private: bool,
-    gdp: Option<Gdp>,
-    zcdp: Option<Zcdp>,
-    curve: Curve,
-    gdp_margin: bool,
-    curve_margin: bool,
-}
-
-impl Default for Composition {
-    fn default() -> Self {
-        Self {
-            non_private: false,
-            gdp: Some(Gdp::default()),
-            zcdp: Some(Zcdp::default()),
-            curve: Curve::default(),
-            gdp_margin: false,
-            curve_margin: false,
-        }
-    }
+    /// By canonical bytes of the mechanism: its cost and the number of repetitions.
+    mechanisms: BTreeMap<Vec<u8>, (Option<Arc<Cost>>, u64)>,
 }
 
 impl Composition {
     /// Adds `times` repetitions of a charge.
     pub fn add(&mut self, charge: &Charge, times: u64) {
-        let Charge::Private { count, gdp, zcdp, curve, gdp_margin, curve_margin } = charge else {
-            self.non_private |= times > 0;
-            return;
-        };
-        // 2^64 repetitions and more cost more than any budget; saturating keeps the charge an astronomic number.
-        let times = count.saturating_mul(times);
-        if times == 0 {
-            return;
+        // 2^64 repetitions and more cost more than any budget; saturating keeps the number astronomic.
+        let times = charge.count.saturating_mul(times);
+        if times > 0 {
+            let (_, count) = self.mechanisms.entry(charge.mechanism.clone()).or_insert_with(|| (charge.cost.clone(), 0));
+            *count = count.saturating_add(times);
         }
-        self.gdp = self.gdp.zip(*gdp).map(|(total, one)| total.and(one.repeated(times)));
-        self.zcdp = self.zcdp.zip(*zcdp).map(|(total, one)| total.and(one.repeated(times)));
-        self.curve.add(curve, times);
-        self.gdp_margin |= gdp_margin;
-        self.curve_margin |= curve_margin;
     }
 
     /// Whether a release without protection was added.
     #[must_use]
     pub fn non_private(&self) -> bool {
-        self.non_private
+        self.mechanisms.values().any(|(cost, _)| cost.is_none())
     }
 
     /// Upper bound on ε(δ) of all that was added, except releases without protection.
     #[must_use]
     pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
-        let (epsilon, method, numerical_margin) = if let Some(gdp) = self.gdp {
-            (gdp.epsilon_upper(with_margin(delta, self.gdp_margin)), Method::GaussianDp, self.gdp_margin)
-        } else if let Some(zcdp) = self.zcdp {
+        let costs = || self.mechanisms.values().filter_map(|(cost, times)| Some((cost.as_deref()?, *times)));
+        let gdp = costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
+        let zcdp = costs().try_fold(Zcdp::default(), |total, (cost, times)| Some(total.and(cost.zcdp?.repeated(times))));
+        let (epsilon, method, numerical_margin) = if let Some(gdp) = gdp {
+            let margin = costs().any(|(cost, _)| cost.gdp_margin);
+            (gdp.epsilon_upper(with_margin(delta, margin)), Method::GaussianDp, margin)
+        } else if let Some(zcdp) = zcdp {
             (zcdp.epsilon_upper(delta), Method::Zcdp, false)
         } else {
-            (self.curve.epsilon_upper(with_margin(delta, self.curve_margin)), Method::Rdp, self.curve_margin)
+            let margin = costs().any(|(cost, _)| cost.curve_margin);
+            let mut curve = Curve::default();
+            costs().for_each(|(cost, times)| curve.add(&cost.curve, times));
+            (curve.epsilon_upper(with_margin(delta, margin)), Method::Rdp, margin)
         };
         PrivacyLoss { epsilon, delta, method, numerical_margin }
     }
@@ -239,7 +251,7 @@ impl Composition {
     /// Upper bound on ε(δ) of all that was added.
     #[must_use]
     pub fn loss(&self, delta: Delta) -> PrivacyLoss {
-        if self.non_private {
+        if self.non_private() {
             return PrivacyLoss { epsilon: Epsilon::INFINITE, delta, method: Method::NonPrivate, numerical_margin: false };
         }
         self.protected_loss(delta)
@@ -264,17 +276,20 @@ pub fn epsilon_upper<'a>(
     relation: Relation,
     delta: Delta,
 ) -> Result<PrivacyLoss, AccountantError> {
-    let mut counts: Vec<(&DpEvent, u64)> = Vec::new();
-    for event in events {
-        // Few distinct events, mostly in long rows.
-        match counts.iter_mut().rev().find(|(known, _)| std::ptr::eq(*known, event) || *known == event) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((event, 1)),
-        }
-    }
     let mut total = Composition::default();
-    for (event, count) in counts {
-        total.add(&Charge::of(event, relation)?, count);
+    // Few distinct events, mostly in long rows: each is accounted once.
+    let mut known: Vec<(&DpEvent, Charge)> = Vec::new();
+    for event in events {
+        if let Some((_, charge)) = known.iter().rev().find(|(other, _)| std::ptr::eq(*other, event) || *other == event) {
+            total.add(charge, 1);
+            continue;
+        }
+        let charge = match known.iter().find_map(|(_, charge)| charge.recount(event)) {
+            Some(charge) => charge,
+            None => Charge::of(event, relation)?,
+        };
+        total.add(&charge, 1);
+        known.push((event, charge));
     }
     Ok(total.loss(delta))
 }
@@ -313,7 +328,7 @@ pub fn calibrate(
     }
     while low >= SMALLEST && low < high && enough(low)? {
         high = low;
-        low = 0.5 * low;
+        low *= 0.5;
     }
     while high > low * (1.0 + PRECISION) {
         let middle = (low * high).sqrt();

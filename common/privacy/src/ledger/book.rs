@@ -125,8 +125,12 @@ impl Book {
                 self.step(release, ReleaseState::Receipted, |state| state == ReleaseState::Sent).map(drop)
             }
             RowBody::Settled { release, included, factor } => {
-                let settled = |state| matches!(state, ReleaseState::Settled { .. });
-                let allowed = |state| !settled(state) && !(*included && state == ReleaseState::Reserved);
+                let allowed = |state| match state {
+                    ReleaseState::Settled { .. } => false,
+                    // What never left cannot be in the posterior.
+                    ReleaseState::Reserved => !included,
+                    ReleaseState::Committed | ReleaseState::Sent | ReleaseState::Receipted => true,
+                };
                 self.step(release, ReleaseState::Settled { included: *included }, allowed)?;
                 self.factors.insert(release.run, *factor);
                 Ok(())

@@ -34,7 +34,7 @@ pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::accountant::{Charge, PrivacyLoss};
+use crate::accountant::PrivacyLoss;
 use crate::event::DpEvent;
 use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
 use crate::ledger::book::Book;
@@ -304,7 +304,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// ε = ∞, and the limits still hold for everything else.
     fn check_budget(&self, run: &RunId, event: &DpEvent, times: u64) -> Result<(), LedgerError> {
         let charge = self.book.charge(event)?;
-        if charge == Charge::NonPrivate && !self.budget.allow_non_private {
+        if charge.is_non_private() && !self.budget.allow_non_private {
             return Err(LedgerError::NonPrivateForbidden);
         }
         let limits = [(self.book.total(), Some(self.budget.epsilon)), (&self.book.run(run), self.budget.per_run)];

@@ -6,7 +6,7 @@
 pub struct Term {
     entries: Vec<(u32, f64)>,
     /// One past the last coordinate.
-    next: u32,
+    next: u64,
     /// Differences of successive coordinates, or-ed: the top bit is set as soon as one did not ascend.
     descents: u64,
 }
@@ -26,17 +26,16 @@ impl Term {
         self.entries.extend(entries);
         let (mut next, mut descents) = (self.next, self.descents);
         for &(index, _) in &self.entries[start..] {
-            descents |= u64::from(index).wrapping_sub(next.into());
-            next = index.wrapping_add(1);
+            descents |= u64::from(index).wrapping_sub(next);
+            next = u64::from(index) + 1;
         }
         (self.next, self.descents) = (next, descents);
     }
 
     #[inline]
     fn follow(&mut self, index: u32) {
-        self.descents |= u64::from(index).wrapping_sub(self.next.into());
-        // Wraps only after the largest coordinate of all, which no sum has.
-        self.next = index.wrapping_add(1);
+        self.descents |= u64::from(index).wrapping_sub(self.next);
+        self.next = u64::from(index) + 1;
     }
 
     /// What was added, in order of addition: before clipping.
