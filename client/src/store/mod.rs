@@ -44,6 +44,8 @@ pub struct SqliteLedger {
     connection: Connection,
     head: Head,
     access: Access,
+    /// What opening has read already, until somebody asks for it.
+    opened: Option<Vec<StoredRow>>,
 }
 
 enum Access {
@@ -107,9 +109,9 @@ impl SqliteLedger {
 
     fn verified(connection: Connection, access: Access) -> Result<Self, StoreError> {
         check_file(&connection)?;
-        let mut store = Self { connection, head: Head::EMPTY, access };
-        let (_, head) = store.read_rows()?;
-        store.head = head;
+        let mut store = Self { connection, head: Head::EMPTY, access, opened: None };
+        let (rows, head) = store.read_rows()?;
+        (store.head, store.opened) = (head, Some(rows));
         Ok(store)
     }
 
@@ -150,6 +152,9 @@ impl SqliteLedger {
 
 impl LedgerStore for SqliteLedger {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {
+        if let Some(rows) = self.opened.take() {
+            return Ok(rows);
+        }
         let (rows, head) = self.read_rows()?;
         self.head = head;
         Ok(rows)
@@ -159,6 +164,7 @@ impl LedgerStore for SqliteLedger {
         if matches!(self.access, Access::Reader) {
             return Err(StoreError::Unavailable("opened for reading only".into()));
         }
+        self.opened = None;
         let head = self.head.followed_by(row);
         let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| failure(&e))?;
         let run = || {
