@@ -209,3 +209,91 @@ impl Accumulator {
         Ok(Sum { round: self.close.round, included: self.close.included, delta })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use dp_pvi_privacy::ClientId;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::coordinator::Close;
+    use crate::message::payload_hash;
+
+    fn expected(kind: PayloadKind, bytes: &[u8]) -> Expected {
+        Expected { kind, coordinates: bytes.len() as u64 / 8, payload: payload_hash(kind, bytes) }
+    }
+
+    fn close(kind: PayloadKind, coordinates: u64, clients: usize) -> Close {
+        let included = (0..clients).map(|i| (ClientId::new(format!("c{i:03}")).unwrap(), Hash::default())).collect();
+        Close { round: 0, kind, coordinates, included }
+    }
+
+    fn sum(kind: PayloadKind, payloads: &[Vec<u8>], chunk: usize) -> Vec<f64> {
+        let mut sum = Accumulator::new(close(kind, payloads[0].len() as u64 / 8, payloads.len()));
+        for payload in payloads {
+            payload.chunks(chunk).for_each(|chunk| sum.add(chunk).unwrap());
+            sum.end_of_payload().unwrap();
+        }
+        sum.finish().unwrap().delta
+    }
+
+    proptest! {
+        /// The bits of a sum do not depend on how its payloads were cut.
+        #[test]
+        fn sums_and_checks_do_not_depend_on_chunks(
+            payloads in prop::collection::vec(prop::collection::vec(-1e9_f64..1e9, 5), 1..6),
+            chunk in 1_usize..50,
+        ) {
+            let bytes: Vec<Vec<u8>> = payloads.iter().map(|p| p.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+            let expected_sum: Vec<u64> =
+                (0..5).map(|j| payloads.iter().fold(0.0_f64, |sum, payload| sum + payload[j]).to_bits()).collect();
+            let got: Vec<u64> = sum(PayloadKind::Values, &bytes, chunk).iter().map(|x| x.to_bits()).collect();
+            prop_assert_eq!(got, expected_sum);
+            for payload in &bytes {
+                let mut check = PayloadCheck::new(expected(PayloadKind::Values, payload));
+                payload.chunks(chunk).for_each(|chunk| check.update(chunk).unwrap());
+                check.finish().unwrap();
+            }
+        }
+
+        /// Lattice sums are exact, whatever the order.
+        #[test]
+        fn lattice_sums_are_exact(mut values in prop::collection::vec(any::<i64>(), 1..40), exponent in -40_i32..40) {
+            let kind = PayloadKind::Lattice { exponent };
+            let payloads = |values: &[i64]| values.iter().map(|v| v.to_le_bytes().to_vec()).collect::<Vec<_>>();
+            let exact: i128 = values.iter().map(|v| i128::from(*v)).sum();
+            let forward = sum(kind, &payloads(&values), 3);
+            values.reverse();
+            let backward = sum(kind, &payloads(&values), 8);
+            prop_assert_eq!(forward[0].to_bits(), backward[0].to_bits());
+            prop_assert_eq!(forward[0].to_bits(), (exact as f64 * 2f64.powi(exponent)).to_bits());
+        }
+    }
+
+    #[test]
+    fn a_thousand_extreme_lattice_payloads_do_not_wrap() {
+        let payload = i64::MAX.to_le_bytes().to_vec();
+        let total = sum(PayloadKind::Lattice { exponent: 0 }, &vec![payload; 1000], 8)[0];
+        assert!((total / (1000.0 * 2f64.powi(63)) - 1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_payload_of_another_length_is_no_part_of_a_sum() {
+        let mut short = Accumulator::new(close(PayloadKind::Values, 2, 1));
+        short.add(&[0; 12]).unwrap();
+        assert_eq!(short.end_of_payload(), Err(PayloadError::Mismatch));
+        let mut long = Accumulator::new(close(PayloadKind::Values, 2, 1));
+        assert_eq!(long.add(&[0; 24]), Err(PayloadError::Mismatch));
+        let missing = Accumulator::new(close(PayloadKind::Values, 2, 1));
+        assert_eq!(missing.finish(), Err(PayloadError::Mismatch));
+    }
+
+    #[test]
+    fn a_value_that_straddles_two_chunks_is_looked_at() {
+        let bytes: Vec<u8> = [1.0, f64::NAN].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut check = PayloadCheck::new(expected(PayloadKind::Values, &bytes));
+        check.update(&bytes[..11]).unwrap();
+        assert_eq!(check.update(&bytes[11..]), Err(PayloadError::NotFinite));
+    }
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chacha20::rand_core::Rng;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, StoreError};
+use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerHead, LedgerIdentity, StoreError};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings};
 use dp_pvi_protocol::driver::{
@@ -81,6 +81,8 @@ pub struct Federation {
     pub evaluators: Vec<(ClientId, Rc<RefCell<Evaluation>>)>,
     /// The server's disk.
     pub disk: ServerDisk,
+    /// Ledger heads that the server saw in earlier runs.
+    pub witnessed: BTreeMap<ClientId, LedgerHead>,
     /// How long the server waits for sites.
     pub start_deadline: Duration,
     /// Virtual time after which the simulation gives up.
@@ -157,26 +159,27 @@ impl Federation {
             sites,
             evaluators: Vec::new(),
             disk: ServerDisk::default(),
+            witnessed: BTreeMap::new(),
             start_deadline: Duration::from_secs(600),
             limit: Duration::from_secs(365 * 24 * 3600),
             watch: Box::new(|_| ()),
         }
     }
 
-    /// The server's settings.
+    /// The server's settings for a run of this number.
     #[must_use]
-    pub fn settings(&self) -> Settings {
+    pub fn settings_of(&self, run: u32) -> Settings {
         let enrol = |client: &ClientId, role| (client.clone(), Enrolled { role, key: client_key(self.seed, client).verifying_key() });
         let sites = self.sites.iter().map(|site| enrol(&site.client, Role::Site));
         let evaluators = self.evaluators.iter().map(|(client, _)| enrol(client, Role::Evaluator));
         Settings {
             federation: FEDERATION.into(),
             task: self.task.clone(),
-            run: self.run,
+            run,
             key: server_key(self.seed),
             clients: sites.chain(evaluators).collect(),
             start_deadline: self.start_deadline,
-            witnessed: BTreeMap::new(),
+            witnessed: self.witnessed.clone(),
         }
     }
 
@@ -193,7 +196,7 @@ impl Federation {
     pub fn simulate(self) -> Outcome {
         let clock = Executor::default();
         let start = clock.now();
-        let host = Rc::new(RefCell::new(Host::new(self.settings(), self.disk.clone(), self.watch)));
+        let host = Rc::new(RefCell::new(Host::new(self.settings_of(self.run), self.disk.clone(), self.watch)));
         let faults = Rc::new(self.faults);
         let results = Rc::new(RefCell::new(Results::default()));
         let clients = self.sites.len() + self.evaluators.len();

@@ -115,3 +115,6 @@ pub enum SiteError {
     #[error("{0}: report this as a bug")]
     Order(&'static str),
 }
+
+#[cfg(test)]
+mod tests;

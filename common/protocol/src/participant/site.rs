@@ -317,3 +317,11 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
 fn update_hash(attachment: &Attachment) -> Result<Hash, SiteError> {
     Ok(Signed::<Update>::from_bytes(attachment.message())?.hash())
 }
+
+#[cfg(test)]
+impl<S, K> Participant<S, K> {
+    /// To pin another task.
+    pub(crate) fn identity_for_tests(&mut self) -> &mut Identity {
+        &mut self.identity
+    }
+}

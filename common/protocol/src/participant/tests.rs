@@ -1,0 +1,424 @@
+#![allow(clippy::unwrap_used)]
+use dp_pvi_posterior::task::{ResolvedTask, Trust};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState};
+use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Payload, PrivacyUnit, Relation, danger};
+use ed25519_dalek::SigningKey;
+
+use super::*;
+use crate::coordinator::Peer;
+use crate::message::{
+    Hello, InvalidMessage, Next, Receipt, ReceiptOutcome, RoundHeader, RoundStart, RunOutcome, TranscriptEntry, Update, Welcome, end_mark,
+    vector_hash,
+};
+use crate::testing::{Desk, at, client, key, sequential, settings, synchronous, task, tls};
+
+type Site = Participant<MemoryStore, SigningKey>;
+
+fn identity(name: &str) -> Identity {
+    Identity {
+        federation: "test".into(),
+        client: client(name),
+        key: key(name),
+        server: key("server").verifying_key(),
+        tls_key: tls(name),
+        software: "test".into(),
+        task: None,
+    }
+}
+
+fn lax() -> Policy {
+    Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local] }
+}
+
+fn budget() -> Budget {
+    Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true }
+}
+
+fn ledger(name: &str, disk: &MemoryStore, budget: Budget) -> Result<Ledger<MemoryStore, SigningKey>, LedgerError> {
+    let identity = LedgerIdentity { data: name.into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    Ledger::open(disk.clone(), key(name), identity, budget)
+}
+
+fn site(name: &str, disk: &MemoryStore) -> Site {
+    Participant::new(identity(name), lax(), 100, ledger(name, disk, budget()).unwrap())
+}
+
+fn welcome(site: &mut Site, desk: &mut Desk) -> Result<(), SiteError> {
+    let hello = site.hello();
+    let welcome = answer(desk, &hello);
+    site.on_welcome(&hello, &welcome).map(drop)
+}
+
+fn answer(desk: &mut Desk, hello: &Signed<Hello>) -> Signed<Welcome> {
+    let client = hello.peek().unwrap().client;
+    let peer = Peer { tls_key: tls(client.as_str()), client };
+    let welcome = desk.coordinator.on_hello(hello, &peer, desk.now).unwrap();
+    desk.durable(welcome)
+}
+
+/// A welcomed site `a` whose server has a round open, with that round.
+fn asked(task: &ResolvedTask) -> (Desk, MemoryStore, Site, RoundStart) {
+    let (disk, mut desk) = (MemoryStore::new(), Desk::new(task));
+    let mut site = site("a", &disk);
+    welcome(&mut site, &mut desk).unwrap();
+    for name in ["b", "c"] {
+        desk.hello(name).unwrap();
+    }
+    desk.poll();
+    let start = desk.round("a").unwrap();
+    (desk, disk, site, start)
+}
+
+fn next(start: &RoundStart) -> Next {
+    Next::Round(Box::new(start.clone()))
+}
+
+fn trained(delta: [f64; 4]) -> Trained {
+    Trained { payload: danger::assume_released(Payload::Values(delta.to_vec())), pending: Some(delta.to_vec()) }
+}
+
+fn train(site: &mut Site, start: &RoundStart, delta: [f64; 4]) -> Outgoing {
+    let Step::Train(_) = site.on_next(next(start)).unwrap() else { panic!("not asked to train") };
+    site.on_trained(trained(delta)).unwrap()
+}
+
+/// Hands an update over and books the receipt.
+fn deliver(site: &mut Site, desk: &mut Desk, outgoing: &Outgoing) -> ReceiptOutcome {
+    site.on_sending(outgoing).unwrap();
+    let update = Signed::<Update>::from_bytes(outgoing.attachment.message()).unwrap();
+    let receipt = desk.send(site_name(site), &update, outgoing.attachment.payload().to_bytes()).unwrap();
+    let outcome = site.on_receipt(outgoing, &Signed::seal(&receipt, &key("server"))).unwrap();
+    desk.poll();
+    outcome
+}
+
+fn site_name(_site: &Site) -> &'static str {
+    "a"
+}
+
+/// The header of `start`, changed and signed again by a server that lies.
+fn forged(start: &RoundStart, change: impl FnOnce(&mut RoundHeader)) -> RoundStart {
+    let mut header = start.header.peek().unwrap();
+    change(&mut header);
+    RoundStart { header: Signed::seal(&header, &key("server")), ..start.clone() }
+}
+
+/// No charge was made, so nothing can leave.
+fn uncharged(site: &Site) {
+    assert_eq!(site.ledger().rows().len(), 1);
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, SiteError>, words: &str) {
+    match result {
+        Err(SiteError::Server(problem)) => assert!(problem.contains(words), "{problem}"),
+        other => panic!("expected a refusal ({words}), not {other:?}"),
+    }
+}
+
+#[test]
+fn a_header_that_is_not_the_servers_or_not_the_next_one_is_refused_before_any_charge() {
+    let (_, _, mut site, start) = asked(&synchronous(2, 2));
+    let stranger = RoundStart { header: Signed::seal(&start.header.peek().unwrap(), &key("b")), ..start.clone() };
+    assert!(matches!(site.on_next(next(&stranger)), Err(SiteError::Message(InvalidMessage::Signature))));
+    refused(site.on_next(next(&forged(&start, |h| h.run.number = 2))), "another run");
+    refused(site.on_next(next(&forged(&start, |h| h.round = 1))), "continue");
+    refused(site.on_next(next(&forged(&start, |h| h.previous = Hash([1; 32])))), "continue");
+    refused(site.on_next(next(&forged(&start, |h| h.visit = 2))), "more than the task");
+    refused(site.on_next(next(&forged(&start, |h| h.reserved = vec![vec![1]]))), "more than the task");
+    let other = RoundStart { lambda: start.lambda.iter().map(|x| x + 1.0).collect(), ..start.clone() };
+    refused(site.on_next(next(&other)), "posterior");
+    // Another prior than the task's, consistently.
+    let other = forged(&other, |h| h.lambda = vector_hash(&other.lambda));
+    refused(site.on_next(next(&other)), "continue");
+    uncharged(&site);
+}
+
+#[test]
+fn a_round_that_is_opened_in_two_ways_is_refused_also_after_a_restart() {
+    let (mut desk, disk, mut site_, start) = asked(&synchronous(2, 2));
+    let twin = forged(&start, |h| h.deadline_seconds += 1);
+    let outgoing = train(&mut site_, &start, [1.0; 4]);
+    refused(site_.on_next(next(&twin)), "two different ways");
+    drop((site_, outgoing));
+    let mut site = site("a", &disk);
+    welcome(&mut site, &mut desk).unwrap();
+    refused(site.on_next(next(&twin)), "two different ways");
+    // The round that it knows is fine: the stored bytes are sent.
+    let mut site = self::site("a", &disk);
+    welcome(&mut site, &mut desk).unwrap();
+    assert!(matches!(site.on_next(next(&start)).unwrap(), Step::Send(_)));
+}
+
+#[test]
+fn a_turn_of_another_site_is_not_ours() {
+    let (_, _, mut site, start) = asked(&sequential(1, 1));
+    let other = forged(&start, |h| h.turn = Some(client("b")));
+    assert!(matches!(site.on_next(next(&other)).unwrap(), Step::Wait));
+    uncharged(&site);
+}
+
+/// A server that lies about a round after it was closed.
+fn next_round(start: &RoundStart, included: Vec<(dp_pvi_privacy::ClientId, Hash)>, change: impl FnOnce(&mut RoundHeader)) -> RoundStart {
+    let before = start.header.peek().unwrap();
+    let entry = TranscriptEntry {
+        header: start.header.clone(),
+        included,
+        outcome: crate::message::RoundOutcome::Complete,
+        lambda: vector_hash(&start.lambda),
+        previous: before.previous,
+    };
+    let mut header = RoundHeader { round: before.round + 1, visit: before.visit + 1, previous: entry.hash(), ..before };
+    change(&mut header);
+    RoundStart { header: Signed::seal(&header, &key("server")), lambda: start.lambda.clone(), entries: vec![entry] }
+}
+
+#[test]
+fn one_visit_is_computed_once() {
+    let (mut desk, _, mut site, start) = asked(&synchronous(3, 2));
+    let outgoing = train(&mut site, &start, [1.0; 4]);
+    deliver(&mut site, &mut desk, &outgoing);
+    let again = next_round(&start, Vec::new(), |h| h.visit = 0);
+    refused(site.on_next(next(&again)), "visit twice");
+}
+
+#[test]
+fn the_pending_change_moves_the_factor_iff_the_transcript_lists_the_update() {
+    for included in [true, false] {
+        let (mut desk, _, mut site, start) = asked(&synchronous(2, 2));
+        let outgoing = train(&mut site, &start, [1.0, 2.0, 3.0, 4.0]);
+        let update = Signed::<Update>::from_bytes(outgoing.attachment.message()).unwrap().hash();
+        deliver(&mut site, &mut desk, &outgoing);
+        let list = if included { vec![(client("a"), update)] } else { vec![(client("b"), Hash([3; 32]))] };
+        let Step::Train(job) = site.on_next(next(&next_round(&start, list, |_| ()))).unwrap() else { panic!("not asked") };
+        // The task's damping is 0.5.
+        assert_eq!(job.factor, if included { [0.5, 1.0, 1.5, 2.0] } else { [0.0; 4] });
+        assert_eq!(site.ledger().state(&outgoing.release), Some(ReleaseState::Settled { included }));
+    }
+}
+
+#[test]
+fn a_transcript_that_lists_what_was_not_sent_is_refused() {
+    let (mut desk, _, mut site_, start) = asked(&synchronous(2, 2));
+    let outgoing = train(&mut site_, &start, [1.0; 4]);
+    deliver(&mut site_, &mut desk, &outgoing);
+    let lie = next_round(&start, vec![(client("a"), Hash([9; 32]))], |_| ());
+    refused(site_.on_next(next(&lie)), "did not send");
+    // A site whose ledger knows nothing of it has an old ledger.
+    let mut fresh = site("a", &MemoryStore::new());
+    let hello = fresh.hello();
+    let honest =
+        Welcome { version: 1, run: desk.coordinator.run(), task: desk.coordinator.task().to_bytes(), witnessed: None, hello: hello.hash() };
+    fresh.on_welcome(&hello, &Signed::seal(&honest, &key("server"))).unwrap();
+    assert!(matches!(fresh.on_next(next(&lie)), Err(SiteError::Forgotten { round: 0 })));
+}
+
+/// T1.3.
+#[test]
+fn an_old_copy_of_the_ledger_is_refused_by_the_servers_witness() {
+    let (mut desk, disk, mut site_, start) = asked(&synchronous(2, 2));
+    let old = disk.copy();
+    let outgoing = train(&mut site_, &start, [1.0; 4]);
+    deliver(&mut site_, &mut desk, &outgoing);
+    let mut restored = site("a", &old);
+    assert!(matches!(welcome(&mut restored, &mut desk), Err(SiteError::Ledger(LedgerError::RolledBack { .. }))));
+    assert!(restored.withdrawal().is_some());
+    let mut latest = site("a", &disk);
+    welcome(&mut latest, &mut desk).unwrap();
+}
+
+#[test]
+fn a_server_behind_the_sites_ledger_is_refused() {
+    let (mut desk, disk, mut site_, start) = asked(&synchronous(3, 2));
+    let before = desk.records.clone();
+    let outgoing = train(&mut site_, &start, [1.0; 4]);
+    deliver(&mut site_, &mut desk, &outgoing);
+    for name in ["b", "c"] {
+        desk.submit(name, &[1.0; 4]).unwrap();
+    }
+    let second = desk.coordinator.next_for(&client("a"), 0).unwrap();
+    let Step::Train(_) = site_.on_next(second).unwrap() else { panic!("not asked") };
+    drop(site_);
+    // The server is restored from a copy in which the first round is still open.
+    desk.coordinator = crate::coordinator::Coordinator::restore(settings(&synchronous(3, 2)), before).unwrap();
+    let mut site = site("a", &disk);
+    welcome(&mut site, &mut desk).unwrap();
+    refused(site.on_next(next(&start)), "old copy");
+}
+
+#[test]
+fn a_restarted_site_does_what_its_ledger_says() {
+    let (mut desk, disk, mut site_, start) = asked(&synchronous(2, 2));
+    // RESERVED: computed again under the same reservation.
+    let Step::Train(_) = site_.on_next(next(&start)).unwrap() else { panic!("not asked") };
+    drop(site_);
+    let mut site_ = site("a", &disk);
+    welcome(&mut site_, &mut desk).unwrap();
+    let rows = site_.ledger().rows().len();
+    let first = train(&mut site_, &start, [1.0; 4]);
+    assert_eq!(site_.ledger().rows().len(), rows + 1, "COMMITTED only: not charged again");
+    // COMMITTED, SENT and RECEIPTED: the same bytes.
+    for step in ["committed", "sent", "receipted"] {
+        match step {
+            "sent" => site_.on_sending(&first).unwrap(),
+            "receipted" => drop(deliver(&mut site_, &mut desk, &first)),
+            _ => {}
+        }
+        let mut again = site("a", &disk);
+        welcome(&mut again, &mut desk).unwrap();
+        let Step::Send(stored) = again.on_next(next(&start)).unwrap() else { panic!("{step}: not sent again") };
+        assert_eq!(stored.attachment.message(), first.attachment.message(), "{step}");
+        assert_eq!(stored.attachment.payload(), first.attachment.payload(), "{step}");
+    }
+}
+
+#[test]
+fn a_reservation_whose_round_closed_without_us_is_settled_and_stays_charged() {
+    let (mut desk, disk, mut site_, start) = asked(&synchronous(2, 2));
+    let Step::Train(job) = site_.on_next(next(&start)).unwrap() else { panic!("not asked") };
+    let release = job.permit.release().clone();
+    drop((site_, job));
+    for name in ["b", "c"] {
+        desk.submit(name, &[1.0; 4]).unwrap();
+    }
+    desk.wait(1800);
+    let mut site = site("a", &disk);
+    welcome(&mut site, &mut desk).unwrap();
+    let Step::Train(_) = site.on_next(desk.coordinator.next_for(&client("a"), 0).unwrap()).unwrap() else { panic!("not asked") };
+    assert_eq!(site.ledger().state(&release), Some(ReleaseState::Settled { included: false }));
+    assert!(site.ledger().spent().unwrap().epsilon > Epsilon::ZERO);
+}
+
+#[test]
+fn a_receipt_must_be_the_servers_and_for_this_update() {
+    let (mut desk, _, mut site, start) = asked(&synchronous(2, 2));
+    let outgoing = train(&mut site, &start, [1.0; 4]);
+    site.on_sending(&outgoing).unwrap();
+    let update = Signed::<Update>::from_bytes(outgoing.attachment.message()).unwrap();
+    let receipt = desk.send("a", &update, outgoing.attachment.payload().to_bytes()).unwrap();
+    let stranger = Signed::seal(&receipt, &key("b"));
+    assert!(matches!(site.on_receipt(&outgoing, &stranger), Err(SiteError::Message(InvalidMessage::Signature))));
+    let other = Signed::seal(&Receipt { update: Hash([5; 32]), ..receipt.clone() }, &key("server"));
+    refused(site.on_receipt(&outgoing, &other), "another update");
+    assert_eq!(site.ledger().state(&outgoing.release), Some(ReleaseState::Sent));
+    assert_eq!(site.on_receipt(&outgoing, &Signed::seal(&receipt, &key("server"))).unwrap(), ReceiptOutcome::Stored);
+    assert_eq!(site.ledger().state(&outgoing.release), Some(ReleaseState::Receipted));
+}
+
+#[test]
+fn the_end_of_a_run_is_believed_only_when_signed() {
+    let (mut desk, _, mut site, start) = asked(&synchronous(1, 2));
+    let outgoing = train(&mut site, &start, [1.0; 4]);
+    deliver(&mut site, &mut desk, &outgoing);
+    for name in ["b", "c"] {
+        desk.submit(name, &[1.0; 4]).unwrap();
+    }
+    let Next::Finished(end) = desk.coordinator.next_for(&client("a"), 0).unwrap() else { panic!("not finished") };
+    let lie = RunEnd { outcome: RunOutcome::QuorumLost, entries: Vec::new(), ..(*end).clone() };
+    let Step::Finished(_) = site.on_next(Next::Finished(end.clone())).unwrap() else { panic!("not finished") };
+    refused(site.on_next(Next::Finished(Box::new(lie))), "without signing");
+    let mut header = end.header.peek().unwrap();
+    header.reserved = end_mark(RunOutcome::Complete);
+    let lie = RunEnd { header: Signed::seal(&header, &key("b")), entries: Vec::new(), ..(*end).clone() };
+    assert!(matches!(site.on_next(Next::Finished(Box::new(lie))), Err(SiteError::Message(InvalidMessage::Signature))));
+    assert_eq!(site.seen(), 1);
+}
+
+/// A welcome to a two-round task, changed and signed by the server.
+fn greeted(site: &mut Site, change: impl FnOnce(&mut Welcome)) -> Result<(), SiteError> {
+    let hello = site.hello();
+    let task = synchronous(2, 2);
+    let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
+    let mut body = Welcome { version: 1, run, task: task.to_bytes(), witnessed: None, hello: hello.hash() };
+    change(&mut body);
+    site.on_welcome(&hello, &Signed::seal(&body, &key("server"))).map(drop)
+}
+
+#[test]
+fn a_welcome_must_answer_this_hello_with_a_task_that_is_what_it_says() {
+    let mut a = site("a", &MemoryStore::new());
+    greeted(&mut a, |_| ()).unwrap();
+    refused(greeted(&mut a, |w| w.hello = Hash::default()), "another hello");
+    refused(greeted(&mut a, |w| w.run.task = Hash::default()), "not the one that it names");
+    assert!(matches!(greeted(&mut a, |w| w.version = 9), Err(SiteError::Version(_))));
+    assert!(matches!(greeted(&mut a, |w| w.task.push(b' ')), Err(SiteError::Version(_))));
+    let engine = |w: &mut Welcome| {
+        let text = String::from_utf8(w.task.clone()).unwrap().replace(dp_pvi_posterior::task::ENGINE, "dp-pvi/0");
+        w.task = text.into_bytes();
+    };
+    assert!(matches!(greeted(&mut a, engine), Err(SiteError::Version(_))));
+    let mut pinned = site("a", &MemoryStore::new());
+    pinned.identity_for_tests().task = Some(Hash([1; 32]));
+    assert!(matches!(greeted(&mut pinned, |_| ()), Err(SiteError::Version(_))));
+}
+
+fn private(change: impl FnOnce(&mut ResolvedTask)) -> ResolvedTask {
+    let pvi = "schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"dp-optimisation\"\nsteps = 2\nexpected_total_units = 1000";
+    let mut task = task(pvi, "epsilon = 1.0", 2);
+    change(&mut task);
+    task
+}
+
+#[test]
+fn a_task_that_states_less_than_it_costs_is_refused() {
+    let understated = private(|task| task.privacy.epsilon = Some(Epsilon::new(0.9).unwrap()));
+    let mut desk = Desk::new(&understated);
+    let mut site = site("a", &MemoryStore::new());
+    assert!(matches!(welcome(&mut site, &mut desk), Err(SiteError::Understated { stated, own }) if stated < own));
+    assert!(site.withdrawal().is_some());
+    uncharged(&site);
+}
+
+#[test]
+fn policy_decides_before_anything_is_charged() {
+    let task = private(|_| ());
+    let with = |policy: Policy| {
+        let mut desk = Desk::new(&task);
+        let ledger = ledger("a", &MemoryStore::new(), budget()).unwrap();
+        let mut site = Participant::new(identity("a"), policy, 100, ledger);
+        let result = welcome(&mut site, &mut desk);
+        uncharged(&site);
+        result
+    };
+    with(lax()).unwrap();
+    with(Policy { approve: Approve::Exactly(task.hash()), ..lax() }).unwrap();
+    with(Policy { approve: Approve::Manual { approved: vec![task.hash()] }, ..lax() }).unwrap();
+    assert!(matches!(with(Policy { approve: Approve::Exactly(Hash::default()), ..lax() }), Err(SiteError::Policy(_))));
+    assert!(matches!(with(Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() }), Err(SiteError::Policy(_))));
+    assert!(matches!(with(Policy { allow_trust: vec![Trust::Aggregated], ..lax() }), Err(SiteError::Policy(_))));
+}
+
+#[test]
+fn what_the_ledger_refuses_becomes_a_signed_refusal_with_a_public_reason() {
+    let step = |task: &ResolvedTask, budget: Budget, freeze: bool| {
+        let mut desk = Desk::new(task);
+        let mut ledger = ledger("a", &MemoryStore::new(), budget).unwrap();
+        if freeze {
+            ledger.set_frozen(dp_pvi_privacy::ledger::FreezeState::Frozen).unwrap();
+        }
+        let mut site = Participant::new(identity("a"), lax(), 100, ledger);
+        welcome(&mut site, &mut desk).unwrap();
+        desk.hello("b").unwrap();
+        desk.wait(60);
+        let start = desk.round("a").unwrap();
+        let Step::Refuse(refusal, reason) = site.on_next(next(&start)).unwrap() else { panic!("not refused") };
+        assert_eq!(refusal.open(&key("a").verifying_key()).unwrap().reason, reason);
+        let refused = desk.coordinator.on_refusal(&client("a"), &refusal, at(61)).unwrap();
+        desk.durable(refused);
+        reason
+    };
+    let small = Budget { epsilon: Epsilon::new(0.1).unwrap(), ..budget() };
+    assert_eq!(step(&private(|_| ()), small, false), RefusalReason::Budget);
+    assert_eq!(step(&private(|_| ()), Budget { per_run: Some(Epsilon::new(0.1).unwrap()), ..budget() }, false), RefusalReason::Budget);
+    assert_eq!(step(&private(|_| ()), budget(), true), RefusalReason::Frozen);
+    assert_eq!(step(&synchronous(2, 2), Budget { allow_non_private: false, ..budget() }, false), RefusalReason::Policy);
+}
+
+#[test]
+fn an_update_of_another_form_than_asked_is_not_committed() {
+    let (_, _, mut site, start) = asked(&synchronous(2, 2));
+    let Step::Train(_) = site.on_next(next(&start)).unwrap() else { panic!("not asked") };
+    let short = Trained { payload: danger::assume_released(Payload::Values(vec![1.0; 3])), pending: None };
+    assert!(matches!(site.on_trained(short), Err(SiteError::Order(_))));
+    assert!(matches!(site.on_trained(trained([1.0; 4])), Err(SiteError::Order(_))));
+}

@@ -1,0 +1,285 @@
+//! One check per claim of the protocol, on a whole federation.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerError};
+use dp_pvi_privacy::{Ledger, Units};
+use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::driver::{DriveError, TrainError};
+use dp_pvi_protocol::message::{HeldOutMetrics, RefusalReason, RoundOutcome, RunOutcome};
+use dp_pvi_protocol::participant::{SiteError, TrainJob, Trained};
+use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
+use dp_pvi_simulation::network::Partition;
+use dp_pvi_simulation::noise::SeededNoise;
+use support::{Numbers, bits, boundless, check, client, complete, federation, private, sequential, site, synchronous};
+
+fn numbers() -> Numbers {
+    Numbers::Sensitive(SeededNoise::new(3))
+}
+
+fn outcomes(records: &[Record]) -> Vec<RoundOutcome> {
+    let outcome = |record: &Record| match record {
+        Record::RoundClosed { entry, .. } => Some(entry.outcome),
+        _ => None,
+    };
+    records.iter().filter_map(outcome).collect()
+}
+
+/// A budget for exactly `visits` visits of a task, and not one more.
+fn budget_for(task: &ResolvedTask, visits: u32) -> Budget {
+    let event = task.visit_event().unwrap();
+    let cost = |visits: u32| {
+        let events = std::iter::repeat_n(&event, visits as usize);
+        dp_pvi_privacy::accountant::epsilon_upper(events, task.privacy.relation, task.privacy.delta).unwrap().epsilon
+    };
+    assert!(cost(visits) < cost(visits + 1));
+    Budget { epsilon: cost(visits), delta: task.privacy.delta, per_run: None, allow_non_private: false }
+}
+
+/// T1.2.
+#[test]
+fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_else() {
+    let task = private(5);
+    for k in 0..5 {
+        let (poor, log) = site("poor", &task, budget_for(&task, k.max(1)), numbers());
+        let (rich, _) = site("rich", &task, boundless(), numbers());
+        let poor = if k == 0 { Site { budget: Budget { epsilon: dp_pvi_privacy::Epsilon::ZERO, ..poor.budget }, ..poor } } else { poor };
+        let federation = Federation::new(&task, 1, vec![poor, rich]);
+        let sites = federation.sites.clone();
+        let outcome = federation.simulate();
+        check(&outcome, &sites, 1, "poor");
+        complete(&outcome, "poor");
+        // Nothing was computed, and no update bytes left, beyond the k-th.
+        assert_eq!(log.borrow().len(), k as usize);
+        assert_eq!(outcome.arrived.keys().filter(|release| release.client == client("poor")).count(), k as usize);
+        let refusals = &outcome.sites[&client("poor")].as_ref().unwrap().refusals;
+        assert_eq!(refusals.len(), 5 - k as usize);
+        assert!(refusals.iter().all(|(_, reason)| *reason == RefusalReason::Budget));
+        let signed: Vec<_> = outcome
+            .records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Refused { refusal, .. } => Some(refusal.open(&client_key(1, &client("poor")).verifying_key()).unwrap()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(signed.len(), 5 - k as usize);
+        assert_eq!(outcomes(&outcome.records).iter().filter(|o| **o == RoundOutcome::Complete).count(), 5 + k as usize);
+    }
+}
+
+/// T1.2 for two servers: one ledger per data set, whoever asks.
+#[test]
+fn two_federations_share_one_budget() {
+    let task = private(5);
+    let (shared, log) = site("a", &task, budget_for(&task, 7), numbers());
+    // The second one gets what the first left, then nothing more: a sweep without any update ends it.
+    for (run, end, computed) in [(1, RunOutcome::Complete, 5), (2, RunOutcome::QuorumLost, 7)] {
+        let mut federation = Federation::new(&task, 1, vec![shared.clone()]);
+        federation.run = run;
+        let outcome = federation.simulate();
+        assert_eq!(outcome.end.map(|end| end.outcome), Some(end));
+        assert_eq!(log.borrow().len(), computed);
+    }
+}
+
+/// T1.3 with the server as only witness.
+#[test]
+fn a_ledger_from_three_rounds_back_is_refused_while_the_server_remembers() {
+    let task = sequential(4);
+    for seed in 0..20 {
+        let (mut federation, _) = federation(&task, seed, numbers());
+        let (sites, disk) = (federation.sites.clone(), federation.disk.clone());
+        let old: Rc<RefCell<Option<MemoryStore>>> = Rc::default();
+        let (snapshot, live) = (Rc::clone(&old), sites[0].disk.clone());
+        let mut rounds = 0;
+        federation.watch = Box::new(move |record| {
+            rounds += u32::from(matches!(record, Record::RoundClosed { .. }));
+            if rounds == 3 && snapshot.borrow().is_none() {
+                *snapshot.borrow_mut() = Some(live.copy());
+            }
+        });
+        complete(&federation.simulate(), "before");
+        let restored = Site { disk: old.take().unwrap(), ..sites[0].clone() };
+        let before = restored.disk.len();
+        // The same server, and a new run of it that was told of the earlier heads.
+        for run in [1, 2] {
+            let mut again = Federation::new(&task, seed, vec![restored.clone(), sites[1].clone(), sites[2].clone()]);
+            if run == 1 {
+                again.disk = disk.copy();
+            } else {
+                again.run = 2;
+                again.witnessed = dp_pvi_protocol::coordinator::Coordinator::restore(again.settings_of(1), disk.records())
+                    .unwrap()
+                    .members()
+                    .iter()
+                    .filter_map(|(client, member)| Some((client.clone(), member.head?)))
+                    .collect();
+            }
+            let outcome = again.simulate();
+            let result = outcome.sites[&client("alpha")].as_ref().unwrap_err();
+            assert!(matches!(result, DriveError::Site(SiteError::Ledger(LedgerError::RolledBack { .. }))), "{result}");
+            assert_eq!(restored.disk.len(), before, "nothing was charged or released");
+        }
+    }
+}
+
+/// A site is cut off until the deadline: the round closes with the other two, its charge stays, its factor does not move.
+#[test]
+fn a_site_that_is_cut_off_misses_the_round_and_comes_back() {
+    let task = synchronous(3);
+    let (mut federation, _) = federation(&task, 1, numbers());
+    federation.faults.partitions = vec![Partition { client: client("beta"), from_seconds: 1, until_seconds: 2400 }];
+    federation.faults.delay_milliseconds = 900;
+    let sites = federation.sites.clone();
+    let outcome = federation.simulate();
+    check(&outcome, &sites, 1, "cut off");
+    complete(&outcome, "cut off");
+    assert_eq!(outcomes(&outcome.records), [RoundOutcome::Deadline, RoundOutcome::Complete, RoundOutcome::Complete]);
+}
+
+#[test]
+fn without_a_quorum_the_run_ends_and_everybody_hears_it() {
+    let task = synchronous(3);
+    let (mut federation, _) = federation(&task, 1, numbers());
+    let cut = |name: &str| Partition { client: client(name), from_seconds: 2, until_seconds: 4000 };
+    federation.faults.partitions = vec![cut("beta"), cut("gamma")];
+    federation.faults.delay_milliseconds = 1500;
+    let outcome = federation.simulate();
+    assert_eq!(outcome.end.as_ref().unwrap().outcome, RunOutcome::QuorumLost);
+    assert!(outcome.sites.values().all(|result| result.as_ref().unwrap().end.outcome == RunOutcome::QuorumLost));
+}
+
+/// Decision 23: with and without evaluators, working or failing, the bits are the same.
+#[test]
+fn evaluators_do_not_change_a_bit() {
+    let alone = federation(&synchronous(3), 1, numbers()).0.simulate();
+    let (mut watched, _) = federation(&synchronous(3), 1, numbers());
+    let metrics = HeldOutMetrics {
+        records: 1,
+        log_likelihood: -1.0,
+        accuracy: None,
+        rmse: None,
+        brier: None,
+        calibration_error: None,
+        reliability: Vec::new(),
+    };
+    let good = move |_: &[f64]| Ok(metrics.clone());
+    let bad = |_: &[f64]| Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Data, message: "no data".into() });
+    watched.evaluators = vec![(client("good"), Rc::new(RefCell::new(good))), (client("bad"), Rc::new(RefCell::new(bad)))];
+    let outcome = watched.simulate();
+    complete(&outcome, "watched");
+    assert_eq!(bits(&alone), bits(&outcome));
+    assert!(outcome.evaluators[&client("good")].is_ok() && outcome.evaluators[&client("bad")].is_err());
+    let reports = outcome.records.iter().filter(|record| matches!(record, Record::Metrics { .. })).count();
+    assert!((1..=4).contains(&reports), "{reports} reports");
+}
+
+/// Decision 22: whatever a visit takes, its update leaves at a multiple of the tick.
+#[test]
+fn updates_leave_at_multiples_of_the_release_tick() {
+    let pvi = "schedule = \"synchronous\"\nrounds = 3\ndamping = 0.25\nupdate = \"pvi\"\nrelease_tick_seconds = 30";
+    let (mut federation, _) = federation(&support::task(pvi, "", 2), 1, numbers());
+    federation.faults.delay_milliseconds = 1;
+    let outcome = federation.simulate();
+    complete(&outcome, "tick");
+    let mut stored = 0;
+    for record in &outcome.records {
+        if let Record::UpdateStored { at, .. } = record {
+            // A message takes a millisecond.
+            assert!(at.as_millis() % 30_000 <= 2, "{}", at.as_millis() % 30_000);
+            stored += 1;
+        }
+    }
+    assert_eq!(stored, 9);
+}
+
+struct Real(Units<RecordTable>);
+
+impl Compute for Real {
+    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+        let TrainJob { task, visit, lambda, factor, permit } = job;
+        let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+        let output = update::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
+        Ok(Trained { payload: output.payload, pending: output.pending })
+    }
+}
+
+/// Every round of non-private PVI is the reference's round, in both schedules (section 5 of the algorithm specification).
+#[test]
+fn every_round_of_linear_regression_is_the_references() {
+    let shared = std::env::var_os("DP_PVI_SHARED")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
+    let Ok(text) = std::fs::read_to_string(shared.join("reference/inference.json")) else {
+        eprintln!("skipped: no reference file in {}", shared.display());
+        return;
+    };
+    let reference: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let linreg = &reference["linreg"];
+    let vector = |value: &serde_json::Value| value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
+    let rows: Vec<_> = linreg["X"].as_array().unwrap().iter().map(vector).collect();
+    let targets = vector(&linreg["y"]);
+    let dimension = rows[0].len();
+    let columns: String = (0..dimension)
+        .map(|j| format!("[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1\n"))
+        .collect();
+    let schema = format!(
+        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1\n{columns}"
+    );
+    let scale = vector(&linreg["prior_prec"])[0].powf(-0.5);
+    let noise = linreg["noise_var"].as_f64().unwrap().sqrt();
+    for (schedule, trace) in [
+        ("\"sequential\"\nsweeps = 2\ndamping = 1.0", "sequential_undamped_trace_first_two_sweeps"),
+        ("\"synchronous\"\nrounds = 3\ndamping = 0.3", "synchronous_damping_0p3_trace_first_three_rounds"),
+    ] {
+        let text = format!(
+            "[model]\nfamily = \"linear-regression\"\nnoise_sd = {noise:?}\nprior_scale = {scale:?}\n[schema]\nfile = \"-\"\n[pvi]\nupdate = \"pvi\"\nschedule = {schedule}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+        let task = RawTask::parse(&text).unwrap().resolve(&schema, context).unwrap();
+        let mut first = 0;
+        let sites = vector(&linreg["client_sizes"]).into_iter().enumerate().map(|(number, size)| {
+            let mut table = RecordTable::builder(dimension);
+            let indices: Vec<u32> = (0..u32::try_from(dimension).unwrap()).collect();
+            for row in first..first + size as usize {
+                table.start_unit();
+                table.push(&indices, &rows[row], targets[row]).unwrap();
+            }
+            first += size as usize;
+            let compute = Rc::new(RefCell::new(Real(Units::new(table.finish()))));
+            Site::new(client(&format!("c{number}")), size as u64, &task, boundless(), compute)
+        });
+        let outcome = Federation::new(&task, 1, sites.collect()).simulate();
+        complete(&outcome, trace);
+        let expected = linreg["mean_field"][trace].as_array().unwrap();
+        assert_eq!(outcome.posteriors().count(), expected.len());
+        for (round, (lambda, expected)) in outcome.posteriors().zip(expected).enumerate() {
+            let expected = [vector(&expected["h"]), vector(&expected["prec"])].concat();
+            for (got, expected) in lambda.iter().zip(&expected) {
+                assert!((got - expected).abs() <= 1e-10 * expected.abs().max(1.0), "{trace}, round {round}: {got} is not {expected}");
+            }
+        }
+    }
+}
+
+/// The ledgers' own account at the end is what the task states, at most.
+#[test]
+fn a_finished_run_costs_no_more_than_the_task_states() {
+    let task = private(4);
+    let (site, _) = site("a", &task, boundless(), numbers());
+    let federation = Federation::new(&task, 1, vec![site.clone()]);
+    let run = federation.run_id().unwrap();
+    complete(&federation.simulate(), "private");
+    let ledger = Ledger::open(site.disk, client_key(1, &site.client), site.ledger, site.budget).unwrap();
+    let spent = ledger.spent_in(&run).unwrap().epsilon.get();
+    assert!(spent <= 1.0 && spent > 0.99, "{spent}");
+}
