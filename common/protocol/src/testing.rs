@@ -1,4 +1,5 @@
 //! A coordinator with known clients, for this crate's tests.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
