@@ -40,6 +40,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # Port 0: the server takes a free port and prints it on its first line.
+: >"$federation/server/events.jsonl"
 DP_PVI__SERVER__LISTEN=127.0.0.1:0 DP_PVI__SERVER__HTTP=127.0.0.1:0 DP_PVI__SERVER__OUTPUT="$out" \
     dp-pvi-server run --config "$federation/server/server.toml" --format json \
     >"$federation/server/events.jsonl" 2>"$federation/server/log" </dev/null &

@@ -1,7 +1,7 @@
 //! What is used up by using it, and what a closure over private values cannot do.
 
 use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{Permit, Released, Sensitive, StepPermit};
+use dp_pvi_privacy::{Permit, Sensitive, StepPermit};
 
 fn use_a_permit_twice(first: Sensitive<f64>, second: Sensitive<f64>, permit: Permit) {
     let _ = release_non_private(first, permit);
