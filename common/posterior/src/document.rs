@@ -127,7 +127,8 @@ impl PosteriorDocument {
         }
         let posterior = document.posterior()?;
         let names = task.parsed_schema()?.coefficient_names();
-        if coefficients(&names, posterior.standard()) != document.coefficients {
+        let expected = coefficients(&names, posterior.standard());
+        if expected.len() != document.coefficients.len() || !expected.iter().zip(&document.coefficients).all(|(a, b)| a.agrees(b)) {
             return Err(DocumentError::Inconsistent("the coefficients are not those of the natural parameters"));
         }
         Ok(document)

@@ -55,6 +55,16 @@ pub struct Coefficient {
     pub interval_95: Interval,
 }
 
+impl Coefficient {
+    /// Whether two summaries say the same up to the rounding of different machines.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        let numbers = |c: &Self| [c.mean, c.sd, c.interval_90.lower, c.interval_90.upper, c.interval_95.lower, c.interval_95.upper];
+        let tolerance = 1e-9 * (self.mean.abs() + self.sd);
+        self.name == other.name && numbers(self).iter().zip(numbers(other)).all(|(a, b)| (a - b).abs() <= tolerance)
+    }
+}
+
 /// Marginals of all coefficients; names and coordinates are in the same order.
 #[must_use]
 pub fn coefficients(names: &[String], posterior: &Standard) -> Vec<Coefficient> {
@@ -87,5 +97,10 @@ mod tests {
         assert_eq!(list[0].name, "age");
         assert!((list[0].mean - 0.5).abs() < 1e-15 && (list[0].sd - 0.5).abs() < 1e-15);
         assert!((list[1].interval_95.lower + 1.0 + Level::P95.half_width()).abs() < 1e-15);
+        let mut other = list[0].clone();
+        other.sd *= 1.0 + 1e-12;
+        assert!(list[0].agrees(&other) && !list[0].agrees(&list[1]));
+        other.interval_90.upper += 1e-6;
+        assert!(!list[0].agrees(&other));
     }
 }

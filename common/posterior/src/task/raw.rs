@@ -1,29 +1,4 @@
 //! `task.toml`, and how it becomes a resolved task.
-//!
-//! ```toml
-//! name = "lung-fed"                  # optional; the federation's name otherwise
-//!
-//! [model]
-//! family = "logistic-regression"     # or "linear-regression" with noise_sd
-//! approximation = "mean-field"       # or "full-covariance" (update = "pvi" only)
-//! prior_scale = 1.0
-//!
-//! [schema]
-//! file = "schema.toml"
-//!
-//! [pvi]
-//! schedule = "sequential"            # with sweeps; or "synchronous" with rounds
-//! sweeps = 20
-//! update = "dp-optimisation"         # or "pvi": exact local optimum, no protection
-//! expected_total_units = 40000       # public guess of the number of units over all sites
-//!
-//! [privacy]
-//! unit = "record"                    # or "person", with a unit_column in the schema
-//! adjacency = "replace-one"          # or "add-remove"
-//! epsilon = 1.0                      # of the whole run at one site; absent only for update = "pvi"
-//! delta = 1e-5
-//! trust = "local"
-//! ```
 
 use std::cell::Cell;
 
@@ -40,6 +15,31 @@ use crate::schedule::Damping;
 use crate::schema::Schema;
 
 /// `task.toml` as written; every option that is absent gets the default that its field names.
+///
+/// ```toml
+/// name = "lung-fed"                  # optional; the federation's name otherwise
+///
+/// [model]
+/// family = "logistic-regression"     # or "linear-regression" with noise_sd
+/// approximation = "mean-field"       # or "full-covariance" (update = "pvi" only)
+/// prior_scale = 1.0
+///
+/// [schema]
+/// file = "schema.toml"
+///
+/// [pvi]
+/// schedule = "sequential"            # with sweeps; or "synchronous" with rounds
+/// sweeps = 20
+/// update = "dp-optimisation"         # or "pvi": exact local optimum, no protection
+/// expected_total_units = 40000       # public guess of the number of units over all sites
+///
+/// [privacy]
+/// unit = "record"                    # or "person", with a unit_column in the schema
+/// adjacency = "replace-one"          # or "add-remove"
+/// epsilon = 1.0                      # of the whole run at one site; absent only for update = "pvi"
+/// delta = 1e-5
+/// trust = "local"
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawTask {
