@@ -24,7 +24,7 @@ mod golden;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use gdp::Gdp;
@@ -111,12 +111,6 @@ impl Charge {
     pub fn of(event: &DpEvent, relation: Relation) -> Result<Self, AccountantError> {
         let (mechanism, count) = repetitions(event)?;
         Ok(Self { mechanism: mechanism.to_bytes(), count, cost: Cost::of(mechanism, relation)?.map(Arc::new) })
-    }
-
-    /// The same charge for an event that repeats the same mechanism, if it does.
-    fn recount(&self, event: &DpEvent) -> Option<Self> {
-        let (mechanism, count) = repetitions(event).ok()?;
-        (mechanism.to_bytes() == self.mechanism).then(|| Self { count, ..self.clone() })
     }
 
     /// Whether it is a release without protection.
@@ -266,6 +260,44 @@ fn with_margin(delta: Delta, margin: bool) -> Delta {
     Delta::new(delta.get() / MARGIN).or_else(|_| Delta::new(f64::from_bits(1))).unwrap_or(delta)
 }
 
+/// What events cost under one relation; each distinct mechanism is accounted once (a sampled one takes milliseconds).
+#[derive(Debug, Clone)]
+pub struct Prices {
+    relation: Relation,
+    known: HashMap<Vec<u8>, Option<Arc<Cost>>>,
+}
+
+impl Prices {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(relation: Relation) -> Self {
+        Self { relation, known: HashMap::new() }
+    }
+
+    /// What an event costs.
+    ///
+    /// # Errors
+    /// An event that no engine bounds.
+    pub fn of(&self, event: &DpEvent) -> Result<Charge, AccountantError> {
+        let (mechanism, count) = repetitions(event)?;
+        let bytes = mechanism.to_bytes();
+        match self.known.get(&bytes) {
+            Some(cost) => Ok(Charge { mechanism: bytes, count, cost: cost.clone() }),
+            None => Charge::of(event, self.relation),
+        }
+    }
+
+    /// What an event costs; remembered.
+    ///
+    /// # Errors
+    /// An event that no engine bounds.
+    pub fn learn(&mut self, event: &DpEvent) -> Result<Charge, AccountantError> {
+        let charge = self.of(event)?;
+        self.known.entry(charge.mechanism.clone()).or_insert_with(|| charge.cost.clone());
+        Ok(charge)
+    }
+}
+
 /// Certified upper bound on ε(δ) of the adaptive composition of all events (a fully adaptive filter: GDP if every event is
 /// an unsampled Gaussian, else Rényi at fixed orders).
 ///
@@ -276,20 +308,16 @@ pub fn epsilon_upper<'a>(
     relation: Relation,
     delta: Delta,
 ) -> Result<PrivacyLoss, AccountantError> {
+    let mut prices = Prices::new(relation);
     let mut total = Composition::default();
-    // Few distinct events, mostly in long rows: each is accounted once.
-    let mut known: Vec<(&DpEvent, Charge)> = Vec::new();
+    let mut previous: Option<(&DpEvent, Charge)> = None;
     for event in events {
-        if let Some((_, charge)) = known.iter().rev().find(|(other, _)| std::ptr::eq(*other, event) || *other == event) {
-            total.add(charge, 1);
-            continue;
-        }
-        let charge = match known.iter().find_map(|(_, charge)| charge.recount(event)) {
-            Some(charge) => charge,
-            None => Charge::of(event, relation)?,
+        let charge = match previous {
+            Some((known, charge)) if known == event => charge,
+            _ => prices.learn(event)?,
         };
         total.add(&charge, 1);
-        known.push((event, charge));
+        previous = Some((event, charge));
     }
     Ok(total.loss(delta))
 }

@@ -1,8 +1,8 @@
 //! What the rows add up to: states of releases and totals of charges, as a pure function of the rows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use crate::accountant::{AccountantError, Charge, Composition};
+use crate::accountant::{Composition, Prices};
 use crate::adjacency::Relation;
 use crate::event::DpEvent;
 use crate::ledger::error::LedgerError;
@@ -33,25 +33,22 @@ impl Reservation {
 
 /// States and totals.
 pub(crate) struct Book {
-    relation: Relation,
     releases: BTreeMap<ReleaseId, Reservation>,
     total: Composition,
     runs: BTreeMap<RunId, Composition>,
     factors: BTreeMap<RunId, Hash>,
-    /// Each distinct event is accounted once.
-    charges: HashMap<Vec<u8>, Charge>,
+    prices: Prices,
     frozen: FreezeState,
 }
 
 impl Book {
     pub(crate) fn new(relation: Relation) -> Self {
         Self {
-            relation,
             releases: BTreeMap::new(),
             total: Composition::default(),
             runs: BTreeMap::new(),
             factors: BTreeMap::new(),
-            charges: HashMap::new(),
+            prices: Prices::new(relation),
             frozen: FreezeState::Open,
         }
     }
@@ -103,12 +100,12 @@ impl Book {
         open.into_iter().map(|(_, id, state)| (id, state)).collect()
     }
 
-    /// What an event costs under the ledger's relation.
-    pub(crate) fn charge(&self, event: &DpEvent) -> Result<Charge, AccountantError> {
-        match self.charges.get(&event.to_bytes()) {
-            Some(charge) => Ok(charge.clone()),
-            None => Charge::of(event, self.relation),
-        }
+    pub(crate) fn prices(&self) -> &Prices {
+        &self.prices
+    }
+
+    pub(crate) fn prices_mut(&mut self) -> &mut Prices {
+        &mut self.prices
     }
 
     /// Books a row that follows the ones before; a row that cannot follow them is damage.
@@ -147,10 +144,9 @@ impl Book {
             return Err(corrupt("a release that is charged twice"));
         }
         let event = DpEvent::from_bytes(bytes).map_err(|_| corrupt("an event that this version does not know"))?;
-        let charge = self.charge(&event)?;
+        let charge = self.prices.learn(&event)?;
         self.total.add(&charge, 1);
         self.runs.entry(release.run).or_default().add(&charge, 1);
-        self.charges.entry(bytes.to_vec()).or_insert(charge);
         let order = self.releases.len();
         let reservation = Reservation { event: bytes.to_vec(), header, state: ReleaseState::Reserved, attachment: None, order };
         self.releases.insert(release.clone(), reservation);

@@ -34,7 +34,7 @@ pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::accountant::PrivacyLoss;
+use crate::accountant::{Charge, PrivacyLoss};
 use crate::event::DpEvent;
 use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
 use crate::ledger::book::Book;
@@ -141,7 +141,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             Some(known) if known.matches(&bytes, header) && self.state(release) == Some(ReleaseState::Reserved) => true,
             Some(_) => return Err(LedgerError::Conflict(release.clone())),
         };
-        self.check_budget(&release.run, event, if again { 0 } else { 1 })?;
+        let charge = self.book.prices_mut().learn(event)?;
+        self.check_budget(&release.run, &charge, if again { 0 } else { 1 })?;
         if !again {
             self.append(RowBody::Reserved { release: release.clone(), event: bytes, header }, None)?;
         }
@@ -264,7 +265,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// An event that no engine bounds.
     pub fn would_cost(&self, event: &DpEvent, times: u64) -> Result<PrivacyLoss, LedgerError> {
         let mut total = self.book.total().clone();
-        total.add(&self.book.charge(event)?, times);
+        total.add(&self.book.prices().of(event)?, times);
         Ok(total.loss(self.budget.delta))
     }
 
@@ -298,19 +299,18 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.append(RowBody::Frozen(state), None)
     }
 
-    /// Both limits, with `times` more of `event`.
+    /// Both limits, with `times` more of `charge`.
     ///
     /// Releases without protection need the site's consent and are then left out of the comparison: they are reported as
     /// ε = ∞, and the limits still hold for everything else.
-    fn check_budget(&self, run: &RunId, event: &DpEvent, times: u64) -> Result<(), LedgerError> {
-        let charge = self.book.charge(event)?;
+    fn check_budget(&self, run: &RunId, charge: &Charge, times: u64) -> Result<(), LedgerError> {
         if charge.is_non_private() && !self.budget.allow_non_private {
             return Err(LedgerError::NonPrivateForbidden);
         }
         let limits = [(self.book.total(), Some(self.budget.epsilon)), (&self.book.run(run), self.budget.per_run)];
         for (scope, (spent, limit)) in [Scope::DataSet, Scope::Run].into_iter().zip(limits) {
             let mut total = spent.clone();
-            total.add(&charge, times);
+            total.add(charge, times);
             let delta = self.budget.delta;
             let loss = if self.budget.allow_non_private { total.protected_loss(delta) } else { total.loss(delta) };
             let would_be = loss.epsilon;
