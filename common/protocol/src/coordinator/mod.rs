@@ -9,217 +9,25 @@
 
 mod record;
 mod run;
+mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dp_pvi_posterior::rule::PviRule;
-use dp_pvi_posterior::task::{ResolvedTask, TaskError};
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
-use ed25519_dalek::{SigningKey, VerifyingKey};
 
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Open, Phase, Progress, Run, higher};
+pub use self::types::{Action, Begin, Close, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage};
 use crate::message::{
     HeldOutMetrics, Hello, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role, RoundHeader,
     RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
 use crate::sum::{PayloadError, Sum};
 use crate::time::Timestamp;
-use crate::transport::Rejection;
-
-/// What a coordinator is made from.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Name of the federation.
-    pub federation: String,
-    /// Canonical bytes of the resolved task.
-    pub task: Vec<u8>,
-    /// Number of the run of this task.
-    pub run: u32,
-    /// The server's identity key.
-    pub key: SigningKey,
-    /// Enrolled clients.
-    pub clients: BTreeMap<ClientId, Enrolled>,
-    /// The first round opens when all enrolled sites have joined, or this long after the run was opened with at least the
-    /// task's `min_sites`; with fewer the run ends there.
-    pub start_deadline: Duration,
-    /// Highest ledger heads that this server saw in earlier runs.
-    pub witnessed: BTreeMap<ClientId, LedgerHead>,
-}
-
-/// An enrolled client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enrolled {
-    /// Its part.
-    pub role: Role,
-    /// Its identity key.
-    pub key: VerifyingKey,
-}
-
-/// Who is at the other end of a connection, as the transport authenticated it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// Client id of the certificate.
-    pub client: ClientId,
-    /// SHA-256 of the certificate's SubjectPublicKeyInfo.
-    pub tls_key: Hash,
-}
-
-/// An answer that may be given once its records are durable, in one transaction and in this order.
-#[derive(Debug, Clone, PartialEq)]
-#[must_use = "records must be persisted before the answer is given"]
-pub struct Durable<T> {
-    /// First persist these (perhaps none).
-    pub records: Vec<Record>,
-    /// Then answer or do this.
-    pub then: T,
-}
-
-/// What to do with an update whose payload has not been read yet.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Begin {
-    /// Read the payload, check it with [`crate::sum::PayloadCheck`], make it durable, then call [`Coordinator::on_update_stored`].
-    Accept(Expected),
-    /// Do not read the payload; this is the receipt (stored before, or excluded).
-    Answered(Signed<Receipt>),
-}
-
-/// The payload that an update announces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
-    /// Kind.
-    pub kind: PayloadKind,
-    /// Number of coordinates; 8 bytes each.
-    pub coordinates: u64,
-    /// [`crate::message::payload_hash`] of the payload.
-    pub payload: Hash,
-}
-
-impl Expected {
-    /// Length of the payload in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.coordinates * 8
-    }
-}
-
-/// What a poll asks for, after its records are durable.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// Nothing more now: poll again at [`Coordinator::wake_at`] or after the next input.
-    Rest,
-    /// Poll again at once.
-    Again,
-    /// Sum these payloads ([`crate::sum::Accumulator`]) and give the result to [`Coordinator::on_sum`].
-    Close(Close),
-}
-
-/// A round that waits for its sum.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Close {
-    /// The round.
-    pub round: u32,
-    /// Kind of every payload.
-    pub kind: PayloadKind,
-    /// Number of coordinates of every payload.
-    pub coordinates: u64,
-    /// Clients, ascending, with the hashes of their update messages.
-    pub included: Vec<(ClientId, Hash)>,
-}
-
-/// A message that is not accepted; the state is as before.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
-    /// No such client.
-    #[error("{0} is not enrolled in this federation: enrol it, then try again")]
-    NotEnrolled(ClientId),
-    /// The message names another client, federation, role or TLS key than the connection.
-    #[error("the message and the connection do not belong together ({0})")]
-    Foreign(&'static str),
-    /// Signature or form.
-    #[error(transparent)]
-    Invalid(#[from] InvalidMessage),
-    /// No common protocol version.
-    #[error("no common protocol version: this server speaks {here:?}, the client {there:?}; upgrade the older one")]
-    Version {
-        /// Versions of this build.
-        here: &'static [u32],
-        /// Versions that the client offered.
-        there: Vec<u32>,
-    },
-    /// Another task, run, unit or relation.
-    #[error("another task than this server's run ({0})")]
-    OtherTask(&'static str),
-    /// Something that is fixed for the run changed.
-    #[error("{0} is fixed for the run and was declared differently before")]
-    Changed(&'static str),
-    /// A call without a hello before it in this run.
-    #[error("say hello first")]
-    HelloFirst,
-    /// A round that is not there, or a header that is not ours.
-    #[error("the message is about a round or header that this run does not have")]
-    UnknownRound,
-    /// Not asked for an update in this round.
-    #[error("no update was asked from this client in this round")]
-    NotAsked,
-    /// The client has seen more of the run than this server.
-    #[error(
-        "the client has seen {seen} rounds of this run, the server only {here}: the server runs from an old copy; restore the latest one"
-    )]
-    AheadOfServer {
-        /// Entries that the client has.
-        seen: u32,
-        /// Entries that the server has.
-        here: u32,
-    },
-    /// Other bytes under the name of an earlier release.
-    #[error("another update was already sent under this release; a release is made once")]
-    Conflict,
-    /// Kind or number of coordinates.
-    #[error("the payload has another kind or number of coordinates than the task ({0})")]
-    WrongSize(&'static str),
-    /// A payload that is not what its update announced.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// The client's role does not send this.
-    #[error("a client of this role does not send this message")]
-    WrongRole,
-}
-
-impl Rejected {
-    /// Its kind on the wire.
-    #[must_use]
-    pub fn kind(&self) -> Rejection {
-        match self {
-            Self::NotEnrolled(_) | Self::Foreign(_) | Self::WrongRole | Self::Invalid(InvalidMessage::Signature) => {
-                Rejection::Authentication
-            }
-            Self::Version { .. } | Self::OtherTask(_) => Rejection::Version,
-            Self::HelloFirst => Rejection::HelloFirst,
-            Self::Changed(_) | Self::AheadOfServer { .. } => Rejection::Other,
-            Self::Invalid(InvalidMessage::Malformed)
-            | Self::UnknownRound
-            | Self::NotAsked
-            | Self::Conflict
-            | Self::Payload(_)
-            | Self::WrongSize(_) => Rejection::Message,
-        }
-    }
-}
-
-/// Settings or records from which no coordinator can be made.
-#[derive(Debug, thiserror::Error)]
-pub enum RestoreError {
-    /// The task.
-    #[error(transparent)]
-    Task(#[from] TaskError),
-    /// Records that do not follow from each other or from the settings.
-    #[error("the stored run cannot be continued ({0}): the state belongs to another task, key or run, or is damaged")]
-    Inconsistent(&'static str),
-}
 
 /// The server's state machine.
 #[derive(Debug)]
@@ -229,47 +37,6 @@ pub struct Coordinator {
     run: Run,
     /// Last update of every client whose signature was verified: it is looked at twice, before and after its payload.
     verified: BTreeMap<ClientId, Signed<Update>>,
-}
-
-/// Where a run stands, for people.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Stage {
-    /// Waiting for sites.
-    Gathering,
-    /// A round is open.
-    Open {
-        /// The round.
-        round: u32,
-        /// Whose turn it is, if sequential.
-        turn: Option<ClientId>,
-        /// Who was asked and has not answered.
-        waiting: Vec<ClientId>,
-        /// When it closes at the latest.
-        deadline: Timestamp,
-    },
-    /// Between two rounds.
-    Between,
-    /// No round is open because an operator paused the run.
-    Paused,
-    /// Over.
-    Ended(RunOutcome),
-}
-
-/// A client as the run knows it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Member {
-    /// Its part.
-    pub role: Role,
-    /// Declared number of units (sites).
-    pub nominal_units: Option<u64>,
-    /// Highest ledger head seen.
-    pub head: Option<LedgerHead>,
-    /// Updates included so far.
-    pub included: u32,
-    /// Reason of the last refusal, if any, and its round.
-    pub refused: Option<(u32, crate::message::RefusalReason)>,
-    /// Whether it left the run.
-    pub withdrawn: bool,
 }
 
 impl Coordinator {

@@ -1,0 +1,120 @@
+//! `dp-pvi-sim` from its files to its last line.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const EXPERIMENT: &str = r#"
+name = "small"
+seeds = [1, 2]
+
+[task.model]
+family = "logistic-regression"
+[task.schema]
+file = "schema.toml"
+[task.pvi]
+schedule = "sequential"
+sweeps = 6
+update = "dp-optimisation"
+expected_total_units = 1200
+[task.privacy]
+unit = "record"
+adjacency = "replace-one"
+epsilon = 4.0
+delta = 1e-5
+trust = "local"
+
+[data]
+files = ["hospital-1.csv", "hospital-2.csv", "hospital-3.csv"]
+test_fraction = 0.25
+
+[clients]
+number = 4
+"#;
+
+fn simulate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dp-pvi-sim")).args(arguments).output().unwrap()
+}
+
+/// A directory with generated hospitals and the experiment.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let made = simulate(&["generate", "hospitals", "-o", path, "--rows", "400", "--seed", "3"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    std::fs::write(directory.path().join("small.toml"), EXPERIMENT).unwrap();
+    directory
+}
+
+fn run(directory: &Path, file: &str, more: &[&str]) -> Output {
+    let file = directory.join(file);
+    let mut arguments = vec!["run", file.to_str().unwrap(), "--data", directory.to_str().unwrap(), "--format", "json", "-q"];
+    arguments.extend(more);
+    simulate(&arguments)
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn an_experiment_prints_its_rounds_its_runs_and_a_summary() {
+    let directory = directory();
+    let lines = lines(&run(directory.path(), "small.toml", &[]));
+    let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).collect::<Vec<_>>();
+    assert_eq!((of("round").len(), of("seed").len(), of("summary").len()), (2 * 6 * 4, 2, 1));
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["kind"], "summary");
+    assert_eq!(summary["client_updates"], 24);
+    for key in ["test_log_likelihood_mean", "test_log_likelihood_se", "accuracy_mean", "accuracy_se", "epsilon_se", "cpu_seconds"] {
+        assert!(summary[key].is_number(), "{key}");
+    }
+    let epsilon = summary["epsilon"].as_f64().unwrap();
+    assert!(epsilon <= 4.0 && epsilon > 3.9, "{epsilon}");
+    let likelihoods: Vec<f64> = of("seed").iter().map(|line| line["log_likelihood"].as_f64().unwrap()).collect();
+    assert!((summary["test_log_likelihood_mean"].as_f64().unwrap() - (likelihoods[0] + likelihoods[1]) / 2.0).abs() < 1e-12);
+    // ε grows by visits: at the first round one client has one visit and the others none.
+    let first = of("round")[0];
+    let spent: Vec<f64> = first["epsilon"].as_object().unwrap().values().map(|e| e.as_f64().unwrap()).collect();
+    assert_eq!(spent.iter().filter(|e| **e > 0.0).count(), 1);
+    // It learned something: better than answering the base rate.
+    assert!(likelihoods.iter().all(|l| *l > -0.66), "{likelihoods:?}");
+}
+
+#[test]
+fn faults_and_threads_change_no_figure() {
+    let directory = directory();
+    let calm = lines(&run(directory.path(), "small.toml", &["--threads", "1"]));
+    let faults = "\n[faults]\ndrop_request = 0.1\ndrop_response = 0.1\nduplicate = 0.1\nreplay = 0.1\ndelay_milliseconds = 500\ncrash_site = 0.05\ncrash_server = 0.05\n";
+    std::fs::write(directory.path().join("stormy.toml"), format!("{EXPERIMENT}{faults}")).unwrap();
+    let stormy = lines(&run(directory.path(), "stormy.toml", &["--threads", "2"]));
+    let rounds = |lines: &[Value]| lines.iter().filter(|line| line["kind"] == "round").cloned().collect::<Vec<_>>();
+    assert_eq!(rounds(&calm), rounds(&stormy));
+    let crashes: u64 = stormy.iter().filter_map(|line| line["site_crashes"].as_u64()).sum();
+    assert!(crashes > 0);
+}
+
+#[test]
+fn every_mistake_has_its_exit_code_and_says_what_is_wrong() {
+    let directory = directory();
+    let fails = |name: &str, text: &str, code: i32, words: &str| {
+        std::fs::write(directory.path().join(name), text).unwrap();
+        let output = run(directory.path(), name, &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    fails("key.toml", &EXPERIMENT.replace("number = 4", "numbers = 4"), 2, "numbers");
+    fails("task.toml", &EXPERIMENT.replace("sweeps = 6", "rounds = 6"), 2, "sweeps");
+    fails("fraction.toml", &EXPERIMENT.replace("test_fraction = 0.25", "test_fraction = 1.5"), 2, "test_fraction");
+    fails("kappa.toml", &EXPERIMENT.replace("number = 4", "number = 4\nkappa = -3.0"), 2, "kappa");
+    fails("missing.toml", &EXPERIMENT.replace("hospital-3.csv", "hospital-9.csv"), 4, "hospital-9.csv");
+    std::fs::write(directory.path().join("broken.csv"), "age,nothing\n1,2\n").unwrap();
+    fails("broken.toml", &EXPERIMENT.replace("hospital-3.csv", "broken.csv"), 10, "broken.csv");
+    let absent = run(directory.path(), "absent.toml", &[]);
+    assert_eq!(absent.status.code(), Some(4));
+    assert_eq!(simulate(&["run"]).status.code(), Some(2));
+}
