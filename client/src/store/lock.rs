@@ -4,8 +4,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use dp_pvi_privacy::ledger::StoreError;
+
+/// Further attempts to take a lock that somebody holds, and the pause between them: one second in all.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The lock; released when dropped or when the process ends, however it ends.
 pub(super) struct WriterLock {
@@ -24,7 +29,7 @@ impl WriterLock {
             .mode(0o600)
             .open(&path)
             .map_err(|e| super::unavailable(&path, &e))?;
-        match file.try_lock() {
+        match try_for_a_moment(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
@@ -39,4 +44,15 @@ impl WriterLock {
         let _ = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).and_then(|_| writeln!(file, "{}", std::process::id()));
         Ok(Self { _file: file })
     }
+}
+
+/// A process that was killed holds its locks until the system has taken it down: whoever restarts it at once waits a moment.
+fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..ATTEMPTS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    file.try_lock()
 }
