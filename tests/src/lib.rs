@@ -7,3 +7,4 @@ pub mod place;
 pub mod proxy;
 pub mod regression;
 pub mod source;
+pub mod wire;

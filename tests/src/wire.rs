@@ -1,0 +1,164 @@
+//! A client that may lie: real keys and certificates of a party, but every frame is made by hand.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use dp_pvi_client::{keys, tls};
+use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
+use dp_pvi_proto::client::NextReader;
+use dp_pvi_proto::v1::federation_client::FederationClient;
+use dp_pvi_proto::v1::{NextRequest, SignedMessage, SubmitFrame, submit_frame};
+use dp_pvi_protocol::message::{Body, Hello, Next, PROTOCOL_VERSIONS, Role, RoundHeader, Signed, Update, Welcome, payload_hash};
+use ed25519_dalek::SigningKey;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+/// A connection with the files of one party.
+pub struct Liar {
+    /// The generated client.
+    pub grpc: FederationClient<Channel>,
+    /// The channel below it.
+    pub channel: Channel,
+    name: ClientId,
+    federation: String,
+    key: SigningKey,
+    tls_key: Hash,
+}
+
+/// What is changed in an otherwise right update.
+#[derive(Debug, Clone)]
+pub struct Lie {
+    /// Payload bytes.
+    pub payload: Vec<u8>,
+    /// Coordinates that the message announces.
+    pub coordinates: u64,
+    /// Name of the release.
+    pub release: ReleaseId,
+    /// Header that it answers.
+    pub header: Hash,
+}
+
+impl Liar {
+    /// Connects with the keys and certificate in `home` to `address`.
+    ///
+    /// # Errors
+    /// The connection is refused.
+    ///
+    /// # Panics
+    /// When the files are not those of a client.
+    pub async fn connect(home: &Path, address: &str) -> io::Result<Self> {
+        let config = dp_pvi_client::config::Config::load(&home.join("client.toml")).expect("a configuration");
+        let identity = tls::load(&config).expect("keys and a certificate");
+        let tcp = TcpStream::connect(address).await?;
+        let stream = TlsConnector::from(Arc::clone(&identity.client)).connect(identity.server_name.clone(), tcp).await?;
+        let mut once = Some(TokioIo::new(stream));
+        let connector = tower::service_fn(move |_: tonic::codegen::http::Uri| {
+            let stream = once.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+            async move { stream }
+        });
+        let channel = Endpoint::from_static("http://liar.invalid").connect_with_connector(connector).await.map_err(io::Error::other)?;
+        Ok(Self {
+            grpc: FederationClient::new(channel.clone()),
+            channel,
+            name: config.site.name.clone(),
+            federation: config.site.federation.clone(),
+            key: keys::identity(&config.tls.identity).expect("an identity key"),
+            tls_key: identity.key_hash,
+        })
+    }
+
+    /// A right hello, which a test may change before it is signed.
+    #[must_use]
+    pub fn hello(&self) -> Hello {
+        Hello {
+            versions: PROTOCOL_VERSIONS.to_vec(),
+            federation: self.federation.clone(),
+            client: self.name.clone(),
+            role: Role::Site,
+            tls_key: self.tls_key,
+            task: None,
+            nominal_units: Some(20),
+            ledger: Some((PrivacyUnit::Record, Relation::ReplaceOne)),
+            ledger_head: Some(LedgerHead { seq: 0, hash: Hash::default() }),
+            software: "liar".into(),
+        }
+    }
+
+    /// Signs a body with this party's identity.
+    #[must_use]
+    pub fn sign<B: Body>(&self, body: &B) -> SignedMessage {
+        let signed = Signed::seal(body, &self.key);
+        SignedMessage { body: signed.body.into(), signature: signed.signature.into() }
+    }
+
+    /// Sends a hello.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    ///
+    /// # Panics
+    /// When the answer is no welcome.
+    pub async fn say_hello(&mut self, hello: &Hello) -> Result<Welcome, Status> {
+        let message = self.sign(hello);
+        let answer = self.grpc.hello(message).await?.into_inner();
+        Ok(Signed::<Welcome>::from_parts(answer.body.to_vec(), answer.signature.to_vec()).peek().expect("a welcome"))
+    }
+
+    /// Waits for the open round: its header, the header's hash, and the length of λ.
+    ///
+    /// # Errors
+    /// The server refuses.
+    ///
+    /// # Panics
+    /// When the answer cannot be read, or the run is over.
+    pub async fn round(&mut self) -> Result<(RoundHeader, Hash, usize), Status> {
+        loop {
+            let mut stream = self.grpc.next(NextRequest { seen: 0 }).await?.into_inner();
+            let mut reader = NextReader::new(1 << 20);
+            while let Some(frame) = stream.message().await? {
+                reader.frame(frame).expect("frames in order");
+            }
+            match reader.finish().expect("a whole answer") {
+                Next::Wait => (),
+                Next::Round(start) => {
+                    return Ok((start.header.peek().expect("a header"), start.header.hash(), start.lambda.len()));
+                }
+                Next::Finished(_) => panic!("the run is over"),
+            }
+        }
+    }
+
+    /// The update that an honest client would name in this round, with the given numbers.
+    #[must_use]
+    pub fn update(&self, run: RunId, round: u32, header: Hash, values: &[f64]) -> Lie {
+        Lie {
+            payload: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            coordinates: values.len() as u64,
+            release: ReleaseId { run, client: self.name.clone(), round },
+            header,
+        }
+    }
+
+    /// Sends an update.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub async fn submit(&mut self, lie: &Lie) -> Result<SignedMessage, Status> {
+        let update = Update {
+            release: lie.release.clone(),
+            header: lie.header,
+            kind: PayloadKind::Values,
+            coordinates: lie.coordinates,
+            payload: payload_hash(PayloadKind::Values, &lie.payload),
+            ledger_head: LedgerHead { seq: 1, hash: Hash::default() },
+        };
+        let mut frames = vec![SubmitFrame { frame: Some(submit_frame::Frame::Update(self.sign(&update))) }];
+        frames.extend(lie.payload.chunks(1 << 20).map(|c| SubmitFrame { frame: Some(submit_frame::Frame::Payload(c.to_vec().into())) }));
+        Ok(self.grpc.submit(futures_util::stream::iter(frames)).await?.into_inner())
+    }
+}
