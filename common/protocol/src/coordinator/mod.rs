@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::rule::PviRule;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 
 pub use self::record::{Control, Record};
@@ -26,7 +25,7 @@ use crate::message::{
     HeldOutMetrics, Hello, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role, RoundHeader,
     RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
-use crate::sum::{PayloadError, Sum};
+use crate::sum::Sum;
 use crate::time::Timestamp;
 
 /// The server's state machine.

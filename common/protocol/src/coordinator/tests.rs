@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used)]
+use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
 
 use super::*;
 use crate::message::{RefusalReason, vector_hash};
+use crate::sum::PayloadError;
 use crate::testing::{Desk, at, client, head, key, sequential, settings, synchronous, tls};
 
 const DELTA: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
