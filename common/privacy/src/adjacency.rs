@@ -52,3 +52,24 @@ impl Relation {
         self == task || self == Self::ReplaceOne
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_books_what_its_relation_covers() {
+        assert!(Relation::ReplaceOne.may_book(Relation::AddRemove) && Relation::ReplaceOne.may_book(Relation::ReplaceOne));
+        assert!(Relation::AddRemove.may_book(Relation::AddRemove) && !Relation::AddRemove.may_book(Relation::ReplaceOne));
+    }
+
+    #[test]
+    fn a_term_that_changes_counts_twice() {
+        assert_eq!(Relation::AddRemove.sensitivity_factor(Terms::Units), 1);
+        for (relation, terms) in
+            [(Relation::ReplaceOne, Terms::Units), (Relation::AddRemove, Terms::ShardResults), (Relation::ReplaceOne, Terms::ShardResults)]
+        {
+            assert_eq!(relation.sensitivity_factor(terms), 2);
+        }
+    }
+}

@@ -115,3 +115,55 @@ impl DpEvent {
         if count == 1 { self } else { Self::Composed { event: Box::new(self), count } }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampled() -> DpEvent {
+        let noise = DiscreteGaussian {
+            exponent: -20,
+            scale: 1 << 20,
+            bound_squared: 1 << 70,
+            excess: 3,
+            dimension: 210,
+            terms: Terms::Units,
+            path: LatticePath::Term,
+        };
+        let rate = SamplingRate::from_numerator(77).unwrap();
+        DpEvent::PoissonSampled { rate, event: Box::new(DpEvent::DiscreteGaussian(noise)) }.repeated(200)
+    }
+
+    /// A ledger is read for years: these bytes must never change their meaning.
+    #[test]
+    fn canonical_bytes_are_fixed() {
+        let hex = |event: DpEvent| event.to_bytes().iter().map(|b| format!("{b:02x}")).collect::<String>();
+        assert_eq!(hex(DpEvent::NonPrivate), "0100");
+        assert_eq!(
+            hex(DpEvent::Gaussian { noise: NoiseMultiplier::new(1.5).unwrap(), terms: Terms::ShardResults }),
+            "0101000000000000f83f01"
+        );
+        assert_eq!(hex(sampled()), "0104034d022780804080808080808080808080 0103d2010000c801".replace(' ', ""));
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let bytes = sampled().to_bytes();
+        assert_eq!(DpEvent::from_bytes(&bytes), Ok(sampled()));
+        for cut in 0..bytes.len() {
+            assert_eq!(DpEvent::from_bytes(&bytes[..cut]), Err(UnknownEvent));
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        let other_version = [&[2], &bytes[1..]].concat();
+        let unchecked_rate = DpEvent::from_bytes(&[1, 3, 0, 0]);
+        assert_eq!(
+            (DpEvent::from_bytes(&longer), DpEvent::from_bytes(&other_version), unchecked_rate),
+            (Err(UnknownEvent), Err(UnknownEvent), Err(UnknownEvent))
+        );
+    }
+
+    #[test]
+    fn one_repetition_is_the_event_itself() {
+        assert_eq!(DpEvent::NonPrivate.repeated(1), DpEvent::NonPrivate);
+    }
+}

@@ -28,7 +28,7 @@ pub struct Budget {
     pub delta: Delta,
     /// Limit on ε of one run.
     pub per_run: Option<Epsilon>,
-    /// Whether a permit for [`DpEvent::NonPrivate`] may be minted.
+    /// Whether a permit for [`DpEvent::NonPrivate`](crate::DpEvent::NonPrivate) may be minted.
     pub allow_non_private: bool,
 }
 
@@ -52,7 +52,7 @@ pub enum RowBody {
     Reserved {
         /// Which release.
         release: ReleaseId,
-        /// Canonical bytes of the event ([`DpEvent::to_bytes`]).
+        /// Canonical bytes of the event ([`DpEvent::to_bytes`](crate::DpEvent::to_bytes)).
         event: Vec<u8>,
         /// Hash of the signed round header that asked for it.
         header: Hash,

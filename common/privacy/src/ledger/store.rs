@@ -43,7 +43,7 @@ pub trait LedgerStore: Send {
 /// What goes into the store beside a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Extra {
-    /// Bytes of an [`Attachment`] (COMMITTED).
+    /// Bytes of an [`Attachment`](crate::ledger::Attachment) (COMMITTED).
     Attachment(ReleaseId, Vec<u8>),
     /// The site's factor after settling (little-endian `f64`).
     Factor(RunId, Vec<u8>),
