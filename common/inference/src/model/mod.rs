@@ -12,6 +12,10 @@ pub mod glm;
 pub mod linear_regression;
 pub mod logistic_regression;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+mod tests;
+
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::task::ModelSpec;

@@ -6,6 +6,10 @@
 mod dp_optimisation;
 mod pvi;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod tests;
+
 use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::floor::PrecisionFloor;

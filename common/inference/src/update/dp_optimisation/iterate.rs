@@ -12,7 +12,7 @@ const LOG_SCALE_RANGE: (f64, f64) = (-10.0, 2.0);
 
 /// Where a visit stands after some steps.
 #[derive(Debug, Clone)]
-pub(super) struct Iterate {
+pub(in crate::update) struct Iterate {
     /// Where the next gradient is taken.
     point: MeanField,
     rule: StepRule,
@@ -57,7 +57,7 @@ struct Cavity {
 
 impl Iterate {
     /// At λ; in the first visit with log σ at most the task's initial one.
-    pub(super) fn start(spec: &DpOptimisationSpec, local: &Local) -> Result<Self, InferenceError> {
+    pub(in crate::update) fn start(spec: &DpOptimisationSpec, local: &Local) -> Result<Self, InferenceError> {
         let d = local.dimension();
         let lambda = local.global.standard();
         let mut variance = lambda.variances();
@@ -98,12 +98,12 @@ impl Iterate {
     }
 
     /// Where the next gradient is taken.
-    pub(super) fn point(&self) -> &MeanField {
+    pub(in crate::update) fn point(&self) -> &MeanField {
         &self.point
     }
 
     /// The step that follows from a released sum of 2d gradient entries.
-    pub(super) fn advance(self, released: &[f64]) -> Self {
+    pub(in crate::update) fn advance(self, released: &[f64]) -> Self {
         let Self { point, mut rule, cavity, learning_rate, .. } = self;
         let d = point.dimension();
         let coordinate = point.coordinate();
@@ -142,7 +142,7 @@ impl Iterate {
     }
 
     /// Natural parameters λ* of the fit: the mean of the last iterates.
-    pub(super) fn finish(self) -> Vec<f64> {
+    pub(in crate::update) fn finish(self) -> Vec<f64> {
         let d = self.point.dimension();
         let count = f64::from(self.averaged.max(1));
         let precision: Vec<f64> = match &self.rule {

@@ -13,15 +13,12 @@
 
 mod iterate;
 
-#[cfg(test)]
-mod tests;
-
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::task::DpOptimisationSpec;
 use dp_pvi_privacy::mechanism::LatticeSum;
 use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Permit, Released, StepPermit, Units};
 
-use iterate::Iterate;
+pub(super) use iterate::Iterate;
 
 use super::{Local, Output};
 use crate::error::InferenceError;
@@ -58,7 +55,7 @@ pub(super) fn run<N: NoiseSource>(
 }
 
 /// One release: the noisy sum of clipped gradients at `point`.
-pub(crate) fn step<N: NoiseSource>(
+pub(super) fn step<N: NoiseSource>(
     gradients: &dyn Gradients,
     mechanism: &LatticeSum,
     point: &MeanField,

@@ -1,0 +1,187 @@
+//! What the tests share: a seeded noise source (tests only), permits from a ledger in memory, tasks, tables and vectors.
+
+use std::path::PathBuf;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use dp_pvi_posterior::task::{
+    Approximation, DpOptimisationSpec, ENGINE, ModelSpec, Optimizer, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
+};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::noise::NoRandomness;
+use dp_pvi_privacy::{
+    ClientId, ClipNorm, Delta, DpEvent, Epsilon, Hash, Ledger, NoiseMultiplier, NoiseSource, Permit, PrivacyUnit, Purpose, Relation,
+    ReleaseId, RunId, SamplingRate, StepPermit,
+};
+use ed25519_dalek::SigningKey;
+use rand_core::Rng;
+use serde_json::Value;
+
+use crate::records::RecordTable;
+
+/// Noise and coins as a function of (seed, release, step, purpose); `coins` may have a seed of their own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeededNoise {
+    pub(crate) noise: u64,
+    pub(crate) coins: u64,
+}
+
+impl SeededNoise {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { noise: seed, coins: seed }
+    }
+}
+
+impl NoiseSource for SeededNoise {
+    type Stream = ChaCha20Rng;
+
+    fn stream(&self, release: &ReleaseId, step: u64, purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
+        let (seed, name) = match purpose {
+            Purpose::Noise => (self.noise, "noise"),
+            Purpose::Coins => (self.coins, "coins"),
+            Purpose::Draws => (self.noise, "draws"),
+        };
+        let release = release.to_string();
+        let key = Hash::of("test stream", &[&seed.to_le_bytes(), release.as_bytes(), &step.to_le_bytes(), name.as_bytes()]);
+        Ok(ChaCha20Rng::from_seed(key.0))
+    }
+}
+
+pub(crate) fn release(round: u32) -> ReleaseId {
+    ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("site").unwrap(), round }
+}
+
+/// A permit from a ledger that allows everything.
+pub(crate) fn permit(event: &DpEvent, round: u32) -> Permit {
+    let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    let delta = Delta::new(1e-5).unwrap();
+    let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, allow_non_private: true };
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let mut ledger = Ledger::open(MemoryStore::new(), key, identity, budget).unwrap();
+    ledger.reserve(&release(round), event, Hash::default()).unwrap()
+}
+
+/// Permits for single steps; all of them are the same step of the same release, so that coins and noise repeat.
+pub(crate) fn step_permit(event: &DpEvent) -> StepPermit {
+    permit(event, 0).into_steps().next().unwrap()
+}
+
+pub(crate) const MODELS: [ModelSpec; 2] = [ModelSpec::LinearRegression { noise_sd: 0.7 }, ModelSpec::LogisticRegression {}];
+
+pub(crate) fn spec(optimizer: Optimizer, steps: u32, rate: f64, clip: f64, noise: f64) -> DpOptimisationSpec {
+    DpOptimisationSpec {
+        steps,
+        sampling_rate: SamplingRate::nearest(rate).unwrap(),
+        clip_norm: ClipNorm::new(clip).unwrap(),
+        noise_multiplier: NoiseMultiplier::new(noise).unwrap(),
+        optimizer,
+        learning_rate: if optimizer == Optimizer::Adam { 0.05 } else { 0.3 },
+        learning_rate_decay: 1.0,
+        initial_log_scale: 0.0,
+        step_precision: 5.0,
+        curvature_weight: 1.0,
+        averaging: 0.5,
+    }
+}
+
+pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u32, update: UpdateSpec) -> ResolvedTask {
+    ResolvedTask {
+        format: 1,
+        engine: ENGINE.into(),
+        name: "test".into(),
+        model,
+        approximation,
+        prior: PriorSpec { mean: 0.0, scale: 1.0 },
+        schema: String::new(),
+        dimension,
+        feature_bound: 4.0,
+        max_nonzeros: dimension,
+        schedule: ScheduleSpec::Sequential { sweeps: 4 },
+        damping: vec![1.0; 4],
+        update,
+        privacy: PrivacySpec {
+            unit: PrivacyUnit::Record,
+            relation: Relation::ReplaceOne,
+            epsilon: None,
+            delta: Delta::new(1e-5).unwrap(),
+            trust: Trust::Local,
+        },
+        update_deadline_seconds: 60,
+        min_sites: 1,
+        release_tick_seconds: 0,
+    }
+}
+
+/// A table of units, each a list of dense rows.
+pub(crate) fn table(dimension: usize, units: &[Vec<(Vec<f64>, f64)>]) -> RecordTable {
+    let mut builder = RecordTable::builder(dimension);
+    for unit in units {
+        builder.start_unit();
+        for (row, target) in unit {
+            let (indices, values): (Vec<u32>, Vec<f64>) =
+                row.iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(j, &x)| (j as u32, x)).unzip();
+            builder.push(&indices, &values, *target).unwrap();
+        }
+    }
+    builder.finish()
+}
+
+/// Units of one record each.
+pub(crate) fn rows(x: &[Vec<f64>], y: &[f64]) -> Vec<Vec<(Vec<f64>, f64)>> {
+    x.iter().zip(y).map(|(row, &target)| vec![(row.clone(), target)]).collect()
+}
+
+/// Uniform on [−1, 1).
+pub(crate) fn uniform(rng: &mut ChaCha20Rng) -> f64 {
+    f64::from(rng.next_u32()) / 2_147_483_648.0 - 1.0
+}
+
+/// Random units: some of several records, some empty.
+pub(crate) fn random_units(seed: u64, count: usize, dimension: usize) -> Vec<Vec<(Vec<f64>, f64)>> {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    (0..count)
+        .map(|unit| {
+            let records = match unit % 7 {
+                0 => 3,
+                1 => 0,
+                _ => 1,
+            };
+            (0..records)
+                .map(|_| {
+                    let row = (0..dimension).map(|_| 2.0 * uniform(&mut rng)).collect();
+                    (row, f64::from(u8::from(uniform(&mut rng) > 0.0)))
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// A key of the reference vectors; `None` (with a message) where the file is not there.
+pub(crate) fn vectors(key: &str) -> Option<Value> {
+    let shared =
+        std::env::var_os("DP_PVI_SHARED").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let path = shared.join("reference/inference.json");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    };
+    let mut value: Value = serde_json::from_str(&text).unwrap();
+    Some(value[key].take())
+}
+
+pub(crate) fn vector(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+}
+
+pub(crate) fn matrix(value: &Value) -> Vec<Vec<f64>> {
+    value.as_array().unwrap().iter().map(vector).collect()
+}
+
+#[track_caller]
+pub(crate) fn close(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (a, b)) in found.iter().zip(expected).enumerate() {
+        assert!((a - b).abs() <= tolerance, "entry {i}: {a} instead of {b}");
+    }
+}
