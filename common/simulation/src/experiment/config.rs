@@ -8,7 +8,7 @@
 //! task = "task.toml"                            # relative to this file; or the task's sections as [task.model], …
 //!
 //! [data]
-//! files = ["adult/adult.data", "adult/adult.test"]   # below --data DIR; joined in this order
+//! files = ["adult/adult.data.gz", "adult/adult.test.gz"]   # below --data DIR; joined in this order
 //! test_fraction = 0.2                           # of all units, by a seeded permutation; or test_files = [...]
 //!
 //! [clients]
