@@ -168,13 +168,13 @@ pub fn transport_error(status: &Status) -> TransportError {
         Some("message") => rejected(Rejection::Message),
         Some("hello-first") => rejected(Rejection::HelloFirst),
         Some("other") => rejected(Rejection::Other),
-        Some(_) => TransportError::Unreachable(status.message().to_owned()),
+        Some(_) => TransportError::Unreachable(words(status)),
         // Not from our server's code: its framework, a proxy, or the network.
         None => match status.code() {
             Code::Unauthenticated | Code::PermissionDenied => rejected(Rejection::Authentication),
             Code::Unimplemented => rejected(Rejection::Version),
             Code::InvalidArgument | Code::OutOfRange => rejected(Rejection::Message),
-            _ => TransportError::Unreachable(status.message().to_owned()),
+            _ => TransportError::Unreachable(words(status)),
         },
     }
 }
@@ -183,6 +183,21 @@ pub fn transport_error(status: &Status) -> TransportError {
 #[must_use]
 pub fn frame_error(error: FrameError) -> TransportError {
     TransportError::Rejected { kind: Rejection::Version, message: error.to_string() }
+}
+
+/// A status with everything that lies below it: "transport error" alone would not say that a certificate has expired.
+fn words(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = error.source();
+    }
+    text
 }
 
 fn reason(status: &Status) -> Option<&str> {

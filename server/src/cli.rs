@@ -165,13 +165,19 @@ fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
     result.map(drop)
 }
 
+/// "File size limit exceeded": the same number on every platform that this runs on.
+const SIGXFSZ: i32 = 25;
+
 /// Resolves to the number of the first signal that asks the process to end.
 fn signals() -> Result<impl Future<Output = u8>> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |e: std::io::Error| ServerError::Failed(format!("signals cannot be watched: {e}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    // A limit on the size of files is then an error of the write, told like a full disk, and not the end of the process.
+    let size_limit = signal(SignalKind::from_raw(SIGXFSZ)).map_err(failed)?;
     Ok(async move {
+        let _size_limit = size_limit;
         tokio::select! {
             _ = interrupt.recv() => 2,
             _ = terminate.recv() => 15,

@@ -30,7 +30,14 @@ pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
 /// A lock that lasts as long as the value and dies with the process.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Unlocked by name and not by closing: a child process that is being started may hold a copy of the file for a moment.
+        let _ = self.file.unlock();
+    }
 }
 
 impl FileLock {
@@ -38,7 +45,7 @@ impl FileLock {
     pub(crate) fn take(path: PathBuf, holder: &str) -> Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| ServerError::unavailable(&path, e))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => Ok(Self { file }),
             Err(std::fs::TryLockError::WouldBlock) => Err(ServerError::unavailable(&path, format!("locked: {holder}"))),
             Err(std::fs::TryLockError::Error(e)) => Err(ServerError::unavailable(&path, e)),
         }

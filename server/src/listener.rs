@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +24,8 @@ use crate::tls::{LiveCredentials, PeerIdentity};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Handshakes at the same time; more wait in the kernel's queue.
 const HANDSHAKES: usize = 128;
+/// Time for the other side to read why.
+const PARTING: Duration = Duration::from_secs(1);
 /// Connections of one certificate name.
 const CONNECTIONS_PER_PEER: usize = 4;
 
@@ -67,14 +69,15 @@ async fn accept_loop(
             let acceptor = TlsAcceptor::from(credentials.current().server.clone());
             // Small messages must not wait for company.
             let _ = stream.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await {
                 Ok(Ok(stream)) => match Connection::new(stream, &peers, telemetry) {
                     Ok(connection) => drop(sender.send(Ok(connection)).await),
                     Err(reason) => warn!(%address, reason, "a connection was refused"),
                 },
-                Ok(Err(error)) => {
+                Ok(Err((error, stream))) => {
                     telemetry.handshake_failures.inc();
                     warn!(%address, %error, "a TLS handshake failed");
+                    let _ = tokio::time::timeout(PARTING, part(stream)).await;
                 }
                 Err(_) => {
                     telemetry.handshake_failures.inc();
@@ -83,6 +86,15 @@ async fn accept_loop(
             }
         });
     }
+}
+
+/// Lets the other side read the alert: closing a socket with unread bytes in it would throw the alert away, and a client could
+/// not tell an expired certificate from a broken line.
+async fn part(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
 }
 
 /// Open connections per certificate name.

@@ -63,38 +63,25 @@ pub struct Running {
 /// # Errors
 /// See [`ServerError`]; [`ServerError::QuorumLost`] after the results of such a run were written.
 pub async fn run(config: Config, start_as: Start, events: EventSink, shutdown: impl Future<Output = u8>) -> Result<Exported> {
-    match start(config.clone(), start_as, events.clone()).await? {
-        Begun::Running(running) => running.finish(shutdown).await,
-        Begun::Ended(outcome) => {
-            info!(?outcome, "the run of this task has ended; `dp-pvi-server run --new-run` starts the next");
-            conclude(&config, outcome, &events).await
-        }
-    }
+    start(config, start_as, events).await?.finish(shutdown).await
 }
 
-/// What [`start`] found.
-pub enum Begun {
-    /// A server runs.
-    Running(Box<Running>),
-    /// The task's run has ended already; nothing was started.
-    Ended(RunOutcome),
-}
-
-/// Opens state and ports and starts serving.
+/// Opens state and ports and starts serving. A run that has ended already is served too, for as long as the server lingers: if the
+/// server was killed at the end of the run, its clients still wait to hear of it.
 ///
 /// # Errors
 /// See [`ServerError`].
-pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result<Begun> {
+pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result<Running> {
     let task = resolve_task(&config)?;
     let key = load_identity(&config.tls.identity)?;
     let credentials = Arc::new(LiveCredentials::load(&config.tls, &config.federation)?);
     let clients = active_clients(&credentials, &config.phases)?;
     crate::files::create_private_directory(&config.state)?;
     let mut store = Store::open(&config.store.database)?;
-    let run = match pick_run(&mut store, &task, start_as)? {
-        Picked::Open(run) => run,
-        Picked::Ended(outcome) => return Ok(Begun::Ended(outcome)),
-    };
+    let run = pick_run(&mut store, &task, start_as)?;
+    if run.ended {
+        info!(run = run.id.number, "this run has ended; `dp-pvi-server run --new-run` starts the next");
+    }
     let telemetry = Arc::new(Telemetry::new());
     let spool = Spool::open(&config.state, &run.id)?;
     let settings = Settings {
@@ -146,7 +133,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
             }
         }));
     }
-    Ok(Begun::Running(Box::new(Running {
+    Ok(Running {
         address,
         http: http_address,
         config,
@@ -157,7 +144,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         stop_grpc,
         background,
         events,
-    })))
+    })
 }
 
 impl Running {
@@ -185,8 +172,10 @@ impl Running {
         if tokio::time::timeout(DRAIN, &mut self.grpc).await.is_err() {
             self.grpc.abort();
         }
-        // Lets the thread close the database; it has ended already if it had failed.
-        let _ = tokio::time::timeout(DRAIN, &mut self.engine_done).await;
+        // Lets the thread close the database, unless it has ended already.
+        if !self.engine_done.is_terminated() {
+            let _ = tokio::time::timeout(DRAIN, &mut self.engine_done).await;
+        }
         let _ = std::fs::remove_file(admin::socket_path(&self.config.state));
     }
 }
@@ -231,12 +220,7 @@ async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> R
     }
 }
 
-enum Picked {
-    Open(StoredRun),
-    Ended(RunOutcome),
-}
-
-fn pick_run(store: &mut Store, task: &ResolvedTask, start_as: Start) -> Result<Picked> {
+fn pick_run(store: &mut Store, task: &ResolvedTask, start_as: Start) -> Result<StoredRun> {
     let hash = task.hash();
     if let Some(open) = store.last_run_of_any_task()?.filter(|run| !run.ended && run.id.task != hash) {
         return Err(ServerError::OtherTask(format!(
@@ -246,10 +230,9 @@ fn pick_run(store: &mut Store, task: &ResolvedTask, start_as: Start) -> Result<P
         )));
     }
     match store.last_run(hash)? {
-        None => Ok(Picked::Open(store.create_run(RunId { task: hash, number: 1 })?)),
-        Some(run) if !run.ended => Ok(Picked::Open(run)),
-        Some(run) if start_as == Start::NewRun => Ok(Picked::Open(store.create_run(RunId { task: hash, number: run.id.number + 1 })?)),
-        Some(run) => Ok(Picked::Ended(store.outcome(&run)?)),
+        None => store.create_run(RunId { task: hash, number: 1 }),
+        Some(run) if run.ended && start_as == Start::NewRun => store.create_run(RunId { task: hash, number: run.id.number + 1 }),
+        Some(run) => Ok(run),
     }
 }
 

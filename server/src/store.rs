@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
-use dp_pvi_protocol::message::RunOutcome;
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use self::reader::Reader;
@@ -81,21 +80,6 @@ impl Store {
     /// The database does not answer.
     pub fn last_run_of_any_task(&self) -> Result<Option<StoredRun>> {
         reader::last_run(&self.connection, None).map_err(|e| sqlite_error(&self.path, &e))
-    }
-
-    /// How an ended run ended.
-    ///
-    /// # Errors
-    /// The database does not answer, or the run has not ended.
-    pub fn outcome(&self, run: &StoredRun) -> Result<RunOutcome> {
-        let seq: i64 = self
-            .connection
-            .query_row("SELECT max(seq) FROM records WHERE run = ?1 AND kind = 'run-ended'", [run.key], |row| row.get(0))
-            .map_err(|e| sqlite_error(&self.path, &e))?;
-        match self.record(run, u64::try_from(seq).unwrap_or(0))? {
-            Some(Record::RunEnded { outcome, .. }) => Ok(outcome),
-            _ => Err(ServerError::Corrupt(format!("{}: the end of run {}", self.path.display(), run.id.number))),
-        }
     }
 
     /// Adds a run.

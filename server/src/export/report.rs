@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use dp_pvi_posterior::document::PosteriorDocument;
 use dp_pvi_posterior::summary::Coefficient;
-use dp_pvi_posterior::task::{Approximation, ModelSpec, ScheduleSpec, UpdateSpec};
 use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
 use dp_pvi_protocol::message::{HeldOutMetrics, Role, RoundOutcome, RunOutcome};
 
@@ -31,7 +30,7 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         Escaped(&history.task.name)
     );
     overview(&mut html, federation, history);
-    coefficients(&mut html, &document.coefficients);
+    coefficients(&mut html, history, &document.coefficients);
     held_out(&mut html, history);
     privacy(&mut html, history, document);
     participation(&mut html, history);
@@ -47,28 +46,6 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
 
 fn overview(html: &mut String, federation: &str, history: &History) {
     let task = &history.task;
-    let model = match task.model {
-        ModelSpec::LogisticRegression {} => "logistic regression".to_owned(),
-        ModelSpec::LinearRegression { noise_sd } => format!("linear regression, noise sd {}", number(noise_sd)),
-    };
-    let family = match task.approximation {
-        Approximation::MeanField => "mean-field Gaussian",
-        Approximation::FullCovariance => "full-covariance Gaussian",
-    };
-    let schedule = match task.schedule {
-        ScheduleSpec::Sequential { sweeps } => format!("sequential, {sweeps} sweeps over the sites"),
-        ScheduleSpec::Synchronous { rounds } => format!("synchronous, {rounds} rounds"),
-    };
-    let update = match &task.update {
-        UpdateSpec::Pvi {} => "exact local optimum, <b>without privacy protection</b>".to_owned(),
-        UpdateSpec::DpOptimisation(spec) => format!(
-            "DP optimisation: {} steps a visit, sampling rate {}, clipping norm {}, noise multiplier {}",
-            spec.steps,
-            number(spec.sampling_rate.get()),
-            number(spec.clip_norm.get()),
-            number(spec.noise_multiplier.get())
-        ),
-    };
     let outcome = match history.outcome {
         None => "in progress",
         Some(RunOutcome::Complete) => "complete",
@@ -76,17 +53,28 @@ fn overview(html: &mut String, federation: &str, history: &History) {
         Some(RunOutcome::Stopped) => "stopped by the operator",
     };
     let sites = history.members.values().filter(|member| member.role == Role::Site).count();
+    let tick = match task.release_tick_seconds {
+        0 => "off (release_tick = 0): updates leave as soon as they are computed, and when they leave is not protected".to_owned(),
+        seconds => format!("{seconds} s: updates leave at multiples of this after training"),
+    };
     let rows = [
         ("federation", Escaped(federation).to_string()),
         ("run", format!("{} ({outcome})", history.run.number)),
-        ("model", model),
+        ("model", Escaped(&task.model.to_string()).to_string()),
         (
             "posterior",
-            format!("{family}, {} coefficients, prior N({}, {}²)", task.dimension, number(task.prior.mean), number(task.prior.scale)),
+            format!(
+                "{}, {} coefficients, prior N({}, {}²)",
+                task.approximation,
+                task.dimension,
+                number(task.prior.mean),
+                number(task.prior.scale)
+            ),
         ),
         ("sites", sites.to_string()),
-        ("schedule", format!("{schedule}; {} rounds closed", history.rounds())),
-        ("local update", update),
+        ("schedule", format!("{}; {} rounds closed", task.schedule, history.rounds())),
+        ("local update", Escaped(&task.update.to_string()).to_string()),
+        ("release tick", tick),
         ("time", format!("{} to {}", clock::rfc3339(clock::date(history.started)), clock::rfc3339(clock::date(history.last)))),
     ];
     html.push_str("<table>");
@@ -96,7 +84,7 @@ fn overview(html: &mut String, federation: &str, history: &History) {
     html.push_str("</table>");
 }
 
-fn coefficients(html: &mut String, all: &[Coefficient]) {
+fn coefficients(html: &mut String, history: &History, all: &[Coefficient]) {
     html.push_str("<h2>Coefficients</h2>");
     let mut drawn: Vec<&Coefficient> = all.iter().collect();
     if all.len() > DRAWN {
@@ -114,6 +102,12 @@ fn coefficients(html: &mut String, all: &[Coefficient]) {
         })
         .collect();
     html.push_str(&plot::intervals("Posterior mean, one standard deviation (thick) and 95 % interval (thin)", &rows));
+    if history.task.privacy.epsilon.is_some() {
+        html.push_str(
+            "<p><b>How to read the intervals.</b> They are those of the variational posterior. They do not include the noise that was \
+             added to protect the records, so they are too narrow, most of all for coefficients about which the data say little.</p>",
+        );
+    }
     html.push_str(
         "<details><summary>table</summary><table><tr><th>coefficient</th><th class=\"n\">mean</th><th class=\"n\">sd</th>\
          <th class=\"n\">90 % interval</th><th class=\"n\">95 % interval</th></tr>",

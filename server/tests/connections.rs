@@ -1,0 +1,211 @@
+//! Who may connect: certificates, revocation, protocol versions.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_proto::identity::generate_identity;
+use dp_pvi_protocol::message::Role;
+use dp_pvi_protocol::transport::{Rejection, TransportError};
+use dp_pvi_server::ca::{Authority, NewFederation};
+use support::{Client, FEDERATION, Fed, Member, Plan, now, sign};
+use tempfile::TempDir;
+
+/// Connects and reads until the server says why not. A client with TLS 1.3 has ended its handshake before the server has judged
+/// its certificate, so the alert comes with the first read.
+async fn alert(address: SocketAddr, config: rustls::ClientConfig) -> String {
+    use tokio::io::AsyncReadExt;
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut stream = match connector.connect("localhost".try_into().unwrap(), stream).await {
+        Ok(stream) => stream,
+        Err(error) => return error.to_string(),
+    };
+    let mut bytes = Vec::new();
+    match tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut bytes)).await {
+        Ok(Err(error)) => error.to_string(),
+        Ok(Ok(_)) => "closed without a word".into(),
+        Err(_) => "not refused".into(),
+    }
+}
+
+/// The calls of a client that is refused at the level of connections fail.
+async fn refused(connected: Result<Client, String>) {
+    if let Ok(mut client) = connected {
+        client.hello().await.expect_err("the server must refuse");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_valid_certificates_of_this_authority_get_in() {
+    let mut fed = Fed::new(2, &Plan::default());
+    let long_ago = now() - time::Duration::days(400);
+    let expired = fed.enrol("expired", Role::Site, long_ago);
+    // Enrolling as of long ago wrote an old revocation list: write today's.
+    Authority::open(&fed.path("tls")).unwrap().renew(now(), 90).unwrap();
+    let server = fed.start().await;
+
+    // A good one, first and last: the server is there all the time.
+    fed.member("a").join(server.address).await;
+
+    refused(expired.connect(server.address).await).await;
+    let text = alert(server.address, expired.tls_config()).await;
+    assert!(text.contains("CertificateExpired"), "{text}");
+
+    // The same name, certified by another authority.
+    let other = TempDir::new().unwrap();
+    let tls = other.path().join("tls");
+    let new = NewFederation { name: FEDERATION.into(), dns: vec!["localhost".into()], addresses: Vec::new(), days: 90 };
+    drop(Authority::init(&tls, &new, now()).unwrap());
+    let mut foreign = sign(&tls, other.path(), "a", Role::Site, generate_identity().unwrap(), now(), 30);
+    foreign.roots = fed.member("a").roots.clone();
+    refused(foreign.connect(server.address).await).await;
+    let text = alert(server.address, foreign.tls_config()).await;
+    assert!(text.contains("UnknownCA") || text.contains("DecryptError"), "{text}");
+
+    // No certificate.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut anonymous = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(fed.member("a").roots.clone())
+        .with_no_client_auth();
+    anonymous.alpn_protocols = vec![b"h2".to_vec()];
+    let text = alert(server.address, anonymous).await;
+    assert!(text.contains("CertificateRequired"), "{text}");
+
+    // The server's own certificate is not a client's.
+    let mut impostor: Member = fed.member("a").clone();
+    let files = fed.config().tls;
+    use rustls::pki_types::pem::PemObject;
+    impostor.chain = vec![rustls::pki_types::CertificateDer::from_pem_file(&files.cert).unwrap()];
+    impostor.key = Arc::new(rustls::pki_types::PrivateKeyDer::from_pem_file(&files.key).unwrap());
+    refused(impostor.connect(server.address).await).await;
+    let text = alert(server.address, impostor.tls_config()).await;
+    assert!(text.contains("alert"), "{text}");
+
+    fed.member("b").join(server.address).await;
+    server.terminate().await;
+}
+
+/// The server's side of TLS has no word of TLS 1.2: a hello without the extension for 1.3 gets an alert.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_1_2_is_refused() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let fed = Fed::new(2, &Plan::default());
+    let server = fed.start().await;
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.push(0);
+    // ECDHE-ECDSA-AES128-GCM-SHA256 and ECDHE-RSA-AES128-GCM-SHA256; null compression.
+    body.extend([0, 4, 0xc0, 0x2b, 0xc0, 0x2f, 1, 0]);
+    // supported_groups x25519, signature_algorithms ecdsa_secp256r1_sha256.
+    body.extend([0, 16, 0, 10, 0, 4, 0, 2, 0, 0x1d, 0, 13, 0, 4, 0, 2, 4, 3]);
+    let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+    let record_length = u16::try_from(body.len() + 4).unwrap().to_be_bytes();
+    let hello = [&[22, 3, 1][..], &record_length, &[1, 0], &length, &body].concat();
+    let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&hello).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    // Alert record, fatal, protocol_version (70).
+    assert_eq!((answer[0], answer[5], answer[6]), (21, 2, 70), "{answer:?}");
+    server.terminate().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sites_come_and_go_without_a_restart() {
+    let mut fed = Fed::new(2, &Plan::default());
+    let server = fed.start().await;
+    let mut a = fed.member("a").join(server.address).await;
+    let mut b = fed.member("b").join(server.address).await;
+
+    // A new site is certified at once, and known within seconds.
+    let late = fed.enrol("late", Role::Site, now());
+    let mut joined = late.connect(server.address).await.unwrap();
+    let mut tries = 0;
+    while joined.hello().await.is_err() {
+        tries += 1;
+        assert!(tries < 50, "the new site is not heard");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+
+    // A revoked one is cut off: its open connection is not heard, and a new one is not accepted.
+    fed.revoke("b");
+    let mut tries = 0;
+    loop {
+        match b.hello().await {
+            Err(TransportError::Rejected { kind: Rejection::Authentication, message }) => {
+                assert!(message.contains("revoked"), "{message}");
+                break;
+            }
+            other => assert!(tries < 50, "{other:?}"),
+        }
+        tries += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    refused(fed.member("b").connect(server.address).await).await;
+    let text = alert(server.address, fed.member("b").tls_config()).await;
+    assert!(text.contains("CertificateRevoked"), "{text}");
+    a.hello().await.unwrap();
+    server.terminate().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_revocation_list_lets_nobody_in() {
+    let fed = Fed::new(2, &Plan::default());
+    // The list of 100 days ago was valid for 90.
+    Authority::open(&fed.path("tls")).unwrap().renew(now() - time::Duration::days(100), 90).unwrap();
+    Authority::open(&fed.path("tls")).unwrap().renew(now(), 90).unwrap();
+    let crl = std::fs::read(fed.path("tls/crl.pem")).unwrap();
+    Authority::open(&fed.path("tls")).unwrap().renew(now() - time::Duration::days(100), 90).unwrap();
+    // Today's server certificate with that old list.
+    let old = std::fs::read(fed.path("tls/crl.pem")).unwrap();
+    Authority::open(&fed.path("tls")).unwrap().renew(now(), 90).unwrap();
+    std::fs::write(fed.path("tls/crl.pem"), old).unwrap();
+    let server = fed.start().await;
+    refused(fed.member("a").connect(server.address).await).await;
+    let text = alert(server.address, fed.member("a").tls_config()).await;
+    assert!(text.contains("alert"), "{text}");
+    // With a fresh one the same server lets the same client in.
+    std::fs::write(fed.path("tls/crl.pem"), crl).unwrap();
+    let mut tries = 0;
+    while let Err(error) = match fed.member("a").connect(server.address).await {
+        Ok(mut client) => client.hello().await.map(drop).map_err(|e| e.to_string()),
+        Err(error) => Err(error),
+    } {
+        tries += 1;
+        assert!(tries < 50, "{error}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.terminate().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_handshake_holds_nobody_up() {
+    let fed = Fed::new(2, &Plan::default());
+    let server = fed.start().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(tokio::net::TcpStream::connect(server.address).await.unwrap());
+    }
+    tokio::time::timeout(Duration::from_secs(5), fed.member("a").join(server.address)).await.expect("others are served");
+    server.terminate().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_name_has_few_connections() {
+    let fed = Fed::new(2, &Plan::default());
+    let server = fed.start().await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(fed.member("a").join(server.address).await);
+    }
+    refused(fed.member("a").connect(server.address).await).await;
+    fed.member("b").join(server.address).await;
+    drop(held);
+    server.terminate().await;
+}

@@ -1,0 +1,224 @@
+//! The server as a process: killed at any time, ended by signals, attacked by a client with a valid certificate.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dp_pvi_protocol::message::ReceiptOutcome;
+use support::{Client, Fed, Member, Plan, Process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_continues_where_it_was() {
+    let fed = Fed::new(2, &Plan { rounds: 6, linger: "1s", ..Plan::default() });
+    let mut server = Process::spawn(&fed, &[]);
+    let mut sites: Vec<Client> = Vec::new();
+    for name in ["a", "b"] {
+        sites.push(fed.member(name).join(server.address).await);
+    }
+    for round in 0..6_u32 {
+        for i in 0..2 {
+            let start = sites[i].round().await;
+            let receipt = sites[i].send(&start, &[1.0, 2.0, 3.0, 4.0]).await.unwrap();
+            assert_eq!(receipt.outcome, ReceiptOutcome::Stored);
+            // Killed in the middle of a round, and right after one.
+            if round % 2 == u32::try_from(i).unwrap() {
+                server.kill();
+                server = Process::spawn(&fed, &[]);
+                for site in &mut sites {
+                    let mut again = site.member.join(server.address).await;
+                    again.seen = site.seen;
+                    *site = again;
+                }
+            }
+        }
+    }
+    let end = sites[0].finished().await;
+    // λ0 = (0, 0, 1, 1), six rounds of 0.1 · 2 · (1, 2, 3, 4): as if nothing had happened.
+    for (value, expected) in end.lambda.iter().zip([1.2, 2.4, 4.6, 5.8]) {
+        assert!((value - expected).abs() < 1e-12, "{value} {expected}");
+    }
+    sites[1].finished().await;
+    server.event("exported");
+    assert_eq!(server.exit_code(), Some(0));
+    assert!(fed.path("state/posterior.json").exists() && fed.path("state/report.html").exists());
+    // Another start of the same run serves its end for a second and writes the results again.
+    let code =
+        std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["run", "-q", "--config"]).arg(fed.config_path()).output();
+    assert_eq!(code.unwrap().status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_and_mistakes_have_their_codes() {
+    let fed = Fed::new(2, &Plan::default());
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let server = Process::spawn(&fed, &[]);
+        let mut a = fed.member("a").join(server.address).await;
+        let waiting = tokio::spawn(async move { a.next().await.is_err() });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.signal(signal);
+        assert_eq!(server.exit_code(), Some(code));
+        assert!(waiting.await.unwrap(), "a waiting call is answered");
+        assert!(!fed.path("state/admin.sock").exists());
+    }
+    let run = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+            .args(arguments)
+            .arg("--config")
+            .arg(fed.config_path())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    assert_eq!(run(&["fly"]).0, 2);
+    assert_eq!(run(&["status"]).0, 5);
+    let (code, text, _) = run(&["check", "--format", "json"]);
+    assert_eq!(code, 0);
+    let checked: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(checked["task_hash"], fed.task().hash().to_string());
+    assert_eq!(checked["epsilon"], serde_json::Value::Null);
+    let (code, text, _) =
+        run(&["export", "-o", fed.path("out").to_str().unwrap(), "--transcript", fed.path("out/t.jsonl").to_str().unwrap()]);
+    assert_eq!(code, 0, "{text}");
+    assert!(fed.path("out/report.html").exists() && fed.path("out/t.jsonl").exists());
+    std::fs::write(fed.config_path(), "[server]\nnam = \"x\"\n").unwrap();
+    let (code, _, log) = run(&["run"]);
+    assert_eq!(code, 2);
+    assert!(log.contains("server.toml") && log.contains("nam"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_ends_the_server_and_loses_nothing() {
+    let fed = Fed::new(2, &Plan { columns: 30_000, rounds: 20, ..Plan::default() });
+    // 4 MB: schema and two rounds of λ fit, not more. The limit is on single files, as a quota would be.
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -f 8000; exec \"$0\" run --format json --quiet --config \"$1\"", env!("CARGO_BIN_EXE_dp-pvi-server")]);
+    let child = command.arg(fed.config_path()).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let server = Process::from_child(child.spawn().unwrap());
+    let (mut a, mut b) = (fed.member("a").join(server.address).await, fed.member("b").join(server.address).await);
+    let values = vec![1.0; a.coordinates];
+    let mut receipts = 0;
+    for _ in 0..20 {
+        let Ok(start) = tokio::time::timeout(Duration::from_secs(5), a.try_round()).await.unwrap_or(Err(())) else { break };
+        if a.send(&start, &values).await.is_err() {
+            break;
+        }
+        receipts += 1;
+        let Ok(start) = b.try_round().await else { break };
+        if b.send(&start, &values).await.is_err() {
+            break;
+        }
+        receipts += 1;
+    }
+    assert!((1..40).contains(&receipts), "the disk filled up after {receipts} receipts");
+    assert_eq!(server.exit_code(), Some(12));
+    // With room again, every receipt is honoured.
+    let server = Process::spawn(&fed, &[]);
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    let closed = state["rounds_closed"].as_u64().unwrap();
+    let waiting = state["waiting_for"].as_array().unwrap().len() as u64;
+    assert_eq!(2 * closed + (2 - waiting), receipts, "{state}");
+    drop(server);
+}
+
+/// A client with a valid certificate, speaking HTTP/2 by hand.
+struct Hostile(tokio_rustls::client::TlsStream<tokio::net::TcpStream>);
+
+impl Hostile {
+    async fn connect(member: &Member, address: std::net::SocketAddr) -> Self {
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(member.tls_config()));
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        let mut hostile = Self(stream);
+        assert!(hostile.frame(4, 0, 0, &[]).await);
+        hostile
+    }
+
+    /// Sends a frame; false once the server has had enough.
+    async fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        self.0.write_all(&[head.as_slice(), payload].concat()).await.is_ok()
+    }
+}
+
+/// Header block of a call that waits: POST, http, path, authority, content type.
+fn headers() -> Vec<u8> {
+    let literal = |index: u8, value: &str| {
+        let mut bytes = vec![index, u8::try_from(value.len()).unwrap()];
+        bytes.extend(value.as_bytes());
+        bytes
+    };
+    // Indexed :method POST and :scheme http; literals with indexed names :path (4), :authority (1), content-type (31).
+    let mut block = vec![0x83, 0x86];
+    block.extend(literal(4, "/dp_pvi.v1.Federation/Next"));
+    block.extend(literal(1, "localhost"));
+    block.extend([0x0f, 31 - 15]);
+    block.push(16);
+    block.extend(b"application/grpc");
+    block
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_streams_and_huge_headers_disturb_nobody() {
+    let fed = Fed::new(3, &Plan { rounds: 50, min_sites: 2, ..Plan::default() });
+    let server = Process::spawn(&fed, &[]);
+    let (mut a, mut b, _c) = (
+        fed.member("a").join(server.address).await,
+        fed.member("b").join(server.address).await,
+        fed.member("c").join(server.address).await,
+    );
+    let address = server.address;
+    let attacker = fed.member("c").clone();
+    let attack = tokio::spawn(async move {
+        // 10 000 streams at once, never ended, on one connection.
+        let mut streams = Hostile::connect(&attacker, address).await;
+        let block = headers();
+        let mut opened = 0;
+        for i in 0..10_000_u32 {
+            if !streams.frame(1, 0x4, 2 * i + 1, &block).await {
+                break;
+            }
+            opened += 1;
+        }
+        // 10 MB of one header, in continuation frames.
+        let mut big = Hostile::connect(&attacker, address).await;
+        let mut first = headers();
+        // A literal without indexing: name "x", value of 10 MB (as an HPACK integer with a 7-bit prefix).
+        first.extend([0x00, 1, b'x', 0x7f, 0x81, 0xac, 0xe2, 0x04]);
+        let mut sent = 0;
+        if big.frame(1, 0, 1, &first).await {
+            while sent < 10_000_000 && big.frame(9, 0, 1, &[b'y'; 16_000]).await {
+                sent += 16_000;
+            }
+        }
+        // Both stay open for a while.
+        let mut rest = [0; 1024];
+        let _ = tokio::time::timeout(Duration::from_millis(500), streams.0.read(&mut rest)).await;
+        (opened, sent)
+    });
+    for _ in 0..3 {
+        for site in [&mut a, &mut b] {
+            let start = tokio::time::timeout(Duration::from_secs(5), site.round()).await.expect("others are served");
+            site.send(&start, &[0.0; 4]).await.unwrap();
+        }
+        let mut c = fed.member("c").join(server.address).await;
+        let start = c.round().await;
+        c.send(&start, &[0.0; 4]).await.unwrap();
+    }
+    let (opened, sent) = attack.await.unwrap();
+    assert!(opened > 16, "the attack was one ({opened} streams, {sent} bytes)");
+    let peak = server.memory("VmHWM");
+    assert!(peak < 256 << 20, "{} MiB", peak >> 20);
+    // Still well.
+    let start = a.round().await;
+    a.send(&start, &[0.0; 4]).await.unwrap();
+}
