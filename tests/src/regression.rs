@@ -92,7 +92,7 @@ impl Task {
         line(format!("release_tick_seconds = {}", self.tick));
         match self.epsilon {
             None => line("update = \"pvi\"".into()),
-            Some(_) => line("update = \"dp-optimisation\"\nexpected_total_units = 300".into()),
+            Some(_) => line("update = \"dp-optimisation\"\nexpected_sites = 3".into()),
         }
         line("[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"".into());
         if let Some(epsilon) = self.epsilon {

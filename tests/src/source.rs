@@ -1,6 +1,7 @@
-//! Reads source files as the rules in `tidy` see them: without comments, without the text of string literals, and without the
-//! unit tests at the end of a file.
+//! Reads source files as the rules in `tidy` see them: without comments, without the text of string literals, and without unit tests,
+//! which are modules under `#[cfg(test)]`, in the same file or in one of their own.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ pub struct Source {
     pub path: String,
     /// As written.
     pub text: String,
-    /// Production code only: comments, string contents and the trailing `#[cfg(test)]` module are blanks; lines keep their numbers.
+    /// Production code only: comments, string contents and modules under `#[cfg(test)]` are blanks; lines keep their numbers.
     pub code: String,
 }
 
@@ -29,14 +30,18 @@ impl Source {
     }
 }
 
-/// All `.rs` files below the given folders of the workspace, sorted; files that hold only tests (`tests.rs`, a `tests` folder) are left out.
+/// All `.rs` files below the given folders of the workspace, sorted, without those that hold only tests or benchmarks.
 ///
 /// # Panics
 /// When a folder cannot be read.
 #[must_use]
 pub fn production(root: &Path, folders: &[&str]) -> Vec<Source> {
     let mut sources = everything(root, folders);
-    sources.retain(|s| !s.path.ends_with("/tests.rs") && !s.path.contains("/tests/") && !s.path.contains("/benches/"));
+    let tests: HashSet<String> = sources.iter().flat_map(|s| test_modules(&s.path, &scrub(&s.text))).collect();
+    sources.retain(|s| {
+        let in_test_module = |module: &String| s.path == format!("{module}.rs") || s.path.starts_with(&format!("{module}/"));
+        !s.path.contains("/tests/") && !s.path.contains("/benches/") && !tests.iter().any(in_test_module)
+    });
     sources
 }
 
@@ -76,15 +81,62 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Blanks a trailing `#[cfg(test)]` item (style: unit tests come last in a file).
-fn without_unit_tests(code: &str) -> String {
-    match code.find("#[cfg(test)]") {
-        Some(start) if code[start..].contains("mod ") && code[start..].contains('{') => {
-            let rest: String = code[start..].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-            format!("{}{rest}", &code[..start])
-        }
-        _ => code.to_owned(),
+const TEST_ONLY: &str = "#[cfg(test)]";
+
+/// What follows an occurrence of `#[cfg(test)]`: the name of a module and the byte after it, if it is one.
+fn test_module(code: &str, at: usize) -> Option<(&str, usize)> {
+    let mut rest = code[at + TEST_ONLY.len()..].trim_start();
+    // Further attributes, then visibility.
+    while rest.starts_with("#[") {
+        rest = rest[rest.find(']')? + 1..].trim_start();
     }
+    if let Some(after) = rest.strip_prefix("pub") {
+        rest = after.trim_start();
+        if rest.starts_with('(') {
+            rest = rest[rest.find(')')? + 1..].trim_start();
+        }
+    }
+    let name = rest.strip_prefix("mod ")?.trim_start();
+    let length = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    let end = code.len() - name.len() + length;
+    Some((&name[..length], end))
+}
+
+/// Paths (without `.rs`) of the modules in files of their own that a file declares for tests only.
+fn test_modules(path: &str, scrubbed: &str) -> Vec<String> {
+    let folder = match path.rsplit_once('/') {
+        Some((folder, "lib.rs" | "main.rs" | "mod.rs")) => folder.to_owned(),
+        _ => path.trim_end_matches(".rs").to_owned(),
+    };
+    let modules = scrubbed.match_indices(TEST_ONLY).filter_map(|(at, _)| test_module(scrubbed, at));
+    modules.filter(|(_, end)| scrubbed[*end..].trim_start().starts_with(';')).map(|(name, _)| format!("{folder}/{name}")).collect()
+}
+
+/// Blanks the modules under `#[cfg(test)]` that stand in the file itself.
+fn without_unit_tests(scrubbed: &str) -> String {
+    let mut code = String::with_capacity(scrubbed.len());
+    let mut from = 0;
+    for (at, _) in scrubbed.match_indices(TEST_ONLY) {
+        let Some((_, end)) = test_module(scrubbed, at).filter(|_| at >= from) else { continue };
+        if !scrubbed[end..].trim_start().starts_with('{') {
+            continue;
+        }
+        let mut depth = 0usize;
+        let close = scrubbed[end..].char_indices().find(|(_, c)| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            *c == '}' && depth == 0
+        });
+        let stop = close.map_or(scrubbed.len(), |(i, _)| end + i + 1);
+        code.push_str(&scrubbed[from..at]);
+        code.extend(scrubbed[at..stop].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+        from = stop;
+    }
+    code.push_str(&scrubbed[from..]);
+    code
 }
 
 /// Replaces comments and the contents of string and character literals by blanks.
@@ -203,8 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn unit_tests_at_the_end_are_not_production_code() {
-        let code = without_unit_tests("fn a() {}\n#[cfg(test)]\nmod tests {\n    x.unwrap()\n}\n");
-        assert!(code.contains("fn a") && !code.contains("unwrap") && code.lines().count() == 5);
+    fn unit_tests_are_not_production_code() {
+        let code = without_unit_tests("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn t() { x.unwrap() }\n}\nfn b() {}\n");
+        assert!(code.contains("fn a") && code.contains("fn b") && !code.contains("unwrap") && code.lines().count() == 6);
+        // A declaration at the top leaves the rest of its file alone.
+        let code = without_unit_tests("#[cfg(test)]\nmod tests;\nfn a() { x.unwrap() }\n#[cfg(test)]\nuse b;\n");
+        assert!(code.contains("unwrap"));
+    }
+
+    #[test]
+    fn test_modules_in_files_of_their_own_are_found() {
+        let code = "#[cfg(test)]\nmod tests;\n#[cfg(test)] #[allow(x)] pub(crate) mod testing;\nmod real;\n#[cfg(test)]\nmod inline { }\n";
+        assert_eq!(test_modules("a/src/lib.rs", code), ["a/src/tests", "a/src/testing"]);
+        assert_eq!(test_modules("a/src/ledger.rs", code), ["a/src/ledger/tests", "a/src/ledger/testing"]);
     }
 }

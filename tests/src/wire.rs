@@ -25,6 +25,7 @@ pub struct Liar {
     /// The channel below it.
     pub channel: Channel,
     name: ClientId,
+    role: Role,
     federation: String,
     key: SigningKey,
     tls_key: Hash,
@@ -66,25 +67,27 @@ impl Liar {
             grpc: FederationClient::new(channel.clone()),
             channel,
             name: config.site.name.clone(),
+            role: config.site.role,
             federation: config.site.federation.clone(),
             key: keys::identity(&config.tls.identity).expect("an identity key"),
             tls_key: identity.key_hash,
         })
     }
 
-    /// A right hello, which a test may change before it is signed.
+    /// A right hello, which a test may change before it is signed. A site's ledger head in it is made up: the server remembers it.
     #[must_use]
     pub fn hello(&self) -> Hello {
+        let site = self.role == Role::Site;
         Hello {
             versions: PROTOCOL_VERSIONS.to_vec(),
             federation: self.federation.clone(),
             client: self.name.clone(),
-            role: Role::Site,
+            role: self.role,
             tls_key: self.tls_key,
             task: None,
-            nominal_units: Some(20),
-            ledger: Some((PrivacyUnit::Record, Relation::ReplaceOne)),
-            ledger_head: Some(LedgerHead { seq: 0, hash: Hash::default() }),
+            nominal_units: site.then_some(20),
+            ledger: site.then_some((PrivacyUnit::Record, Relation::ReplaceOne)),
+            ledger_head: site.then_some(LedgerHead { seq: 0, hash: Hash::default() }),
             software: "liar".into(),
         }
     }

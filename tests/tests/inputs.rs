@@ -72,7 +72,7 @@ fn data_that_does_not_fit_is_rejected_by_row_and_column() {
         (
             "a column that the schema does not name",
             &|csv| csv.lines().map(|l| if l.starts_with('x') { format!("{l},extra\n") } else { format!("{l},7\n") }).collect(),
-            &["extra"],
+            &["column number 5"],
         ),
         ("not a number", &|csv| set_cell(csv, 5, 1, "NaN"), &["5", "x1"]),
         ("infinite", &|csv| set_cell(csv, 7, 2, "inf"), &["7", "x2"]),
@@ -152,20 +152,23 @@ fn expired_and_foreign_certificates_are_refused() {
 #[test]
 fn another_task_than_the_approved_one_is_refused() {
     let (mut federation, _) = small(1);
-    let server = federation.start_server();
+    let mut server = federation.start_server();
     federation.client_environment.insert("DP_PVI__POLICY__APPROVE".into(), format!("sha256:{}", "ab".repeat(32)));
-    let mut client = federation.start_client("site-1", &server.address);
-    client.expect(7);
+    federation.start_client("site-1", &server.address).expect(7);
     assert_eq!(budget(&federation, "site-1")["releases"], 0);
     federation.client_environment.clear();
+    server.process.kill();
+
+    // While the run of one task is open, the server's state does not take another.
+    let path = federation.home("server").join("task.toml");
+    let task = fs::read_to_string(&path).unwrap();
+    fs::write(&path, task.replace("prior_scale = 1.0", "prior_scale = 3.0")).unwrap();
+    fails(&mut federation.server_command(&["run"]), 7);
+    fs::write(&path, task).unwrap();
+    let mut server = federation.start_server();
     let mut clients = [federation.start_client("site-1", &server.address), federation.start_client("site-2", &server.address)];
     clients.iter_mut().for_each(|c| c.expect(0));
-    drop(server);
-
-    // The server's state belongs to the task that it was made for.
-    let path = federation.home("server").join("task.toml");
-    fs::write(&path, fs::read_to_string(&path).unwrap().replace("prior_scale = 1.0", "prior_scale = 3.0")).unwrap();
-    fails(&mut federation.server_command(&["run"]), 7);
+    server.process.expect(0);
 }
 
 #[test]
