@@ -18,7 +18,7 @@ file = "schema.toml"
 schedule = "sequential"
 sweeps = 6
 update = "dp-optimisation"
-expected_total_units = 1200
+expected_sites = 3
 [task.privacy]
 unit = "record"
 adjacency = "replace-one"

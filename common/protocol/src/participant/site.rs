@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dp_pvi_posterior::rule::PviRule;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::epsilon_upper;
-use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::{DpEvent, Hash, Ledger, PayloadKind, ReleaseId, RunId};
 
 use super::chain::{Chain, Closed};
@@ -70,12 +70,8 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// The first message of a connection.
     #[must_use]
     pub fn hello(&self) -> Signed<Hello> {
-        // Opening a ledger reads or writes its genesis row.
-        let ledger = self.ledger.rows().first().and_then(|(row, _)| match &row.body {
-            RowBody::Genesis(identity) => Some((identity.unit, identity.relation)),
-            _ => None,
-        });
-        let ledger = ledger.expect("an open ledger starts with its genesis");
+        let LedgerIdentity { unit, relation, .. } = *self.ledger.identity();
+        let ledger = (unit, relation);
         self.identity.hello(Some(Declared { nominal_units: self.nominal_units, ledger, head: self.ledger.head() }))
     }
 
