@@ -54,7 +54,7 @@ impl Damping {
     }
 
     /// Default for updates that carry noise, sites in turn: the first visits move fast, the last ones average the noise.
-    pub const SEQUENTIAL: Self = Self::Decay(Decay { start: 0.3, end: 0.1, decay: Some(0.95) });
+    pub const SEQUENTIAL: Self = Self::Decay(Decay { start: 0.5, end: 0.1, decay: None });
 
     /// Default for all `sites` at once. Mean-field updates in parallel are a Jacobi iteration: with at most `max_nonzeros` = s
     /// entries in a row every ρ < 2/s is stable, however many shards there are (section 4.6), and 1/`sites` is safe for a few large
@@ -75,9 +75,9 @@ mod tests {
         assert_eq!(Damping::Constant(0.3).resolve(3), Ok(vec![0.3; 3]));
         let decay = Damping::Decay(Decay { start: 0.8, end: 0.2, decay: None }).resolve(3).unwrap_or_default();
         assert!((decay[0] - 0.8).abs() < 1e-15 && (decay[1] - 0.4).abs() < 1e-15 && (decay[2] - 0.2).abs() < 1e-15);
-        assert_eq!(Damping::SEQUENTIAL.resolve(1), Ok(vec![0.3]));
+        assert_eq!(Damping::SEQUENTIAL.resolve(1), Ok(vec![0.5]));
         let sequential = Damping::SEQUENTIAL.resolve(40).unwrap_or_default();
-        assert!((sequential[1] - 0.285).abs() < 1e-15 && (sequential[39] - 0.1).abs() < 1e-15);
+        assert!((sequential[13] - 0.5 * 0.2f64.powf(1.0 / 3.0)).abs() < 1e-15 && (sequential[39] - 0.1).abs() < 1e-15);
         assert_eq!(Damping::Constant(0.5).resolve(0), Ok(vec![]));
     }
 

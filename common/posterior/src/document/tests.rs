@@ -36,7 +36,7 @@ fn open() -> ResolvedTask {
 }
 
 fn private() -> ResolvedTask {
-    task("update = \"dp-optimisation\"\nexpected_total_units = 500\nrelease_tick_seconds = 30", "epsilon = 2.0")
+    task("update = \"dp-optimisation\"\nexpected_sites = 3\nrelease_tick_seconds = 30", "epsilon = 2.0")
 }
 
 fn document(task: &ResolvedTask) -> PosteriorDocument {
@@ -102,7 +102,7 @@ fn statements_say_what_was_spent_and_what_was_not() {
     assert_eq!(statement(&task, &site, 0).unwrap().epsilon, Some(0.0));
     assert!(full.remarks.iter().any(|r| r.contains("30 s")));
     assert_eq!(full.numerical_margin, full.remarks.iter().any(|r| r.contains("Numerical margin")));
-    assert!(full.released.contains("10 noised sums"));
+    assert!(full.released.contains("5 noised sums"));
     let none = statement(&open(), &site, 2).unwrap();
     assert_eq!(none.epsilon, None);
     assert!(none.remarks.iter().any(|r| r.contains("No privacy protection")) && none.remarks[0].contains("as soon as"));

@@ -31,7 +31,7 @@ use crate::schema::Schema;
 /// schedule = "sequential"            # with sweeps; or "synchronous" with rounds
 /// sweeps = 20
 /// update = "dp-optimisation"         # or "pvi": exact local optimum, no protection
-/// expected_total_units = 40000       # public guess of the number of units over all sites
+/// expected_sites = 10                # public guess; sets the default step precision and synchronous damping
 ///
 /// [privacy]
 /// unit = "record"                    # or "person", with a unit_column in the schema
@@ -102,9 +102,11 @@ pub struct RawPvi {
     /// ρ, or `{ start, end }`, or `{ start, end, decay }`. Defaults: sequential 1 for `pvi` and
     /// [`Damping::SEQUENTIAL`] for `dp-optimisation`; synchronous [`Damping::synchronous`].
     pub damping: Option<Damping>,
+    /// Public guess of the number of sites. Default: the one of the context.
+    pub expected_sites: Option<u32>,
     /// `pvi` or `dp-optimisation`.
     pub update: UpdateKind,
-    /// Steps L of a visit. Default: 10.
+    /// Steps L of a visit. Default: 5.
     pub steps: Option<u32>,
     /// Poisson rate q of a step. Default: 1 (every unit in every step, accounted exactly).
     pub sampling_rate: Option<f64>,
@@ -122,10 +124,8 @@ pub struct RawPvi {
     pub learning_rate_decay: Option<f64>,
     /// Default: the logarithm of `prior_scale`.
     pub initial_log_scale: Option<f64>,
-    /// F. Default: the average final precision of a coefficient, from `expected_total_units` and R.
+    /// F of the preconditioned optimiser. Default: see [`RawTask::resolve`].
     pub step_precision: Option<f64>,
-    /// Public guess of the number of units over all sites: order of magnitude is enough.
-    pub expected_total_units: Option<u64>,
     /// w. Default: 1.
     pub curvature_weight: Option<f64>,
     /// Default: 0.5.
@@ -196,6 +196,11 @@ impl RawTask {
 
     /// Makes every number explicit: z by calibration, C, q, ρ of every visit, and the facts that follow from the schema's text.
     ///
+    /// The default step precision of the preconditioned optimiser follows from z, public numbers only: F = 3·K·s/prior_scale, where
+    /// s = √sites·(zC/q)/√(L·visits) is the noise that is left on the gradient of all data after all steps of the run, and
+    /// K = η·(L − (tail − 1)/2)·Σρ, tail = ⌈averaging·L⌉, says how far all visits together move at precision F. The gain K/F is then a
+    /// third of prior_scale/s, the gain at which a Wiener filter for coefficients of the prior's scale stops trusting a direction.
+    ///
     /// # Errors
     /// An option that is missing, out of range, or does not belong to this combination; a schema that is none; a target ε that no
     /// noise reaches.
@@ -237,10 +242,22 @@ impl RawTask {
             UpdateKind::DpOptimisation => UpdateSpec::DpOptimisation(self.dp_optimisation(&task)?),
         };
         task.check()?;
-        match &task.update {
-            UpdateSpec::Pvi {} => Ok(task),
-            UpdateSpec::DpOptimisation(spec) => calibrated(task.clone(), *spec),
+        let UpdateSpec::DpOptimisation(spec) = task.update else { return Ok(task) };
+        let mut task = calibrated(task, spec)?;
+        if self.pvi.step_precision.is_none()
+            && let UpdateSpec::DpOptimisation(spec) = &task.update
+            && spec.optimizer == Optimizer::Preconditioned
+        {
+            let step_precision = step_precision(&task, spec, self.expected_sites(context));
+            // The event does not depend on it: z stays calibrated.
+            task.update = UpdateSpec::DpOptimisation(DpOptimisationSpec { step_precision, ..*spec });
+            task.check()?;
         }
+        Ok(task)
+    }
+
+    fn expected_sites(&self, context: ResolveContext<'_>) -> u32 {
+        self.pvi.expected_sites.unwrap_or(context.expected_sites).max(1)
     }
 
     fn schedule(&self) -> Result<ScheduleSpec, TaskError> {
@@ -258,7 +275,7 @@ impl RawTask {
         match (self.pvi.schedule, self.pvi.update) {
             (ScheduleKind::Sequential, UpdateKind::Pvi) => Damping::Constant(1.0),
             (ScheduleKind::Sequential, UpdateKind::DpOptimisation) => Damping::SEQUENTIAL,
-            (ScheduleKind::Synchronous, _) => Damping::synchronous(context.expected_sites, schema.max_nonzeros()),
+            (ScheduleKind::Synchronous, _) => Damping::synchronous(self.expected_sites(context), schema.max_nonzeros()),
         }
     }
 
@@ -275,7 +292,6 @@ impl RawTask {
             ("learning_rate_decay", p.learning_rate_decay.is_some()),
             ("initial_log_scale", p.initial_log_scale.is_some()),
             ("step_precision", p.step_precision.is_some()),
-            ("expected_total_units", p.expected_total_units.is_some()),
             ("curvature_weight", p.curvature_weight.is_some()),
             ("averaging", p.averaging.is_some()),
         ];
@@ -294,7 +310,7 @@ impl RawTask {
             Optimizer::Adam => (0.05, 0.99),
         };
         Ok(DpOptimisationSpec {
-            steps: p.steps.unwrap_or(10),
+            steps: p.steps.unwrap_or(5),
             sampling_rate: self.sampling_rate()?,
             clip_norm: self.clip_norm(task)?,
             noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
@@ -302,7 +318,7 @@ impl RawTask {
             learning_rate: p.learning_rate.unwrap_or(rate),
             learning_rate_decay: p.learning_rate_decay.unwrap_or(decay),
             initial_log_scale: p.initial_log_scale.unwrap_or_else(|| task.prior.scale.ln()),
-            step_precision: self.step_precision(task, optimizer)?,
+            step_precision: p.step_precision.unwrap_or(0.0),
             curvature_weight: p.curvature_weight.unwrap_or(1.0),
             averaging: p.averaging.unwrap_or(0.5),
         })
@@ -329,24 +345,6 @@ impl RawTask {
             ),
         }
     }
-
-    /// F: trace of the largest possible likelihood precision n·κ·R², spread over d coefficients; κ = ¼ (logistic) or 1/noise_sd².
-    fn step_precision(&self, task: &ResolvedTask, optimizer: Optimizer) -> Result<f64, TaskError> {
-        let curvature = match task.model {
-            ModelSpec::LogisticRegression {} => 0.25,
-            ModelSpec::LinearRegression { noise_sd } => 1.0 / (noise_sd * noise_sd),
-        };
-        match (self.pvi.step_precision, self.pvi.expected_total_units, optimizer) {
-            (Some(_), Some(_), _) => invalid("give step_precision or expected_total_units, not both"),
-            (Some(precision), None, _) => Ok(precision),
-            #[allow(clippy::cast_precision_loss, reason = "an order of magnitude")]
-            (None, Some(units), _) => Ok(units as f64 * curvature * task.feature_bound.powi(2) / f64::from(task.dimension.max(1))),
-            (None, None, Optimizer::Adam) => Ok(0.0),
-            (None, None, Optimizer::Preconditioned) => {
-                invalid("optimizer = \"preconditioned\" needs expected_total_units, a public guess of the number of units over all sites")
-            }
-        }
-    }
 }
 
 impl RawModel {
@@ -360,6 +358,16 @@ impl RawModel {
             (ModelFamily::LogisticRegression, Some(_)) => invalid("logistic-regression has no noise_sd: remove it"),
         }
     }
+}
+
+/// F of [`RawTask::resolve`], once z is known.
+fn step_precision(task: &ResolvedTask, spec: &DpOptimisationSpec, sites: u32) -> f64 {
+    let steps = f64::from(spec.steps);
+    let tail = (spec.averaging * steps).ceil().max(1.0);
+    let way = spec.learning_rate * (steps - 0.5 * (tail - 1.0)) * task.damping.iter().sum::<f64>();
+    let step_noise = spec.noise_multiplier.get() * spec.clip_norm.get() / spec.sampling_rate.get();
+    let noise = f64::from(sites).sqrt() * step_noise / (steps * f64::from(task.visits())).sqrt();
+    3.0 * way * noise / task.prior.scale
 }
 
 /// Smallest z for which all visits together cost at most the task's ε.

@@ -56,7 +56,6 @@ file = "schema.toml"
 schedule = "sequential"
 sweeps = 5
 update = "dp-optimisation"
-expected_total_units = 1000
 [privacy]
 unit = "record"
 adjacency = "replace-one"
@@ -73,7 +72,7 @@ trust = "local"
 }
 
 fn open(edit: &[(&str, &str)]) -> String {
-    let mut all = vec![("dp-optimisation", "pvi"), ("expected_total_units = 1000\n", ""), ("epsilon = 1.0\n", "")];
+    let mut all = vec![("dp-optimisation", "pvi"), ("epsilon = 1.0\n", "")];
     all.extend(edit);
     private(&all)
 }
@@ -87,13 +86,16 @@ fn defaults_become_explicit_numbers() {
     let task = resolve(&private(&[]), SCHEMA).unwrap();
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
     assert_eq!((task.name.as_str(), task.dimension, task.max_nonzeros, task.min_sites), ("lung-fed", 2, 2, 2));
-    assert_eq!((spec.steps, spec.optimizer), (10, Optimizer::Preconditioned));
+    assert_eq!((spec.steps, spec.optimizer), (5, Optimizer::Preconditioned));
     assert!((spec.clip_norm.get() - 1.0).abs() < 1e-15, "half of R");
     assert!((spec.sampling_rate.get() - 1.0).abs() < 1e-15);
-    assert!((spec.step_precision - 1000.0 * 4.0 / (4.0 * 2.0)).abs() < 1e-12);
+    // K = 0.3·(5 − 1)·Σρ, s = √4·zC/√25.
+    let way = 0.3 * 4.0 * task.damping.iter().sum::<f64>();
+    let expected = 3.0 * way * 2.0 * spec.noise_multiplier.get() / 5.0;
+    assert!((spec.step_precision - expected).abs() < 1e-9 * expected, "{} {expected}", spec.step_precision);
     assert!(spec.initial_log_scale.abs() < 1e-15 && (spec.learning_rate - 0.3).abs() < 1e-15);
     assert_eq!(task.damping.len(), 5);
-    assert!((task.damping[0] - 0.3).abs() < 1e-15 && (task.damping[1] - 0.285).abs() < 1e-15);
+    assert!((task.damping[0] - 0.5).abs() < 1e-15 && (task.damping[4] - 0.1).abs() < 1e-15);
     assert_eq!(task.schema, SCHEMA);
     assert_eq!(task.prior_natural(), [0.0, 0.0, 1.0, 1.0]);
 }
@@ -118,7 +120,7 @@ fn noise_is_calibrated_to_the_whole_run_and_no_more_than_needed() {
 fn full_batch_noise_equals_gaussian_differential_privacy() {
     // μ = 2√T/z under replace-one. μ(ε = 1, δ = 1e-5) = 0.26803 (golden: δ(μ = 0.2679, ε = 1) = 9.9068e-6).
     let UpdateSpec::DpOptimisation(spec) = resolve(&private(&[]), SCHEMA).unwrap().update else { panic!("private") };
-    let mu = 2.0 * 50_f64.sqrt() / spec.noise_multiplier.get();
+    let mu = 2.0 * 25_f64.sqrt() / spec.noise_multiplier.get();
     assert!((0.2679..0.2682).contains(&mu), "{mu}");
 }
 
@@ -137,7 +139,7 @@ fn documents_are_canonical_and_checked() {
         ("\"feature_bound\": 2.0", "\"feature_bound\": 1.0"),
         ("\"min_sites\": 2", "\"min_sites\": 0"),
         ("\"sweeps\": 5", "\"sweeps\": 6"),
-        ("\"steps\": 10", "\"steps\": 0"),
+        ("\"steps\": 5", "\"steps\": 0"),
         ("\"trust\": \"local\"", "\"trust\": \"aggregated\""),
         ("\"unit\": \"record\"", "\"unit\": \"person\""),
         ("\"approximation\": \"mean-field\"", "\"approximation\": \"full-covariance\""),
@@ -152,7 +154,12 @@ fn documents_are_canonical_and_checked() {
 #[test]
 fn every_number_of_the_task_is_in_its_hash() {
     let base = resolve(&private(&[]), SCHEMA).unwrap().hash();
-    for edit in [("1e-5", "2e-5"), ("sweeps = 5", "sweeps = 6"), ("prior_scale = 1.0", "prior_scale = 2.0"), ("= 1000", "= 1001")] {
+    for edit in [
+        ("1e-5", "2e-5"),
+        ("sweeps = 5", "sweeps = 6"),
+        ("prior_scale = 1.0", "prior_scale = 2.0"),
+        ("sweeps = 5", "sweeps = 5\nexpected_sites = 5"),
+    ] {
         assert_ne!(resolve(&private(&[edit]), SCHEMA).unwrap().hash(), base, "{edit:?}");
     }
     assert_ne!(resolve(&private(&[]), &format!("{SCHEMA}\n# remark")).unwrap().hash(), base, "the schema counts byte for byte");
@@ -185,7 +192,9 @@ fn linear_regression_needs_its_own_numbers() {
     let task = resolve(&private(&[linear[0], ("delta =", "clip_norm = 3.0\ndelta =")]), NUMERIC_LABEL).unwrap();
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
     assert!((spec.clip_norm.get() - 3.0).abs() < 1e-15);
-    assert!((spec.step_precision - 1000.0 * 4.0 * 4.0 / 2.0).abs() < 1e-9);
+    let given = private(&[linear[0], ("delta =", "clip_norm = 3.0\ndelta ="), ("sweeps = 5", "sweeps = 5\nstep_precision = 7.5")]);
+    let UpdateSpec::DpOptimisation(given) = resolve(&given, NUMERIC_LABEL).unwrap().update else { panic!("private") };
+    assert!(spec.step_precision > 0.0 && (given.step_precision - 7.5).abs() < 1e-15);
 }
 
 #[test]
@@ -200,8 +209,6 @@ fn combinations_that_do_not_exist_are_named() {
     let cases = [
         (private(&[("epsilon = 1.0\n", "")]), "epsilon"),
         (private(&[("epsilon = 1.0", "epsilon = inf")]), "epsilon"),
-        (private(&[("expected_total_units = 1000\n", "")]), "expected_total_units"),
-        (private(&[("expected_total_units = 1000", "expected_total_units = 1000\nstep_precision = 1.0")]), "not both"),
         (private(&[("trust = \"local\"", "trust = \"aggregated\"")]), "trust"),
         (private(&[("unit = \"record\"", "unit = \"site\"")]), "unit"),
         (private(&[("unit = \"record\"", "unit = \"person\"")]), "unit_column"),
