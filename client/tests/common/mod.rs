@@ -193,7 +193,7 @@ pub fn task(update: &str, privacy: &str) -> ResolvedTask {
 }
 
 pub fn private_task(epsilon: f64) -> ResolvedTask {
-    task("update = \"dp-optimisation\"\nexpected_total_units = 500", &format!("epsilon = {epsilon:?}"))
+    task("update = \"dp-optimisation\"\nexpected_sites = 3", &format!("epsilon = {epsilon:?}"))
 }
 
 pub fn open_task() -> ResolvedTask {
