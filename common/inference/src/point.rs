@@ -20,8 +20,8 @@ pub enum ScaleCoordinate {
 /// q(θ) = N(μ, diag σ²), and the coordinate of its scales' gradients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeanField {
-    mean: Vec<f64>,
-    variance: Vec<f64>,
+    /// μ_j and σ_j² side by side: an entry of a row needs both.
+    moments: Vec<[f64; 2]>,
     coordinate: ScaleCoordinate,
 }
 
@@ -37,25 +37,29 @@ impl MeanField {
         if !mean.iter().chain(&variance).all(|value| value.is_finite()) || variance.iter().any(|&v| v <= 0.0) {
             return Err(InvalidParameters::Domain("a mean is not finite or a variance is not positive"));
         }
-        Ok(Self { mean, variance, coordinate })
+        Ok(Self { moments: mean.into_iter().zip(variance).map(<[f64; 2]>::from).collect(), coordinate })
     }
 
     /// Number of coordinates d.
     #[must_use]
     pub fn dimension(&self) -> usize {
-        self.mean.len()
+        self.moments.len()
+    }
+
+    /// [μ_j, σ_j²] of every coordinate.
+    #[must_use]
+    pub fn moments(&self) -> &[[f64; 2]] {
+        &self.moments
     }
 
     /// μ.
-    #[must_use]
-    pub fn mean(&self) -> &[f64] {
-        &self.mean
+    pub fn mean(&self) -> impl ExactSizeIterator<Item = f64> {
+        self.moments.iter().map(|[mean, _]| *mean)
     }
 
     /// σ².
-    #[must_use]
-    pub fn variance(&self) -> &[f64] {
-        &self.variance
+    pub fn variance(&self) -> impl ExactSizeIterator<Item = f64> {
+        self.moments.iter().map(|[_, variance]| *variance)
     }
 
     /// The coordinate of the scales' gradients.
@@ -69,7 +73,7 @@ impl MeanField {
     pub fn to_log_scale(&self, j: usize) -> f64 {
         match self.coordinate {
             ScaleCoordinate::LogScale => 1.0,
-            ScaleCoordinate::HalfVariance { weight } => self.variance[j] / weight,
+            ScaleCoordinate::HalfVariance { weight } => self.moments[j][1] / weight,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the tests share: a seeded noise source (tests only), permits from a ledger in memory, tasks, tables and vectors.
 
+use std::fs::read_to_string;
 use std::path::PathBuf;
 
 use chacha20::ChaCha20Rng;
@@ -162,7 +163,7 @@ pub(crate) fn vectors(key: &str) -> Option<Value> {
     let shared =
         std::env::var_os("DP_PVI_SHARED").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let path = shared.join("reference/inference.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
+    let Ok(text) = read_to_string(&path) else {
         eprintln!("skipped: {} is not there", path.display());
         return None;
     };

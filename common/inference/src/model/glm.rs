@@ -37,13 +37,24 @@ pub trait LinearPredictor: Send + Sync {
 #[inline]
 #[must_use]
 pub fn project(record: RecordView<'_>, q: &MeanField) -> (f64, f64) {
-    let (mu, v) = (q.mean(), q.variance());
-    let (mut mean, mut variance) = (0.0, 0.0);
-    for (j, x) in record.entries() {
-        mean += x * mu[j];
-        variance += x * x * v[j];
+    let moments = q.moments();
+    // Two running sums each: a sum waits for the one before it, and rows are short.
+    let (mut mean, mut variance) = ([0.0; 2], [0.0; 2]);
+    let (indices, last_index) = record.indices.as_chunks::<2>();
+    let (values, last_value) = record.values.as_chunks::<2>();
+    for (j, x) in indices.iter().zip(values) {
+        for k in 0..2 {
+            let [mu, v] = moments[j[k] as usize];
+            mean[k] += x[k] * mu;
+            variance[k] += x[k] * x[k] * v;
+        }
     }
-    (mean, variance)
+    for (&j, &x) in last_index.iter().zip(last_value) {
+        let [mu, v] = moments[j as usize];
+        mean[0] += x * mu;
+        variance[0] += x * x * v;
+    }
+    (mean[0] + mean[1], variance[0] + variance[1])
 }
 
 impl<M: LinearPredictor> Gradients for M {
@@ -61,8 +72,8 @@ impl<M: LinearPredictor> Gradients for M {
         term.extend(entries().map(|(&j, x)| (j, residual * x)));
         match q.coordinate() {
             ScaleCoordinate::LogScale => {
-                let v = q.variance();
-                term.extend(entries().map(|(&j, x)| (offset + j, -curvature * x * x * v[j as usize])));
+                let moments = q.moments();
+                term.extend(entries().map(|(&j, x)| (offset + j, -curvature * x * x * moments[j as usize][1])));
             }
             ScaleCoordinate::HalfVariance { weight } => {
                 let factor = -weight * curvature;

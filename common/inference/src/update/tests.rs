@@ -102,8 +102,10 @@ fn the_permit_must_be_for_the_event_of_the_task_and_is_used_up() {
 }
 
 /// Counts the streams that were asked for. Tests may lock; the crate may not.
+#[allow(clippy::disallowed_types)]
 struct Counting(std::sync::Mutex<Vec<u64>>);
 
+#[allow(clippy::disallowed_types)]
 impl Counting {
     fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))

@@ -107,15 +107,15 @@ impl Iterate {
         let Self { point, mut rule, cavity, learning_rate, .. } = self;
         let d = point.dimension();
         let coordinate = point.coordinate();
-        let slope = |j: usize| self.inverse_rate * released[j] + cavity.h[j] - cavity.precision[j] * point.mean()[j];
+        let slope = |j: usize| self.inverse_rate * released[j] + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
         let log_scale_slope = |j: usize| self.inverse_rate * released[d + j] * point.to_log_scale(j);
         let (mean, variance) = match &mut rule {
             StepRule::Adam(adam) => {
-                let mut parameters: Vec<f64> = point.mean().iter().copied().chain(point.variance().iter().map(|v| 0.5 * v.ln())).collect();
+                let mut parameters: Vec<f64> = point.mean().chain(point.variance().map(|v| 0.5 * v.ln())).collect();
                 // Adam descends. ∂/∂log σ of E_q log cavity + Σ log σ is 1 − Λ_c σ².
                 let gradient: Vec<f64> = (0..d)
                     .map(|j| -slope(j))
-                    .chain((0..d).map(|j| -(log_scale_slope(j) + 1.0 - cavity.precision[j] * point.variance()[j])))
+                    .chain((0..d).map(|j| -(log_scale_slope(j) + 1.0 - cavity.precision[j] * point.moments()[j][1])))
                     .collect();
                 adam.step(&mut parameters, &gradient, learning_rate);
                 let log_scale = parameters.split_off(d);
@@ -124,9 +124,9 @@ impl Iterate {
             }
             StepRule::Preconditioned { precision, curvature, .. } => {
                 // H_j = −(∂f/∂log σ_j)/σ_j².
-                (0..d).for_each(|j| curvature[j] -= log_scale_slope(j) / point.variance()[j]);
-                let mean = (0..d).map(|j| point.mean()[j] + learning_rate * slope(j) / precision[j]).collect();
-                (mean, point.variance().to_vec())
+                (0..d).for_each(|j| curvature[j] -= log_scale_slope(j) / point.moments()[j][1]);
+                let mean = (0..d).map(|j| point.moments()[j][0] + learning_rate * slope(j) / precision[j]).collect();
+                (mean, point.variance().collect())
             }
         };
         // A step that left the range of f64 is not taken: released values decide that, so it costs nothing.
@@ -134,7 +134,7 @@ impl Iterate {
         let taken = self.taken + 1;
         let (mut average, mut averaged) = (self.average, self.averaged);
         if taken + self.tail > self.steps {
-            let iterate = point.mean().iter().copied().chain(point.variance().iter().map(|v| 0.5 * v.ln()));
+            let iterate = point.mean().chain(point.variance().map(|v| 0.5 * v.ln()));
             average.iter_mut().zip(iterate).for_each(|(sum, value)| *sum += value);
             averaged += 1;
         }
