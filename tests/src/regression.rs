@@ -110,9 +110,12 @@ impl Task {
             Likelihood::Logistic => "kind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n",
             Likelihood::Linear { .. } => "kind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1\n",
         });
+        // Generated features lie within 1; the range decides the norm bound, and with it the noise of a private task.
+        let range = if self.epsilon.is_some() { 1 } else { 10 };
         for j in 0..dimension {
             // Writing to a string cannot fail.
-            let _ = write!(text, "[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n");
+            let _ =
+                write!(text, "[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -{range}\nupper = {range}\ncentre = 0\nscale = 1\n");
         }
         text
     }

@@ -26,7 +26,7 @@ fn json(text: &str) -> Value {
 fn a_private_run_leaves_a_posterior_a_report_and_exact_books() {
     for (schedule, rounds) in [(Schedule::Sequential(4), 8), (Schedule::Synchronous(6), 6)] {
         let task = Task { schedule, epsilon: Some(2.0), ..Task::default() };
-        let parties = parties(&[600, 400]);
+        let parties = parties(&[6000, 4000]);
         let federation = Federation::new(&task.toml(), &task.schema(3), &parties);
         let events = complete(&federation, &parties);
         let closed = events.iter().filter(|e| e["event"] == "round-closed" && e["outcome"] == "complete").count();
