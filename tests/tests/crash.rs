@@ -27,7 +27,7 @@ fn check(point: CrashPoint) {
 
 /// Seeds differ in the schedule, in the visit at which the site is killed, and in how often.
 fn once(point: CrashPoint, seed: u32) {
-    let schedule = if seed % 2 == 0 { Schedule::Synchronous(VISITS) } else { Schedule::Sequential(VISITS) };
+    let schedule = if seed.is_multiple_of(2) { Schedule::Synchronous(VISITS) } else { Schedule::Sequential(VISITS) };
     let task = Task { schedule, ..Task::default() };
     let records = Records::generated(40 + seed as usize, 3, seed as usize);
     let sites = records.sites(&[20, 20], Likelihood::Logistic);
@@ -37,7 +37,7 @@ fn once(point: CrashPoint, seed: u32) {
 
     let crashing = Path::new(env!("CARGO_BIN_EXE_crashing-client"));
     // Once, at the first, second or third visit; or twice, at two visits in a row.
-    let occurrences = if (seed / 2) % 2 == 0 { vec![1 + seed % VISITS] } else { vec![1, 1] };
+    let occurrences = if (seed / 2).is_multiple_of(2) { vec![1 + seed % VISITS] } else { vec![1, 1] };
     for occurrence in occurrences {
         let mut command = federation.client_command_of(crashing, "site-1", &["run", "--format", "json"]);
         command.env(POINT, point.name()).env(OCCURRENCE, occurrence.to_string());

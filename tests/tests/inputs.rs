@@ -64,10 +64,13 @@ fn a_key_that_does_not_exist_is_named() {
     fails(Command::new(binary("dp-pvi-sim")).arg("fly"), 2);
 }
 
+/// What is wrong, how the file is spoiled, and what the message has to name.
+type Case<'a> = (&'a str, &'a dyn Fn(&str) -> String, &'a [&'a str]);
+
 /// The message names file, row and column, and never the value.
 #[test]
 fn data_that_does_not_fit_is_rejected_by_row_and_column() {
-    let cases: [(&str, &dyn Fn(&str) -> String, &[&str]); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("a column of the schema is missing", &|csv| csv.replace("x1", "x9"), &["x1"]),
         (
             "a column that the schema does not name",

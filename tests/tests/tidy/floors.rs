@@ -1,5 +1,6 @@
 //! Rules over the dependency graph (`cargo metadata`).
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
@@ -74,9 +75,9 @@ impl Graph {
             let node = resolve.nodes.iter().find(|n| n.id == *id).unwrap();
             for dependency in node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind == DependencyKind::Normal)) {
                 let name = self.metadata[&dependency.pkg].name.to_string();
-                if !chains.contains_key(&name) {
-                    let chain = format!("{chain} -> {name}");
-                    chains.insert(name, chain.clone());
+                if let Entry::Vacant(entry) = chains.entry(name) {
+                    let chain = format!("{chain} -> {}", entry.key());
+                    entry.insert(chain.clone());
                     queue.push((&dependency.pkg, chain));
                 }
             }
