@@ -29,7 +29,7 @@ mod text;
 
 pub use error::{CellProblem, DataError};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
-pub use public::{Public, load_public};
+pub use public::{LEDGER_APPLICATION_ID, Public, load_public};
 
 use assemble::Assembler;
 use dp_pvi_inference::records::RecordTable;

@@ -4,7 +4,12 @@ use crate::encode::Purpose;
 use crate::error::DataError;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// `application_id` of a ledger's SQLite file, by which a ledger is known under every name.
+pub const LEDGER_APPLICATION_ID: u32 = 0x6470_504c;
 
 /// A value that nobody has to protect. Only [`load_public`] makes one from files, and it refuses data that has a ledger.
 #[derive(Clone)]
@@ -27,8 +32,9 @@ impl<T> Public<T> {
 /// Reads public files. `ledger` is the ledger that the configuration gives the data set: there must be none.
 ///
 /// # Errors
-/// [`DataError::HasLedger`] if a ledger is configured, or if a file whose name ends in `ledger.db` lies beside one of the files: such
-/// data is private, and metrics on it would be a release that nobody accounts for. Otherwise see [`DataError`].
+/// [`DataError::HasLedger`] if a ledger is configured, or if a ledger (known by its content, or by a name that ends in `ledger.db`)
+/// lies beside one of the files: such data is private, and metrics on it would be a release that nobody accounts for. A ledger that
+/// lies elsewhere cannot be found from the data; the certificate's role is then the operator's word. Otherwise see [`DataError`].
 pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<&Path>) -> Result<Public<RecordTable>, DataError> {
     for path in files.iter().map(AsRef::as_ref) {
         let found = match ledger {
@@ -52,10 +58,21 @@ fn ledger_beside(path: &Path) -> std::io::Result<Option<PathBuf>> {
         };
         for entry in directory.read_dir()? {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().ends_with("ledger.db") {
+            if entry.file_name().to_string_lossy().ends_with("ledger.db") || is_ledger(&entry.path()) {
                 return Ok(Some(entry.path()));
             }
         }
     }
     Ok(None)
+}
+
+/// Whether a file starts like a ledger's. A file that cannot be read is none that we could have opened as data.
+fn is_ledger(path: &Path) -> bool {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    const APPLICATION_ID_AT: usize = 68;
+    let mut header = [0u8; APPLICATION_ID_AT + 4];
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_ok()
+        && header.starts_with(MAGIC)
+        && header[APPLICATION_ID_AT..] == LEDGER_APPLICATION_ID.to_be_bytes()
 }

@@ -298,6 +298,15 @@ fn public_data_has_no_ledger() {
     assert!(load_public(&plain(), std::slice::from_ref(&path), None).is_ok());
     let configured = load_public(&plain(), std::slice::from_ref(&path), Some(Path::new("/var/lib/ledger.db")));
     assert!(matches!(configured, Err(DataError::HasLedger { .. })));
+    let mut header = b"SQLite format 3\0".to_vec();
+    header.resize(68, 0);
+    header.extend(dp_pvi_data::LEDGER_APPLICATION_ID.to_be_bytes());
+    let under_another_name = path.parent().unwrap().join("hospital.db");
+    std::fs::write(&under_another_name, &header).unwrap();
+    assert!(matches!(load_public(&plain(), std::slice::from_ref(&path), None), Err(DataError::HasLedger { .. })));
+    header[70] ^= 1;
+    std::fs::write(&under_another_name, &header).unwrap();
+    assert!(load_public(&plain(), std::slice::from_ref(&path), None).is_ok(), "some other database");
     for name in ["ledger.db", "cohort.ledger.db"] {
         let ledger = write(&directory, name, "");
         assert!(matches!(load_public(&plain(), std::slice::from_ref(&path), None), Err(DataError::HasLedger { .. })), "{name}");
