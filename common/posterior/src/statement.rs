@@ -91,6 +91,7 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
             "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, with delta divided by 1 + 1e-6.".to_owned(),
         );
     }
+    remarks.push("Intervals are those of the variational posterior: they do not include the noise that protects the records, and are too narrow for coefficients on which that noise weighs.".to_owned());
     remarks.push("Epsilon bounds this run at this site. Sites hold different people: the federation's epsilon is the largest of its sites'. A person whose records are at several sites, or who is in several runs, adds them up.".to_owned());
     remarks
 }
