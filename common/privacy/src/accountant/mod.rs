@@ -15,6 +15,8 @@
 //! falling exponentially), not proved. [`PrivacyLoss::numerical_margin`] says so.
 
 pub mod gdp;
+pub mod plan;
+pub mod pld;
 pub mod rdp;
 mod special;
 pub mod zcdp;
@@ -28,6 +30,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use gdp::Gdp;
+pub use plan::{Filter, Mechanism, Neighbours, Odometer, Phase, Plan, Sampling};
+pub use pld::Interval;
 pub use rdp::Curve;
 pub use zcdp::Zcdp;
 

@@ -1,0 +1,122 @@
+//! Cumulant generating function K(s) = ln E_P[e^{sL}; L < ∞] of one step, by Gauss panels.
+
+use super::pair::{Map, Pair, Segment};
+use super::quadrature::GAUSS_16;
+
+/// Panels whose integrand is this many nats below the largest are left out: e^−70 times the number of panels is below rounding.
+const NEGLIGIBLE: f64 = 70.0;
+/// No more panels than this; beyond, the nodes are only an estimate (the certificate does not use them).
+const MOST_PANELS: usize = 60_000;
+
+/// Quadrature nodes that serve every order of a range.
+#[derive(Debug, Clone)]
+pub(crate) struct Nodes {
+    /// (loss, ln weight, weight); the weights sum to P(L < ∞).
+    nodes: Vec<(f64, f64, f64)>,
+    orders: (f64, f64),
+}
+
+/// K(s), K′(s), K″(s).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cumulants {
+    pub(crate) value: f64,
+    pub(crate) mean: f64,
+    pub(crate) variance: f64,
+}
+
+impl Nodes {
+    /// `nats`: outcomes beyond mass e^−nats are left out (a far mode that no window contains would only disturb the tilt).
+    pub(crate) fn new(pair: &Pair, orders: (f64, f64), nats: (f64, f64)) -> Self {
+        let mut nodes: Vec<_> = pair.atoms.iter().filter(|(_, mass)| *mass > 0.0).map(|&(loss, mass)| (loss, mass.ln(), mass)).collect();
+        let probes: Vec<f64> = [0.0, 1.0, 0.25, 0.5, 0.75].iter().map(|f| orders.0 + f * (orders.1 - orders.0)).chain([0.0]).collect();
+        for segment in &pair.segments {
+            let panels = panels(pair, segment, orders, nats);
+            let exponents = |y: f64| {
+                let (loss, log_density) = pair.at(segment.map, y);
+                probes.iter().map(move |s| log_density + s * loss).collect::<Vec<_>>()
+            };
+            let at: Vec<_> = panels.windows(2).map(|e| exponents(0.5 * (e[0] + e[1]))).collect();
+            let best: Vec<_> = (0..probes.len()).map(|i| at.iter().map(|v| v[i]).fold(f64::NEG_INFINITY, f64::max)).collect();
+            for (edges, values) in panels.windows(2).zip(&at) {
+                if values.iter().zip(&best).all(|(v, b)| *v < b - NEGLIGIBLE) {
+                    continue;
+                }
+                let (middle, half) = (0.5 * (edges[0] + edges[1]), 0.5 * (edges[1] - edges[0]));
+                for &(x, w) in &GAUSS_16.points {
+                    let (loss, log_density) = pair.at(segment.map, middle + half * x);
+                    let log_weight = log_density + (half * w).ln();
+                    nodes.push((loss, log_weight, log_weight.exp()));
+                }
+            }
+        }
+        Self { nodes, orders }
+    }
+
+    /// Whether the nodes resolve this order.
+    pub(crate) fn covers(&self, order: f64) -> bool {
+        order >= self.orders.0 && order <= self.orders.1
+    }
+
+    pub(crate) fn cumulants(&self, order: f64) -> Cumulants {
+        let top = self.nodes.iter().map(|&(loss, log_weight, _)| log_weight + order * loss).fold(f64::NEG_INFINITY, f64::max);
+        if !top.is_finite() {
+            return Cumulants { value: top, mean: 0.0, variance: 0.0 };
+        }
+        let (mut sum, mut first) = (0.0, 0.0);
+        let mut excess = 0.0;
+        for &(loss, log_weight, weight) in &self.nodes {
+            let tilted = (log_weight + order * loss - top).exp();
+            sum += tilted;
+            first += tilted * loss;
+            excess += weight * (order * loss).min(700.0).exp_m1();
+        }
+        let mean = first / sum;
+        let second: f64 =
+            self.nodes.iter().map(|&(loss, log_weight, _)| (log_weight + order * loss - top).exp() * (loss - mean) * (loss - mean)).sum();
+        // Near 1 the moment is told from 1 by the sum of expm1.
+        let value = if excess.abs() < 0.5 { excess.ln_1p() } else { top + sum.ln() };
+        Cumulants { value, mean, variance: second / sum }
+    }
+
+    /// (loss, e^{order·loss}·weight/M(order)), without those below 1e-22.
+    pub(crate) fn tilted(&self, order: f64) -> Vec<(f64, f64)> {
+        let top = self.nodes.iter().map(|&(loss, log_weight, _)| log_weight + order * loss).fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = self.nodes.iter().map(|&(loss, log_weight, _)| (log_weight + order * loss - top).exp()).sum();
+        self.nodes
+            .iter()
+            .map(|&(loss, log_weight, _)| (loss, (log_weight + order * loss - top).exp() / sum))
+            .filter(|(_, weight)| *weight > 1e-22)
+            .collect()
+    }
+}
+
+/// Edges of panels that are narrow where ℓ bends.
+fn panels(pair: &Pair, segment: &Segment, orders: (f64, f64), nats: (f64, f64)) -> Vec<f64> {
+    let ratio = pair.ratio;
+    let (low, high) = (pair.reach(segment, nats.0).0, pair.reach(segment, nats.1).1);
+    if low >= high {
+        return Vec::new();
+    }
+    let bends: Vec<f64> = match (segment.map, pair.bend()) {
+        (Map::Laplace, _) | (_, None) => Vec::new(),
+        (Map::Remove, Some(y)) => vec![y],
+        (Map::Add, Some(y)) => vec![-y],
+        (Map::Replace, Some(y)) => vec![y, -y],
+    };
+    let order = orders.0.abs().max(orders.1.abs());
+    let narrow = (1.5 / (ratio * (1.0 + order / 8.0).sqrt())).min(0.5);
+    let widest = ((high - low) / 20_000.0).max(0.5);
+    let width = |y: f64| {
+        let distance = bends.iter().map(|bend| (y - bend).abs()).fold(f64::INFINITY, f64::min);
+        (distance / 4.0).clamp(narrow, widest)
+    };
+    let mut edges = vec![low];
+    let mut y = low;
+    while y < high && edges.len() < MOST_PANELS {
+        let step = width(y);
+        // Not across a bend with the wide step before it.
+        y = (y + step.min(width(y + step).max(0.3 * step))).min(high);
+        edges.push(y);
+    }
+    edges
+}

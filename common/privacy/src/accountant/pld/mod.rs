@@ -1,0 +1,468 @@
+//! Privacy loss distributions: certified lower and upper bounds on ε(δ) and δ(ε), and an estimate between them.
+
+mod cgf;
+mod compose;
+mod contour;
+mod grid;
+mod pair;
+mod quadrature;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+
+use cgf::{Cumulants, Nodes};
+use compose::{Composed, Part, Window};
+use contour::Contour;
+pub(crate) use pair::Pair;
+
+/// Certified bounds and an estimate between them.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Interval {
+    /// Certified lower bound.
+    pub lower: f64,
+    /// Best guess; always between the bounds.
+    pub estimate: f64,
+    /// Certified upper bound.
+    pub upper: f64,
+}
+
+impl Interval {
+    /// An interval of one point.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self { lower: value, estimate: value, upper: value }
+    }
+
+    pub(crate) fn bounded(lower: f64, estimate: f64, upper: f64) -> Self {
+        let lower = if lower.is_nan() { 0.0 } else { lower };
+        let upper = if upper.is_nan() { f64::INFINITY } else { upper.max(lower) };
+        let estimate = if estimate.is_nan() { upper } else { estimate.clamp(lower, upper) };
+        Self { lower, estimate, upper }
+    }
+
+    /// The larger of two in every field (the worse of two pairs).
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { lower: self.lower.max(other.lower), estimate: self.estimate.max(other.estimate), upper: self.upper.max(other.upper) }
+    }
+}
+
+/// Certified width that is aimed at, relative to max(ε, 0.05).
+pub(crate) const GAP: f64 = 5e-5;
+/// ... below this ε the aim is absolute.
+const SMALL: f64 = 0.05;
+/// Largest transform of the first attempt, and of the last.
+const POINTS: (f64, f64) = (1_048_576.0, 4_194_304.0);
+/// The law outside the window, in nats.
+const OUTSIDE: f64 = 36.0;
+
+/// The composition of steps, each with a number of repetitions.
+#[derive(Debug)]
+pub(crate) struct Composition {
+    parts: Vec<(Pair, u64)>,
+    nodes: RefCell<(Vec<Nodes>, f64)>,
+}
+
+/// A point of the curve: where the tilted law has its weight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saddle {
+    theta: f64,
+    pub(crate) epsilon: f64,
+    log_delta: f64,
+    cumulants: Cumulants,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a relative error of 1e-16, within every budget")]
+fn count(times: u64) -> f64 {
+    times as f64
+}
+
+impl Composition {
+    pub(crate) fn new(parts: Vec<(Pair, u64)>) -> Self {
+        Self { parts, nodes: RefCell::default() }
+    }
+
+    /// Nats below which one step's outcomes are left out, at the low and at the high end, for questions near δ.
+    fn nats(&self, delta: f64) -> (f64, f64) {
+        let steps = self.steps().ln();
+        (steps + 41.0, steps - delta.ln() + 24.0)
+    }
+
+    /// Prepares questions near δ.
+    fn aim(&self, delta: f64) {
+        let nats = self.nats(delta);
+        let mut nodes = self.nodes.borrow_mut();
+        if nodes.0.is_empty() || (nodes.1 - nats.1).abs() > 1e-9 {
+            *nodes = (self.parts.iter().map(|(pair, _)| Nodes::new(pair, (-8.0, 32.0), nats)).collect(), nats.1);
+        }
+    }
+
+    /// Whether no step has a continuous part.
+    pub(crate) fn only_atoms(&self) -> bool {
+        self.parts.iter().all(|(pair, _)| pair.segments.is_empty() && pair.lattice.is_none())
+    }
+
+    /// Rényi divergence of order `order` > 1.
+    pub(crate) fn renyi(&self, order: f64) -> f64 {
+        let order = order - 1.0;
+        let value: f64 = self
+            .parts
+            .iter()
+            .map(|(pair, times)| {
+                if pair.infinite > 0.0 {
+                    return f64::INFINITY;
+                }
+                // The tilted law may lie as far out as the order times the shift.
+                let reach = pair.ratio * (order + 1.0) + 12.0;
+                let nodes = Nodes::new(pair, (order, order), (72.0, 0.5 * reach * reach));
+                count(*times) * nodes.cumulants(order).value
+            })
+            .sum();
+        value / order
+    }
+
+    /// Upper bound on the finite losses.
+    fn largest_loss(&self) -> f64 {
+        let sum: f64 = self.parts.iter().map(|(pair, times)| count(*times) * pair.largest_loss()).sum();
+        sum * (1.0 + 1e-14)
+    }
+
+    /// Lower bound on ε(δ) from any one step alone.
+    pub(crate) fn one_step_lower(&self, delta: f64) -> f64 {
+        self.parts.iter().map(|(pair, _)| single_epsilon(pair, delta).lower).fold(0.0, f64::max)
+    }
+
+    fn steps(&self) -> f64 {
+        self.parts.iter().map(|(_, times)| count(*times)).sum()
+    }
+
+    /// Makes the nodes good for these orders.
+    fn cover(&self, low: f64, high: f64) {
+        let mut nodes = self.nodes.borrow_mut();
+        let nats = (self.nats(1.0).0, nodes.1);
+        for (nodes, (pair, _)) in nodes.0.iter_mut().zip(&self.parts) {
+            if !(nodes.covers(low) && nodes.covers(high)) {
+                *nodes = Nodes::new(pair, ((1.5 * low).min(-8.0), (1.5 * high).max(8.0)), nats);
+            }
+        }
+    }
+
+    fn cumulants(&self, order: f64) -> Cumulants {
+        self.cover(order, order);
+        let nodes = self.nodes.borrow();
+        nodes.0.iter().zip(&self.parts).fold(Cumulants::default(), |sum, (nodes, (_, times))| {
+            let (one, times) = (nodes.cumulants(order), count(*times));
+            Cumulants {
+                value: sum.value + times * one.value,
+                mean: sum.mean + times * one.mean,
+                variance: sum.variance + times * one.variance,
+            }
+        })
+    }
+
+    /// The saddle point approximation at a tilt.
+    fn saddle(&self, theta: f64) -> Saddle {
+        let cumulants = self.cumulants(theta);
+        let epsilon = cumulants.mean - 1.0 / theta - 1.0 / (theta + 1.0);
+        let variance = cumulants.variance + theta.powi(-2) + (theta + 1.0).powi(-2);
+        let log_delta = cumulants.value - theta * epsilon - theta.ln() - theta.ln_1p() - 0.5 * (std::f64::consts::TAU * variance).ln();
+        Saddle { theta, epsilon, log_delta, cumulants }
+    }
+
+    /// The smallest tilt at which `enough` holds (it must be monotone).
+    fn search(&self, enough: impl Fn(&Saddle) -> bool) -> Option<Saddle> {
+        let (mut low, mut high) = (1.0, 1.0);
+        let mut found = self.saddle(high);
+        if enough(&found) {
+            while enough(&found) {
+                high = low;
+                low *= 0.25;
+                if low < 1e-13 {
+                    return Some(found);
+                }
+                found = self.saddle(low);
+            }
+        } else {
+            while !enough(&found) {
+                low = high;
+                high *= 4.0;
+                if high > 1e16 {
+                    return None;
+                }
+                found = self.saddle(high);
+            }
+        }
+        while high > low * 1.003 {
+            let middle = (low * high).sqrt();
+            if enough(&self.saddle(middle)) { high = middle } else { low = middle }
+        }
+        Some(self.saddle(high))
+    }
+
+    pub(crate) fn saddle_of_delta(&self, delta: f64) -> Option<Saddle> {
+        let target = delta.ln();
+        self.aim(delta);
+        self.search(|s| s.epsilon >= 0.0 && s.log_delta <= target)
+    }
+
+    pub(crate) fn saddle_of_epsilon(&self, epsilon: f64) -> Option<Saddle> {
+        self.aim(1e-16);
+        let saddle = self.search(|s| s.epsilon >= epsilon)?;
+        // Far out, cut further out.
+        let delta = saddle.log_delta.exp().clamp(1e-280, 1.0);
+        if delta > 1e-14 {
+            return Some(saddle);
+        }
+        self.aim(delta);
+        self.search(|s| s.epsilon >= epsilon)
+    }
+
+    /// Where the tilted law lies.
+    fn window(&self, saddle: &Saddle) -> Option<Window> {
+        let sd = saddle.cumulants.variance.sqrt();
+        if !(sd > 0.0 && sd.is_finite()) {
+            return None;
+        }
+        self.cover(saddle.theta - 14.0 / sd, saddle.theta + 14.0 / sd);
+        let reach = |sign: f64| {
+            let bound = |log: f64| {
+                let s = log.exp() / sd;
+                let value = (self.cumulants(saddle.theta + sign * s).value - saddle.cumulants.value + OUTSIDE) / s;
+                (if value.is_nan() { f64::INFINITY } else { value }, s)
+            };
+            let golden = 0.618_034;
+            let (mut low, mut high) = (-1.0f64, 14f64.ln());
+            let mut best = bound(8.4f64.ln());
+            for _ in 0..9 {
+                let (left, right) = (high - golden * (high - low), low + golden * (high - low));
+                let (a, b) = (bound(left), bound(right));
+                for candidate in [a, b] {
+                    if candidate.0 < best.0 {
+                        best = candidate;
+                    }
+                }
+                if a.0 <= b.0 { high = right } else { low = left }
+            }
+            best
+        };
+        let (high, up) = reach(1.0);
+        let (low, down) = reach(-1.0);
+        (high.is_finite() && low.is_finite()).then_some(Window { low: -low, high, theta: saddle.theta, down, up })
+    }
+
+    /// Upper and, if asked for, lower bound as functions of ε on a grid of width near `h`.
+    fn bounds(&self, window: Window, h: f64, delta: f64, limit: f64, with_lower: bool) -> Option<(Composed, Option<Composed>, f64)> {
+        let (low_nats, high_nats) = self.nats(delta);
+        let mut h = h;
+        for (pair, _) in &self.parts {
+            let (low, high) = grid::range(pair, low_nats, high_nats);
+            h = h.max((high - low) / (0.9 * grid::MOST_CELLS).min(2.0 * limit));
+        }
+        let lattice = match self.parts.as_slice() {
+            [(pair, _)] => pair.lattice,
+            _ => None,
+        };
+        if let Some(lattice) = lattice {
+            h = lattice.step;
+        }
+        // Discretisation widens the law a little: one cell a step at most, much less on average.
+        let wide = window.high - window.low + 16.0 * h;
+        let points = compose::length((wide / h).min(4.0 * POINTS.1));
+        if lattice.is_none() {
+            h = h.max(wide / limit);
+        }
+        let points = points.min(compose::length(wide / h));
+        let cells: Option<Vec<_>> = self.parts.iter().map(|(pair, _)| grid::discretise(pair, h, low_nats, high_nats, with_lower)).collect();
+        let cells = cells?;
+        let parts = |lower: bool| -> Option<Vec<Part<'_>>> {
+            cells
+                .iter()
+                .zip(&self.parts)
+                .map(|(cells, (_, times))| {
+                    let masses = if lower { cells.lower.as_ref()? } else { &cells.upper };
+                    Some(Part { masses, offset: cells.offset, defect: cells.defect, times: *times })
+                })
+                .collect()
+        };
+        let window = Window { low: window.low - 6.0 * h, ..window };
+        let upper = compose::compose(&parts(false)?, h, window, points, true)?;
+        let lower = if with_lower { Some(compose::compose(&parts(true)?, h, window, points, false)?) } else { None };
+        Some((upper, lower, h))
+    }
+
+    /// Grid width for which the bounds are about `gap` apart in ε.
+    fn width(&self, saddle: &Saddle, gap: f64) -> f64 {
+        (8.0 * gap / (self.steps() * (saddle.theta + 1.0))).sqrt().min(0.05 * saddle.cumulants.variance.sqrt())
+    }
+
+    fn contour(&self, saddle: &Saddle, delta: f64) -> Option<Contour> {
+        let sd = saddle.cumulants.variance.sqrt();
+        self.cover(saddle.theta, saddle.theta);
+        let nodes = self.nodes.borrow();
+        let parts: Vec<_> = nodes.0.iter().zip(&self.parts).map(|(nodes, (_, times))| (nodes, count(*times))).collect();
+        Contour::new(&parts, saddle.theta, delta, 18.0 * sd, saddle.cumulants)
+    }
+
+    /// One step alone: δ(ε) by quadrature of the tail.
+    fn single(&self) -> Option<&Pair> {
+        match self.parts.as_slice() {
+            [(pair, 1)] => Some(pair),
+            _ => None,
+        }
+    }
+
+    /// The estimate of ε(δ) alone.
+    pub(crate) fn estimate_epsilon(&self, delta: f64) -> Option<f64> {
+        if let Some(pair) = self.single() {
+            return Some(single_epsilon(pair, delta).estimate);
+        }
+        let saddle = self.saddle_of_delta(delta)?;
+        self.contour(&saddle, delta)?.epsilon(delta, saddle.epsilon)
+    }
+
+    /// ε(δ). `gap`: aim, relative to max(ε, 0.05). `None`: the numbers are out of reach.
+    pub(crate) fn epsilon(&self, delta: f64, gap: f64) -> Option<Interval> {
+        if let Some(pair) = self.single() {
+            return Some(single_epsilon(pair, delta));
+        }
+        let saddle = self.saddle_of_delta(delta)?;
+        let guess = self.contour(&saddle, delta).and_then(|c| c.epsilon(delta, saddle.epsilon));
+        let window = self.window(&saddle)?;
+        // Without a contour the estimate comes from the bounds: make them narrower.
+        let gap = if guess.is_some() { gap } else { 0.1 * gap };
+        let mut h = self.width(&saddle, gap * guess.unwrap_or(saddle.epsilon).max(SMALL));
+        let mut best: Option<Interval> = None;
+        let mut coarse = None;
+        for attempt in 0..5 {
+            let limit = if attempt < 3 { POINTS.0 } else { POINTS.1 };
+            let Some((upper, lower, used)) = self.bounds(window, h, delta, limit, true) else { break };
+            let (Some(high), Some(low)) = (upper.epsilon(delta), lower.as_ref().map(|l| l.epsilon_lower(delta, saddle.epsilon))) else {
+                break;
+            };
+            let low = low.max(best.map_or(0.0, |b| b.lower));
+            let high = high.min(best.map_or(f64::INFINITY, |b| b.upper));
+            // Both errors are of order h²: without a contour, extrapolate from the last two grids, or from the two bounds.
+            let extrapolated = coarse
+                .map(|(h_before, high_before): (f64, f64)| high - (high_before - high) * used * used / (h_before * h_before - used * used));
+            let estimate = guess.or(extrapolated).unwrap_or((high + 2.0 * low) / 3.0);
+            coarse = Some((used, high));
+            best = Some(Interval::bounded(low, estimate, high));
+            let aim = 1.5 * gap * high.max(SMALL);
+            if high - low <= aim || used > 1.01 * h || attempt == 4 {
+                break;
+            }
+            h *= (0.8 * (aim / (high - low)).sqrt()).clamp(0.15, 0.6);
+        }
+        best
+    }
+
+    /// δ(ε).
+    pub(crate) fn delta(&self, epsilon: f64, gap: f64) -> Option<Interval> {
+        if let Some(pair) = self.single() {
+            let (value, _, above) = single_delta(pair, epsilon);
+            return Some(Interval::bounded((value * (1.0 - SLACK)).max(0.0), value, ((value + above) * (1.0 + SLACK)).min(1.0)));
+        }
+        if self.largest_loss() <= epsilon {
+            let none: f64 = self.parts.iter().map(|(pair, times)| count(*times) * (-pair.infinite).ln_1p()).sum();
+            return Some(Interval::exact(-none.exp_m1()));
+        }
+        let saddle = self.saddle_of_epsilon(epsilon)?;
+        let delta = saddle.log_delta.exp().clamp(1e-300, 1.0);
+        let guess = self.contour(&saddle, delta).map(|c| c.delta(epsilon));
+        let window = self.window(&saddle)?;
+        let mut h = self.width(&saddle, gap * epsilon.max(SMALL));
+        let mut best: Option<Interval> = None;
+        for attempt in 0..3 {
+            let Some((upper, lower, used)) = self.bounds(window, h, delta, POINTS.0, true) else { break };
+            let high = upper.delta(epsilon).min(best.map_or(1.0, |b| b.upper));
+            let low = lower.map_or(0.0, |l| l.delta(epsilon)).max(best.map_or(0.0, |b| b.lower));
+            best = Some(Interval::bounded(low, guess.unwrap_or((high + 2.0 * low) / 3.0), high));
+            let aim = 2.0 * gap * epsilon.max(SMALL) * (saddle.theta + 1.0) * high;
+            if high - low <= aim || used > 1.01 * h || attempt == 2 {
+                break;
+            }
+            h *= (0.8 * (aim / (high - low)).sqrt()).clamp(0.15, 0.6);
+        }
+        best
+    }
+
+    /// Upper bound on ε(δ) alone, to about `gap` absolute.
+    pub(crate) fn epsilon_upper(&self, delta: f64, gap: f64) -> Option<f64> {
+        if let Some(pair) = self.single() {
+            return Some(single_epsilon(pair, delta).upper);
+        }
+        let saddle = self.saddle_of_delta(delta)?;
+        let window = self.window(&saddle)?;
+        let (upper, ..) = self.bounds(window, self.width(&saddle, gap), delta, POINTS.0, false)?;
+        upper.epsilon(delta)
+    }
+}
+
+/// Relative error of one step's quadrature.
+const SLACK: f64 = 2e-13;
+
+/// δ(ε) of one step, −dδ/dε, and a bound on what lies beyond the quadrature.
+fn single_delta(pair: &Pair, epsilon: f64) -> (f64, f64, f64) {
+    let (mut sum, mut slope, mut beyond) = (pair.infinite, 0.0, 0.0);
+    for segment in &pair.segments {
+        let tail = grid::tail(pair, segment, epsilon);
+        sum += tail.0;
+        slope += tail.1;
+        beyond += tail.2;
+    }
+    for &(loss, mass) in &pair.atoms {
+        if loss > epsilon {
+            sum -= mass * (epsilon - loss).exp_m1();
+            slope += mass * (epsilon - loss).exp();
+        }
+    }
+    (sum, slope, beyond)
+}
+
+/// ε(δ) of one step: Newton on ln δ inside a bracket.
+fn single_epsilon(pair: &Pair, delta: f64) -> Interval {
+    let bounds = |epsilon: f64| {
+        let (value, _, above) = single_delta(pair, epsilon);
+        (value * (1.0 - SLACK), (value + above) * (1.0 + SLACK))
+    };
+    if bounds(0.0).1 <= delta {
+        return Interval::exact(0.0);
+    }
+    let (mut low, mut high) = (0.0, f64::INFINITY);
+    let mut epsilon = 0.1;
+    for _ in 0..200 {
+        let (value, slope, _) = single_delta(pair, epsilon);
+        if value > delta {
+            low = epsilon
+        } else {
+            high = epsilon
+        }
+        let newton = epsilon + (value / delta).ln() * value / slope;
+        let next = if newton > low && newton < high {
+            newton.min(8.0 * epsilon + 1.0)
+        } else if high.is_finite() {
+            0.5 * (low + high)
+        } else {
+            2.0 * epsilon + 1.0
+        };
+        let done = (next - epsilon).abs() <= 2e-15 * epsilon;
+        epsilon = next;
+        if done || epsilon > 1e300 {
+            break;
+        }
+    }
+    // Outward until the bounds hold.
+    let (mut lower, mut upper, mut step) = (epsilon, epsilon, 1e-14);
+    while bounds(upper).1 > delta && upper < 1e300 {
+        upper += step * upper.max(1e-3);
+        step *= 2.0;
+    }
+    step = 1e-14;
+    while lower > 0.0 && bounds(lower).0 < delta {
+        lower = (lower - step * lower.max(1e-3)).max(0.0);
+        step *= 2.0;
+    }
+    Interval::bounded(lower, epsilon, upper)
+}
