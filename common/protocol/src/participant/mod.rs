@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
-use dp_pvi_privacy::{Payload, Permit, ReleaseId, Released};
+use dp_pvi_privacy::{Payload, Permit, PrivacyUnit, Relation, ReleaseId, Released};
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
 pub use self::identity::{Approve, Identity, Policy};
@@ -92,6 +92,22 @@ pub enum SiteError {
         stated: f64,
         /// ε by own computation.
         own: f64,
+    },
+    /// The task protects another unit than the ledger charges for.
+    #[error("the task protects {task:?} as its privacy unit, this data set's ledger {ledger:?}: take part with a task of the ledger's unit")]
+    Unit {
+        /// Unit of the task.
+        task: PrivacyUnit,
+        /// Unit of the ledger.
+        ledger: PrivacyUnit,
+    },
+    /// The ledger charges for a weaker relation than the task states.
+    #[error("a ledger under {ledger:?} cannot book a task under {task:?}: take part with a task under the ledger's relation")]
+    Relation {
+        /// Relation of the task.
+        task: Relation,
+        /// Relation of the ledger.
+        ledger: Relation,
     },
     /// The site's policy forbids the task.
     #[error("the site's policy does not allow this task: {0}")]

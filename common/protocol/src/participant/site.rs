@@ -75,7 +75,8 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         self.identity.hello(Some(Declared { nominal_units: self.nominal_units, ledger, head: self.ledger.head() }))
     }
 
-    /// Checks the server's answer to `hello`: signature, version, task, witness, own ε, policy.
+    /// Checks the server's answer to `hello`: signature, version, task, witness, the ledger's unit and relation, own ε,
+    /// policy.
     ///
     /// # Errors
     /// See [`SiteError`]. [`Participant::withdrawal`] tells the server.
@@ -97,6 +98,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         if let Some(witnessed) = welcome.witnessed {
             self.ledger.check_witness(witnessed)?;
         }
+        self.check_ledger_fits(&task)?;
         if let Some(stated) = task.privacy.epsilon {
             let visits = std::iter::repeat_n(&event, task.visits() as usize);
             let own = epsilon_upper(visits, task.privacy.relation, task.privacy.delta)?.epsilon;
@@ -106,6 +108,19 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         }
         self.policy.check(&task, welcome.run.task)?;
         Ok(task)
+    }
+
+    /// What a visit is charged as means something only for the unit and the relation that the ledger was made for. The server
+    /// compares them too, but what it says is not believed.
+    fn check_ledger_fits(&self, task: &ResolvedTask) -> Result<(), SiteError> {
+        let LedgerIdentity { unit, relation, .. } = *self.ledger.identity();
+        if task.privacy.unit != unit {
+            return Err(SiteError::Unit { task: task.privacy.unit, ledger: unit });
+        }
+        if !relation.may_book(task.privacy.relation) {
+            return Err(SiteError::Relation { task: task.privacy.relation, ledger: relation });
+        }
+        Ok(())
     }
 
     /// The signed word that this site takes no part in the run that it was welcomed to.

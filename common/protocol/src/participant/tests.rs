@@ -369,6 +369,29 @@ fn a_task_that_states_less_than_it_costs_is_refused() {
     uncharged(&site);
 }
 
+/// Decision 12: the ledger's unit and relation hold, whatever a server (here one that does not compare them itself) sends.
+#[test]
+fn a_task_for_another_unit_or_a_weaker_ledger_is_refused_whatever_the_server_says() {
+    let welcomed = |unit, relation, task: &ResolvedTask| {
+        let ledger = Ledger::open(MemoryStore::new(), key("a"), LedgerIdentity { data: "a".into(), unit, relation }, budget()).unwrap();
+        let mut site = Participant::new(identity("a"), lax(), 100, ledger);
+        let result = greeted(&mut site, |w| (w.task, w.run.task) = (task.to_bytes(), task.hash()));
+        assert!(site.withdrawal().is_some());
+        uncharged(&site);
+        result
+    };
+    let record = private(|_| ());
+    welcomed(PrivacyUnit::Record, Relation::ReplaceOne, &record).unwrap();
+    let person = welcomed(PrivacyUnit::Person, Relation::ReplaceOne, &record);
+    assert!(matches!(person, Err(SiteError::Unit { task: PrivacyUnit::Record, ledger: PrivacyUnit::Person })), "{person:?}");
+    let weaker = welcomed(PrivacyUnit::Record, Relation::AddRemove, &record);
+    assert!(matches!(weaker, Err(SiteError::Relation { task: Relation::ReplaceOne, ledger: Relation::AddRemove })), "{weaker:?}");
+    // A stronger ledger books a weaker task.
+    let added = private(|task| task.privacy.relation = Relation::AddRemove);
+    welcomed(PrivacyUnit::Record, Relation::ReplaceOne, &added).unwrap();
+    welcomed(PrivacyUnit::Record, Relation::AddRemove, &added).unwrap();
+}
+
 #[test]
 fn policy_decides_before_anything_is_charged() {
     let task = private(|_| ());
