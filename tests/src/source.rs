@@ -30,7 +30,7 @@ impl Source {
     }
 }
 
-/// All `.rs` files below the given folders of the workspace, sorted, without those that hold only tests or benchmarks.
+/// All `.rs` files below the given folders of the workspace, sorted, without tests, benchmarks and examples.
 ///
 /// # Panics
 /// When a folder cannot be read.
@@ -40,7 +40,8 @@ pub fn production(root: &Path, folders: &[&str]) -> Vec<Source> {
     let tests: HashSet<String> = sources.iter().flat_map(|s| test_modules(&s.path, &scrub(&s.text))).collect();
     sources.retain(|s| {
         let in_test_module = |module: &String| s.path == format!("{module}.rs") || s.path.starts_with(&format!("{module}/"));
-        !s.path.contains("/tests/") && !s.path.contains("/benches/") && !tests.iter().any(in_test_module)
+        let aside = ["/tests/", "/benches/", "/examples/"].iter().any(|folder| s.path.contains(folder));
+        !aside && !tests.iter().any(in_test_module)
     });
     assert!(!sources.is_empty(), "there is code below {folders:?}");
     sources

@@ -83,6 +83,7 @@ impl Liar {
             federation: self.federation.clone(),
             client: self.name.clone(),
             role: self.role,
+            intent: Intent::Join,
             tls_key: self.tls_key,
             task: None,
             nominal_units: site.then_some(20),

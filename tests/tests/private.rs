@@ -136,6 +136,37 @@ fn operators_pause_resume_and_stop_a_run() {
     }
 }
 
+/// Looking is free: `check`, `data inspect`, `plan` and `approve` neither join the run nor charge anything.
+#[test]
+fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
+    let task = Task { schedule: Schedule::Synchronous(2), ..Task::default() };
+    let parties = parties(&[40, 40]);
+    let federation = Federation::new(&task.toml(), &task.schema(3), &parties);
+    let mut server = federation.start_server();
+    for site in ["site-1", "site-2"] {
+        fs::copy(federation.home("server").join("schema.toml"), federation.home(site).join("data/schema.toml")).unwrap();
+        let ask = |arguments: &[&str]| {
+            let mut command = federation.client_command(site, arguments);
+            run(command.env("DP_PVI__SITE__SERVER", &server.address).env("DP_PVI__DATA__SCHEMA", "data/schema.toml"))
+        };
+        ask(&["check"]);
+        ask(&["data", "inspect"]);
+        let plan = json(&ask(&["plan", "--format", "json"]));
+        assert_eq!(plan["would_run"], true, "{plan}");
+        let cost = plan["epsilon_run"].as_f64().unwrap();
+        assert!(cost > 0.9 && cost <= 1.0, "{plan}");
+        ask(&["approve", plan["task"].as_str().unwrap()]);
+        assert_eq!(json(&ask(&["budget", "show", "--format", "json"]))["releases"], 0);
+    }
+    // Nobody is there: nothing opened, although everybody looked.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let events = server.process.events();
+    assert!(events.iter().all(|e| e["event"] == "listening"), "{events:?}");
+    let mut clients: Vec<_> = parties.iter().map(|p| federation.start_client(&p.name, &server.address)).collect();
+    clients.iter_mut().for_each(|c| c.expect(0));
+    server.process.expect(0);
+}
+
 /// 2·300,000 coordinates are 4.8 MB: more than the message limit of 4 MiB, in both directions.
 #[test]
 fn vectors_longer_than_a_message_travel_in_chunks() {
