@@ -16,7 +16,7 @@ use futures_util::stream::{self, Stream};
 use tonic::{Code, Status};
 
 use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire};
-use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, v1};
+use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, WELCOME_BYTES, v1};
 
 /// The hello to send.
 #[must_use]
@@ -28,6 +28,43 @@ pub fn hello(message: &Signed<Hello>) -> v1::SignedMessage {
 #[must_use]
 pub fn welcome(message: v1::SignedMessage) -> Signed<Welcome> {
     signed_from_wire(message)
+}
+
+/// Puts the frames of a welcome together. Feed every frame, then [`WelcomeReader::finish`].
+#[derive(Debug, Default)]
+pub struct WelcomeReader {
+    signature: Option<Bytes>,
+    body: Vec<u8>,
+}
+
+impl WelcomeReader {
+    /// Takes one frame.
+    ///
+    /// # Errors
+    /// Out of order, empty, or more than [`WELCOME_BYTES`](crate::WELCOME_BYTES).
+    pub fn frame(&mut self, frame: v1::SignedFrame) -> Result<(), FrameError> {
+        use v1::signed_frame::Frame;
+        match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.signature) {
+            (Frame::Signature(signature), None) => self.signature = Some(signature),
+            (Frame::Body(bytes), Some(_)) if !bytes.is_empty() => {
+                if self.body.len() + bytes.len() > WELCOME_BYTES {
+                    return Err(FrameError::TooLong);
+                }
+                self.body.extend_from_slice(&bytes);
+            }
+            _ => return Err(FrameError::Order),
+        }
+        Ok(())
+    }
+
+    /// The welcome, once the stream has ended; nothing is verified yet.
+    ///
+    /// # Errors
+    /// The stream ended before it began.
+    pub fn finish(self) -> Result<Signed<Welcome>, FrameError> {
+        let signature = self.signature.ok_or(FrameError::Missing("signature"))?;
+        Ok(Signed::from_parts(self.body, signature.into()))
+    }
 }
 
 /// A received receipt.

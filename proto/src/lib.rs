@@ -27,11 +27,14 @@ pub mod v1 {
     tonic::include_proto!("dp_pvi.v1");
 }
 
-/// Most bytes of a vector in one frame.
-pub const CHUNK_BYTES: usize = 1 << 20;
+/// Most bytes of a vector in one frame: long enough that frames cost nothing, short enough that a server with many clients holds little.
+pub const CHUNK_BYTES: usize = 256 << 10;
 
 /// Limit on one message that both sides set.
 pub const MESSAGE_BYTES: usize = 4 << 20;
+
+/// Most bytes of a welcome: a task with a schema of a million named columns fits.
+pub const WELCOME_BYTES: usize = 64 << 20;
 
 /// Response metadata that names the reason of an error status, for programs.
 pub const ERROR_KEY: &str = "dp-pvi-error";

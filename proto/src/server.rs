@@ -36,6 +36,16 @@ pub fn welcome(message: &Signed<Welcome>) -> v1::SignedMessage {
     signed_to_wire(message)
 }
 
+/// The frames of the welcome to send.
+pub fn welcome_frames(message: Signed<Welcome>) -> impl Iterator<Item = v1::SignedFrame> + Send + 'static {
+    use v1::signed_frame::Frame;
+    let body = Bytes::from(message.body);
+    let chunks =
+        (0..body.len().div_ceil(CHUNK_BYTES)).map(move |i| Frame::Body(body.slice(i * CHUNK_BYTES..body.len().min((i + 1) * CHUNK_BYTES))));
+    let frames = std::iter::once(Frame::Signature(message.signature.into())).chain(chunks);
+    frames.map(|frame| v1::SignedFrame { frame: Some(frame) })
+}
+
 /// The receipt to send.
 #[must_use]
 pub fn receipt(message: &Signed<Receipt>) -> v1::SignedMessage {

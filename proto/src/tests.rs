@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use dp_pvi_privacy::{ClientId, Hash, RunId};
-use dp_pvi_protocol::message::{Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry};
+use dp_pvi_protocol::message::{Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Welcome};
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use prost::Message;
 
-use crate::client::{NextReader, transport_error};
+use crate::client::{NextReader, WelcomeReader, transport_error};
 use crate::identity::generate_identity;
-use crate::server::{next_frames, rejection, unavailable};
-use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, v1};
+use crate::server::{next_frames, rejection, unavailable, welcome_frames};
+use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, WELCOME_BYTES, v1};
 
 fn header(round: u32) -> Signed<RoundHeader> {
     let header = RoundHeader {
@@ -80,6 +80,29 @@ fn entries_keep_their_hash() {
         round.entries.iter().map(TranscriptEntry::hash).collect::<Vec<_>>(),
         sent.iter().map(TranscriptEntry::hash).collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn a_long_welcome_arrives_in_pieces() {
+    for length in [0, 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 5] {
+        let sent = Signed::<Welcome>::from_parts((0..length).map(|i| i as u8).collect(), vec![7; 64]);
+        let frames: Vec<_> = welcome_frames(sent.clone()).collect();
+        assert!(frames.iter().all(|frame| frame.encoded_len() <= CHUNK_BYTES + 64));
+        let read = |frames: Vec<v1::SignedFrame>| {
+            let mut reader = WelcomeReader::default();
+            frames.into_iter().try_for_each(|frame| reader.frame(frame))?;
+            reader.finish()
+        };
+        assert_eq!(read(frames.clone()).unwrap(), sent);
+        assert!(read(frames[1..].to_vec()).is_err(), "without a signature");
+        assert!(read([frames.clone(), frames].concat()).is_err(), "twice");
+    }
+    let mut reader = WelcomeReader::default();
+    let frame = |frame| v1::SignedFrame { frame: Some(frame) };
+    reader.frame(frame(v1::signed_frame::Frame::Signature(vec![7; 64].into()))).unwrap();
+    let chunk = frame(v1::signed_frame::Frame::Body(vec![0; CHUNK_BYTES].into()));
+    let taken = (0..1000).take_while(|_| reader.frame(chunk.clone()).is_ok()).count();
+    assert_eq!(taken, WELCOME_BYTES / CHUNK_BYTES, "a server cannot fill a client's memory");
 }
 
 #[test]

@@ -56,8 +56,10 @@ pub struct NewFederation {
     pub dns: Vec<String>,
     /// Addresses of the server.
     pub addresses: Vec<IpAddr>,
-    /// Validity of the server's certificate and of the revocation list, in days.
+    /// Validity of the server's certificate, in days.
     pub days: u16,
+    /// Validity of every revocation list, in days: a server that gets no newer one lets nobody in afterwards.
+    pub revocation_list_days: u16,
 }
 
 /// An authority's directory, opened for a change.
@@ -96,14 +98,20 @@ impl Authority {
         let public = public_identity_to_pem(&identity.verifying_key()).map_err(identity_error)?;
 
         let server_names = new.dns.iter().cloned().chain(new.addresses.iter().map(ToString::to_string)).collect();
-        let enrolled = Enrolled { federation, server_names, server_certificates: Vec::new(), clients: Default::default() };
+        let enrolled = Enrolled {
+            federation,
+            server_names,
+            revocation_list_days: new.revocation_list_days,
+            server_certificates: Vec::new(),
+            clients: Default::default(),
+        };
         write_secret(&at(CA_KEY), key.serialize_pem().as_bytes()).map_err(identity_error)?;
         write_secret(&at(SERVER_IDENTITY), identity_to_pem(&identity).map_err(identity_error)?.as_bytes()).map_err(identity_error)?;
         write_new(&at(CA_PEM), format!("{}{public}", certificate.pem()).as_bytes()).map_err(identity_error)?;
         let issuer = Issuer::new(params, key);
         let mut authority = Self { directory: directory.to_owned(), issuer, enrolled, _lock: lock };
         authority.issue_server_certificate(now, new.days)?;
-        authority.save(now, new.days)?;
+        authority.save(now)?;
         Ok(authority)
     }
 
@@ -172,7 +180,7 @@ impl Authority {
         });
         (member.role, member.identity, member.revoked) = (enrolment.role, enrolment.identity, None);
         member.certificates.push(issued);
-        self.save(now, days)?;
+        self.save(now)?;
         Ok((client, certificate.pem()))
     }
 
@@ -180,7 +188,7 @@ impl Authority {
     ///
     /// # Errors
     /// No such client.
-    pub fn revoke(&mut self, client: &ClientId, now: OffsetDateTime, days: u16) -> Result<()> {
+    pub fn revoke(&mut self, client: &ClientId, now: OffsetDateTime) -> Result<()> {
         let Some(member) = self.enrolled.clients.get_mut(client) else {
             return Err(ServerError::Usage(format!("{client} is not enrolled; `dp-pvi-server ca list` shows who is")));
         };
@@ -189,16 +197,17 @@ impl Authority {
             certificate.revoked.get_or_insert_with(|| at.clone());
         }
         member.revoked.get_or_insert(at);
-        self.save(now, days)
+        self.save(now)
     }
 
-    /// Issues a new certificate for the server and a fresh revocation list.
+    /// Issues a new certificate for the server and a fresh revocation list, which keeps its validity unless another is given.
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn renew(&mut self, now: OffsetDateTime, days: u16) -> Result<()> {
+    pub fn renew(&mut self, now: OffsetDateTime, days: u16, revocation_list_days: Option<u16>) -> Result<()> {
+        self.enrolled.revocation_list_days = revocation_list_days.unwrap_or(self.enrolled.revocation_list_days);
         self.issue_server_certificate(now, days)?;
-        self.save(now, days)
+        self.save(now)
     }
 
     /// Who is enrolled.
@@ -245,7 +254,7 @@ impl Authority {
 
     /// Writes the list of members and a revocation list that fits it. The revocation list comes first: a crash in between
     /// leaves a certificate revoked whose name still stands in the list, never the other way round.
-    fn save(&self, now: OffsetDateTime, days: u16) -> Result<()> {
+    fn save(&self, now: OffsetDateTime) -> Result<()> {
         let all = self.enrolled.clients.values().flat_map(|member| &member.certificates).chain(&self.enrolled.server_certificates);
         let revoked = all.filter_map(|certificate| certificate.revoked.as_ref().map(|at| (certificate, at)));
         let revoked_certs = revoked.map(|(certificate, at)| {
@@ -260,7 +269,7 @@ impl Authority {
         });
         let params = CertificateRevocationListParams {
             this_update: whole_second(now - SKEW)?,
-            next_update: whole_second(now + Duration::days(days.into()))?,
+            next_update: whole_second(now + Duration::days(self.enrolled.revocation_list_days.into()))?,
             crl_number: SerialNumber::from(u64::try_from(now.unix_timestamp_nanos() / 1000).unwrap_or(1)),
             issuing_distribution_point: None,
             revoked_certs: revoked_certs.collect::<Result<_>>()?,

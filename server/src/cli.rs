@@ -150,7 +150,10 @@ fn execute(cli: Cli) -> Result<()> {
 }
 
 fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
+    // One worker moves the bytes of hundreds of sites; a second one would spend more on waking up than it saves. Sums, the database
+    // and large payloads have threads of their own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|e| ServerError::Failed(format!("the runtime cannot be started: {e}")))?;

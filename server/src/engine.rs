@@ -12,11 +12,13 @@ mod snapshot;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError};
 use dp_pvi_protocol::message::{Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
+use dp_pvi_protocol::sum::PayloadCheck;
 use tokio::sync::{oneshot, watch};
 use tracing::error;
 
@@ -31,6 +33,9 @@ use crate::config::KeepUpdates;
 use crate::error::{Result, ServerError};
 use crate::store::{Spool, Store, StoredRun};
 use crate::telemetry::{Telemetry, UpdateResult};
+
+/// The engine looks at the clock this often when nothing else tells it to.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Messages that share one transaction.
 const BATCH: usize = 64;
@@ -95,6 +100,11 @@ struct Batch {
 }
 
 impl Batch {
+    /// Whether no message is in it: time alone woke the engine.
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && !self.asked && !self.closing
+    }
+
     /// Keeps an answer for later. Only the protocol's own rejections are answers; a store that fails ends the engine.
     fn keep<T: 'static>(&mut self, result: std::result::Result<T, ServeError>, reply: Reply<T>, telemetry: &Telemetry) -> Result<()> {
         let answer = match result {
@@ -188,8 +198,11 @@ fn restore(
 impl Engine {
     fn run(&mut self) -> Result<()> {
         self.settle(Batch::default())?;
+        let mut idle = false;
         loop {
-            let patience = self.server.coordinator().wake_at().map(|at| at.since(clock::now()));
+            // A point in time that has passed without consequence (a paused run, for example) must not be waited for again and again.
+            let least = if idle { IDLE } else { Duration::ZERO };
+            let patience = self.server.coordinator().wake_at().map(|at| at.since(clock::now()).max(least));
             let mut next = match patience {
                 Some(patience) => match self.receiver.recv_timeout(patience) {
                     Ok(command) => Some(command),
@@ -206,8 +219,9 @@ impl Engine {
                 self.take(command, &mut batch)?;
                 next = if batch.answers.len() < BATCH { self.receiver.try_recv().ok() } else { None };
             }
-            let closing = batch.closing;
-            self.settle(batch)?;
+            let (closing, timer) = (batch.closing, batch.is_empty());
+            let changed = self.settle(batch)?;
+            idle = timer && !changed;
             if closing {
                 return Ok(());
             }
@@ -233,14 +247,23 @@ impl Engine {
             }
             Command::Begin { peer, update, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
-                match &result {
-                    Ok(Begin::Answered(receipt)) if outcome(receipt) == Some(ReceiptOutcome::Stored) => {
-                        telemetry.update(UpdateResult::Repeated);
-                        telemetry.retries.inc();
+                count(&result, telemetry);
+                batch.keep(result, reply, telemetry)
+            }
+            Command::Small { peer, update, payload, reply } => {
+                let begun = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
+                count(&begun, telemetry);
+                let result = begun.and_then(|begin| match begin {
+                    Begin::Answered(receipt) => Ok(receipt),
+                    Begin::Accept(expected) => {
+                        let mut check = PayloadCheck::new(expected);
+                        check.update(&payload).and_then(|()| check.finish()).map_err(|e| ServeError::Rejected(e.into()))?;
+                        server.store().offer(peer.client.clone(), update.hash(), payload);
+                        let receipt = server.stored(&peer.client, &update, now);
+                        server.store().withdraw();
+                        receipt
                     }
-                    Err(_) => telemetry.update(UpdateResult::Rejected),
-                    Ok(_) => {}
-                }
+                });
                 batch.keep(result, reply, telemetry)
             }
             Command::Stored { client, update, reply } => {
@@ -284,8 +307,8 @@ impl Engine {
         }
     }
 
-    /// Lets time act, makes everything durable, then answers.
-    fn settle(&mut self, mut batch: Batch) -> Result<()> {
+    /// Lets time act, makes everything durable, then answers. Says whether there was anything to make durable.
+    fn settle(&mut self, mut batch: Batch) -> Result<bool> {
         let (ignored, _) = oneshot::channel();
         let ticked = self.server.tick(clock::now());
         batch.keep(ticked, ignored, &self.telemetry)?;
@@ -306,7 +329,7 @@ impl Engine {
             self.answer_waiting();
         }
         self.announce();
-        Ok(())
+        Ok(!records.is_empty())
     }
 
     fn answer_waiting(&mut self) {
@@ -339,6 +362,18 @@ impl Engine {
         let all = self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
         let progress = if all { Progress::Known(outcome) } else { Progress::Ended(outcome) };
         self.progress.send_if_modified(|current| std::mem::replace(current, progress) != progress);
+    }
+}
+
+/// Counts updates that were answered before their payload was read.
+fn count(begun: &std::result::Result<Begin, ServeError>, telemetry: &Telemetry) {
+    match begun {
+        Ok(Begin::Answered(receipt)) if outcome(receipt) == Some(ReceiptOutcome::Stored) => {
+            telemetry.update(UpdateResult::Repeated);
+            telemetry.retries.inc();
+        }
+        Err(_) => telemetry.update(UpdateResult::Rejected),
+        Ok(_) => {}
     }
 }
 

@@ -52,8 +52,14 @@ impl FileLock {
     }
 }
 
-/// Creates a directory that only its owner may enter; an existing one is left as it is.
+/// Creates a directory that only its owner may enter, durably; an existing one is left as it is.
 pub(crate) fn create_private_directory(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| ServerError::unavailable(path, e))
+    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
+    let create = || {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        // A file in a directory that a power loss takes away would be lost with it.
+        missing.iter().try_for_each(|part| sync_directory(part))
+    };
+    create().map_err(|e| ServerError::unavailable(path, e))
 }

@@ -24,7 +24,8 @@
 //!
 //! # Limits
 //!
-//! Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 1 MiB and a little, a handshake within 10 s. Per
+//! Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 320 KiB. A connection says hello within 2 s
+//! and proves who it is within 10 s; of 128 such in progress the greediest address loses its oldest. Per
 //! client: 4 connections, 2 uploads at once, 2000 calls a second. Payloads go straight to disk, so memory is O(dimension).
 //!
 //! # Exit codes

@@ -1,17 +1,20 @@
 //! Accepts connections: one task per handshake, with a deadline, so that nobody who stalls can hold up another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
@@ -20,9 +23,12 @@ use tracing::{debug, info, warn};
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, PeerIdentity};
 
-/// A client that has not finished its handshake by then is disconnected.
+/// A client that has not said hello by then is disconnected.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// And one that has not proved who it is by then.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Handshakes at the same time; more wait in the kernel's queue.
+/// Handshakes at the same time. Beyond them the address that has most of them loses its oldest, so whoever stalls makes room for
+/// those who do not, and a flood from one address displaces itself.
 const HANDSHAKES: usize = 128;
 /// Time for the other side to read why.
 const PARTING: Duration = Duration::from_secs(1);
@@ -45,11 +51,9 @@ async fn accept_loop(
     telemetry: Arc<Telemetry>,
     sender: mpsc::Sender<io::Result<Connection>>,
 ) {
-    let slots = Arc::new(Semaphore::new(HANDSHAKES));
+    let handshakes = Arc::new(Handshakes::default());
     let peers = Arc::new(Peers::default());
     loop {
-        // The semaphore is never closed.
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = sender.closed() => return,
@@ -64,27 +68,84 @@ async fn accept_loop(
             }
         };
         let (credentials, telemetry, peers, sender) = (credentials.clone(), telemetry.clone(), peers.clone(), sender.clone());
-        tokio::spawn(async move {
-            let _slot = slot;
-            let acceptor = TlsAcceptor::from(credentials.current().server.clone());
-            // Small messages must not wait for company.
-            let _ = stream.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await {
-                Ok(Ok(stream)) => match Connection::new(stream, &peers, telemetry) {
+        handshakes.start(address.ip(), async move {
+            match handshake(stream, &credentials).await {
+                Ok(stream) => match Connection::new(stream, &peers, telemetry) {
                     Ok(connection) => drop(sender.send(Ok(connection)).await),
                     Err(reason) => warn!(%address, reason, "a connection was refused"),
                 },
-                Ok(Err((error, stream))) => {
+                Err(error) => {
                     telemetry.handshake_failures.inc();
                     warn!(%address, %error, "a TLS handshake failed");
-                    let _ = tokio::time::timeout(PARTING, part(stream)).await;
-                }
-                Err(_) => {
-                    telemetry.handshake_failures.inc();
-                    warn!(%address, "a TLS handshake took too long");
                 }
             }
         });
+    }
+}
+
+async fn handshake(stream: TcpStream, credentials: &LiveCredentials) -> io::Result<TlsStream<TcpStream>> {
+    // Small messages must not wait for company.
+    let _ = stream.set_nodelay(true);
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it took too long");
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
+    let start = tokio::time::timeout(HELLO_TIMEOUT, hello).await.map_err(late)??;
+    let config = credentials.current().server.clone();
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, start.into_stream(config).into_fallible()).await.map_err(late)? {
+        Ok(stream) => Ok(stream),
+        Err((error, stream)) => {
+            let _ = tokio::time::timeout(PARTING, part(stream)).await;
+            Err(error)
+        }
+    }
+}
+
+/// Handshakes in progress.
+#[derive(Debug, Default)]
+struct Handshakes {
+    open: Mutex<BTreeMap<u64, (IpAddr, AbortHandle)>>,
+    number: AtomicU64,
+}
+
+impl Handshakes {
+    /// Starts one, and ends another if there are too many.
+    fn start(self: &Arc<Self>, address: IpAddr, work: impl Future<Output = ()> + Send + 'static) {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let ended = Ended { handshakes: self.clone(), number };
+        // The task cannot take itself off the list before it is on it: the list is locked until then.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = tokio::spawn(async move {
+            let _ended = ended;
+            work.await;
+        });
+        open.insert(number, (address, task.abort_handle()));
+        if open.len() > HANDSHAKES
+            && let Some(victim) = oldest_of_the_greediest(open.iter().map(|(number, (address, _))| (*number, *address)))
+            && let Some((_, task)) = open.remove(&victim)
+        {
+            task.abort();
+        }
+    }
+}
+
+/// The first handshake, in order of age, of the address that has most of them.
+fn oldest_of_the_greediest(open: impl Iterator<Item = (u64, IpAddr)>) -> Option<u64> {
+    let mut addresses: HashMap<IpAddr, (usize, u64)> = HashMap::new();
+    for (number, address) in open {
+        addresses.entry(address).or_insert((0, number)).0 += 1;
+    }
+    addresses.values().max_by_key(|(count, oldest)| (*count, std::cmp::Reverse(*oldest))).map(|(_, oldest)| *oldest)
+}
+
+/// Takes a handshake off the list when its task ends, however it ends.
+#[derive(Debug)]
+struct Ended {
+    handshakes: Arc<Handshakes>,
+    number: u64,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.handshakes.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
 }
 
@@ -213,5 +274,19 @@ impl AsyncWrite for Connection {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_displaces_itself() {
+        let (flood, other, third) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]), IpAddr::from([10, 0, 0, 3]));
+        let victim = |open: &[(u64, IpAddr)]| oldest_of_the_greediest(open.iter().copied());
+        assert_eq!(victim(&[(1, other), (2, flood), (3, flood), (4, third), (5, flood)]), Some(2));
+        assert_eq!(victim(&[(1, other), (2, flood)]), Some(1), "the oldest where all have as many");
+        assert_eq!(victim(&[]), None);
     }
 }

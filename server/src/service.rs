@@ -19,7 +19,7 @@ use crate::clock;
 use crate::engine::{EngineHandle, Refused};
 use crate::error::ServerError;
 use crate::listener::ConnectedPeer;
-use crate::store::{PayloadWriter, Spool, WriteError};
+use crate::store::{PayloadWriter, SMALL_PAYLOAD, Spool, WriteError};
 use crate::tls::LiveCredentials;
 
 /// A call for work is held open this long.
@@ -106,7 +106,7 @@ impl Service {
 }
 
 type Frames = Streaming<v1::SubmitFrame>;
-type NextStream = Pin<Box<dyn Stream<Item = Result<v1::NextFrame, Status>> + Send>>;
+type FrameStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Federation for Service {
@@ -117,9 +117,18 @@ impl Federation for Service {
         Ok(Response::new(wire::welcome(&welcome)))
     }
 
-    type NextStream = NextStream;
+    type JoinStream = FrameStream<v1::SignedFrame>;
 
-    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<NextStream>, Status> {
+    async fn join(&self, request: Request<v1::SignedMessage>) -> Result<Response<Self::JoinStream>, Status> {
+        let peer = self.peer(&request)?;
+        let hello = wire::hello(request.into_inner());
+        let welcome = self.engine.hello(peer, hello).await.map_err(|e| status(&e))?;
+        Ok(Response::new(Box::pin(stream::iter(wire::welcome_frames(welcome).map(Ok)))))
+    }
+
+    type NextStream = FrameStream<v1::NextFrame>;
+
+    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<Self::NextStream>, Status> {
         let peer = self.peer(&request)?;
         let seen = request.into_inner().seen;
         let next = match tokio::time::timeout(LONG_POLL, self.engine.next(peer, seen)).await {
@@ -134,6 +143,13 @@ impl Federation for Service {
         let mut frames = request.into_inner();
         let head = next_frame(&mut frames).await?.ok_or_else(|| frame_status(&FrameError::Missing("update")))?;
         let update = wire::submission_head(head).map_err(|e| frame_status(&e))?;
+        // What the update announces is not verified yet; it only says how many bytes are held before the engine decides.
+        let announced = update.peek().map_or(0, |body| body.coordinates.saturating_mul(8));
+        if announced <= SMALL_PAYLOAD {
+            let payload = collect(&mut frames).await?;
+            let receipt = self.engine.small(peer, update, payload).await.map_err(|e| status(&e))?;
+            return Ok(Response::new(wire::receipt(&receipt)));
+        }
         let receipt: Signed<Receipt> = match self.engine.begin(peer.clone(), update.clone()).await.map_err(|e| status(&e))? {
             Begin::Answered(receipt) => receipt,
             Begin::Accept(expected) => {
@@ -155,6 +171,16 @@ impl Federation for Service {
         self.engine.report(peer, wire::report(request.into_inner())).await.map_err(|e| status(&e))?;
         Ok(Response::new(v1::Done {}))
     }
+}
+
+/// The rest of a small submission. One frame above the limit is kept, so that the check of the length sees it.
+async fn collect(frames: &mut Frames) -> Result<Vec<u8>, Status> {
+    let mut payload = Vec::new();
+    while payload.len() as u64 <= SMALL_PAYLOAD {
+        let Some(frame) = next_frame(frames).await? else { break };
+        payload.extend_from_slice(&wire::submission_chunk(frame).map_err(|e| frame_status(&e))?);
+    }
+    Ok(payload)
 }
 
 async fn next_frame(frames: &mut Frames) -> Result<Option<v1::SubmitFrame>, Status> {

@@ -4,6 +4,9 @@
 //! killed one was; λ′, the transcript entry with the receipts it includes and the next round's header are in one transaction.
 //! λ lies in a column of its own and is written and read in pieces: a vector is never held twice.
 //!
+//! Payloads of small updates lie in the database and become durable with their receipts, in one flush; larger ones are written to
+//! files while they arrive.
+//!
 //! A file lock beside the database keeps a second server away. Readers ([`Reader`]) need no lock.
 
 mod reader;
@@ -21,13 +24,18 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub use self::reader::Reader;
 pub(crate) use self::spool::{PayloadWriter, Spool, WriteError};
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, create_private_directory};
+use crate::files::{FileLock, create_private_directory, sync_directory};
+
+/// Payloads of at most this many bytes are small: they fit into one frame, and cost less in the database than in a file.
+pub(crate) const SMALL_PAYLOAD: u64 = 64 << 10;
 
 /// The open store of a server.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     connection: Connection,
+    /// Number of the next record of the run that was written last.
+    next: Option<(i64, i64)>,
     _lock: FileLock,
 }
 
@@ -55,7 +63,8 @@ impl Store {
         let lock = FileLock::take(lock_path.into(), "another dp-pvi-server uses this state; stop it, or name another state directory")?;
         let connection = Connection::open(database).map_err(|e| sqlite_error(database, &e))?;
         schema::prepare(&connection, database)?;
-        Ok(Self { path: database.to_owned(), connection, _lock: lock })
+        sync_directory(database).map_err(|e| ServerError::unavailable(database, e))?;
+        Ok(Self { path: database.to_owned(), connection, next: None, _lock: lock })
     }
 
     /// Limits the size of the database, so that tests can fill the disk.
@@ -126,13 +135,60 @@ impl Store {
     /// # Errors
     /// The disk is full or the database does not answer; the transaction is lost then.
     pub fn append(&mut self, run: &StoredRun, records: &[Record]) -> Result<()> {
+        // Unknown again if anything fails.
+        let known = self.next.take().filter(|(key, _)| *key == run.key).map(|(_, next)| next);
         let write = || {
             if self.connection.is_autocommit() {
                 self.connection.execute_batch("BEGIN IMMEDIATE")?;
             }
-            records.iter().try_for_each(|record| append(&self.connection, run.key, record))
+            let mut next = match known {
+                Some(next) => next,
+                None => self
+                    .connection
+                    .query_row("SELECT coalesce(max(seq) + 1, 0) FROM records WHERE run = ?1", [run.key], |row| row.get(0))?,
+            };
+            for record in records {
+                append(&self.connection, run.key, next, record)?;
+                next += 1;
+            }
+            Ok(next)
         };
-        write().map_err(|e| sqlite_error(&self.path, &e))
+        self.next = Some((run.key, write().map_err(|e| sqlite_error(&self.path, &e))?));
+        Ok(())
+    }
+
+    /// Adds the payload of a small update to the transaction in progress.
+    ///
+    /// # Errors
+    /// As [`Store::append`].
+    pub(crate) fn add_payload(&mut self, run: &StoredRun, client: &ClientId, update: Hash, bytes: &[u8]) -> Result<()> {
+        let write = || {
+            let mut insert =
+                self.connection.prepare_cached("INSERT OR REPLACE INTO payloads (run, client, hash, bytes) VALUES (?1, ?2, ?3, ?4)")?;
+            insert.execute(params![run.key, client.as_str(), update.0, bytes])
+        };
+        write().map(drop).map_err(|e| sqlite_error(&self.path, &e))
+    }
+
+    /// The payload of a small update.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) fn payload(&self, run: &StoredRun, client: &ClientId, update: Hash) -> Result<Option<Vec<u8>>> {
+        let read = || {
+            let mut select = self.connection.prepare_cached("SELECT bytes FROM payloads WHERE run = ?1 AND client = ?2 AND hash = ?3")?;
+            select.query_row(params![run.key, client.as_str(), update.0], |row| row.get(0)).optional()
+        };
+        read().map_err(|e| sqlite_error(&self.path, &e))
+    }
+
+    /// Forgets the payloads of all small updates of a run.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) fn forget_payloads(&mut self, run: &StoredRun) -> Result<()> {
+        let forget = || self.connection.execute("DELETE FROM payloads WHERE run = ?1", [run.key]);
+        forget().map(drop).map_err(|e| sqlite_error(&self.path, &e))
     }
 
     /// Makes everything that was appended durable, in one step.
@@ -148,7 +204,7 @@ impl Store {
     }
 }
 
-fn append(transaction: &Connection, run: i64, record: &Record) -> rusqlite::Result<()> {
+fn append(transaction: &Connection, run: i64, seq: i64, record: &Record) -> rusqlite::Result<()> {
     let (light, vector) = vector::split(record);
     // Records are plain data: writing them into memory cannot fail.
     let body = postcard::to_stdvec(light.as_ref().unwrap_or(record)).expect("records serialise into memory");
@@ -156,12 +212,12 @@ fn append(transaction: &Connection, run: i64, record: &Record) -> rusqlite::Resu
     let length = vector.map_or(0, <[f64]>::len) as u64 * 8;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO records (run, seq, kind, at, client, round, body, checksum, vector)
-         VALUES (?1, (SELECT coalesce(max(seq) + 1, 0) FROM records WHERE run = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     let checksum = Hash::of(schema::CHECKSUM, &[&body]);
     let zeroes = vector.map(|_| rusqlite::blob::ZeroBlob(length));
     let at = i64::try_from(facts.at).unwrap_or(i64::MAX);
-    insert.execute(params![run, facts.kind, at, facts.client.map(ClientId::as_str), facts.round, body, checksum.0, zeroes])?;
+    insert.execute(params![run, seq, facts.kind, at, facts.client.map(ClientId::as_str), facts.round, body, checksum.0, zeroes])?;
     if let Some(vector) = vector {
         let row = transaction.last_insert_rowid();
         vector::write(transaction, row, vector)?;

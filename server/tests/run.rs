@@ -265,6 +265,24 @@ async fn an_operator_pauses_resumes_and_stops() {
     server.finish().await.unwrap();
 }
 
+/// The start deadline passes while the run is paused: the server waits for the operator and not in a circle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_server_is_idle() {
+    let fed = Fed::new(3, &Plan { start_deadline: "1s", ..Plan::default() });
+    let server = support::Process::spawn(&fed, &[]);
+    let state = fed.config().state;
+    let mut a = fed.member("a").join(server.address).await;
+    fed.member("b").join(server.address).await;
+    ask(&state, Request::Pause).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let before = server.cpu();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let used = server.cpu() - before;
+    assert!(used < Duration::from_millis(100), "{used:?} of CPU in a second of waiting");
+    ask(&state, Request::Resume).await.unwrap();
+    a.round().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_or_foreign_is_said() {
     let fed = Fed::new(2, &Plan::default());

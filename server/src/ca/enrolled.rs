@@ -22,6 +22,8 @@ pub struct Enrolled {
     pub federation: String,
     /// DNS names and addresses of the server's certificate.
     pub server_names: Vec<String>,
+    /// Days that a revocation list is valid from when it is written.
+    pub revocation_list_days: u16,
     /// Certificates of the server.
     pub server_certificates: Vec<IssuedCertificate>,
     /// Sites and evaluators by name.

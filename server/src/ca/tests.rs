@@ -14,7 +14,13 @@ fn now() -> OffsetDateTime {
 }
 
 fn federation(name: &str) -> NewFederation {
-    NewFederation { name: name.into(), dns: vec!["fed.example.org".into()], addresses: vec!["127.0.0.1".parse().unwrap()], days: 90 }
+    NewFederation {
+        name: name.into(),
+        dns: vec!["fed.example.org".into()],
+        addresses: vec!["127.0.0.1".parse().unwrap()],
+        days: 90,
+        revocation_list_days: 30,
+    }
 }
 
 fn id(name: &str) -> ClientId {
@@ -121,7 +127,7 @@ fn a_name_belongs_to_one_identity() {
     assert_eq!(authority.sign(&request(directory.path(), "lung-fed", "a", &second), now(), 30).unwrap_err().code(), 4);
     assert_eq!(authority.sign(&request(directory.path(), "other", "b", &second), now(), 30).unwrap_err().code(), 4);
 
-    authority.revoke(&id("a"), now(), 90).unwrap();
+    authority.revoke(&id("a"), now()).unwrap();
     let serials: Vec<String> = authority.enrolled().clients[&id("a")].certificates.iter().map(|c| c.serial.clone()).collect();
     assert_eq!(revoked_serials(directory.path()), serials);
     assert!(authority.enrolled().active().unwrap().is_empty());
@@ -130,7 +136,7 @@ fn a_name_belongs_to_one_identity() {
     authority.sign(&request(directory.path(), "lung-fed", "a", &second), now(), 30).unwrap();
     assert_eq!(revoked_serials(directory.path()), serials);
     assert_eq!(authority.enrolled().active().unwrap()[&id("a")].key, second.verifying_key());
-    assert_eq!(authority.revoke(&id("nobody"), now(), 90).unwrap_err().code(), 2);
+    assert_eq!(authority.revoke(&id("nobody"), now()).unwrap_err().code(), 2);
 }
 
 #[test]
@@ -148,12 +154,35 @@ fn a_damaged_request_is_refused() {
     assert!(authority.enrolled().clients.is_empty());
 }
 
+/// How long clients are let in without a newer list is the federation's choice and nobody's certificate's.
+#[test]
+fn the_revocation_list_has_its_own_validity() {
+    let directory = TempDir::new().unwrap();
+    let mut authority = Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap();
+    let expires = || {
+        let text = std::fs::read(directory.path().join(CRL)).unwrap();
+        let list: rustls_pki_types::CertificateRevocationListDer<'_> = rustls_pki_types::pem::PemObject::from_pem_slice(&text).unwrap();
+        CertificateRevocationList::from_der(&list).unwrap().1.next_update().unwrap().timestamp()
+    };
+    let after = |days: i64| (now() + Duration::days(days)).unix_timestamp();
+    assert_eq!(expires(), after(30));
+    for days in [1, 3650] {
+        let name = format!("site-{days}");
+        authority.sign(&request(directory.path(), "lung-fed", &name, &generate_identity().unwrap()), now(), days).unwrap();
+        assert_eq!(expires(), after(30), "signed for {days} days");
+    }
+    authority.renew(now(), 90, Some(7)).unwrap();
+    assert_eq!(expires(), after(7));
+    authority.revoke(&id("site-1"), now()).unwrap();
+    assert_eq!(expires(), after(7));
+}
+
 #[test]
 fn one_command_at_a_time() {
     let directory = TempDir::new().unwrap();
     let open = Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap();
     assert_eq!(Authority::open(directory.path()).err().unwrap().code(), 12);
     drop(open);
-    Authority::open(directory.path()).unwrap().renew(now(), 90).unwrap();
+    Authority::open(directory.path()).unwrap().renew(now(), 90, None).unwrap();
     assert_eq!(Enrolled::load(&directory.path().join(ENROLLED)).unwrap().server_certificates.len(), 2);
 }

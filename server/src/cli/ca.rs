@@ -28,9 +28,12 @@ pub(super) enum CaCommand {
         /// Directory for the authority's files.
         #[arg(short, long, value_name = "DIR", default_value = "tls")]
         output: PathBuf,
-        /// Days that the server's certificate and the revocation list are valid.
+        /// Days that the server's certificate is valid.
         #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
         days: u16,
+        /// Days that a revocation list is valid: without a newer one (`ca renew`, or any other change) nobody is let in afterwards.
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=366))]
+        crl_days: u16,
     },
     /// Enrol a site or evaluator: sign the request that `dp-pvi-client csr` made. Also renews certificates.
     Sign {
@@ -53,18 +56,18 @@ pub(super) enum CaCommand {
         /// The authority's directory.
         #[arg(long, value_name = "DIR", default_value = "tls")]
         ca: PathBuf,
-        /// Days that the revocation list is valid.
-        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
-        days: u16,
     },
     /// Write a new server certificate and revocation list before the old ones expire.
     Renew {
         /// The authority's directory.
         #[arg(long, value_name = "DIR", default_value = "tls")]
         ca: PathBuf,
-        /// Days that they are valid.
+        /// Days that the server's certificate is valid.
         #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
         days: u16,
+        /// Days that revocation lists are valid from now on (default: as before).
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=366))]
+        crl_days: Option<u16>,
     },
     /// Show who is enrolled.
     List {
@@ -77,8 +80,8 @@ pub(super) enum CaCommand {
 pub(super) fn execute(command: CaCommand, output: &Output) -> Result<()> {
     let now = clock::date(clock::now());
     match command {
-        CaCommand::Init { federation, dns, ip, output: directory, days } => {
-            let new = NewFederation { name: federation, dns, addresses: ip, days };
+        CaCommand::Init { federation, dns, ip, output: directory, days, crl_days } => {
+            let new = NewFederation { name: federation, dns, addresses: ip, days, revocation_list_days: crl_days };
             Authority::init(&directory, &new, now)?;
             output.files("the authority's files", &[directory.join("ca.pem"), directory.join("server.pem")])
         }
@@ -91,13 +94,13 @@ pub(super) fn execute(command: CaCommand, output: &Output) -> Result<()> {
             replace(&ca_file, &authority)?;
             output.files(&format!("for {client}"), &[certificate_file, ca_file])
         }
-        CaCommand::Revoke { name, ca, days } => {
+        CaCommand::Revoke { name, ca } => {
             let client = ClientId::new(name).map_err(|e| ServerError::Usage(e.to_string()))?;
-            Authority::open(&ca)?.revoke(&client, now, days)?;
+            Authority::open(&ca)?.revoke(&client, now)?;
             output.files(&format!("{client} is revoked"), &[ca.join("crl.pem"), ca.join("enrolled.json")])
         }
-        CaCommand::Renew { ca, days } => {
-            Authority::open(&ca)?.renew(now, days)?;
+        CaCommand::Renew { ca, days, crl_days } => {
+            Authority::open(&ca)?.renew(now, days, crl_days)?;
             output.files("renewed", &[ca.join("server.pem"), ca.join("crl.pem")])
         }
         CaCommand::List { ca } => output.enrolled(&Enrolled::load(&ca.join("enrolled.json"))?),

@@ -27,6 +27,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
 
 pub(super) enum Command {
     Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Signed<Welcome>> },
+    Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>> },
     Begin { peer: Peer, update: Signed<Update>, reply: Reply<Begin> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
     Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
@@ -65,6 +66,11 @@ impl EngineHandle {
 
     pub(crate) async fn hello(&self, peer: Peer, hello: Signed<Hello>) -> Result<Signed<Welcome>, Refused> {
         self.ask(|reply| Command::Hello { peer, hello, reply }).await
+    }
+
+    /// A small update, whole.
+    pub(crate) async fn small(&self, peer: Peer, update: Signed<Update>, payload: Vec<u8>) -> Result<Signed<Receipt>, Refused> {
+        self.ask(|reply| Command::Small { peer, update, payload, reply }).await
     }
 
     pub(crate) async fn begin(&self, peer: Peer, update: Signed<Update>) -> Result<Begin, Refused> {

@@ -22,13 +22,25 @@ pub(super) struct RunStore {
     updates: KeepUpdates,
     /// Records of the transaction in progress.
     fresh: Vec<Record>,
+    /// Payload of the small update that the protocol decides about now.
+    offered: Option<(ClientId, Hash, Vec<u8>)>,
     /// First and last payload of the last sum.
     summing: Option<(Instant, Instant)>,
 }
 
 impl RunStore {
     pub(super) fn new(store: Store, run: StoredRun, spool: Spool, updates: KeepUpdates) -> Self {
-        Self { store, run, spool, updates, fresh: Vec::new(), summing: None }
+        Self { store, run, spool, updates, fresh: Vec::new(), offered: None, summing: None }
+    }
+
+    /// A small payload: it is stored in one transaction with the record of its update, if there will be one.
+    pub(super) fn offer(&mut self, client: ClientId, update: Hash, payload: Vec<u8>) {
+        self.offered = Some((client, update, payload));
+    }
+
+    /// Drops what was offered and not taken.
+    pub(super) fn withdraw(&mut self) {
+        self.offered = None;
     }
 
     /// Makes the transaction in progress durable and returns its records.
@@ -61,10 +73,16 @@ impl RunStore {
 
 impl ProtocolStore for RunStore {
     fn persist(&mut self, records: &[Record]) -> std::result::Result<(), StoreError> {
-        self.store.append(&self.run, records).map_err(|error| match error {
-            ServerError::Corrupt(problem) => StoreError::Corrupt(problem),
-            other => StoreError::Unavailable(other.to_string()),
-        })?;
+        self.store.append(&self.run, records).map_err(store_error)?;
+        for record in records {
+            let (Record::UpdateStored { client, update, .. }, Some((offered, hash, payload))) = (record, &self.offered) else { continue };
+            if client == offered && update.hash() == *hash {
+                self.store.add_payload(&self.run, client, *hash, payload).map_err(store_error)?;
+            }
+        }
+        if self.updates == KeepUpdates::OpenRound && records.iter().any(|record| matches!(record, Record::RoundClosed { .. })) {
+            self.store.forget_payloads(&self.run).map_err(store_error)?;
+        }
         self.fresh.extend_from_slice(records);
         Ok(())
     }
@@ -76,12 +94,23 @@ impl ProtocolStore for RunStore {
         sink: &mut dyn FnMut(&[u8]) -> std::result::Result<(), PayloadError>,
     ) -> std::result::Result<(), ServeError> {
         let started = clock::instant();
-        let result = self.spool.read(client, *update, sink).map_err(|error| match error {
-            WriteError::Payload(error) => ServeError::Payload(error),
-            WriteError::Io(error) => ServeError::Store(StoreError::Unavailable(format!("the payload of {client}: {error}"))),
-        });
+        let small = self.store.payload(&self.run, client, *update).map_err(store_error)?;
+        let result = match small {
+            Some(bytes) => sink(&bytes).map_err(ServeError::Payload),
+            None => self.spool.read(client, *update, sink).map_err(|error| match error {
+                WriteError::Payload(error) => ServeError::Payload(error),
+                WriteError::Io(error) => ServeError::Store(StoreError::Unavailable(format!("the payload of {client}: {error}"))),
+            }),
+        };
         let first = self.summing.map_or(started, |(first, _)| first);
         self.summing = Some((first, clock::instant()));
         result
+    }
+}
+
+fn store_error(error: ServerError) -> StoreError {
+    match error {
+        ServerError::Corrupt(problem) => StoreError::Corrupt(problem),
+        other => StoreError::Unavailable(other.to_string()),
     }
 }

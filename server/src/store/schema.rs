@@ -34,6 +34,13 @@ const TABLES: &str = "
         vector BLOB,
         UNIQUE (run, seq)
     ) STRICT;
+    CREATE TABLE payloads (
+        run INTEGER NOT NULL REFERENCES runs (key),
+        client TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        bytes BLOB NOT NULL,
+        PRIMARY KEY (run, client, hash)
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE heads (
         client TEXT PRIMARY KEY,
         seq INTEGER NOT NULL,

@@ -21,7 +21,8 @@ fn files(directory: &Path) -> TlsFiles {
 }
 
 fn federation(directory: &Path) -> Authority {
-    let new = NewFederation { name: "fed".into(), dns: vec!["localhost".into()], addresses: Vec::new(), days: 90 };
+    let new =
+        NewFederation { name: "fed".into(), dns: vec!["localhost".into()], addresses: Vec::new(), days: 90, revocation_list_days: 30 };
     Authority::init(directory, &new, clock::date(clock::now())).unwrap()
 }
 
@@ -30,7 +31,7 @@ fn good_files_load_and_say_when_they_expire() {
     let directory = TempDir::new().unwrap();
     drop(federation(directory.path()));
     let credentials = Credentials::load(&files(directory.path()), "fed").unwrap();
-    assert!(credentials.expires.revocation_list > clock::date(clock::now()) + Duration::days(89));
+    assert!(credentials.expires.revocation_list > clock::date(clock::now()) + Duration::days(29));
     assert_eq!(credentials.server.alpn_protocols, [b"h2".to_vec()]);
     assert_eq!(credentials.server.send_tls13_tickets, 0);
 }
@@ -87,7 +88,7 @@ fn credentials_follow_their_files_and_survive_bad_ones() {
     let good = files(directory.path());
     let live = LiveCredentials::load(&good, "fed").unwrap();
     assert!(live.refresh().is_none(), "nothing changed");
-    authority.renew(clock::date(clock::now()), 30).unwrap();
+    authority.renew(clock::date(clock::now()), 30, None).unwrap();
     let renewed = live.refresh().expect("the files changed");
     assert_eq!(renewed.enrolled.server_certificates.len(), 2);
     std::fs::write(&good.crl, "damaged").unwrap();

@@ -15,7 +15,7 @@ use dp_pvi_proto::identity::{Enrolment, generate_identity, public_identity_from_
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{CHUNK_BYTES, v1};
 use dp_pvi_protocol::message::{
-    HeldOutMetrics, Hello, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, Role, RoundStart, Signed, Update, Welcome, payload_hash,
+    HeldOutMetrics, Hello, Intent, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, Role, RoundStart, Signed, Update, Welcome, payload_hash,
 };
 use dp_pvi_protocol::transport::TransportError;
 use dp_pvi_server::ca::{Authority, NewFederation};
@@ -79,6 +79,7 @@ impl Fed {
             dns: vec!["localhost".into()],
             addresses: vec!["127.0.0.1".parse().unwrap()],
             days: 90,
+            revocation_list_days: 90,
         };
         drop(Authority::init(&tls, &new, now()).unwrap());
         let mut fed = Self { root, members: BTreeMap::new() };
@@ -131,7 +132,7 @@ impl Fed {
     }
 
     pub(crate) fn revoke(&self, name: &str) {
-        Authority::open(&self.path("tls")).unwrap().revoke(&ClientId::new(name).unwrap(), now(), 90).unwrap();
+        Authority::open(&self.path("tls")).unwrap().revoke(&ClientId::new(name).unwrap(), now()).unwrap();
     }
 
     pub(crate) fn config(&self) -> Config {
@@ -291,6 +292,7 @@ impl Client {
             federation: FEDERATION.into(),
             client: self.member.id.clone(),
             role: self.member.role,
+            intent: Intent::Join,
             tls_key: self.tls_key,
             task: None,
             nominal_units: site.then_some(100),
@@ -302,8 +304,12 @@ impl Client {
 
     pub(crate) async fn say(&mut self, hello: &Hello) -> Result<Welcome, TransportError> {
         let signed = Signed::seal(hello, &self.member.identity);
-        let answer = self.stub.hello(wire::hello(&signed)).await.map_err(|e| wire::transport_error(&e))?;
-        let welcome = wire::welcome(answer.into_inner()).open(&self.member.server_identity).unwrap();
+        let mut frames = self.stub.join(wire::hello(&signed)).await.map_err(|e| wire::transport_error(&e))?.into_inner();
+        let mut reader = wire::WelcomeReader::default();
+        while let Some(frame) = frames.message().await.map_err(|e| wire::transport_error(&e))? {
+            reader.frame(frame).map_err(wire::frame_error)?;
+        }
+        let welcome = reader.finish().map_err(wire::frame_error)?.open(&self.member.server_identity).unwrap();
         assert_eq!(welcome.hello, signed.hash());
         Ok(welcome)
     }
