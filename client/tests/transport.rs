@@ -14,7 +14,7 @@ use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::{Hash, Ledger, PrivacyUnit, Relation};
 use dp_pvi_proto::v1::federation_server::{Federation as Service, FederationServer};
 use dp_pvi_proto::{server as wire, v1};
-use dp_pvi_protocol::message::{Hello, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome};
+use dp_pvi_protocol::message::{Hello, Intent, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
 use ed25519_dalek::SigningKey;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
@@ -160,6 +160,7 @@ fn hello(site: &Site, key: &SigningKey) -> Signed<Hello> {
         federation: config.site.federation.clone(),
         client: config.site.name.clone(),
         role: Role::Site,
+        intent: Intent::Join,
         tls_key: tls::load(&config).unwrap().key_hash,
         task: None,
         nominal_units: Some(5),

@@ -10,7 +10,7 @@ use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, Release
 use dp_pvi_proto::client::NextReader;
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::v1::{NextRequest, SignedMessage, SubmitFrame, submit_frame};
-use dp_pvi_protocol::message::{Body, Hello, Next, PROTOCOL_VERSIONS, Role, RoundHeader, Signed, Update, Welcome, payload_hash};
+use dp_pvi_protocol::message::{Body, Hello, Intent, Next, PROTOCOL_VERSIONS, Role, RoundHeader, Signed, Update, Welcome, payload_hash};
 use ed25519_dalek::SigningKey;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;

@@ -6,7 +6,7 @@ use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::ledger::FreezeState;
 use dp_pvi_privacy::{DpEvent, PrivacyUnit};
-use dp_pvi_protocol::message::{Hello, PROTOCOL_VERSIONS, Role, Signed};
+use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn read_task(file: &Path) -> Result<ResolvedTask> {
     ResolvedTask::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))
 }
 
-/// Says hello without taking part: the welcome carries the task.
+/// Says hello only to look: the welcome carries the task and the witness, and the server notes nothing.
 async fn ask_server(config: &Config, private: &PrivateData, ledger: &LedgerView) -> Result<ResolvedTask> {
     let tls = tls::load(config)?;
     let identity = run::identity(config, &tls)?;
@@ -55,6 +55,7 @@ async fn ask_server(config: &Config, private: &PrivateData, ledger: &LedgerView)
             federation: identity.federation,
             client: identity.client,
             role: Role::Site,
+            intent: Intent::Look,
             tls_key: identity.tls_key,
             task: None,
             nominal_units: Some(private.nominal_units),

@@ -122,6 +122,16 @@ pub enum Role {
     Evaluator,
 }
 
+/// What a hello is said for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Intent {
+    /// To take part in the run.
+    Join,
+    /// To see the task and the server's witness of the ledger; nothing at the server changes.
+    Look,
+}
+
 /// First message of a connection, signed by the site's identity key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
@@ -133,6 +143,8 @@ pub struct Hello {
     pub client: ClientId,
     /// As what.
     pub role: Role,
+    /// What for.
+    pub intent: Intent,
     /// SHA-256 of the TLS public key (SubjectPublicKeyInfo) that this connection uses.
     pub tls_key: Hash,
     /// Task that the client already knows, if any; another one is an error, not a change.

@@ -11,7 +11,7 @@ use ed25519_dalek::SigningKey;
 
 use crate::coordinator::{Action, Coordinator, Durable, Enrolled, Peer, Record, Rejected, Settings};
 use crate::message::{
-    Hello, Next, PROTOCOL_VERSIONS, Receipt, Refusal, RefusalReason, Role, RoundHeader, RoundStart, Signed, Update, Welcome, payload_hash,
+    Hello, Intent, Next, PROTOCOL_VERSIONS, Receipt, Refusal, RefusalReason, Role, RoundHeader, RoundStart, Signed, Update, Welcome, payload_hash,
 };
 use crate::sum::Accumulator;
 use crate::time::Timestamp;
@@ -141,6 +141,7 @@ impl Desk {
             federation: "test".into(),
             client: client(name),
             role,
+            intent: Intent::Join,
             tls_key: tls(name),
             task: None,
             nominal_units: site.then_some(100),

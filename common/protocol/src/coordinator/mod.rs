@@ -22,11 +22,16 @@ pub use self::record::{Control, Record};
 use self::run::{Gathering, Open, Phase, Progress, Run, higher};
 pub use self::types::{Action, Begin, Close, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage};
 use crate::message::{
-    HeldOutMetrics, Hello, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role, RoundHeader,
+    HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role, RoundHeader,
     RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
 use crate::sum::Sum;
 use crate::time::Timestamp;
+
+/// Hellos of one client that a run keeps: a run's records must not grow as often as somebody likes to connect.
+const MAX_JOINS: u32 = 256;
+/// Longest body of a hello, in bytes; it is kept.
+const MAX_HELLO: usize = 4096;
 
 /// The server's state machine.
 #[derive(Debug)]
@@ -55,12 +60,16 @@ impl Coordinator {
         Ok(Self { settings, rule, run, verified: BTreeMap::new() })
     }
 
-    /// Answers a hello. The connection's peer and the message must agree.
+    /// Answers a hello. The connection's peer and the message must agree. Who only looks gets the same answer, with what was
+    /// witnessed before; nothing of it is kept.
     ///
     /// # Errors
     /// See [`Rejected`].
     pub fn on_hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Durable<Signed<Welcome>>, Rejected> {
         let enrolled = self.enrolled(&peer.client)?;
+        if hello.body.len() > MAX_HELLO {
+            return Err(Rejected::Invalid(InvalidMessage::Malformed));
+        }
         let body = hello.open(&enrolled.key)?;
         let task = &self.run.task;
         if body.client != peer.client {
@@ -82,7 +91,7 @@ impl Coordinator {
             return Err(Rejected::OtherTask("task hash"));
         }
         let known = self.run.members.get(&peer.client);
-        let head = match (body.role, body.nominal_units, body.ledger, body.ledger_head) {
+        let mut head = match (body.role, body.nominal_units, body.ledger, body.ledger_head) {
             (Role::Site, Some(units), Some((unit, relation)), Some(head)) => {
                 if unit != task.privacy.unit {
                     return Err(Rejected::OtherTask("privacy unit of the site's ledger"));
@@ -94,13 +103,23 @@ impl Coordinator {
                     return Err(Rejected::Changed("the number of units"));
                 }
                 let before = known.map_or_else(|| self.settings.witnessed.get(&peer.client).copied(), |member| member.head);
-                higher(before, Some(head))
+                match body.intent {
+                    Intent::Join => higher(before, Some(head)),
+                    Intent::Look => before,
+                }
             }
             (Role::Evaluator, None, None, None) => None,
             _ => return Err(Rejected::Foreign("what a client of this role declares")),
         };
         let records = match known {
+            _ if body.intent == Intent::Look => Vec::new(),
             Some(member) if member.head == head && !member.withdrawn => Vec::new(),
+            Some(member) if member.joins >= MAX_JOINS && member.withdrawn => return Err(Rejected::TooOften),
+            // The head of a member that comes back very often is witnessed with its next update.
+            Some(member) if member.joins >= MAX_JOINS => {
+                head = member.head;
+                Vec::new()
+            }
             _ => vec![Record::Joined {
                 client: peer.client.clone(),
                 role: body.role,
@@ -324,6 +343,8 @@ impl Coordinator {
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         match &self.run.phase {
+            // Nothing opens and nothing ends until somebody resumes.
+            Phase::Gathering(_) if self.run.control == Control::Paused => None,
             Phase::Gathering(gathering) => Some(gathering.since.plus(self.settings.start_deadline)),
             Phase::Open(open) => Some(open.deadline(&self.run.task)),
             Phase::New(_) | Phase::Between(_) | Phase::Ended(_) => None,
@@ -470,6 +491,9 @@ impl Coordinator {
     }
 
     fn gathered(&self, gathering: &Gathering, now: Timestamp) -> Vec<Record> {
+        if self.run.control == Control::Paused {
+            return Vec::new();
+        }
         let available = self.available().len();
         let expected = self.settings.clients.values().filter(|enrolled| enrolled.role == Role::Site).count();
         let quorum = available >= self.run.task.min_sites as usize && available > 0;

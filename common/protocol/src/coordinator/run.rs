@@ -233,7 +233,9 @@ impl Run {
                     included: 0,
                     refused: None,
                     withdrawn: false,
+                    joins: 0,
                 });
+                member.joins = member.joins.saturating_add(1);
                 member.head = higher(member.head, *head);
                 member.withdrawn = false;
             }

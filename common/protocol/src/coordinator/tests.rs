@@ -369,6 +369,31 @@ fn the_highest_ledger_head_is_witnessed_and_never_forgotten() {
     assert_eq!(desk.hello("a").unwrap().witnessed, Some(head(77)));
 }
 
+/// Somebody who asks what the task costs is not a member, and asks as often as they like.
+#[test]
+fn a_look_gets_the_welcome_and_changes_nothing() {
+    let mut desk = Desk::new(&synchronous(3, 2));
+    let before = (desk.state(), desk.records.len(), desk.coordinator.wake_at());
+    let look = |desk: &Desk, name: &str| Hello { intent: Intent::Look, ..desk.body(name) };
+    for name in ["a", "b", "c", "eve", "a"] {
+        let body = look(&desk, name);
+        let welcome = desk.say(name, &body).unwrap();
+        assert_eq!((welcome.task, welcome.witnessed), (synchronous(3, 2).to_bytes(), None));
+        assert_eq!(desk.coordinator.next_for(&client(name), 0), Err(Rejected::HelloFirst));
+    }
+    desk.poll();
+    assert_eq!((desk.state(), desk.records.len(), desk.coordinator.wake_at()), before);
+    // What was witnessed is told, and a look does not witness a later head.
+    desk.hello("a").unwrap();
+    let before = (desk.state(), desk.records.len());
+    let later = Hello { ledger_head: Some(head(9)), ..look(&desk, "a") };
+    assert_eq!(desk.say("a", &later).unwrap().witnessed, Some(head(0)));
+    assert_eq!((desk.state(), desk.records.len()), before);
+    // It is checked like any other hello.
+    let other = Hello { ledger: Some((PrivacyUnit::Person, Relation::ReplaceOne)), ..look(&desk, "b") };
+    assert!(matches!(desk.say("b", &other), Err(Rejected::OtherTask(_))));
+}
+
 /// A restarted server is where it was: at every prefix of the records the restored state is the live one.
 #[test]
 fn restoring_any_prefix_of_the_records_gives_the_state_that_wrote_them() {
@@ -470,6 +495,55 @@ fn paused_runs_open_no_round_and_stopped_ones_end() {
     assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Stopped));
     assert_eq!(outcomes(&desk), [RoundOutcome::Complete, RoundOutcome::Aborted]);
     assert!(desk.coordinator.stop(at(0)).records.is_empty());
+    Coordinator::restore(settings(&synchronous(3, 2)), desk.records.clone()).unwrap();
+}
+
+/// A paused run asks for no wake-up that would find nothing to do, and its start deadline does not end it.
+#[test]
+fn a_run_that_is_paused_while_it_gathers_sleeps_until_it_is_resumed() {
+    for sites in [["a", "b"].as_slice(), &["a"]] {
+        let mut desk = Desk::new(&synchronous(3, 2));
+        for name in sites {
+            desk.hello(name).unwrap();
+        }
+        let paused = desk.coordinator.control(Control::Paused, desk.now);
+        desk.durable(paused);
+        for _ in 0..3 {
+            desk.wait(60);
+            assert_eq!((desk.coordinator.wake_at(), desk.coordinator.stage()), (None, Stage::Gathering));
+        }
+        let running = desk.coordinator.control(Control::Running, desk.now);
+        desk.durable(running);
+        desk.poll();
+        match sites.len() {
+            2 => assert!(matches!(desk.coordinator.stage(), Stage::Open { round: 0, .. })),
+            _ => assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::QuorumLost)),
+        }
+    }
+}
+
+/// Whatever one enrolled client does, a run keeps a bounded number of records of it.
+#[test]
+fn hellos_and_withdrawals_without_end_leave_few_records() {
+    let mut desk = Desk::joined(&synchronous(3, 2));
+    for seq in 1..2000 {
+        let body = Hello { ledger_head: Some(head(seq)), ..desk.body("a") };
+        desk.say("a", &body).unwrap();
+    }
+    assert!(desk.records.len() < 300, "{}", desk.records.len());
+    // Its update still counts, and with it the later head.
+    assert_eq!(desk.submit("a", &DELTA).unwrap().outcome, ReceiptOutcome::Stored);
+    let release = ReleaseId { run: desk.coordinator.run(), client: client("b"), round: 0 };
+    let withdrawal = Signed::seal(&Refusal { release, header: Hash::default(), reason: RefusalReason::Policy }, &key("b"));
+    let mut rejected = 0;
+    for _ in 0..2000 {
+        let withdrawn = desk.coordinator.on_refusal(&client("b"), &withdrawal, desk.now).unwrap();
+        desk.durable(withdrawn);
+        rejected += usize::from(desk.hello("b") == Err(Rejected::TooOften));
+    }
+    assert!(rejected > 1000 && desk.records.len() < 900, "{rejected} {}", desk.records.len());
+    let long = Hello { software: "x".repeat(5000), ..desk.body("c") };
+    assert_eq!(desk.say("c", &long), Err(Rejected::Invalid(InvalidMessage::Malformed)));
     Coordinator::restore(settings(&synchronous(3, 2)), desk.records.clone()).unwrap();
 }
 

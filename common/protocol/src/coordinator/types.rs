@@ -140,6 +140,9 @@ pub enum Rejected {
     /// Something that is fixed for the run changed.
     #[error("{0} is fixed for the run and was declared differently before")]
     Changed(&'static str),
+    /// A client that left and came back more often than a run keeps.
+    #[error("this client left this run and came back too often: it can take part in the next run")]
+    TooOften,
     /// A call without a hello before it in this run.
     #[error("say hello first")]
     HelloFirst,
@@ -183,7 +186,7 @@ impl Rejected {
             }
             Self::Version { .. } | Self::OtherTask(_) => Rejection::Version,
             Self::HelloFirst => Rejection::HelloFirst,
-            Self::Changed(_) | Self::AheadOfServer { .. } => Rejection::Other,
+            Self::Changed(_) | Self::TooOften | Self::AheadOfServer { .. } => Rejection::Other,
             Self::Invalid(InvalidMessage::Malformed)
             | Self::UnknownRound
             | Self::NotAsked
@@ -244,4 +247,6 @@ pub struct Member {
     pub refused: Option<(u32, RefusalReason)>,
     /// Whether it left the run.
     pub withdrawn: bool,
+    /// Hellos of it that the run keeps.
+    pub joins: u32,
 }

@@ -8,7 +8,7 @@ use dp_pvi_privacy::{ClientId, Hash, PrivacyUnit, Relation};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::SiteError;
-use crate::message::{Hello, PROTOCOL_VERSIONS, Role, Signed, Welcome};
+use crate::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed, Welcome};
 
 /// Who a client is and whom it trusts.
 #[derive(Clone)]
@@ -91,6 +91,7 @@ impl Identity {
             versions: PROTOCOL_VERSIONS.to_vec(),
             federation: self.federation.clone(),
             client: self.client.clone(),
+            intent: Intent::Join,
             role: if declared.is_some() { Role::Site } else { Role::Evaluator },
             tls_key: self.tls_key,
             task: self.task,
