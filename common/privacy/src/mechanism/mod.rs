@@ -2,6 +2,7 @@
 //! is executed.
 
 mod lattice;
+pub mod share;
 mod sum;
 mod term;
 
@@ -9,6 +10,7 @@ mod term;
 mod tests;
 
 pub use lattice::{LatticeOverflow, MAX_UNITS};
+pub use share::{Masked, NoiseShare, ShareSum};
 pub use sum::LatticeSum;
 pub use term::Term;
 
@@ -30,8 +32,10 @@ pub enum ReleaseError {
     /// The noise sampler left its proven range.
     #[error("the noise left the range that the lattice can hold; nothing was released")]
     Overflow,
-    /// More units than [`MAX_UNITS`].
-    #[error("the table has more than 2^32 privacy units, which the lattice cannot hold; nothing was released: split the data set")]
+    /// More units than [`MAX_UNITS`], or than a shared sum was told of.
+    #[error(
+        "the table has more privacy units than the lattice of this sum can hold; nothing was released: split the data set, or declare more units"
+    )]
     TooManyUnits,
 }
 

@@ -64,19 +64,7 @@ impl LatticeSum {
     /// What one release is to an accountant.
     #[must_use]
     pub fn event(&self) -> DpEvent {
-        let event = DpEvent::DiscreteGaussian(DiscreteGaussian {
-            exponent: self.lattice.exponent,
-            scale: self.lattice.scale,
-            bound_squared: self.lattice.bound_squared,
-            excess: 0,
-            dimension: self.dimension,
-            terms: self.terms,
-            path: self.path,
-        });
-        match self.sampling {
-            Some(rate) => DpEvent::PoissonSampled { rate, event: Box::new(event) },
-            None => event,
-        }
+        self.event_with(self.lattice.bound_squared)
     }
 
     /// C.
@@ -121,8 +109,20 @@ impl LatticeSum {
         if *permit.event() != self.event() {
             return Err(ReleaseError::PermitMismatch);
         }
+        self.noised_sum(units, f, &permit, MAX_UNITS, noise).map(Released)
+    }
+
+    /// The sum and its noise, not yet released: the caller has checked the permit and says what the result is.
+    pub(super) fn noised_sum<T: UnitTable, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        f: impl Fn(T::Unit<'_>, &mut Term),
+        permit: &StepPermit,
+        most_units: u64,
+        noise: &N,
+    ) -> Result<LatticeVector, ReleaseError> {
         let table = &units.0;
-        if table.len() as u64 > MAX_UNITS {
+        if table.len() as u64 > most_units.min(MAX_UNITS) {
             return Err(ReleaseError::TooManyUnits);
         }
         let mut sums = vec![0i64; self.dimension as usize];
@@ -141,6 +141,33 @@ impl LatticeSum {
                 Coins::new(rate).toss(&mut stream, table.len(), &mut add);
             }
         }
-        Ok(Released(LatticeVector { exponent: self.lattice.exponent, values: sums }))
+        Ok(LatticeVector { exponent: self.lattice.exponent, values: sums })
+    }
+
+    /// s.
+    pub(super) fn scale(&self) -> u64 {
+        self.lattice.scale
+    }
+
+    /// ⌊(C/γ)²⌋.
+    pub(super) fn bound_squared(&self) -> u128 {
+        self.lattice.bound_squared
+    }
+
+    /// The event of one release whose squared integer sensitivity is `bound_squared` instead of ⌊(C/γ)²⌋.
+    pub(super) fn event_with(&self, bound_squared: u128) -> DpEvent {
+        let event = DpEvent::DiscreteGaussian(DiscreteGaussian {
+            exponent: self.lattice.exponent,
+            scale: self.lattice.scale,
+            bound_squared,
+            excess: 0,
+            dimension: self.dimension,
+            terms: self.terms,
+            path: self.path,
+        });
+        match self.sampling {
+            Some(rate) => DpEvent::PoissonSampled { rate, event: Box::new(event) },
+            None => event,
+        }
     }
 }
