@@ -1,0 +1,4 @@
+//! Costs of secure aggregation.
+fn main() {
+    divan::main();
+}

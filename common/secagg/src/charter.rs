@@ -1,0 +1,298 @@
+//! The charter: what all parties signed before the first round, and the root of everything that a client accepts.
+//!
+//! Thresholds, clip, lattice and rounds are in it, so nothing that a server says later can lower them: headers are compared with
+//! the charter, and the charter with the floors of the site's own policy.
+
+use std::collections::BTreeSet;
+
+use dp_pvi_privacy::{ClientId, ClipNorm, Hash, NoiseMultiplier, RunId, SamplingRate, Terms};
+use ed25519_dalek::SigningKey;
+use serde::{Deserialize, Serialize};
+
+use crate::error::SecAggError;
+use crate::plan::{Plan, PlanRequest};
+use crate::signed::{PublicKey, decode, encode, sign};
+
+const DOMAIN: &str = "dp-pvi secagg charter v1";
+
+/// A site in the charter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Name, as in its certificate.
+    pub id: ClientId,
+    /// Identity key.
+    pub key: PublicKey,
+}
+
+/// The charter's text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CharterBody {
+    /// The run that it is for.
+    pub run: RunId,
+    /// Hash of the certificate authority's certificate.
+    pub authority: Hash,
+    /// Identity key of the server.
+    pub server: PublicKey,
+    /// Identity key of the summer.
+    pub summer: PublicKey,
+    /// Sites, ascending by name: M of them.
+    pub members: Vec<Member>,
+    /// h: honest shares for which the noise is sized.
+    pub honest: u32,
+    /// c: sites that may collude.
+    pub colluders: u32,
+    /// U_min = h + c: fewer contributors abort a round.
+    pub min_contributors: u32,
+    /// Number of rounds.
+    pub rounds: u32,
+    /// d.
+    pub dimension: u32,
+    /// C.
+    pub clip: ClipNorm,
+    /// z of the sum of h shares.
+    pub noise: NoiseMultiplier,
+    /// N: most terms of one site.
+    pub max_units: u64,
+    /// Poisson rate of the units.
+    pub sampling: Option<SamplingRate>,
+    /// What the terms are.
+    pub terms: Terms,
+    /// k: must be what the gate computes from the numbers above.
+    pub exponent: i32,
+    /// s of one share: likewise.
+    pub scale: u64,
+    /// Worst-case rounding bias over noise that the parties accept.
+    pub max_rounding_loss: f64,
+}
+
+impl CharterBody {
+    /// Fills thresholds and lattice from a plan.
+    ///
+    /// # Errors
+    /// The plan refuses.
+    #[allow(clippy::too_many_arguments, reason = "the parties and the plan: one call that leaves nothing open")]
+    pub fn from_plan(
+        request: &PlanRequest,
+        run: RunId,
+        authority: Hash,
+        server: PublicKey,
+        summer: PublicKey,
+        mut members: Vec<Member>,
+        rounds: u32,
+    ) -> Result<Self, SecAggError> {
+        members.sort_by(|a, b| a.id.cmp(&b.id));
+        let plan = request.plan()?;
+        Ok(Self {
+            run,
+            authority,
+            server,
+            summer,
+            members,
+            honest: plan.honest,
+            colluders: request.colluders,
+            min_contributors: plan.min_contributors,
+            rounds,
+            dimension: request.dimension,
+            clip: request.clip,
+            noise: request.noise,
+            max_units: request.max_units,
+            sampling: request.sampling,
+            terms: request.terms,
+            exponent: plan.figures.exponent,
+            scale: plan.figures.scale,
+            max_rounding_loss: request.max_rounding_loss,
+        })
+    }
+
+    /// Everything that the text promises about itself; the plan is computed again.
+    fn check(&self) -> Result<Plan, SecAggError> {
+        let refuse = |reason| Err(SecAggError::Charter(reason));
+        if !self.members.is_sorted_by(|a, b| a.id < b.id) {
+            return refuse("its sites are not in ascending order, each once");
+        }
+        let keys = || self.members.iter().map(|member| member.key).chain([self.server, self.summer]);
+        if keys().collect::<BTreeSet<_>>().len() != self.members.len() + 2 {
+            return refuse("two parties share a key");
+        }
+        if !keys().all(|key| key.is_sound()) {
+            return refuse("a key is not a sound Ed25519 key");
+        }
+        let Ok(members) = u32::try_from(self.members.len()) else { return refuse("it has too many sites") };
+        if self.rounds == 0 {
+            return refuse("it has no rounds");
+        }
+        if self.honest.checked_add(self.colluders) != Some(self.min_contributors) {
+            return refuse("the minimum of contributors is not honest survivors plus colluders");
+        }
+        let Some(dropouts) = members.checked_sub(self.min_contributors) else {
+            return refuse("the minimum of contributors is above the number of sites");
+        };
+        let request = PlanRequest {
+            members,
+            dropouts,
+            colluders: self.colluders,
+            honest_cap: self.honest,
+            dimension: self.dimension,
+            clip: self.clip,
+            noise: self.noise,
+            max_units: self.max_units,
+            sampling: self.sampling,
+            terms: self.terms,
+            max_rounding_loss: self.max_rounding_loss,
+        };
+        let plan = request.plan()?;
+        if (plan.honest, plan.figures.exponent, plan.figures.scale) != (self.honest, self.exponent, self.scale) {
+            return refuse("its lattice is not the one that its clip, noise and honest survivors give");
+        }
+        Ok(plan)
+    }
+}
+
+/// A charter's bytes with the signatures of the parties: server, summer, then the sites in the charter's order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedCharter {
+    body: Vec<u8>,
+    signatures: Vec<Vec<u8>>,
+}
+
+impl SignedCharter {
+    /// The text, unsigned: every party reads this and signs with [`SignedCharter::sign`].
+    #[must_use]
+    pub fn draft(body: &CharterBody) -> Self {
+        Self { body: encode(body), signatures: vec![Vec::new(); body.members.len() + 2] }
+    }
+
+    /// Hash of the text: what the parties compare by telephone before they sign.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        Hash::of(DOMAIN, &[&self.body])
+    }
+
+    /// Adds the signature of whichever party the key belongs to.
+    ///
+    /// # Errors
+    /// Unreadable, or the key is nobody's.
+    pub fn sign(&mut self, key: &SigningKey) -> Result<(), SecAggError> {
+        let body: CharterBody = decode(&self.body, "the charter")?;
+        let public = PublicKey::of(key);
+        let position = parties(&body).position(|(_, party)| party == public);
+        let slot = position.and_then(|position| self.signatures.get_mut(position));
+        *slot.ok_or(SecAggError::Charter("the signing key belongs to none of its parties"))? = sign(key, DOMAIN, &self.body);
+        Ok(())
+    }
+
+    /// The charter, once everything in it and all signatures are checked.
+    ///
+    /// # Errors
+    /// A contradiction, refused parameters, or a missing or wrong signature.
+    pub fn verify(&self) -> Result<Charter, SecAggError> {
+        let body: CharterBody = decode(&self.body, "the charter")?;
+        let plan = body.check()?;
+        if self.signatures.len() != body.members.len() + 2 {
+            return Err(SecAggError::Malformed { what: "the charter" });
+        }
+        for ((party, key), signature) in parties(&body).zip(&self.signatures) {
+            key.verify(DOMAIN, &self.body, signature, "the charter").map_err(|_| SecAggError::Unsigned { party })?;
+        }
+        Ok(Charter { hash: self.hash(), participants: participants_root(&body.members), body, plan })
+    }
+}
+
+fn parties(body: &CharterBody) -> impl Iterator<Item = (String, PublicKey)> {
+    let ends = [("server".to_owned(), body.server), ("summer".to_owned(), body.summer)];
+    ends.into_iter().chain(body.members.iter().map(|member| (member.id.to_string(), member.key)))
+}
+
+fn participants_root(members: &[Member]) -> Hash {
+    let members = encode(&members);
+    Hash::of("dp-pvi secagg participants v1", &[&members])
+}
+
+/// What a site's own policy asks of any charter. A charter below a floor is refused, whoever signed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Floors {
+    /// Fewest contributors of a sum.
+    pub min_contributors: u32,
+    /// Fewest colluders against whom the noise must stand.
+    pub colluders: u32,
+    /// Most honest shares that the noise may count on (it bounds the fallback loss).
+    pub max_honest: u32,
+    /// Most rounds.
+    pub max_rounds: u32,
+}
+
+impl Default for Floors {
+    fn default() -> Self {
+        Self { min_contributors: crate::plan::FEWEST, colluders: 1, max_honest: crate::plan::DEFAULT_HONEST_CAP, max_rounds: 1000 }
+    }
+}
+
+/// A charter that every party signed and that does not contradict itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Charter {
+    body: CharterBody,
+    hash: Hash,
+    participants: Hash,
+    plan: Plan,
+}
+
+impl Charter {
+    /// The text.
+    #[must_use]
+    pub fn body(&self) -> &CharterBody {
+        &self.body
+    }
+
+    /// Hash of the text.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Hash of names and keys of the sites.
+    #[must_use]
+    pub fn participants(&self) -> Hash {
+        self.participants
+    }
+
+    /// Mechanism and figures.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Key of a site.
+    ///
+    /// # Errors
+    /// It is not in the charter.
+    pub fn key_of(&self, client: &ClientId) -> Result<&PublicKey, SecAggError> {
+        let members = &self.body.members;
+        match members.binary_search_by(|member| member.id.cmp(client)) {
+            Ok(position) => Ok(&members[position].key),
+            Err(_) => Err(SecAggError::UnknownClient { client: client.clone() }),
+        }
+    }
+
+    /// Whether the charter meets a site's floors.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn meets(&self, floors: &Floors) -> Result<(), SecAggError> {
+        let body = &self.body;
+        let refuse = |reason| Err(SecAggError::Charter(reason));
+        if body.min_contributors < floors.min_contributors {
+            return refuse("its minimum of contributors is below this site's floor");
+        }
+        if body.colluders < floors.colluders {
+            return refuse("it counts on fewer colluders than this site's floor");
+        }
+        if body.honest > floors.max_honest {
+            return refuse("its noise counts on more honest sites than this site's floor allows");
+        }
+        if body.rounds > floors.max_rounds {
+            return refuse("it has more rounds than this site's floor allows");
+        }
+        Ok(())
+    }
+}
