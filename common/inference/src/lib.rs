@@ -1,4 +1,15 @@
-//! The private side: everything that touches records.
+//! The private side: everything that touches records. What is computed from released values only lives in `dp-pvi-posterior`.
+//!
+//! * [`records`] holds a site's records as privacy units, behind `Units` from the moment a loader has built them.
+//! * [`model`] holds likelihoods and their capabilities: an exact local optimum, or gradients of E_q log p(record | θ).
+//! * [`update`] holds what a site does in one visit. [`update::run`] takes the task, λ, the site's factor, the units, a permit
+//!   and a noise source, and gives back a released payload. It has no state, no clock, no I/O and no log.
+//!
+//! Models and updates meet in capabilities, so a new model serves every update whose capability it offers, and a new update
+//! every model that offers what it needs. Either is one folder and one registry arm ([`model::from_spec`], [`update::run`]).
+//!
+//! The crate's `clippy.toml` bars locks, cells, atomics, threads, files and sockets: `Sensitive::map` takes `Fn`, and without
+//! those a closure has nowhere to put a record. This stops mistakes, not a malicious author (decisions 11).
 
 pub mod error;
 pub mod model;

@@ -71,12 +71,6 @@ impl<'a> UnitView<'a> {
     pub fn records(self) -> impl Iterator<Item = RecordView<'a>> {
         (self.first as usize..self.end as usize).map(move |record| self.table.record(record))
     }
-
-    /// The only record of a unit that has exactly one (the fast path).
-    #[must_use]
-    pub fn single(self) -> Option<RecordView<'a>> {
-        (self.end - self.first == 1).then(|| self.table.record(self.first as usize))
-    }
 }
 
 /// Records of all units of a data set.
@@ -188,5 +182,43 @@ impl RecordTableBuilder {
         table.values.shrink_to_fit();
         table.targets.shrink_to_fit();
         table
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_keep_their_records_and_empty_units_stay() {
+        let mut builder = RecordTable::builder(4);
+        builder.start_unit();
+        builder.push(&[0, 3], &[1.0, 2.0], 1.0).unwrap();
+        builder.push(&[], &[], 0.0).unwrap();
+        builder.start_unit();
+        builder.start_unit();
+        builder.push(&[2], &[-1.0], 0.5).unwrap();
+        let table = builder.finish();
+        assert_eq!((table.len(), table.dimension(), table.records().len()), (3, 4, 3));
+        let copy = |r: RecordView<'_>| (r.indices.to_vec(), r.values.to_vec(), r.target);
+        let units: Vec<Vec<_>> = (0..3).map(|unit| table.unit(unit).records().map(copy).collect()).collect();
+        assert_eq!(units[0], vec![(vec![0, 3], vec![1.0, 2.0], 1.0), (vec![], vec![], 0.0)]);
+        assert!(units[1].is_empty());
+        assert_eq!(units[2], vec![(vec![2], vec![-1.0], 0.5)]);
+        assert_eq!(RecordTable::builder(4).finish().len(), 0);
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_refused_and_leave_no_trace() {
+        let mut builder = RecordTable::builder(3);
+        assert_eq!(builder.push(&[0], &[1.0], 1.0), Err(RecordError::NoUnit));
+        builder.start_unit();
+        assert_eq!(builder.push(&[0, 1], &[1.0], 1.0), Err(RecordError::Lengths { indices: 2, values: 1 }));
+        assert_eq!(builder.push(&[1, 1], &[1.0, 1.0], 1.0), Err(RecordError::Order));
+        assert_eq!(builder.push(&[2, 1], &[1.0, 1.0], 1.0), Err(RecordError::Order));
+        assert_eq!(builder.push(&[3], &[1.0], 1.0), Err(RecordError::Dimension { dimension: 3 }));
+        let table = builder.finish();
+        assert_eq!((table.len(), table.records().len()), (1, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
 //! factor come out. To add an update, write a folder beside the two that are here and add an arm to [`run`].
 
-mod dp_optimisation;
+pub mod dp_optimisation;
 mod pvi;
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use crate::error::InferenceError;
 use crate::model::Model;
 use crate::records::RecordTable;
 
+/// Largest d: exact optima factorise a d × d matrix (512 MB at this size).
+const LARGEST_DIMENSION: usize = 8_192;
+
 /// Δ = λ* − λ with λ* the maximiser of the local bound, by whatever exact method the model has.
 ///
 /// # Privacy
@@ -15,6 +18,11 @@ use crate::records::RecordTable;
 /// (numbers out of range) sends the zero change, so that even here nothing but the change speaks about records.
 pub(super) fn run(local: &Local, model: &dyn Model, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
     let optimum = model.local_optimum().ok_or(InferenceError::Capability("PVI", "an exact local optimum"))?;
+    if local.dimension() > LARGEST_DIMENSION {
+        return Err(InferenceError::Job(
+            "exact local optima are computed for at most 8192 coefficients; DP optimisation has no such limit",
+        ));
+    }
     let change = units.map(|table| match optimum.local_optimum(table, &local.cavity, &local.global) {
         Ok(q) => local.change(q.natural()),
         Err(_) => vec![0.0; local.global.natural().len()],
