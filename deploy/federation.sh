@@ -40,4 +40,6 @@ for client in hospital-1 hospital-2 hospital-3 evaluator; do
     units=$(($(wc -l <"$home/data/$data.csv") - 1))
     sed -e "s/hospital-1/$client/g" -e "s/\"localhost/\"$name/" -e "s/^nominal_units = .*/nominal_units = $units/" \
         "$samples/$sample" >"$home/client.toml"
+    # Once in the life of a data set: nothing else ever makes a ledger.
+    if [ "$role" = site ]; then dp-pvi-client ledger create --config "$home/client.toml"; fi
 done

@@ -163,6 +163,8 @@ enum BudgetCommand {
 
 #[derive(Debug, Subcommand)]
 enum LedgerCommand {
+    /// Make the data set's ledger, once in its life; refuses where one exists.
+    Create,
     /// Check every row, signature, digest and attachment; against the server's transcript too where given.
     Verify {
         /// Transcript, as `dp-pvi-server export --transcript` writes it.
@@ -232,6 +234,7 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             blocking_on(|| async { budget::freeze(&config, state, output) })
         }
         Command::Budget(BudgetCommand::History) => budget::history(&Config::load(file)?, output),
+        Command::Ledger(LedgerCommand::Create) => ledger::create(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
         Command::Predict { posterior, data, level, output: target } => {

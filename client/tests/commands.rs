@@ -136,7 +136,6 @@ fn the_ledger_is_locked_checked_and_shown() {
         (shown["epsilon_spent"].as_f64(), shown["epsilon_limit"].as_f64(), shown["frozen"].as_bool()),
         (Some(0.0), Some(2.0), Some(false))
     );
-    assert!(!site.path("data/ledger.db").exists(), "looking makes nothing");
 
     site.run(&["budget", "freeze"]).expect(0, "");
     assert_eq!(site.run(&["budget", "show", "--format", "json"]).json()["frozen"].as_bool(), Some(true));
@@ -171,6 +170,32 @@ fn the_ledger_is_locked_checked_and_shown() {
     site.run(&["run"]).expect(11, "damaged");
     write(&ledger, b"");
     site.run(&["run"]).expect(11, "is empty");
+}
+
+/// A ledger that is not where it should be may be on a volume that is not mounted: nothing makes a new one but `ledger create`.
+#[test]
+fn a_ledger_is_made_once_and_by_an_operator() {
+    let site = Site::new();
+    let ledger = site.path("data/ledger.db");
+    site.run(&["ledger", "create"]).expect(2, "exists already");
+    site.run(&["check", "--offline"]).expect(0, "");
+    site.run(&["run"]).expect(5, "localhost:1");
+    fs::remove_file(&ledger).unwrap();
+    for arguments in [&["run"][..], &["budget", "freeze"], &["check", "--offline"]] {
+        site.run(arguments).expect(12, "ledger create");
+        assert!(!ledger.exists(), "{arguments:?}");
+    }
+    let task = site.path("task.json");
+    write(&task, private_task(0.5).to_bytes());
+    let plan = site.run(&["plan", "--format", "json", "--task", task.to_str().unwrap()]).expect(0, "").json();
+    assert!(plan["would_run"] == false && plan["objections"].to_string().contains("ledger create"), "{plan}");
+    let made = site.run(&["ledger", "create", "--format", "json"]).expect(0, "").json();
+    assert_eq!(
+        (made["data"].as_str(), made["unit"].as_str(), made["relation"].as_str(), made["ledger"].as_str()),
+        (Some("lung-2024"), Some("record"), Some("replace-one"), ledger.to_str())
+    );
+    assert_eq!(site.run(&["ledger", "verify", "--format", "json"]).expect(0, "").json()["rows"].as_u64(), Some(1));
+    site.run(&["run"]).expect(5, "localhost:1");
 }
 
 #[test]
@@ -262,6 +287,8 @@ fn plans_say_what_a_run_costs() {
     refused("per_run_epsilon");
     site.configure("epsilon = 2.0\nper_run_epsilon = 0.1", "epsilon = 0.2");
     refused("above its budget");
+    // A ledger's unit and relation are fixed: these two sites have not made theirs yet.
+    fs::remove_dir_all(site.path("data")).unwrap();
     site.configure("epsilon = 0.2", "epsilon = 2.0\nrelation = \"add-remove\"");
     refused("relation");
     site.configure("relation = \"add-remove\"", "unit = \"person\"");
@@ -333,8 +360,9 @@ fn signals_end_a_run_cleanly() {
         let site = Site::new();
         site.configure("reconnect_seconds = 0", "reconnect_seconds = 600");
         let child = site.command(&["run"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let ledger = site.path("data/ledger.db");
-        while !ledger.exists() {
+        let lock = site.path("data/ledger.db.lock");
+        let started = child.id().to_string();
+        while fs::read_to_string(&lock).unwrap_or_default().trim() != started {
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(300));

@@ -104,6 +104,9 @@ impl Federation {
             .arg(self.home("server").join("tls"))
             .arg("-o")
             .arg(home.join("tls")));
+        if party.nominal_units.is_some() {
+            run(Command::new(binary("dp-pvi-client")).args(["ledger", "create", "--config"]).arg(home.join("client.toml")));
+        }
     }
 
     /// Folder of a party (`server` for the coordinator).

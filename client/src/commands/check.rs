@@ -6,6 +6,7 @@ use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
+use super::view::OnDisk;
 use super::{data, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
@@ -41,7 +42,12 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     });
     report.step("data", load_data(&config), Clone::clone);
     if let (Ok(private), Some(key)) = (config.private(), identity) {
-        let opened = view::open(private, key).and_then(|ledger| Ok((ledger.rows().len(), ledger.spent()?)));
+        let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
+            OnDisk::Yes => Ok((ledger.rows().len(), ledger.spent()?)),
+            OnDisk::NotYet => {
+                Err(ClientError::Unavailable(format!("no ledger at {}: `dp-pvi-client ledger create`", private.ledger.display())))
+            }
+        });
         report
             .step("ledger", opened, |(rows, spent)| format!("{rows} rows, epsilon {} spent", crate::output::epsilon(spent.epsilon.get())));
     }

@@ -1,10 +1,10 @@
-//! `ledger verify | export`.
+//! `ledger create | verify | export`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dp_pvi_privacy::ledger::{ReleaseState, Row, RowBody};
-use dp_pvi_privacy::{DpEvent, Hash, ReleaseId, RunId};
+use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId, RunId};
 use serde_json::{Value, json};
 
 use super::view::{self, LedgerView};
@@ -12,7 +12,36 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::keys;
 use crate::observe::head_json;
-use crate::output::Output;
+use crate::output::{Output, name_of};
+use crate::store::SqliteLedger;
+
+/// Makes the data set's ledger: an operator's act, once in the life of a data set.
+///
+/// # Errors
+/// A ledger that exists already, the disk.
+pub fn create(config: &Config, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let key = keys::identity(&config.tls.identity)?;
+    let path = private.ledger.display();
+    let Some(store) = SqliteLedger::create(&private.ledger)? else {
+        return Err(ClientError::config("data.ledger", format!("{path} exists already: a data set has one ledger for ever")));
+    };
+    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
+    let identity = ledger.identity();
+    output.object(
+        || json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation, "ledger": private.ledger}),
+        || {
+            format!(
+                "ledger of data set {} (unit {}, {}) made at {path}\nback it up together with the identity key {}",
+                identity.data,
+                name_of(&identity.unit),
+                name_of(&identity.relation),
+                config.tls.identity.display()
+            )
+        },
+    );
+    Ok(())
+}
 
 /// Verifies every row, digest, signature and attachment, and compares with the server's transcript where one is given.
 ///

@@ -10,7 +10,7 @@ use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
 
-use super::view::{self, LedgerView};
+use super::view::{self, LedgerView, OnDisk};
 use crate::config::{Config, PrivateData};
 use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number, name_of};
@@ -220,6 +220,9 @@ fn objections(
             name_of(&private.identity.relation),
             name_of(&task.privacy.relation)
         ));
+    }
+    if view::on_disk(private)? == OnDisk::NotYet {
+        object("the data set has no ledger yet: dp-pvi-client ledger create".into());
     }
     if view::freeze_state(ledger.rows()) == FreezeState::Frozen {
         object("the data set is frozen (`budget freeze --off` opens it)".into());

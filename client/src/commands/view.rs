@@ -28,6 +28,21 @@ pub(crate) fn open(private: &PrivateData, key: SigningKey) -> Result<LedgerView>
     Ok(Ledger::open(store, key, private.identity.clone(), private.budget)?)
 }
 
+/// Whether the data set has a ledger on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnDisk {
+    Yes,
+    NotYet,
+}
+
+/// Whether the data set has a ledger on disk.
+pub(crate) fn on_disk(private: &PrivateData) -> Result<OnDisk> {
+    Ok(match SqliteLedger::open_reader(&private.ledger)? {
+        Some(file) if !file.is_empty() => OnDisk::Yes,
+        Some(_) | None => OnDisk::NotYet,
+    })
+}
+
 impl LedgerStore for ViewStore {
     fn rows(&mut self) -> std::result::Result<Vec<StoredRow>, StoreError> {
         match self {

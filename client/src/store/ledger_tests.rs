@@ -20,6 +20,14 @@ type FileLedger = Ledger<SqliteLedger, SigningKey>;
 fn open(path: &Path) -> Result<FileLedger, LedgerError> {
     let identity = LedgerIdentity { data: "lung-2024".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
     let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
+    let store = match SqliteLedger::create(path)? {
+        Some(new) => new,
+        None => return reopen(path, identity, budget),
+    };
+    Ledger::open(store, SigningKey::from_bytes(&[9; 32]), identity, budget)
+}
+
+fn reopen(path: &Path, identity: LedgerIdentity, budget: Budget) -> Result<FileLedger, LedgerError> {
     Ledger::open(SqliteLedger::open(path)?, SigningKey::from_bytes(&[9; 32]), identity, budget)
 }
 
@@ -85,7 +93,7 @@ fn t1_6_a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
     let path = folder.path().join("ledger.db");
     let identity = LedgerIdentity { data: "lung-2024".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
     let budget = Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
-    let store = SqliteLedger::open(&path).unwrap();
+    let store = SqliteLedger::create(&path).unwrap().unwrap();
     // Room for rows, not for a payload.
     let _: i64 = store.connection.query_row("PRAGMA max_page_count = 40", [], |row| row.get(0)).unwrap();
     let mut ledger = Ledger::open(store, SigningKey::from_bytes(&[9; 32]), identity, budget).unwrap();

@@ -20,7 +20,9 @@ pub(super) struct WriterLock {
 impl WriterLock {
     /// Takes the lock of the ledger at `path` or says who has it.
     pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
-        let path = super::suffixed(path, ".lock");
+        // One lock whatever the ledger is called: a link beside it would have another one.
+        let real = std::fs::canonicalize(path);
+        let path = super::suffixed(real.as_deref().unwrap_or(path), ".lock");
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

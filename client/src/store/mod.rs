@@ -25,8 +25,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use lock::WriterLock;
 
-/// "dpPL": this file is a dp-pvi ledger.
-const APPLICATION_ID: i64 = 0x6470_504c;
+/// This file is a dp-pvi ledger.
+const APPLICATION_ID: i64 = dp_pvi_data::LEDGER_APPLICATION_ID as i64;
 /// Form of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 const TABLES: [(&str, &str); 4] = [
@@ -64,12 +64,28 @@ struct Head {
 }
 
 impl SqliteLedger {
-    /// Opens the ledger for writing; makes an empty one where there is no file.
+    /// Opens an existing ledger for writing. A ledger that is not where it is expected (a volume that is not mounted, a file that
+    /// was moved) is never replaced by a new one, which would have forgotten what was spent.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`]: another process has the lock, permissions, disk. [`StoreError::Corrupt`]: not the bytes that were
-    /// written; an existing empty file is one of these, since this program never leaves one behind.
+    /// [`StoreError::Unavailable`]: no ledger, another process has the lock, permissions, disk. [`StoreError::Corrupt`]: not the
+    /// bytes that were written; an existing empty file is one of these, since this program never leaves one behind.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if !exists(path)? {
+            return Err(missing(path));
+        }
+        let lock = WriterLock::take(path)?;
+        let store = Self::writer(path, lock)?;
+        // A creation that was cut off after the file and before its first row.
+        if store.is_empty() { Err(missing(path)) } else { Ok(store) }
+    }
+
+    /// Makes a new ledger without rows, an operator's act; `None` where there is one already. (A file without rows, from a
+    /// creation that was cut off, is none.)
+    ///
+    /// # Errors
+    /// As [`SqliteLedger::open`].
+    pub fn create(path: &Path) -> Result<Option<Self>, StoreError> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|e| unavailable(path, &e))?;
         }
@@ -77,6 +93,11 @@ impl SqliteLedger {
         if !exists(path)? {
             create(path)?;
         }
+        let store = Self::writer(path, lock)?;
+        Ok(store.is_empty().then_some(store))
+    }
+
+    fn writer(path: &Path, lock: WriterLock) -> Result<Self, StoreError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         Self::verified(connection, Access::Writer { _lock: lock })
     }
@@ -295,6 +316,14 @@ fn check_file(connection: &Connection) -> Result<(), StoreError> {
         return Err(corrupt("SQLite's integrity check failed".into()));
     }
     Ok(())
+}
+
+fn missing(path: &Path) -> StoreError {
+    StoreError::Unavailable(format!(
+        "there is none at {}: if this data set has one, put it back (volume, path, backup); if it never had one, \
+         `dp-pvi-client ledger create` makes it",
+        path.display()
+    ))
 }
 
 fn exists(path: &Path) -> Result<bool, StoreError> {

@@ -21,8 +21,12 @@ fn release(round: u32) -> ReleaseId {
     ReleaseId { run: run(1), client: ClientId::new("site-1").unwrap(), round }
 }
 
+fn fresh(path: &Path) -> SqliteLedger {
+    SqliteLedger::create(path).unwrap().unwrap()
+}
+
 fn filled(path: &Path, rows: u64) -> Vec<StoredRow> {
-    let mut store = SqliteLedger::open(path).unwrap();
+    let mut store = fresh(path);
     let all: Vec<_> = (0..rows).map(row).collect();
     for (i, row) in all.iter().enumerate() {
         let extra = match i % 10 {
@@ -62,7 +66,7 @@ fn one_writer_many_readers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     assert!(SqliteLedger::open_reader(&path).unwrap().is_none());
-    let mut writer = SqliteLedger::open(&path).unwrap();
+    let mut writer = fresh(&path);
     writer.append(&row(0), None).unwrap();
     let second = error(SqliteLedger::open(&path));
     assert!(matches!(&second, StoreError::Unavailable(m) if m.contains(&std::process::id().to_string())), "{second}");
@@ -79,7 +83,7 @@ fn one_writer_many_readers() {
 #[test]
 fn durability_settings_are_in_force() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteLedger::open(&folder.path().join("ledger.db")).unwrap();
+    let store = fresh(&folder.path().join("ledger.db"));
     let text: String = store.connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).unwrap();
     let synchronous: i64 = store.connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).unwrap();
     assert_eq!((text.as_str(), synchronous), ("wal", 2));
@@ -89,7 +93,7 @@ fn durability_settings_are_in_force() {
 fn a_full_disk_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
-    let mut store = SqliteLedger::open(&path).unwrap();
+    let mut store = fresh(&path);
     store.append(&row(0), None).unwrap();
     let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |r| r.get(0)).unwrap();
     let set: i64 = store.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |r| r.get(0)).unwrap();
@@ -142,7 +146,35 @@ fn a_failed_creation_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     fs::write(folder.path().join("ledger.db.new"), b"half a file").unwrap();
-    assert_eq!(SqliteLedger::open(&path).unwrap().rows().unwrap(), []);
+    assert_eq!(fresh(&path).rows().unwrap(), []);
+}
+
+/// Only an operator makes a ledger: what is missing, or has no first row, is not opened and not replaced.
+#[test]
+fn a_missing_ledger_is_not_made_by_opening_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data").join("ledger.db");
+    let refused = error(SqliteLedger::open(&path));
+    assert!(matches!(&refused, StoreError::Unavailable(m) if m.contains("ledger create")), "{refused}");
+    assert!(!path.exists() && !path.parent().unwrap().exists());
+    drop(fresh(&path));
+    assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Unavailable(_)), "a creation that was cut off");
+    fresh(&path).append(&row(0), None).unwrap();
+    assert!(SqliteLedger::create(&path).unwrap().is_none());
+    assert_eq!(SqliteLedger::open(&path).unwrap().rows().unwrap(), [row(0)]);
+}
+
+/// A ledger is one ledger under all its names.
+#[test]
+fn another_name_of_the_ledger_has_the_same_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    filled(&path, 2);
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let _writer = SqliteLedger::open(&path).unwrap();
+    let second = error(SqliteLedger::open(&link));
+    assert!(matches!(&second, StoreError::Unavailable(m) if m.contains("stop that one first")), "{second}");
 }
 
 /// Every byte of a ledger file of 100 rows, changed: corruption is reported or the rows are exactly the original ones; a changed byte

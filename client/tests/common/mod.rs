@@ -108,6 +108,9 @@ impl Site {
         fs::write(folder.join("client.toml"), config).unwrap();
         let site = Self { folder, federation, _temporary: temporary };
         site.certify(&format!("dp-pvi://lung-fed/{role_name}/hospital-1"), -1..30);
+        if role == Role::Site {
+            site.run(&["ledger", "create"]).expect(0, "");
+        }
         site
     }
 
