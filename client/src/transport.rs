@@ -105,17 +105,24 @@ impl GrpcTransport {
 impl Transport for GrpcTransport {
     async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError> {
         let mut client = self.client().await?;
-        match tokio::time::timeout(CALL, client.hello(wire::hello(hello))).await {
-            Err(_) => Err(self.silent(CALL)),
-            Ok(Err(status)) => Err(self.failed(&status)),
-            Ok(Ok(answer)) => {
-                let welcome = wire::welcome(answer.into_inner());
-                // The participant verifies the welcome; here it only says how long a vector may be.
-                let task = welcome.peek().ok().and_then(|body| ResolvedTask::from_bytes(&body.task).ok());
-                self.coordinates = task.map_or(0, |task| task.family().len());
-                Ok(welcome)
+        let mut stream = match tokio::time::timeout(CALL, client.join(wire::hello(hello))).await {
+            Err(_) => return Err(self.silent(CALL)),
+            Ok(Err(status)) => return Err(self.failed(&status)),
+            Ok(Ok(answer)) => answer.into_inner(),
+        };
+        let mut reader = wire::WelcomeReader::default();
+        let welcome = loop {
+            match tokio::time::timeout(CALL, stream.message()).await {
+                Err(_) => return Err(self.silent(CALL)),
+                Ok(Err(status)) => return Err(self.failed(&status)),
+                Ok(Ok(None)) => break reader.finish().map_err(wire::frame_error)?,
+                Ok(Ok(Some(frame))) => reader.frame(frame).map_err(wire::frame_error)?,
             }
-        }
+        };
+        // The participant verifies the welcome; here it only says how long a vector may be.
+        let task = welcome.peek().ok().and_then(|body| ResolvedTask::from_bytes(&body.task).ok());
+        self.coordinates = task.map_or(0, |task| task.family().len());
+        Ok(welcome)
     }
 
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError> {

@@ -38,10 +38,17 @@ struct Stub {
 impl Service for Stub {
     type NextStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::NextFrame, Status>>>;
 
-    async fn hello(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::SignedMessage>, Status> {
+    type JoinStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::SignedFrame, Status>>>;
+
+    async fn hello(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::SignedMessage>, Status> {
+        Err(Status::unimplemented("clients use join"))
+    }
+
+    async fn join(&self, request: Request<v1::SignedMessage>) -> Result<Response<Self::JoinStream>, Status> {
         let hello = wire::hello(request.into_inner());
         let welcome = Welcome { version: 1, run: run(), task: open_task().to_bytes(), witnessed: None, hello: hello.hash() };
-        Ok(Response::new(wire::welcome(&Signed::seal(&welcome, &self.key))))
+        let frames: Vec<_> = wire::welcome_frames(Signed::seal(&welcome, &self.key)).map(Ok).collect();
+        Ok(Response::new(tokio_stream::iter(frames)))
     }
 
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<Self::NextStream>, Status> {
