@@ -17,7 +17,7 @@ use std::time::Duration;
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError};
-use dp_pvi_protocol::message::{Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
+use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
 use tokio::sync::{oneshot, watch};
 use tracing::error;
@@ -240,7 +240,8 @@ impl Engine {
         match command {
             Command::Hello { peer, hello, reply } => {
                 let result = server.hello(&hello, &peer, now);
-                if result.is_ok() {
+                // Somebody who only looks, perhaps with another certificate, does not take the site's running client away.
+                if result.is_ok() && hello.peek().is_ok_and(|hello| hello.intent == Intent::Join) {
                     hellos.insert(peer.client, peer.tls_key);
                 }
                 batch.keep(result, reply, telemetry)

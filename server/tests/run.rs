@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dp_pvi_posterior::document::PosteriorDocument;
 use dp_pvi_privacy::{ClientId, PayloadKind};
-use dp_pvi_protocol::message::{ReceiptOutcome, Role, RunOutcome, Signed};
+use dp_pvi_protocol::message::{Hello, Intent, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use dp_pvi_server::admin::{Request, ask};
 use dp_pvi_server::{Event, Start};
@@ -211,6 +211,31 @@ async fn bad_messages_change_nothing() {
     let start = b.round().await;
     b.send(&start, &delta(1, 6)).await.unwrap();
     assert_eq!(a.round().await.entries.len(), 1);
+    server.terminate().await;
+}
+
+/// A person at a site looks at the task while its client works, with a certificate of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_leaves_the_running_client_alone() {
+    let mut fed = Fed::new(2, &Plan::default());
+    let first = fed.member("a").clone();
+    let second = support::sign(&fed.path("tls"), fed.root.path(), "a", Role::Site, (*first.identity).clone(), support::now(), 30);
+    fed.members.insert("a".into(), first.clone());
+    let server = fed.start().await;
+    let mut a = first.join(server.address).await;
+    let mut b = fed.member("b").join(server.address).await;
+    let mut look = second.connect(server.address).await.unwrap();
+    let body = Hello { intent: Intent::Look, ..look.hello_body() };
+    look.say(&body).await.unwrap();
+    let start = a.round().await;
+    a.send(&start, &delta(0, 4)).await.unwrap();
+    // The other certificate may not speak for the site until it joins; then the first one may not.
+    assert!(rejected(&look.next().await.unwrap_err(), Rejection::HelloFirst));
+    look.hello().await.unwrap();
+    assert!(rejected(&a.next().await.unwrap_err(), Rejection::HelloFirst));
+    let start = b.round().await;
+    b.send(&start, &delta(1, 4)).await.unwrap();
+    look.round().await;
     server.terminate().await;
 }
 
