@@ -53,7 +53,7 @@ pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Res
     let releases: Vec<ReleaseId> = view::charges(ledger.rows())?.into_iter().map(|(release, _)| release.clone()).collect();
     let mut attachments = 0;
     for release in &releases {
-        if ledger.attachment(release)?.is_some() {
+        if ledger.message(release)?.is_some() {
             attachments += 1;
         }
     }
@@ -141,13 +141,13 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
                 )));
             }
             (Some(hash), _) => {
-                let attachment = ledger.attachment(release)?.ok_or_else(|| {
+                let message = ledger.message(release)?.ok_or_else(|| {
                     ClientError::LedgerCorrupt(format!(
                         "the transcript includes round {}, of which this ledger has no update",
                         release.round
                     ))
                 })?;
-                let message = dp_pvi_protocol::message::Signed::<dp_pvi_protocol::message::Update>::from_bytes(attachment.message())
+                let message = dp_pvi_protocol::message::Signed::<dp_pvi_protocol::message::Update>::from_bytes(&message)
                     .map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
                 if message.hash() != hash {
                     return Err(ClientError::LedgerCorrupt(format!(

@@ -119,6 +119,8 @@ fn changed_attachments_and_factors_are_corruption() {
     let mut ledger = open(&path).unwrap();
     round(&mut ledger, 0);
     round(&mut ledger, 1);
+    let permit = ledger.reserve(&release(2), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
+    ledger.commit(&release(2), &attachment(permit, 3)).unwrap();
     drop(ledger);
     let whole = fs::read(&path).unwrap();
     for statement in [

@@ -198,11 +198,15 @@ impl LedgerStore for SqliteLedger {
                     let key = release_key(release);
                     transaction.prepare_cached("INSERT INTO attachment (release, bytes) VALUES (?1, ?2)")?.execute(params![key, bytes])?;
                 }
-                Some(Extra::Factor(run, bytes)) => {
-                    let key = run_key(run);
+                Some(Extra::Settled { release, factor, attachment }) => {
                     transaction
                         .prepare_cached("INSERT OR REPLACE INTO factor (run, bytes) VALUES (?1, ?2)")?
-                        .execute(params![key, bytes])?;
+                        .execute(params![run_key(&release.run), factor])?;
+                    if let Some(attachment) = attachment {
+                        transaction
+                            .prepare_cached("INSERT OR REPLACE INTO attachment (release, bytes) VALUES (?1, ?2)")?
+                            .execute(params![release_key(release), attachment])?;
+                    }
                 }
             }
             let moved = transaction
@@ -283,7 +287,8 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
         if mode != "wal" {
             return Err(StoreError::Unavailable(format!("the file system does not allow write-ahead logging (journal mode {mode})")));
         }
-        connection.execute_batch("PRAGMA synchronous = FULL").map_err(|e| opening(&e))?;
+        // What is dropped is overwritten: payloads of settled releases do not stay in free pages.
+        connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON").map_err(|e| opening(&e))?;
         let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(|e| opening(&e))?;
         if synchronous != 2 {
             return Err(StoreError::Unavailable("synchronous = FULL is not in force, so a power loss could lose rows".into()));

@@ -31,7 +31,7 @@ fn filled(path: &Path, rows: u64) -> Vec<StoredRow> {
     for (i, row) in all.iter().enumerate() {
         let extra = match i % 10 {
             3 => Some(Extra::Attachment(release(i as u32), vec![i as u8; 40])),
-            7 => Some(Extra::Factor(run(1), vec![i as u8; 16])),
+            7 => Some(Extra::Settled { release: release(i as u32), factor: vec![i as u8; 16], attachment: None }),
             _ => None,
         };
         store.append(row, extra.as_ref()).unwrap();
@@ -87,6 +87,25 @@ fn durability_settings_are_in_force() {
     let text: String = store.connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).unwrap();
     let synchronous: i64 = store.connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).unwrap();
     assert_eq!((text.as_str(), synchronous), ("wal", 2));
+}
+
+/// A settled release's payload is replaced in the transaction of its row, and its bytes are nowhere in the file.
+#[test]
+fn settling_takes_the_payload_off_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let secret = [0xa5; 64];
+    let on_disk = |path: &Path| fs::read(path).unwrap().windows(secret.len()).any(|w| w == secret);
+    let mut store = fresh(&path);
+    store.append(&row(0), Some(&Extra::Attachment(release(1), secret.repeat(1000)))).unwrap();
+    drop(store);
+    assert!(on_disk(&path));
+    let mut store = SqliteLedger::open(&path).unwrap();
+    store.append(&row(1), Some(&Extra::Settled { release: release(1), factor: vec![1; 8], attachment: Some(vec![2; 40]) })).unwrap();
+    assert_eq!(store.attachment(&release(1)).unwrap(), Some(vec![2; 40]));
+    assert_eq!(store.factor(&run(1)).unwrap(), Some(vec![1; 8]));
+    drop(store);
+    assert!(!on_disk(&path) && !super::suffixed(&path, "-wal").exists());
 }
 
 #[test]

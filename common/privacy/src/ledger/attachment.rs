@@ -4,7 +4,8 @@ use crate::ledger::store::StoreError;
 use crate::records::Released;
 use crate::release::{Hash, Payload, PayloadKind};
 
-/// What the COMMITTED row keeps: enough to resend the same bytes for ever and to move the factor when told.
+/// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.
+/// Settling leaves the message and hashes; payload and pending change are dropped.
 ///
 /// The payload can only be a [`Released`] value, so nothing that skipped the gate can be committed or sent: there is no
 /// deserialisation outside the ledger, which checks stored bytes against the signed row. The pending change may be a
@@ -39,12 +40,13 @@ impl Attachment {
         self.pending.as_deref()
     }
 
-    /// Bytes of a COMMITTED row's attachment: a version, the kind of payload, then the three parts, each after its length.
+    /// Bytes of a COMMITTED row's attachment: version, form, the message after its length, then the kind of payload and the other
+    /// parts, each after its length.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let payload = self.payload.to_bytes();
         let pending = self.pending.as_deref().map(to_le_bytes);
         let mut bytes = Vec::with_capacity(32 + self.message.len() + payload.len() + pending.as_ref().map_or(0, Vec::len));
-        bytes.push(VERSION);
+        begin(&mut bytes, WHOLE, &self.message);
         match self.payload.kind() {
             PayloadKind::Lattice { exponent } => {
                 bytes.push(LATTICE);
@@ -55,26 +57,41 @@ impl Attachment {
                 bytes.extend([0; 4]);
             }
         }
-        for part in [Some(&self.message), Some(&payload), pending.as_ref()].into_iter().flatten() {
+        for part in [Some(&payload), pending.as_ref()].into_iter().flatten() {
             bytes.extend((part.len() as u64).to_le_bytes());
             bytes.extend(part);
         }
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
-        Self::decode(bytes).ok_or_else(|| StoreError::Corrupt("a stored update cannot be read".into()))
+    /// What stays of these bytes once the release is settled: the message, and a hash in place of payload and pending change.
+    /// The hash in the COMMITTED row covers both forms.
+    pub(crate) fn settled(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let parts = Parts::of(bytes)?;
+        let mut kept = Vec::with_capacity(48 + parts.message.len());
+        begin(&mut kept, SETTLED, parts.message);
+        kept.extend(parts.rest_hash.0);
+        Ok(kept)
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (&[VERSION, kind], rest) = bytes.split_first_chunk()? else { return None };
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let parts = Parts::of(bytes)?;
+        parts.rest.and_then(|rest| Self::decode(parts.message, rest)).ok_or_else(unreadable)
+    }
+
+    /// The message in either form.
+    pub(crate) fn message_of(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+        Ok(Parts::of(bytes)?.message.to_vec())
+    }
+
+    fn decode(message: &[u8], rest: &[u8]) -> Option<Self> {
+        let (&kind, rest) = rest.split_first()?;
         let (&exponent, rest) = rest.split_first_chunk()?;
         let kind = match kind {
             LATTICE => PayloadKind::Lattice { exponent: i32::from_le_bytes(exponent) },
             VALUES => PayloadKind::Values,
             _ => return None,
         };
-        let (message, rest) = part(rest)?;
         let (payload, rest) = part(rest)?;
         let pending = if rest.is_empty() {
             None
@@ -85,12 +102,50 @@ impl Attachment {
         Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending })
     }
 
-    pub(crate) fn hash_of(bytes: &[u8]) -> Hash {
-        Hash::of("dp-pvi ledger attachment v1", &[bytes])
+    /// Hash of an attachment, the same for both of its forms.
+    pub(crate) fn hash_of(bytes: &[u8]) -> Result<Hash, StoreError> {
+        let parts = Parts::of(bytes)?;
+        Ok(Hash::of("dp-pvi ledger attachment v1", &[parts.message, &parts.rest_hash.0]))
     }
 }
 
+/// Stored bytes, taken apart.
+struct Parts<'a> {
+    message: &'a [u8],
+    /// Payload and pending change; gone once the release is settled.
+    rest: Option<&'a [u8]>,
+    rest_hash: Hash,
+}
+
+impl<'a> Parts<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self, StoreError> {
+        Self::split(bytes).ok_or_else(unreadable)
+    }
+
+    fn split(bytes: &'a [u8]) -> Option<Self> {
+        let (&[VERSION, form], rest) = bytes.split_first_chunk()? else { return None };
+        let (message, rest) = part(rest)?;
+        match form {
+            WHOLE => Some(Self { message, rest: Some(rest), rest_hash: Hash::of("dp-pvi ledger attachment rest v1", &[rest]) }),
+            SETTLED => Some(Self { message, rest: None, rest_hash: Hash(rest.try_into().ok()?) }),
+            _ => None,
+        }
+    }
+}
+
+fn begin(bytes: &mut Vec<u8>, form: u8, message: &[u8]) {
+    bytes.extend([VERSION, form]);
+    bytes.extend((message.len() as u64).to_le_bytes());
+    bytes.extend(message);
+}
+
+fn unreadable() -> StoreError {
+    StoreError::Corrupt("a stored update cannot be read".into())
+}
+
 const VERSION: u8 = 1;
+const WHOLE: u8 = 0;
+const SETTLED: u8 = 1;
 const LATTICE: u8 = 0;
 const VALUES: u8 = 1;
 

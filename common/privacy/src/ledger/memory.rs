@@ -95,8 +95,11 @@ impl LedgerStore for MemoryStore {
             Some(Extra::Attachment(release, bytes)) => {
                 disk.attachments.insert(release.clone(), bytes.clone());
             }
-            Some(Extra::Factor(run, bytes)) => {
-                disk.factors.insert(*run, bytes.clone());
+            Some(Extra::Settled { release, factor, attachment }) => {
+                disk.factors.insert(release.run, factor.clone());
+                if let Some(attachment) = attachment {
+                    disk.attachments.insert(release.clone(), attachment.clone());
+                }
             }
             None => {}
         }

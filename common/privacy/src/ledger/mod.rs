@@ -157,17 +157,29 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
         self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
         let bytes = attachment.to_bytes();
-        let body = RowBody::Committed { release: release.clone(), attachment: Attachment::hash_of(&bytes) };
+        let body = RowBody::Committed { release: release.clone(), attachment: Attachment::hash_of(&bytes)? };
         self.append(body, Some(&Extra::Attachment(release.clone(), bytes)))
     }
 
-    /// What was committed.
+    /// What was committed and is not settled yet.
     ///
     /// # Errors
     /// Store, or bytes that do not match their hash.
     pub fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Attachment>, LedgerError> {
         let Some(expected) = self.book.attachment(release) else { return Ok(None) };
+        if matches!(self.state(release), Some(ReleaseState::Settled { .. })) {
+            return Ok(None);
+        }
         Ok(Some(Attachment::from_bytes(&self.stored_attachment(release, expected)?)?))
+    }
+
+    /// The signed update message of a release that was committed, for ever.
+    ///
+    /// # Errors
+    /// Store, or bytes that do not match their hash.
+    pub fn message(&mut self, release: &ReleaseId) -> Result<Option<Vec<u8>>, LedgerError> {
+        let Some(expected) = self.book.attachment(release) else { return Ok(None) };
+        Ok(Some(Attachment::message_of(&self.stored_attachment(release, expected)?)?))
     }
 
     /// COMMITTED → SENT (no-op later).
@@ -196,6 +208,9 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// Applies or drops the pending factor change: factor += rho·pending iff `included`. Idempotent. Returns the factor
     /// (empty where the method has none).
     ///
+    /// Payload and pending change are dropped in the same transaction: nothing needs them any more, and a ledger of many rounds
+    /// stays small. The message and the hash of everything stay.
+    ///
     /// A release that never left (RESERVED) can only be settled as not included; its reservation is then closed.
     ///
     /// # Errors
@@ -209,7 +224,12 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
                 Err(LedgerError::Conflict(release.clone()))
             };
         }
-        let attachment = self.attachment(release)?;
+        let stored = match self.book.attachment(release) {
+            Some(expected) => Some(self.stored_attachment(release, expected)?),
+            None => None,
+        };
+        let attachment = stored.as_deref().map(Attachment::from_bytes).transpose()?;
+        let kept = stored.as_deref().map(Attachment::settled).transpose()?;
         let mut factor = self.factor(&release.run)?.unwrap_or_default();
         let pending = attachment.as_ref().filter(|_| included).and_then(Attachment::pending);
         if let Some(pending) = pending {
@@ -223,7 +243,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         }
         let bytes = to_le_bytes(&factor);
         let body = RowBody::Settled { release: release.clone(), included, factor: book::factor_hash(&bytes) };
-        self.append(body, Some(&Extra::Factor(release.run, bytes)))?;
+        self.append(body, Some(&Extra::Settled { release: release.clone(), factor: bytes, attachment: kept }))?;
         Ok(factor)
     }
 
@@ -267,6 +287,15 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         let mut total = self.book.total().clone();
         total.add(&self.book.prices().of(event)?, times);
         Ok(total.loss(self.budget.delta))
+    }
+
+    /// Whether `times` more of `event` in `run` would keep to both limits, as [`Ledger::reserve`] compares them.
+    ///
+    /// # Errors
+    /// [`LedgerError::OverBudget`], [`LedgerError::OverRunBudget`], [`LedgerError::NonPrivateForbidden`], or an event that no
+    /// engine bounds.
+    pub fn would_admit(&self, run: &RunId, event: &DpEvent, times: u64) -> Result<(), LedgerError> {
+        self.check_budget(run, &self.book.prices().of(event)?, times)
     }
 
     /// The budget.
@@ -356,7 +385,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     fn verify_contents(&mut self) -> Result<(), LedgerError> {
         for (release, expected) in self.book.attachments() {
             let bytes = self.stored_attachment(&release, expected)?;
-            Attachment::from_bytes(&bytes)?;
+            match self.state(&release) {
+                Some(ReleaseState::Settled { .. }) => {
+                    if Attachment::settled(&bytes)? != bytes {
+                        return Err(StoreError::Corrupt("the payload of a settled release is still there".into()).into());
+                    }
+                }
+                _ => drop(Attachment::from_bytes(&bytes)?),
+            }
         }
         for (run, expected) in self.book.factors() {
             self.stored_factor(&run, expected)?;
@@ -366,7 +402,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
 
     fn stored_attachment(&mut self, release: &ReleaseId, expected: Hash) -> Result<Vec<u8>, StoreError> {
         let bytes = self.store.attachment(release)?.ok_or_else(|| StoreError::Corrupt("a stored update is missing".into()))?;
-        if Attachment::hash_of(&bytes) == expected { Ok(bytes) } else { Err(StoreError::Corrupt("a stored update was changed".into())) }
+        if Attachment::hash_of(&bytes)? == expected { Ok(bytes) } else { Err(StoreError::Corrupt("a stored update was changed".into())) }
     }
 
     fn stored_factor(&mut self, run: &RunId, expected: Hash) -> Result<Vec<u8>, StoreError> {

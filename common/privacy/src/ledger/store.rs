@@ -45,8 +45,15 @@ pub trait LedgerStore: Send {
 pub enum Extra {
     /// Bytes of an [`Attachment`](crate::ledger::Attachment) (COMMITTED).
     Attachment(ReleaseId, Vec<u8>),
-    /// The site's factor after settling (little-endian `f64`).
-    Factor(RunId, Vec<u8>),
+    /// A release is settled: the factor of its run, and what replaces its attachment.
+    Settled {
+        /// Which release.
+        release: ReleaseId,
+        /// The site's factor in the release's run from now on (little-endian `f64`).
+        factor: Vec<u8>,
+        /// What stays of the attachment in place of the stored one, if there is one.
+        attachment: Option<Vec<u8>>,
+    },
 }
 
 /// Signs row hashes; the identity key stays with the caller.

@@ -104,9 +104,15 @@ fn a_release_goes_through_all_states_and_its_bytes_never_change() {
     assert_eq!(again.state(&id), Some(ReleaseState::Settled { included: true }));
     assert_eq!(again.head(), ledger.head());
     assert_eq!(again.factor(&run(0)).unwrap().unwrap(), vec![4.5, 0.25]);
-    let stored = again.attachment(&id).unwrap().unwrap();
-    assert_eq!((stored.message(), stored.payload()), (first.message(), first.payload()));
-    assert_eq!(stored.payload(), &Payload::Lattice(LatticeVector { exponent: -20, values: vec![9, -9] }));
+    // Settled: payload and pending change are gone, the message stays.
+    assert_eq!(first.payload(), &Payload::Lattice(LatticeVector { exponent: -20, values: vec![9, -9] }));
+    assert!(again.attachment(&id).unwrap().is_none());
+    assert_eq!(again.message(&id).unwrap().unwrap(), first.message());
+    store.tamper(|_, attachments, _| assert!(attachments[&id].len() < 48 + first.message().len()));
+    // Nobody puts a payload back.
+    let copy = store.copy();
+    copy.tamper(|_, attachments, _| drop(attachments.insert(id.clone(), attachment(9).to_bytes())));
+    assert!(matches!(open(&copy, budget(10.0)).map(|_| ()), Err(LedgerError::Store(StoreError::Corrupt(_)))));
 }
 
 #[test]
@@ -230,6 +236,31 @@ fn a_release_without_protection_needs_consent_and_marks_the_data_set_for_good() 
     assert!(matches!(strict.reserve(&release(0, 2), &event(), header(2)), Err(LedgerError::OverBudget { would_be: f64::INFINITY, .. })));
 }
 
+/// The question about a whole run has the answer that its last reservation would get.
+#[test]
+fn a_run_is_admitted_iff_its_last_release_is() {
+    for limit in 1..4 {
+        let (store, mut ledger) = fresh(cost(3));
+        let per_run = Budget { per_run: Some(Epsilon::new(cost(limit)).unwrap()), ..budget(cost(3)) };
+        ledger.reserve(&release(0, 0), &event(), header(0)).unwrap();
+        drop(ledger);
+        let mut ledger = open(&store, per_run).unwrap();
+        let fits = |ledger: &TestLedger, number, times| ledger.would_admit(&run(number), &event(), times);
+        let rows = ledger.rows().len();
+        for times in 0..5_u64 {
+            assert_eq!(fits(&ledger, 0, times).is_ok(), times < limit as u64, "{limit} {times}");
+            assert_eq!(fits(&ledger, 1, times).is_ok(), times <= 2.min(limit as u64), "{limit} {times}");
+        }
+        assert!(matches!(fits(&ledger, 1, 4), Err(LedgerError::OverBudget { .. })));
+        assert!(matches!(ledger.would_admit(&run(0), &DpEvent::NonPrivate, 1), Err(LedgerError::NonPrivateForbidden)));
+        assert_eq!(ledger.rows().len(), rows);
+        for round in 1..limit as u32 {
+            ledger.reserve(&release(0, round), &event(), header(round)).unwrap();
+        }
+        assert!(ledger.reserve(&release(0, 9), &event(), header(9)).is_err());
+    }
+}
+
 #[test]
 fn an_event_that_nobody_bounds_is_refused() {
     let (store, mut ledger) = fresh(100.0);
@@ -301,7 +332,10 @@ fn t1_3_every_flipped_byte_is_detected() {
     for round in 0..5 {
         let id = release(0, round);
         whole(&mut ledger, &id).unwrap();
-        ledger.settle(&id, round != 2, 0.5).unwrap();
+        // The last one keeps its whole attachment.
+        if round < 4 {
+            ledger.settle(&id, round != 2, 0.5).unwrap();
+        }
     }
     let mut flips = 0;
     let mut check = |change: &dyn Fn(&MemoryStore) -> bool| {
@@ -333,16 +367,19 @@ fn t1_3_every_flipped_byte_is_detected() {
         }
     }
     for byte in 0.. {
-        let attachment = check(&|copy| {
-            let mut hit = false;
-            copy.tamper(|_, attachments, _| {
-                if let Some(target) = attachments.get_mut(&release(0, 3)).and_then(|bytes| bytes.get_mut(byte)) {
-                    *target ^= 0x80;
-                    hit = true;
-                }
+        let mut attachment = false;
+        for round in [3, 4] {
+            attachment |= check(&|copy| {
+                let mut hit = false;
+                copy.tamper(|_, attachments, _| {
+                    if let Some(target) = attachments.get_mut(&release(0, round)).and_then(|bytes| bytes.get_mut(byte)) {
+                        *target ^= 0x80;
+                        hit = true;
+                    }
+                });
+                hit
             });
-            hit
-        });
+        }
         let factor = check(&|copy| {
             let mut hit = false;
             copy.tamper(|_, _, factors| {
@@ -522,9 +559,16 @@ proptest! {
             prop_assert!(spent >= cost(usize::try_from(total).unwrap()) * (1.0 - 1e-12), "released more than was charged");
         }
         for (id, value) in &model.payloads {
-            let stored = open(&store, budget(limit)).unwrap().attachment(id).unwrap().unwrap();
+            let mut ledger = open(&store, budget(limit)).unwrap();
             let expected = attachment(*value);
-            prop_assert_eq!(stored.payload(), expected.payload());
+            prop_assert_eq!(ledger.message(id).unwrap().unwrap(), expected.message());
+            match ledger.state(id) {
+                Some(ReleaseState::Settled { .. }) => prop_assert!(ledger.attachment(id).unwrap().is_none()),
+                _ => {
+                    let stored = ledger.attachment(id).unwrap().unwrap();
+                    prop_assert_eq!(stored.payload(), expected.payload());
+                }
+            }
         }
     }
 }

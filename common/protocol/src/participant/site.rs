@@ -199,7 +199,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// See [`SiteError`].
     pub fn on_receipt(&mut self, outgoing: &Outgoing, receipt: &Signed<Receipt>) -> Result<ReceiptOutcome, SiteError> {
         let body = receipt.open(&self.identity.server)?;
-        if body.release != outgoing.release || body.update != update_hash(&outgoing.attachment)? {
+        if body.release != outgoing.release || body.update != update_hash(outgoing.attachment.message())? {
             return Err(SiteError::Server("its receipt is for another update"));
         }
         if let Some(witnessed) = body.witnessed {
@@ -259,8 +259,8 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         let State::Joined(joined) = &self.state else { return Ok(()) };
         let release = self.release(joined, closed.round);
         if let Some(listed) = own {
-            let attachment = self.ledger.attachment(&release)?.ok_or(SiteError::Forgotten { round: closed.round })?;
-            if update_hash(&attachment)? != listed {
+            let message = self.ledger.message(&release)?.ok_or(SiteError::Forgotten { round: closed.round })?;
+            if update_hash(&message)? != listed {
                 return Err(SiteError::Server("it counted an update that this site did not send"));
             }
         }
@@ -325,8 +325,8 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     }
 }
 
-fn update_hash(attachment: &Attachment) -> Result<Hash, SiteError> {
-    Ok(Signed::<Update>::from_bytes(attachment.message())?.hash())
+fn update_hash(message: &[u8]) -> Result<Hash, SiteError> {
+    Ok(Signed::<Update>::from_bytes(message)?.hash())
 }
 
 #[cfg(test)]
