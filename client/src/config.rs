@@ -12,6 +12,7 @@ use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, PrivacyUnit, Relation};
 use dp_pvi_protocol::message::Role;
+use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;
 
 use crate::error::{ClientError, Result};
@@ -116,6 +117,8 @@ pub struct Policy {
     pub min_records: u64,
     /// Who approves a task.
     pub approve: Approve,
+    /// Whether to begin what the budget does not pay to the end.
+    pub partial_runs: PartialRuns,
 }
 
 /// Who approves a task.
@@ -259,11 +262,12 @@ struct RawPolicy {
     allow_non_private: bool,
     min_records: u64,
     approve: RawApprove,
+    allow_partial_runs: bool,
 }
 
 impl Default for RawPolicy {
     fn default() -> Self {
-        Self { allow_trust: vec![Trust::Local], allow_non_private: false, min_records: 1, approve: RawApprove(Approve::Policy) }
+        Self { allow_trust: vec![Trust::Local], allow_non_private: false, min_records: 1, approve: RawApprove(Approve::Policy), allow_partial_runs: false }
     }
 }
 
@@ -351,6 +355,12 @@ impl RawConfig {
                 })?;
                 let budget =
                     self.budget.ok_or_else(|| ClientError::config("budget", "is missing: set epsilon and delta of this data set"))?;
+                if budget.unit == PrivacyUnit::Person && self.data.schema.is_none() {
+                    return Err(ClientError::config(
+                        "data.schema",
+                        "is missing: with unit = \"person\" the schema says who is a person, so a site states its own copy",
+                    ));
+                }
                 let identity = LedgerIdentity { data: self.data.name.clone(), unit: budget.unit, relation: budget.relation };
                 let budget = Budget {
                     epsilon: budget.epsilon,
@@ -385,6 +395,7 @@ impl RawConfig {
                 allow_non_private: self.policy.allow_non_private,
                 min_records: self.policy.min_records,
                 approve: self.policy.approve.0,
+                partial_runs: if self.policy.allow_partial_runs { PartialRuns::Allow } else { PartialRuns::Refuse },
             },
         })
     }

@@ -137,7 +137,7 @@ pub fn policy(config: &Config) -> Result<Policy> {
         Approve::Manual => ProtocolApprove::Manual { approved: approvals::list(&config.site.state)? },
         Approve::Task(hash) => ProtocolApprove::Exactly(hash),
     };
-    Ok(Policy { approve, allow_trust: config.policy.allow_trust.clone() })
+    Ok(Policy { approve, allow_trust: config.policy.allow_trust.clone(), partial_runs: config.policy.partial_runs })
 }
 
 /// Whether the policy approves a task by its hash.

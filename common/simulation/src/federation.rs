@@ -16,7 +16,9 @@ use dp_pvi_protocol::driver::{
     Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainError, Trainer, drive_evaluator, drive_site,
 };
 use dp_pvi_protocol::message::{HeldOutMetrics, Role, RunEnd};
-use dp_pvi_protocol::participant::{Approve, EvaluatorParticipant, Identity, Participant, Policy, SiteError, TrainJob, Trained};
+use dp_pvi_protocol::participant::{
+    Approve, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy, SiteError, TrainJob, Trained,
+};
 use ed25519_dalek::SigningKey;
 
 use crate::disk::ServerDisk;
@@ -60,7 +62,7 @@ impl Site {
     #[must_use]
     pub fn new(client: ClientId, nominal_units: u64, task: &ResolvedTask, budget: Budget, compute: Rc<RefCell<dyn Compute>>) -> Self {
         let ledger = LedgerIdentity { data: client.to_string(), unit: task.privacy.unit, relation: task.privacy.relation };
-        let policy = Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local] };
+        let policy = Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local], partial_runs: PartialRuns::Allow };
         Self { client, nominal_units, disk: MemoryStore::new(), ledger, budget, policy, compute }
     }
 }

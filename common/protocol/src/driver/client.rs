@@ -7,7 +7,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{LedgerStore, RowSigner};
 
 use super::{Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, Trainer};
-use crate::message::{RunEnd, Signed, Welcome};
+use crate::message::{RefusalReason, RunEnd, Signed, Welcome};
 use crate::participant::{Evaluation, EvaluatorParticipant, EvaluatorStep, Outgoing, Participant, SiteError, Step};
 use crate::time::Timestamp;
 use crate::transport::{Rejection, Transport, TransportError};
@@ -40,13 +40,13 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
         let task = match participant.on_welcome(&hello, &welcome) {
             Ok(task) => task,
             Err(error) => {
-                withdraw(participant, transport).await;
+                withdraw(participant, error.reason(), transport).await;
                 return Err(error.into());
             }
         };
         joined(&welcome, &task, observer);
         if let Err(error) = trainer.prepare(&task).await {
-            withdraw(participant, transport).await;
+            withdraw(participant, RefusalReason::Policy, transport).await;
             return Err(error.into());
         }
         calls.succeeded();
@@ -201,8 +201,8 @@ fn joined(welcome: &Signed<Welcome>, task: &Arc<ResolvedTask>, observer: &mut im
 }
 
 /// Tells the server that it need not wait for this site. If that fails its deadline does the same.
-async fn withdraw<S: LedgerStore, K: RowSigner>(participant: &Participant<S, K>, transport: &mut impl Transport) {
-    if let Some(refusal) = participant.withdrawal() {
+async fn withdraw<S: LedgerStore, K: RowSigner>(participant: &Participant<S, K>, reason: RefusalReason, transport: &mut impl Transport) {
+    if let Some(refusal) = participant.withdrawal(reason) {
         let _ = transport.refuse(&refusal).await;
     }
 }

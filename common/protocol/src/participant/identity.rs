@@ -42,6 +42,17 @@ pub struct Policy {
     pub approve: Approve,
     /// Which trust models.
     pub allow_trust: Vec<Trust>,
+    /// Whether to begin what the budget does not pay to the end.
+    pub partial_runs: PartialRuns,
+}
+
+/// What a site does with a run that its budget does not pay to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartialRuns {
+    /// It takes no part: the rounds before the end would be paid for a posterior that is never finished.
+    Refuse,
+    /// It takes part until the budget is used up.
+    Allow,
 }
 
 /// How a task is approved (decision 18).

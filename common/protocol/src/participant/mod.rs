@@ -17,7 +17,7 @@ use dp_pvi_privacy::ledger::{Attachment, LedgerError};
 use dp_pvi_privacy::{Payload, Permit, PrivacyUnit, Relation, ReleaseId, Released};
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
-pub use self::identity::{Approve, Identity, Policy};
+pub use self::identity::{Approve, Identity, PartialRuns, Policy};
 pub use self::site::Participant;
 use crate::message::{Refusal, RefusalReason, RunEnd, Signed};
 
@@ -130,6 +130,18 @@ pub enum SiteError {
     /// A call in the wrong order: a bug of ours.
     #[error("{0}: report this as a bug")]
     Order(&'static str),
+}
+
+impl SiteError {
+    /// What the server is told as the reason of a withdrawal: public information only.
+    #[must_use]
+    pub fn reason(&self) -> RefusalReason {
+        match self {
+            Self::Ledger(LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. }) => RefusalReason::Budget,
+            Self::Ledger(LedgerError::Frozen) => RefusalReason::Frozen,
+            _ => RefusalReason::Policy,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStor
 use dp_pvi_privacy::{DpEvent, Hash, Ledger, PayloadKind, ReleaseId, RunId};
 
 use super::chain::{Chain, Closed};
-use super::identity::{Declared, Identity, Policy};
+use super::identity::{Declared, Identity, PartialRuns, Policy};
 use super::{Outgoing, SiteError, Step, TrainJob, Trained};
 use crate::message::{
     Hello, Next, Receipt, ReceiptOutcome, Refusal, RefusalReason, RoundStart, Signed, TranscriptEntry, Update, Welcome, payload_hash,
@@ -107,7 +107,20 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             }
         }
         self.policy.check(&task, welcome.run.task)?;
+        if self.policy.partial_runs == PartialRuns::Refuse {
+            self.check_paid_to_the_end(&task, &event, &welcome.run)?;
+        }
         Ok(task)
+    }
+
+    /// What this site has not reserved of a run yet must be within its limits, all of it. What else the ledger refuses (a release
+    /// without protection) it refuses in the round.
+    fn check_paid_to_the_end(&self, task: &ResolvedTask, event: &DpEvent, run: &RunId) -> Result<(), SiteError> {
+        let left = u64::from(task.visits()).saturating_sub(self.headers(run).len() as u64);
+        match self.ledger.would_admit(run, event, left) {
+            Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. })) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// What a visit is charged as means something only for the unit and the relation that the ledger was made for. The server
@@ -123,12 +136,12 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         Ok(())
     }
 
-    /// The signed word that this site takes no part in the run that it was welcomed to.
+    /// The signed word that this site takes no (further) part in the run that it was welcomed to.
     #[must_use]
-    pub fn withdrawal(&self) -> Option<Signed<Refusal>> {
+    pub fn withdrawal(&self, reason: RefusalReason) -> Option<Signed<Refusal>> {
         let State::Joined(joined) = &self.state else { return None };
         let release = self.release(joined, joined.chain.rounds);
-        Some(Signed::seal(&Refusal { release, header: Hash::default(), reason: RefusalReason::Policy }, &self.identity.key))
+        Some(Signed::seal(&Refusal { release, header: Hash::default(), reason }, &self.identity.key))
     }
 
     /// Number of transcript entries that were received and checked.

@@ -28,7 +28,7 @@ fn identity(name: &str) -> Identity {
 }
 
 fn lax() -> Policy {
-    Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local] }
+    Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local], partial_runs: PartialRuns::Allow }
 }
 
 fn budget() -> Budget {
@@ -222,7 +222,7 @@ fn an_old_copy_of_the_ledger_is_refused_by_the_servers_witness() {
     deliver(&mut site_, &mut desk, &outgoing);
     let mut restored = site("a", &old);
     assert!(matches!(welcome(&mut restored, &mut desk), Err(SiteError::Ledger(LedgerError::RolledBack { .. }))));
-    assert!(restored.withdrawal().is_some());
+    assert!(restored.withdrawal(RefusalReason::Policy).is_some());
     let mut latest = site("a", &disk);
     welcome(&mut latest, &mut desk).unwrap();
 }
@@ -365,7 +365,7 @@ fn a_task_that_states_less_than_it_costs_is_refused() {
     let mut desk = Desk::new(&understated);
     let mut site = site("a", &MemoryStore::new());
     assert!(matches!(welcome(&mut site, &mut desk), Err(SiteError::Understated { stated, own }) if stated < own));
-    assert!(site.withdrawal().is_some());
+    assert!(site.withdrawal(RefusalReason::Policy).is_some());
     uncharged(&site);
 }
 
@@ -376,7 +376,7 @@ fn a_task_for_another_unit_or_a_weaker_ledger_is_refused_whatever_the_server_say
         let ledger = Ledger::open(MemoryStore::new(), key("a"), LedgerIdentity { data: "a".into(), unit, relation }, budget()).unwrap();
         let mut site = Participant::new(identity("a"), lax(), 100, ledger);
         let result = greeted(&mut site, |w| (w.task, w.run.task) = (task.to_bytes(), task.hash()));
-        assert!(site.withdrawal().is_some());
+        assert!(site.withdrawal(RefusalReason::Policy).is_some());
         uncharged(&site);
         result
     };
@@ -409,6 +409,48 @@ fn policy_decides_before_anything_is_charged() {
     assert!(matches!(with(Policy { approve: Approve::Exactly(Hash::default()), ..lax() }), Err(SiteError::Policy(_))));
     assert!(matches!(with(Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() }), Err(SiteError::Policy(_))));
     assert!(matches!(with(Policy { allow_trust: vec![Trust::Aggregated], ..lax() }), Err(SiteError::Policy(_))));
+}
+
+/// A run that the budget does not pay to its end is not begun: the rounds before would be charged for nothing.
+#[test]
+fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
+    let task = private(|_| ());
+    let strict = || Policy { partial_runs: PartialRuns::Refuse, ..lax() };
+    let with = |budget: Budget, disk: &MemoryStore| {
+        let mut site = Participant::new(identity("a"), strict(), 100, ledger("a", disk, budget).unwrap());
+        let result = welcome(&mut site, &mut Desk::new(&task));
+        (site, result)
+    };
+    let run_cost = epsilon(&task, 4);
+    let enough = Budget { epsilon: Epsilon::new(run_cost).unwrap(), ..budget() };
+    let (_, result) = with(enough, &MemoryStore::new());
+    result.unwrap();
+    let (site, result) = with(Budget { epsilon: Epsilon::new(run_cost * 0.99).unwrap(), ..budget() }, &MemoryStore::new());
+    assert_eq!(result.as_ref().unwrap_err().reason(), RefusalReason::Budget);
+    assert!(matches!(result, Err(SiteError::Ledger(LedgerError::OverBudget { .. }))));
+    uncharged(&site);
+    let (_, result) = with(Budget { per_run: Some(Epsilon::new(run_cost * 0.99).unwrap()), ..budget() }, &MemoryStore::new());
+    assert!(matches!(result, Err(SiteError::Ledger(LedgerError::OverRunBudget { .. }))));
+
+    // What it has reserved of the run already counts once: a restart in the middle goes on.
+    let disk = MemoryStore::new();
+    let (mut site, mut desk) = (with(enough, &disk).0, Desk::new(&task));
+    welcome(&mut site, &mut desk).unwrap();
+    for name in ["b", "c"] {
+        desk.hello(name).unwrap();
+    }
+    desk.poll();
+    let start = desk.round("a").unwrap();
+    assert!(matches!(site.on_next(next(&start)).unwrap(), Step::Train(_)));
+    drop(site);
+    with(enough, &disk).1.unwrap();
+}
+
+/// ε of this many visits at the budget's δ.
+fn epsilon(task: &ResolvedTask, visits: usize) -> f64 {
+    let event = task.visit_event().unwrap();
+    let events = std::iter::repeat_n(&event, visits);
+    dp_pvi_privacy::accountant::epsilon_upper(events, Relation::ReplaceOne, budget().delta).unwrap().epsilon.get()
 }
 
 #[test]
