@@ -203,6 +203,27 @@ fn updates_leave_at_multiples_of_the_release_tick() {
     assert_eq!(stored, 9);
 }
 
+struct Broken;
+
+impl Compute for Broken {
+    fn train(&mut self, _: TrainJob) -> Result<Trained, TrainError> {
+        Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Internal, message: "no randomness".into() })
+    }
+}
+
+/// A site whose computation fails says so: the others do not wait for the deadline of this round, and of none after it.
+#[test]
+fn a_site_whose_computation_fails_is_not_waited_for() {
+    let (mut federation, _) = federation(&synchronous(3), 1, numbers());
+    federation.sites[1].compute = Rc::new(RefCell::new(Broken));
+    let outcome = federation.simulate();
+    complete(&outcome, "broken");
+    assert!(matches!(outcome.sites[&client("beta")], Err(DriveError::Train(_))));
+    assert_eq!(outcomes(&outcome.records), [RoundOutcome::Complete; 3], "closed by the deadline");
+    let withdrawals = outcome.records.iter().filter(|record| matches!(record, Record::Refused { .. })).count();
+    assert_eq!(withdrawals, 1);
+}
+
 struct Real(Units<RecordTable>);
 
 impl Compute for Real {

@@ -67,7 +67,14 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             if let Step::Train(job) = step {
                 let round = job.permit.release().round;
                 observer.on_event(&Event::Training { round, visit: job.visit });
-                let trained = trainer.train(*job).await?;
+                let trained = match trainer.train(*job).await {
+                    Ok(trained) => trained,
+                    Err(error) => {
+                        // The reservation stays charged, and a restart computes the visit again; until then nobody needs to wait.
+                        withdraw(participant, RefusalReason::Policy, transport).await;
+                        return Err(error.into());
+                    }
+                };
                 let outgoing = participant.on_trained(trained)?;
                 observer.on_event(&Event::Committed { round });
                 step = Step::Send(Box::new(outgoing));
