@@ -9,7 +9,7 @@ use dp_pvi_posterior::metrics;
 use dp_pvi_posterior::predictive::{Example, Predictor};
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{SecureNoise, Units};
+use dp_pvi_privacy::{Relation, SecureNoise, Units};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
 use dp_pvi_protocol::message::HeldOutMetrics;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
@@ -20,7 +20,7 @@ use crate::config::Config;
 pub struct SiteTrainer {
     files: Vec<PathBuf>,
     schema: Option<PathBuf>,
-    min_records: u64,
+    size: Size,
     units: Option<Arc<Units<RecordTable>>>,
 }
 
@@ -28,7 +28,7 @@ impl SiteTrainer {
     /// A trainer for the configured files; nothing is read yet.
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        Self { files: config.data.files.clone(), schema: config.data.schema.clone(), min_records: config.policy.min_records, units: None }
+        Self { files: config.data.files.clone(), schema: config.data.schema.clone(), size: Size::of(config), units: None }
     }
 }
 
@@ -40,12 +40,7 @@ impl Trainer for SiteTrainer {
         let schema = schema_of(task, self.schema.as_deref())?;
         let files = self.files.clone();
         let loaded = blocking(move || dp_pvi_data::load(&schema, &files).map_err(|e| data(e.to_string()))).await?;
-        if loaded.counts.units < self.min_records {
-            return Err(data(format!(
-                "the data set has fewer privacy units than [policy] min_records = {}: this site takes no part with so few",
-                self.min_records
-            )));
-        }
+        self.size.check(loaded.counts.units)?;
         self.units = Some(Arc::new(loaded.units));
         Ok(())
     }
@@ -60,6 +55,42 @@ impl Trainer for SiteTrainer {
         })
         .await
     }
+}
+
+/// `[policy] min_records`, and with what it is compared.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    min_records: u64,
+    /// Under add-remove the number of units is itself protected: whether a site takes part may only depend on the declared one.
+    declared: Option<u64>,
+}
+
+impl Size {
+    fn of(config: &Config) -> Self {
+        let private = config.data.private.as_ref();
+        let declared = private.filter(|p| p.identity.relation == Relation::AddRemove).map(|p| p.nominal_units);
+        Self { min_records: config.policy.min_records, declared }
+    }
+
+    fn check(self, counted: u64) -> Result<(), TrainError> {
+        if self.declared.unwrap_or(counted) >= self.min_records {
+            return Ok(());
+        }
+        Err(data(format!(
+            "the data set has fewer privacy units than [policy] min_records = {}: this site takes no part with so few",
+            self.min_records
+        )))
+    }
+}
+
+/// Whether a task's data can be loaded here and are enough for `[policy] min_records`.
+///
+/// # Errors
+/// The schema, the data, too few units.
+pub(crate) fn check_size(config: &Config, task: &ResolvedTask) -> Result<(), TrainError> {
+    let schema = schema_of(task, config.data.schema.as_deref())?;
+    let loaded = dp_pvi_data::load(&schema, &config.data.files).map_err(|e| data(e.to_string()))?;
+    Size::of(config).check(loaded.counts.units)
 }
 
 /// Loads a public test set when the task is known, and evaluates posteriors on it.

@@ -285,6 +285,13 @@ fn plans_say_what_a_run_costs() {
     site.configure("allow_trust = [\"aggregated\"]", "");
     site.configure("epsilon = 2.0", "epsilon = 2.0\nper_run_epsilon = 0.1");
     refused("per_run_epsilon");
+    // What costs 0.5 at the task's delta costs more at a smaller one of the budget, which is what the ledger compares.
+    site.configure("per_run_epsilon = 0.1\ndelta = 1e-5", "per_run_epsilon = 0.5\ndelta = 1e-7");
+    refused("at the budget's delta");
+    site.configure("per_run_epsilon = 0.5\ndelta = 1e-7", "per_run_epsilon = 0.1\ndelta = 1e-5");
+    site.configure("[budget]", "[policy]\nmin_records = 6\n[budget]");
+    refused("min_records = 6");
+    site.configure("[policy]\nmin_records = 6\n[budget]", "[budget]");
     site.configure("epsilon = 2.0\nper_run_epsilon = 0.1", "epsilon = 0.2");
     refused("above its budget");
     // A ledger's unit and relation are fixed: these two sites have not made theirs yet.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::ledger::FreezeState;
 use dp_pvi_privacy::{DpEvent, PrivacyUnit};
@@ -16,7 +16,7 @@ use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
 use crate::transport::GrpcTransport;
-use crate::{keys, tls};
+use crate::{keys, tls, train};
 
 /// Repetitions are counted up to here.
 const MANY: u64 = 1_000_000;
@@ -195,7 +195,7 @@ fn objections(
     if !config.policy.allow_trust.contains(&task.privacy.trust) {
         object(format!("[policy] allow_trust does not list {}", name_of(&task.privacy.trust)));
     }
-    if matches!(task.update, UpdateSpec::Pvi {}) || *event == DpEvent::NonPrivate {
+    if *event == DpEvent::NonPrivate {
         if !private.budget.allow_non_private {
             object("the task has no protection (epsilon infinite) and [policy] allow_non_private is not set".into());
         }
@@ -207,8 +207,15 @@ fn objections(
                 private.budget.epsilon.get()
             ));
         }
-        if let Some(limit) = private.budget.per_run.filter(|limit| own > limit.get()) {
-            object(format!("the run costs epsilon {}, above per_run_epsilon {}", epsilon(own), limit.get()));
+        // At the budget's δ, as the ledger compares; `own` is at the task's.
+        let alone = epsilon_upper(std::iter::repeat_n(event, task.visits() as usize), private.identity.relation, private.budget.delta)
+            .map_err(|e| ClientError::Failed(e.to_string()))?;
+        if let Some(limit) = private.budget.per_run.filter(|limit| alone.epsilon > *limit) {
+            object(format!(
+                "the run costs epsilon {} at the budget's delta, above per_run_epsilon {}",
+                epsilon(alone.epsilon.get()),
+                limit.get()
+            ));
         }
     }
     if task.privacy.unit != private.identity.unit {
@@ -220,6 +227,9 @@ fn objections(
             name_of(&private.identity.relation),
             name_of(&task.privacy.relation)
         ));
+    }
+    if let Err(too_few) = train::check_size(config, task) {
+        object(too_few.message);
     }
     if view::on_disk(private)? == OnDisk::NotYet {
         object("the data set has no ledger yet: dp-pvi-client ledger create".into());
