@@ -4,7 +4,7 @@
 use dp_pvi_posterior::task::{Approximation, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{DpEvent, LatticeVector, NoiseSource, Payload, Purpose, Relation, ReleaseId, Terms, Units};
+use dp_pvi_privacy::{DpEvent, LatticeVector, NoiseSource, Payload, Purpose, Relation, ReleaseId, SecureNoise, Terms, Units};
 
 use super::{Job, Local, Output, dp_optimisation, run};
 use crate::InferenceError;
@@ -304,14 +304,33 @@ enum Carry {
     OwnNoise,
 }
 
+/// T1.4, state purity: what a site carries on is a function of what it sent, whatever the noise was.
 #[test]
-fn state_purity_sums_before_noise_do_not_depend_on_earlier_noise() {
+fn t1_4_sums_before_noise_do_not_depend_on_earlier_noise() {
     let first = replay(Carry::Transcript, 1);
     for seed in 2..=20 {
         assert_eq!(replay(Carry::Transcript, seed), first, "seed {seed}");
     }
     // The test must notice noise in the state.
     assert_ne!(replay(Carry::OwnNoise, 2), replay(Carry::OwnNoise, 3));
+}
+
+/// T1.4 with the noise of production: the change of the factor that DP optimisation carries on is the released vector itself, to
+/// the last bit. Anything else in it (noise that was not sent, or less noise than was sent) would be unaccounted state.
+#[test]
+fn t1_4_dp_optimisation_carries_exactly_what_it_released() {
+    let raw = random_units(12, 40, D);
+    for task in registry().into_iter().filter(|task| matches!(task.update, UpdateSpec::DpOptimisation(_))) {
+        let bits = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let runs: Vec<_> = (0..2)
+            .map(|_| {
+                let output = visit(&task, &raw, &SecureNoise).unwrap();
+                assert_eq!(bits(output.pending.as_deref().unwrap()), bits(&values(&output)), "{}", task.update);
+                bits(&values(&output))
+            })
+            .collect();
+        assert_ne!(runs[0], runs[1], "there is noise");
+    }
 }
 
 /// Section 6.1, oracle: all units in every step, a clipping norm that never binds and hardly any noise reach the exact optimum.
