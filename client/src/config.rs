@@ -267,7 +267,13 @@ struct RawPolicy {
 
 impl Default for RawPolicy {
     fn default() -> Self {
-        Self { allow_trust: vec![Trust::Local], allow_non_private: false, min_records: 1, approve: RawApprove(Approve::Policy), allow_partial_runs: false }
+        Self {
+            allow_trust: vec![Trust::Local],
+            allow_non_private: false,
+            min_records: 1,
+            approve: RawApprove(Approve::Policy),
+            allow_partial_runs: false,
+        }
     }
 }
 

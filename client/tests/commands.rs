@@ -289,9 +289,9 @@ fn plans_say_what_a_run_costs() {
     site.configure("per_run_epsilon = 0.1\ndelta = 1e-5", "per_run_epsilon = 0.5\ndelta = 1e-7");
     refused("at the budget's delta");
     site.configure("per_run_epsilon = 0.5\ndelta = 1e-7", "per_run_epsilon = 0.1\ndelta = 1e-5");
-    site.configure("[budget]", "[policy]\nmin_records = 6\n[budget]");
+    site.configure("[policy]\n", "[policy]\nmin_records = 6\n");
     refused("min_records = 6");
-    site.configure("[policy]\nmin_records = 6\n[budget]", "[budget]");
+    site.configure("min_records = 6\n", "");
     site.configure("epsilon = 2.0\nper_run_epsilon = 0.1", "epsilon = 0.2");
     refused("above its budget");
     // A ledger's unit and relation are fixed: these two sites have not made theirs yet.

@@ -11,7 +11,8 @@ use ed25519_dalek::SigningKey;
 
 use crate::coordinator::{Action, Coordinator, Durable, Enrolled, Peer, Record, Rejected, Settings};
 use crate::message::{
-    Hello, Intent, Next, PROTOCOL_VERSIONS, Receipt, Refusal, RefusalReason, Role, RoundHeader, RoundStart, Signed, Update, Welcome, payload_hash,
+    Hello, Intent, Next, PROTOCOL_VERSIONS, Receipt, Refusal, RefusalReason, Role, RoundHeader, RoundStart, Signed, Update, Welcome,
+    payload_hash,
 };
 use crate::sum::Accumulator;
 use crate::time::Timestamp;

@@ -22,8 +22,8 @@ pub use self::record::{Control, Record};
 use self::run::{Gathering, Open, Phase, Progress, Run, higher};
 pub use self::types::{Action, Begin, Close, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage};
 use crate::message::{
-    HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role, RoundHeader,
-    RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
+    HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
+    RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
 use crate::sum::Sum;
 use crate::time::Timestamp;

@@ -94,7 +94,9 @@ pub enum SiteError {
         own: f64,
     },
     /// The task protects another unit than the ledger charges for.
-    #[error("the task protects {task:?} as its privacy unit, this data set's ledger {ledger:?}: take part with a task of the ledger's unit")]
+    #[error(
+        "the task protects {task:?} as its privacy unit, this data set's ledger {ledger:?}: take part with a task of the ledger's unit"
+    )]
     Unit {
         /// Unit of the task.
         task: PrivacyUnit,
