@@ -11,6 +11,7 @@
 //! `tests/crashes.rs` crashes every machine at every write of a run, and runs two hundred stormy federations: all end with the same
 //! bits. `tests/claims.rs` has one check per claim of the protocol. The production client cannot name this crate.
 
+pub mod account;
 pub mod disk;
 pub mod executor;
 pub mod experiment;

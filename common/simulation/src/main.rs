@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use dp_pvi_simulation::account::{self, AccountError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, SummaryLine};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -55,6 +56,37 @@ enum Command {
         #[command(subcommand)]
         what: Generate,
     },
+    /// Says what steps cost: ε(δ) between certified bounds, or answers a table of questions.
+    Account {
+        /// Noise standard deviation over the clipping norm.
+        #[arg(long, required_unless_present = "queries")]
+        sigma: Option<f64>,
+        /// Number of steps.
+        #[arg(long, required_unless_present = "queries")]
+        steps: Option<u64>,
+        #[command(flatten)]
+        how: account::Steps,
+        /// Answers the rows of this file, a JSON line each: {id, lower, estimate, upper, seconds} or {id, error}.
+        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot"])]
+        queries: Option<PathBuf>,
+        /// Draws δ(ε), the trade-off curve and ε over the steps to this SVG file.
+        #[arg(long)]
+        plot: Option<PathBuf>,
+    },
+    /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
+    Calibrate {
+        /// ε that must not be exceeded.
+        #[arg(long)]
+        epsilon: f64,
+        /// Noise standard deviation over the clipping norm.
+        #[arg(long)]
+        sigma: Option<f64>,
+        /// Number of steps.
+        #[arg(long)]
+        steps: Option<u64>,
+        #[command(flatten)]
+        how: account::Steps,
+    },
     /// Prints a completion script for a shell.
     Completions {
         /// The shell.
@@ -89,6 +121,16 @@ enum Failure {
     Generate(#[from] GenerateError),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    #[error("{path}: {error}")]
+    Read { path: PathBuf, error: std::io::Error },
+    #[error(transparent)]
+    Query(#[from] account::QueryError),
+    #[error(transparent)]
+    Plot(#[from] account::PlotError),
+    #[error("{0} rows have no answer: see their error")]
+    Refused(usize),
     /// Standard output is closed: nobody wants the rest.
     #[error("results cannot be printed ({0})")]
     Print(#[from] std::io::Error),
@@ -100,9 +142,9 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Experiment(error) => error.exit_code(),
-            Self::Generate(_) => 2,
-            Self::Write(_) => 12,
-            Self::Print(_) | Self::Json(_) => 1,
+            Self::Generate(_) | Self::Account(_) | Self::Query(_) => 2,
+            Self::Write(_) | Self::Read { .. } | Self::Plot(_) => 12,
+            Self::Print(_) | Self::Json(_) | Self::Refused(_) => 1,
         }
     }
 }
@@ -117,6 +159,17 @@ fn main() -> ExitCode {
         Command::Generate { what: Generate::Hospitals { output, sites, seed, rows } } => {
             let options = Options { seed, hospitals: sites, rows, ..Options::default() };
             hospitals(&output, options, &mut Printer { out: &mut out, format: arguments.format })
+        }
+        Command::Account { queries: Some(file), .. } => answer(&file, &mut Printer { out: &mut out, format: arguments.format }),
+        Command::Account { sigma, steps, how, plot, .. } => {
+            let mut printer = Printer { out: &mut out, format: arguments.format };
+            sigma
+                .zip(steps)
+                .ok_or(AccountError::Usage("give --sigma and --steps").into())
+                .and_then(|(sigma, steps)| cost(&how, sigma, steps, plot.as_deref(), &mut printer))
+        }
+        Command::Calibrate { epsilon, sigma, steps, how } => {
+            calibrate(&how, sigma, steps, epsilon, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dp-pvi-sim", &mut out);
@@ -263,6 +316,87 @@ fn hospitals(output: &Path, options: Options, print: &mut Printer<'_>) -> Result
     }
     if print.format == Format::Text {
         writeln!(print.out, "written to {}", output.display())?;
+    }
+    Ok(())
+}
+
+/// A line of an answered table.
+#[derive(Serialize)]
+struct AnswerLine<'a> {
+    id: &'a serde_json::Value,
+    #[serde(flatten)]
+    answer: account::Answer,
+    seconds: f64,
+}
+
+/// A line of a refused row.
+#[derive(Serialize)]
+struct RefusedLine<'a> {
+    id: &'a serde_json::Value,
+    error: String,
+}
+
+fn answer(file: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::Read { path: file.to_owned(), error })?;
+    let mut refused = 0;
+    for row in account::rows(&text)? {
+        #[allow(clippy::disallowed_methods, reason = "the time an answer takes is part of the output")]
+        let start = std::time::Instant::now();
+        match account::answer(&row) {
+            Ok(answer) => print.json(&AnswerLine { id: &row["id"], answer, seconds: start.elapsed().as_secs_f64() })?,
+            Err(error) => {
+                refused += 1;
+                print.json(&RefusedLine { id: &row["id"], error: error.to_string() })?;
+            }
+        }
+        print.out.flush()?;
+    }
+    if refused > 0 { Err(Failure::Refused(refused)) } else { Ok(()) }
+}
+
+fn cost(how: &account::Steps, sigma: f64, steps: u64, plot: Option<&Path>, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let plan = how.plan(sigma, steps)?;
+    let result = account::account(&plan, how.delta)?;
+    if print.format == Format::Json {
+        print.json(&result)?;
+    } else {
+        let interval = result.epsilon;
+        writeln!(
+            print.out,
+            "epsilon at delta {:e}: {:.6} (certified between {:.6} and {:.6})",
+            how.delta, interval.estimate, interval.lower, interval.upper
+        )?;
+        writeln!(print.out, "attack advantage: at most {:.4}", result.advantage.upper)?;
+        for (false_positives, true_positives) in result.true_positive_rate {
+            writeln!(print.out, "true positive rate at a false positive rate of {false_positives}: at most {true_positives:.4}")?;
+        }
+        writeln!(print.out, "by Renyi divergences: epsilon {:.6} (order {:.2})", result.renyi_epsilon, result.renyi_order)?;
+    }
+    if let Some(file) = plot {
+        let mut rounds = Vec::new();
+        for i in 1..=24u64 {
+            let done = (steps * i).div_ceil(24);
+            if rounds.last().is_none_or(|(before, _)| done > *before) {
+                let at = dp_pvi_privacy::Delta::new(how.delta).map_err(AccountError::from)?;
+                rounds.push((done, how.plan(sigma, done)?.epsilon_estimate(at)));
+            }
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a drawing")]
+        let rounds: Vec<_> = rounds.into_iter().map(|(done, epsilon)| (done as f64, epsilon)).collect();
+        account::plot(file, &plan, dp_pvi_privacy::Delta::new(how.delta).map_err(AccountError::from)?, &rounds)?;
+    }
+    Ok(())
+}
+
+fn calibrate(how: &account::Steps, sigma: Option<f64>, steps: Option<u64>, epsilon: f64, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let found = account::calibrate(how, sigma, steps, epsilon)?;
+    if print.format == Format::Json {
+        return print.json(&found);
+    }
+    match found {
+        account::Calibrated::Sigma(sigma) => writeln!(print.out, "sigma {:.9} (certified; not below {:.9})", sigma.upper, sigma.lower)?,
+        account::Calibrated::Steps(steps) => writeln!(print.out, "steps {steps}")?,
+        account::Calibrated::Q(rate) => writeln!(print.out, "q {rate:e}")?,
     }
     Ok(())
 }

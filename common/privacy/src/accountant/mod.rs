@@ -14,11 +14,14 @@
 //! divided by [`MARGIN`]: measured to be sufficient by many orders of magnitude (relative difference of δ 2e-9 at s = 1024,
 //! falling exponentially), not proved. [`PrivacyLoss::numerical_margin`] says so.
 
+pub mod calibrate;
 pub mod gdp;
 pub mod plan;
 pub mod pld;
 pub mod rdp;
 mod special;
+mod statement;
+mod tradeoff;
 pub mod zcdp;
 
 #[cfg(test)]
@@ -33,6 +36,7 @@ pub use gdp::Gdp;
 pub use plan::{Filter, Mechanism, Neighbours, Odometer, Phase, Plan, Sampling};
 pub use pld::Interval;
 pub use rdp::Curve;
+pub use statement::{Engine, Statement};
 pub use zcdp::Zcdp;
 
 use crate::adjacency::{Relation, Terms};

@@ -336,6 +336,17 @@ impl Plan {
         self.engine().delta(epsilon.get())
     }
 
+    pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
+        let engine = self.engine();
+        if engine.gaussian.is_none() && engine.rho <= 0.0 {
+            let all: Option<Vec<f64>> = engine.directions.iter().map(|d| d.estimate_delta(epsilon)).collect();
+            if let Some(value) = all.and_then(|all| all.into_iter().reduce(f64::max)) {
+                return value;
+            }
+        }
+        engine.delta(epsilon).estimate
+    }
+
     /// The certified upper bound on ε(δ), made to about `gap` relative.
     #[must_use]
     pub fn epsilon_upper(&self, delta: Delta, gap: f64) -> f64 {
@@ -550,9 +561,14 @@ impl Engine {
             return Interval::bounded(lower.max(0.0), upper, upper);
         }
         let fallback = self.fallback(delta);
+        if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
+            return Interval::exact(0.0);
+        }
         match self.composed(delta, gap) {
             Some(i) => Interval::bounded(i.lower.min(fallback), i.estimate, i.upper.min(fallback)),
             None => {
+                let basic = self.directions.iter().map(|d| d.basic_upper(delta.get())).fold(0.0, f64::max);
+                let fallback = fallback.min(basic);
                 // At least one step ran: post-processing of the composition.
                 let lower = self.directions.iter().map(|d| d.one_step_lower(delta.get())).fold(0.0, f64::max).min(fallback);
                 Interval::bounded(lower, self.rough(delta).unwrap_or(fallback), fallback)

@@ -54,7 +54,7 @@ pub(crate) const GAP: f64 = 5e-5;
 /// ... below this ε the aim is absolute.
 const SMALL: f64 = 0.05;
 /// Largest transform of the first attempt, and of the last.
-const POINTS: (f64, f64) = (1_048_576.0, 4_194_304.0);
+const POINTS: (f64, f64) = (1_048_576.0, 2_097_152.0);
 /// The law outside the window, in nats.
 const OUTSIDE: f64 = 36.0;
 
@@ -121,6 +121,26 @@ impl Composition {
             })
             .sum();
         value / order
+    }
+
+    /// Whether the steps' total variations sum to at most δ: then ε(δ) is 0.
+    pub(crate) fn steps_vary_less_than(&self, delta: f64) -> bool {
+        let variation: f64 = self
+            .parts
+            .iter()
+            .map(|(pair, times)| {
+                let (value, _, above) = single_delta(pair, 0.0);
+                count(*times) * (value + above) * (1.0 + SLACK)
+            })
+            .sum();
+        variation * (1.0 + 1e-12) <= delta
+    }
+
+    /// Upper bound on ε(δ) by basic composition of single steps, each with its share of δ.
+    pub(crate) fn basic_upper(&self, delta: f64) -> f64 {
+        let share = delta / self.steps() * (1.0 - 1e-12);
+        let sum: f64 = self.parts.iter().map(|(pair, times)| count(*times) * single_epsilon(pair, share).upper).sum();
+        sum * (1.0 + 1e-12)
     }
 
     /// Upper bound on the finite losses.
@@ -322,6 +342,16 @@ impl Composition {
         self.contour(&saddle, delta)?.epsilon(delta, saddle.epsilon)
     }
 
+    /// The estimate of δ(ε) alone.
+    pub(crate) fn estimate_delta(&self, epsilon: f64) -> Option<f64> {
+        if self.single().is_some() || self.largest_loss() <= epsilon {
+            return self.delta(epsilon, GAP).map(|i| i.estimate);
+        }
+        let saddle = self.saddle_of_epsilon(epsilon)?;
+        let value = self.contour(&saddle, saddle.log_delta.exp().clamp(1e-300, 1.0))?.delta(epsilon);
+        Some(value.clamp(0.0, 1.0))
+    }
+
     /// ε(δ). `gap`: aim, relative to max(ε, 0.05). `None`: the numbers are out of reach.
     pub(crate) fn epsilon(&self, delta: f64, gap: f64) -> Option<Interval> {
         if let Some(pair) = self.single() {
@@ -335,8 +365,8 @@ impl Composition {
         let mut h = self.width(&saddle, gap * guess.unwrap_or(saddle.epsilon).max(SMALL));
         let mut best: Option<Interval> = None;
         let mut coarse = None;
-        for attempt in 0..5 {
-            let limit = if attempt < 3 { POINTS.0 } else { POINTS.1 };
+        for attempt in 0..3 {
+            let limit = if attempt < 2 { POINTS.0 } else { POINTS.1 };
             let Some((upper, lower, used)) = self.bounds(window, h, delta, limit, true) else { break };
             let (Some(high), Some(low)) = (upper.epsilon(delta), lower.as_ref().map(|l| l.epsilon_lower(delta, saddle.epsilon))) else {
                 break;
@@ -350,7 +380,7 @@ impl Composition {
             coarse = Some((used, high));
             best = Some(Interval::bounded(low, estimate, high));
             let aim = 1.5 * gap * high.max(SMALL);
-            if high - low <= aim || used > 1.01 * h || attempt == 4 {
+            if high - low <= aim || used > 1.01 * h || attempt == 2 {
                 break;
             }
             h *= (0.8 * (aim / (high - low)).sqrt()).clamp(0.15, 0.6);
@@ -374,13 +404,13 @@ impl Composition {
         let window = self.window(&saddle)?;
         let mut h = self.width(&saddle, gap * epsilon.max(SMALL));
         let mut best: Option<Interval> = None;
-        for attempt in 0..3 {
+        for attempt in 0..2 {
             let Some((upper, lower, used)) = self.bounds(window, h, delta, POINTS.0, true) else { break };
             let high = upper.delta(epsilon).min(best.map_or(1.0, |b| b.upper));
             let low = lower.map_or(0.0, |l| l.delta(epsilon)).max(best.map_or(0.0, |b| b.lower));
             best = Some(Interval::bounded(low, guess.unwrap_or((high + 2.0 * low) / 3.0), high));
             let aim = 2.0 * gap * epsilon.max(SMALL) * (saddle.theta + 1.0) * high;
-            if high - low <= aim || used > 1.01 * h || attempt == 2 {
+            if high - low <= aim || used > 1.01 * h || attempt == 1 {
                 break;
             }
             h *= (0.8 * (aim / (high - low)).sqrt()).clamp(0.15, 0.6);

@@ -1,0 +1,98 @@
+//! What an attacker can do: trade-off curve, true positive rates, and groups.
+
+use super::plan::Plan;
+use crate::unit::{Delta, Epsilon};
+
+impl Plan {
+    /// The estimate of δ(ε) alone; not certified.
+    #[must_use]
+    pub fn delta_estimate(&self, epsilon: f64) -> f64 {
+        self.estimate_of_delta(epsilon)
+    }
+
+    /// Lower bound on the false negative rate at a false positive rate that one (ε, δ) pair implies (Wasserman & Zhou 2010).
+    fn implied(epsilon: f64, delta: f64, rate: f64) -> f64 {
+        let steep = 1.0 - delta - epsilon.min(700.0).exp() * rate;
+        let flat = (-epsilon).exp() * (1.0 - delta - rate);
+        steep.max(flat).max(0.0)
+    }
+
+    /// ε whose pair (ε, δ(ε)) says most about this false positive rate, by the estimate.
+    fn telling(&self, rate: f64) -> (f64, f64) {
+        let at = |epsilon: f64| Self::implied(epsilon, self.delta_estimate(epsilon), rate);
+        let end = Delta::new(1e-12).map_or(1.0, |delta| self.epsilon_estimate(delta)).max(1e-6);
+        let grid: Vec<(f64, f64)> = (0..=24u32).map(|i| end * (f64::from(i) / 24.0).powi(2)).map(|e| (e, at(e))).collect();
+        let mut best = grid.iter().copied().fold((0.0, -1.0), |best, new| if new.1 > best.1 { new } else { best });
+        let mut step = end / 16.0;
+        for _ in 0..14 {
+            for candidate in [best.0 - step, best.0 + step] {
+                if candidate >= 0.0 {
+                    let value = at(candidate);
+                    if value > best.1 {
+                        best = (candidate, value);
+                    }
+                }
+            }
+            step *= 0.5;
+        }
+        best
+    }
+
+    /// Certified upper bound on the true positive rate of any attack with this false positive rate (in either direction of the relation).
+    ///
+    /// Every (ε, δ(ε)) bounds it; the estimate only chooses which one is certified.
+    #[must_use]
+    pub fn true_positive_rate(&self, false_positive_rate: f64) -> f64 {
+        let rate = false_positive_rate.clamp(0.0, 1.0);
+        let (epsilon, _) = self.telling(rate);
+        let Ok(at) = Epsilon::new(epsilon) else { return 1.0 };
+        // Rounded up.
+        ((1.0 - Self::implied(epsilon, self.delta(at).upper, rate)) * (1.0 + 1e-15)).clamp(rate, 1.0)
+    }
+
+    /// (false positive rate, smallest false negative rate) at `points` + 1 places, estimated:
+    /// f(α) = sup_ε max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)) (Dong, Roth & Su 2022).
+    #[must_use]
+    pub fn trade_off(&self, points: u32) -> Vec<(f64, f64)> {
+        let end = Delta::new(1e-12).map_or(1.0, |delta| self.epsilon_estimate(delta)).max(1e-6);
+        let curve: Vec<(f64, f64)> =
+            (0..=80u32).map(|i| end * (f64::from(i) / 80.0).powi(2)).map(|e| (e, self.delta_estimate(e))).collect();
+        (0..=points.max(1))
+            .map(|i| {
+                let rate = f64::from(i) / f64::from(points.max(1));
+                (rate, curve.iter().map(|&(epsilon, delta)| Self::implied(epsilon, delta, rate)).fold(0.0, f64::max))
+            })
+            .collect()
+    }
+
+    /// Upper bound on ε(δ) for groups of `size` units: (kε, δ(ε)(e^{kε} − 1)/(e^ε − 1)) for every ε (Vadhan 2017, Lemma 2.2), the best
+    /// one certified.
+    #[must_use]
+    pub fn group_epsilon(&self, size: u32, delta: Delta) -> f64 {
+        let k = f64::from(size.max(1));
+        let growth = |epsilon: f64| {
+            if epsilon < 1e-12 { k } else { (k * epsilon - epsilon).min(690.0).exp() * (-k * epsilon).exp_m1() / (-epsilon).exp_m1() }
+        };
+        let (mut low, mut high) = (0.0, 1.0);
+        while self.delta_estimate(high) * growth(high) > delta.get() {
+            (low, high) = (high, 2.0 * high);
+            if high > 1e6 {
+                return f64::INFINITY;
+            }
+        }
+        for _ in 0..50 {
+            let middle = 0.5 * (low + high);
+            if self.delta_estimate(middle) * growth(middle) > delta.get() { low = middle } else { high = middle }
+        }
+        let mut step = 1e-4 * high.max(0.01);
+        for _ in 0..30 {
+            let upper = Epsilon::new(high).map_or(1.0, |at| self.delta(at).upper);
+            if upper * growth(high) * (1.0 + 1e-12) <= delta.get() {
+                return k * high * (1.0 + 1e-15);
+            }
+            high += step;
+            step *= 1.7;
+        }
+        f64::INFINITY
+    }
+}

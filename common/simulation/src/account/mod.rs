@@ -1,0 +1,183 @@
+//! The accountant's command line: questions about a plan, calibration, tables of questions, and drawings.
+
+mod plot;
+mod queries;
+
+pub use plot::{PlotError, plot};
+pub use queries::{Answer, QueryError, answer, rows};
+
+use dp_pvi_privacy::accountant::calibrate::{self, Target};
+use dp_pvi_privacy::accountant::{AccountantError, Interval, Neighbours, Phase, Plan, Sampling};
+use dp_pvi_privacy::unit::{Delta, Epsilon, InvalidUnit};
+use serde::Serialize;
+
+/// A question that cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// A number out of range.
+    #[error(transparent)]
+    Number(#[from] InvalidUnit),
+    /// No bound, or a target out of reach.
+    #[error(transparent)]
+    Accountant(#[from] AccountantError),
+    /// The flags do not fit together.
+    #[error("{0}")]
+    Usage(&'static str),
+}
+
+/// The neighbouring relation on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RelationFlag {
+    /// One unit is present or absent.
+    AddRemove,
+    /// One unit's contribution is zeroed.
+    ZeroOut,
+    /// One unit is replaced by another.
+    ReplaceOne,
+}
+
+impl From<RelationFlag> for Neighbours {
+    fn from(flag: RelationFlag) -> Self {
+        match flag {
+            RelationFlag::AddRemove => Self::AddRemove,
+            RelationFlag::ZeroOut => Self::ZeroOut,
+            RelationFlag::ReplaceOne => Self::ReplaceOne,
+        }
+    }
+}
+
+/// How units are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SamplingFlag {
+    /// Every unit in every step.
+    None,
+    /// Independent coins with probability q.
+    Poisson,
+    /// A fresh batch of fixed size, a share q of the data.
+    WithoutReplacement,
+    /// Batches of a shuffled data set; steps · q passes, each charged as one release without amplification.
+    Shuffled,
+}
+
+/// What both commands know about the steps.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Steps {
+    /// Sampling rate.
+    #[arg(long, default_value_t = 1.0)]
+    pub q: f64,
+    /// What neighbouring data sets differ by.
+    #[arg(long)]
+    pub relation: Option<RelationFlag>,
+    /// How the units of a step are chosen; it must be the sampler that runs.
+    #[arg(long)]
+    pub sampling: Option<SamplingFlag>,
+    /// Failure probability.
+    #[arg(long, default_value_t = 1e-5)]
+    pub delta: f64,
+}
+
+impl Steps {
+    /// The sampling of `count` steps, and how many steps that leaves to count.
+    #[allow(clippy::cast_precision_loss, reason = "passes")]
+    fn sampling(&self, count: u64) -> Result<(Sampling, u64), AccountError> {
+        let how = self.sampling.ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement or shuffled"))?;
+        Ok(match how {
+            SamplingFlag::None => (Sampling::None, count),
+            SamplingFlag::Poisson => (Sampling::Poisson(self.q), count),
+            SamplingFlag::WithoutReplacement => (Sampling::WithoutReplacement(self.q), count),
+            SamplingFlag::Shuffled => (Sampling::ShuffledPasses(count as f64 * self.q), 1),
+        })
+    }
+
+    /// What neighbours differ by.
+    fn relation(&self) -> Result<Neighbours, AccountError> {
+        let flag = self.relation.ok_or(AccountError::Usage("give --relation: add-remove, zero-out or replace-one"))?;
+        Ok(flag.into())
+    }
+
+    /// The plan of `count` steps.
+    ///
+    /// # Errors
+    /// Numbers out of range, or no bound for this pair.
+    pub fn plan(&self, sigma: f64, count: u64) -> Result<Plan, AccountError> {
+        let (sampling, count) = self.sampling(count)?;
+        Ok(Plan::of(self.relation()?, Phase::gaussian(sigma, sampling, count))?)
+    }
+}
+
+/// What `account` prints.
+#[derive(Debug, Serialize)]
+pub struct Account {
+    /// ε at δ.
+    pub epsilon: Interval,
+    /// δ.
+    pub delta: f64,
+    /// δ(0).
+    pub advantage: Interval,
+    /// ε by Rényi divergences, for comparison.
+    pub renyi_epsilon: f64,
+    /// ... and the order.
+    pub renyi_order: f64,
+    /// The largest ε that explicit data sets are known to have.
+    pub attained: f64,
+    /// Best true positive rate of an attack at false positive rates of 0.1 %, 1 % and 10 % (certified upper bounds).
+    pub true_positive_rate: [(f64, f64); 3],
+    /// The machine-readable statement.
+    pub statement: dp_pvi_privacy::accountant::Statement,
+}
+
+/// Everything about one plan.
+///
+/// # Errors
+/// δ out of range.
+pub fn account(plan: &Plan, delta: f64) -> Result<Account, AccountError> {
+    let at = Delta::new(delta)?;
+    let (renyi_epsilon, renyi_order) = plan.renyi_epsilon(at);
+    let statement = plan.statement(at);
+    Ok(Account {
+        epsilon: statement.epsilon,
+        delta,
+        advantage: plan.advantage(),
+        renyi_epsilon,
+        renyi_order,
+        attained: plan.attained(at),
+        true_positive_rate: [1e-3, 1e-2, 1e-1].map(|rate| (rate, plan.true_positive_rate(rate))),
+        statement,
+    })
+}
+
+/// What `calibrate` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Calibrated {
+    /// The smallest noise multiplier.
+    Sigma(Interval),
+    /// The largest number of steps.
+    Steps(u64),
+    /// The highest rate.
+    Q(f64),
+}
+
+/// The unknown is what is not given: σ, else steps, else q.
+///
+/// # Errors
+/// Numbers out of range, or a target that cannot be reached.
+pub fn calibrate(steps: &Steps, sigma: Option<f64>, count: Option<u64>, epsilon: f64) -> Result<Calibrated, AccountError> {
+    let target = Target { epsilon: Epsilon::new(epsilon)?, delta: Delta::new(steps.delta)? };
+    let relation = steps.relation()?;
+    match (sigma, count) {
+        (None, Some(count)) => {
+            let (sampling, count) = steps.sampling(count)?;
+            Ok(Calibrated::Sigma(calibrate::sigma(relation, sampling, count, target)?))
+        }
+        (Some(_), None) if steps.sampling == Some(SamplingFlag::Shuffled) => {
+            Err(AccountError::Usage("steps of shuffled passes are not calibrated: give --sampling none and count passes"))
+        }
+        (Some(sigma), None) => Ok(Calibrated::Steps(calibrate::steps(relation, sigma, steps.sampling(1)?.0, target)?)),
+        (Some(sigma), Some(count)) if steps.sampling == Some(SamplingFlag::Poisson) => {
+            Ok(Calibrated::Q(calibrate::rate(relation, sigma, count, target)?))
+        }
+        (Some(_), Some(_)) => Err(AccountError::Usage("the sampling rate is calibrated for --sampling poisson only")),
+        (None, None) => Err(AccountError::Usage("give --steps (to find sigma), --sigma (to find steps), or both (to find q)")),
+    }
+}

@@ -1,0 +1,56 @@
+//! δ(ε), the trade-off curve and ε over rounds, as one SVG.
+
+use std::path::Path;
+
+use dp_pvi_privacy::accountant::Plan;
+use dp_pvi_privacy::unit::Delta;
+use plotters::prelude::*;
+
+/// The drawing failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw: {0}")]
+pub struct PlotError(String);
+
+fn failed(error: impl std::fmt::Display) -> PlotError {
+    PlotError(error.to_string())
+}
+
+/// Draws to `file`. `rounds`: ε after each round (x from 1).
+///
+/// # Errors
+/// The file cannot be written.
+pub fn plot(file: &Path, plan: &Plan, delta: Delta, rounds: &[(f64, f64)]) -> Result<(), PlotError> {
+    let end = plan.epsilon_estimate(delta).max(1e-3) * 1.6;
+    let curve: Vec<(f64, f64)> = (0..=60)
+        .map(|i| {
+            let epsilon = end * f64::from(i) / 60.0;
+            (epsilon, plan.delta_estimate(epsilon).max(1e-15).log10())
+        })
+        .collect();
+    let trade_off = plan.trade_off(60);
+    let root = SVGBackend::new(file, (1500, 480)).into_drawing_area();
+    root.fill(&WHITE).map_err(failed)?;
+    let areas = root.split_evenly((1, 3));
+    let lines = [
+        ("log10 delta(epsilon)", "epsilon", curve),
+        ("trade-off: false negatives over false positives", "false positive rate", trade_off),
+        ("epsilon over rounds", "round", rounds.to_vec()),
+    ];
+    for (area, (title, x, points)) in areas.iter().zip(lines) {
+        let span = |f: fn(&(f64, f64)) -> f64| {
+            let low = points.iter().map(f).fold(f64::INFINITY, f64::min);
+            let high = points.iter().map(f).fold(f64::NEG_INFINITY, f64::max);
+            if low < high { low..high } else { 0.0..1.0 }
+        };
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .caption(title, ("sans-serif", 18))
+            .x_label_area_size(36)
+            .y_label_area_size(52)
+            .build_cartesian_2d(span(|p| p.0), span(|p| p.1))
+            .map_err(failed)?;
+        chart.configure_mesh().x_desc(x).draw().map_err(failed)?;
+        chart.draw_series(LineSeries::new(points, &BLUE)).map_err(failed)?;
+    }
+    root.present().map_err(failed)
+}
