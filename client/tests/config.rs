@@ -70,6 +70,7 @@ fn the_environment_overrides_the_file() {
             ("DP_PVI__SITE__SERVER_NAME", "localhost"),
             ("DP_PVI__BUDGET__EPSILON", "3"),
             ("DP_PVI__BUDGET__UNIT", "person"),
+            ("DP_PVI__DATA__SCHEMA", "schema.toml"),
             ("DP_PVI__POLICY__ALLOW_TRUST", "[\"local\"]"),
             ("DP_PVI__POLICY__ALLOW_NON_PRIVATE", "true"),
             ("DP_PVI__POLICY__APPROVE", &approve),
@@ -86,6 +87,8 @@ fn the_environment_overrides_the_file() {
     let private = config.private().unwrap();
     assert!((private.budget.epsilon.get() - 3.0).abs() < f64::EPSILON && private.budget.allow_non_private);
     assert_eq!(private.identity.unit, PrivacyUnit::Person);
+    // Who is a person is what the schema says: a server must not be the only one to say it.
+    assert!(parse(SITE, &[("DP_PVI__BUDGET__UNIT", "person")]).unwrap_err().contains("data.schema"));
     assert!(parse(SITE, &[("DP_PVI__NOPE", "1")]).unwrap_err().contains("DP_PVI__NOPE"));
     assert!(parse(SITE, &[("DP_PVI__SITE__NOPE", "1")]).unwrap_err().contains("nope"));
 }
