@@ -20,7 +20,7 @@ command -v cargo >/dev/null || fail "cargo is not in PATH: install Rust (rustup.
 command -v cc >/dev/null || fail "there is no C compiler (cc): install gcc, it builds SQLite and the TLS library"
 
 echo "building (the first time takes some minutes) …"
-(cd "$deploy/.." && cargo build --release --locked -p dp-pvi-server -p dp-pvi-client -p dp-pvi-simulation)
+(cd "$deploy/.." && cargo build --release --locked --workspace --bins)
 target=${CARGO_TARGET_DIR:-$deploy/../target}
 PATH=$(cd "$deploy/.." && cd "$target/release" && pwd):$PATH
 export PATH
