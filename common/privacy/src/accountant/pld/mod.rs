@@ -1,4 +1,35 @@
 //! Privacy loss distributions: certified lower and upper bounds on ε(δ) and δ(ε), and an estimate between them.
+//!
+//! # Pairs
+//! σ is the noise's standard deviation over the clipping norm, r the shift over σ, ℓ(y) = ln(1 − q + q·e^{ry − r²/2}). One step is a pair
+//! (P, Q) of distributions whose hockey-stick curve is at least that of every two neighbouring data sets; composition of dominating
+//! pairs dominates the composition (Zhu, Dong & Wang 2022, Theorem 10), also where outputs are chosen adaptively under fixed parameters.
+//!
+//! | sampling | relation | pair | why |
+//! |---|---|---|---|
+//! | none | add-remove, zero-out | N(1/σ,1), N(0,1) | Balle & Wang 2018 |
+//! | none | replace-one | N(2/σ,1), N(0,1) | the same with twice the shift |
+//! | Poisson | add-remove, zero-out | (1−q)N(0,1)+qN(1/σ,1), N(0,1), and swapped | each direction is composed on its own, the larger ε counts |
+//! | Poisson | replace-one | B: (1−q)N(0,1)+qN(±1/σ,1) | the argument is in `design/decisions.md` 10 |
+//! | fixed batch | add-remove | as Poisson with 2/σ | the pair is the same, rescaled |
+//! | fixed batch | replace-one | D: loss of (1−q)N(0,1)+qN(2/σ,1) against N(0,1) where positive, mirrored, the rest at 0 | Zhu, Dong & Wang 2022 |
+//! | shuffled passes | any | one release without sampling for every started pass | no amplification is claimed |
+//!
+//! Pair D is not tight: the truth lies between what data sets attain ([`Plan::attained`](super::Plan::attained)) and D.
+//!
+//! # Numbers
+//! `grid` puts a step on a grid from both sides, `compose` raises it to the T-th power with a rounding budget, `contour` gives the
+//! estimate; each module's page derives its errors. A grid of width h moves ε up by about T(θ+1)h²/12 and down by half of that, with θ
+//! the saddle point; the width is chosen from this and reduced until the interval is narrow enough or a transform has 2^21 points.
+//! One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]).
+//!
+//! # What is proved and what is measured
+//! * Proved in exact arithmetic: domination of the upper bound, attainment of the lower bound, tails outside the window, infinite mass.
+//! * Bounded by a written budget: rounding of transform, powers and moments, mass missed by quadrature.
+//! * Argued, not proved: that the Gauss rules are good to 1e-15 relative at their chosen widths (their sum against 1 is measured in every
+//!   call and its defect is charged), and that `exp`, `ln_1p`, `exp_m1`, `erfc` are good to a few roundings.
+//! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges.
+//! * Out of reach (very many very rare steps, tiny σ): a wider interval from basic composition, Rényi bounds and single steps.
 
 mod cgf;
 mod compose;
@@ -7,6 +38,8 @@ mod grid;
 mod pair;
 mod quadrature;
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;
 

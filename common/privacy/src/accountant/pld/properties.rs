@@ -1,0 +1,200 @@
+//! Properties of every plan, and the ways in which an accountant has been wrong before.
+
+use super::Interval;
+use crate::accountant::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
+use crate::unit::{Delta, Epsilon};
+
+fn at(delta: f64) -> Delta {
+    Delta::new(delta).unwrap()
+}
+
+fn plan(relation: Neighbours, sampling: Sampling, sigma: f64, steps: u64) -> Plan {
+    Plan::of(relation, Phase::gaussian(sigma, sampling, steps)).unwrap()
+}
+
+fn estimate(relation: Neighbours, sampling: Sampling, sigma: f64, steps: u64, delta: f64) -> f64 {
+    plan(relation, sampling, sigma, steps).epsilon_estimate(at(delta))
+}
+
+const BOTH: [Neighbours; 2] = [Neighbours::AddRemove, Neighbours::ReplaceOne];
+
+#[test]
+fn epsilon_is_monotone_in_sigma_rate_steps_and_delta() {
+    for relation in BOTH {
+        let base = estimate(relation, Sampling::Poisson(0.02), 1.5, 400, 1e-6);
+        assert!(estimate(relation, Sampling::Poisson(0.02), 1.6, 400, 1e-6) < base);
+        assert!(estimate(relation, Sampling::Poisson(0.03), 1.5, 400, 1e-6) > base);
+        assert!(estimate(relation, Sampling::Poisson(0.02), 1.5, 500, 1e-6) > base);
+        assert!(estimate(relation, Sampling::Poisson(0.02), 1.5, 400, 1e-7) > base);
+    }
+}
+
+#[test]
+fn order_and_splitting_of_phases_do_not_matter() {
+    let (a, b) = (Phase::gaussian(1.0, Sampling::Poisson(0.01), 300), Phase::gaussian(4.0, Sampling::None, 2));
+    let part = |steps| Phase { steps, ..a };
+    let mut first = Plan::new(Neighbours::AddRemove);
+    let mut second = Plan::new(Neighbours::AddRemove);
+    for phase in [a, b] {
+        first.append(phase).unwrap();
+    }
+    for phase in [part(100), b, part(200)] {
+        second.append(phase).unwrap();
+    }
+    assert_eq!(first.to_bytes(), second.to_bytes());
+    assert_eq!(first.epsilon(at(1e-5)), second.epsilon(at(1e-5)));
+    assert_eq!(Plan::from_bytes(&first.to_bytes()).unwrap(), first);
+    let mut longer = first.to_bytes();
+    longer.push(0);
+    assert!(Plan::from_bytes(&longer).is_err());
+}
+
+#[test]
+fn a_rate_near_one_is_the_plain_gaussian() {
+    for (relation, sampling) in
+        [(Neighbours::AddRemove, Sampling::Poisson(1.0 - 1e-10)), (Neighbours::ReplaceOne, Sampling::Poisson(1.0 - 1e-10))]
+    {
+        let (near, plain) = (estimate(relation, sampling, 5.0, 20, 1e-6), estimate(relation, Sampling::None, 5.0, 20, 1e-6));
+        assert!((near - plain).abs() < 1e-6, "{near} {plain}");
+    }
+}
+
+#[test]
+fn without_replacement_costs_at_least_poisson() {
+    for relation in BOTH {
+        for (sigma, q, steps) in [(2.0, 0.01, 100), (8.0, 0.1, 200)] {
+            let fixed = estimate(relation, Sampling::WithoutReplacement(q), sigma, steps, 1e-6);
+            assert!(fixed >= estimate(relation, Sampling::Poisson(q), sigma, steps, 1e-6));
+        }
+    }
+}
+
+#[test]
+fn delta_of_epsilon_is_its_inverse() {
+    for relation in BOTH {
+        let plan = plan(relation, Sampling::Poisson(0.02), 2.0, 500);
+        let epsilon = plan.epsilon_estimate(at(1e-6));
+        let back = plan.delta(Epsilon::new(epsilon).unwrap());
+        assert!(back.lower <= 1e-6 && 1e-6 <= back.upper && (back.estimate / 1e-6 - 1.0).abs() < 1e-8, "{back:?}");
+    }
+}
+
+#[test]
+fn plain_gaussians_through_the_transform_keep_far_tails() {
+    // A transform without tilting reports 127.4 here.
+    let losses = super::Composition::new(vec![(super::Pair::gaussian(1.0 / 30.0), 100_000)]);
+    let Interval { lower, upper, .. } = losses.epsilon(1e-12, super::GAP).unwrap();
+    assert!(upper >= 128.940_199 && lower <= 128.940_200 && upper - lower <= 0.01, "[{lower}, {upper}]");
+}
+
+#[test]
+fn a_shuffled_sampler_is_charged_as_passes_without_amplification() {
+    // 2000 steps of a tenth: 200 passes.
+    let passes = plan(Neighbours::ReplaceOne, Sampling::ShuffledPasses(200.0), 17.8307, 1);
+    assert_eq!(passes, plan(Neighbours::ReplaceOne, Sampling::None, 17.8307, 200));
+    assert!(passes.epsilon(at(1e-5)).lower > 7.5);
+    let begun = plan(Neighbours::ReplaceOne, Sampling::ShuffledPasses(199.1), 17.8307, 1);
+    assert_eq!(begun, passes);
+}
+
+#[test]
+fn the_default_of_dp_pvi_costs_what_its_sampler_costs() {
+    let upper = plan(Neighbours::ReplaceOne, Sampling::WithoutReplacement(0.1), 17.8307, 2000).epsilon(at(1e-5)).upper;
+    assert!(upper >= 2.015_53 && (upper - 2.0943).abs() < 2e-4, "{upper}");
+}
+
+#[test]
+fn renyi_bounds_agree_and_are_never_below() {
+    for relation in BOTH {
+        for sampling in [Sampling::None, Sampling::Poisson(0.02), Sampling::WithoutReplacement(0.02)] {
+            let plan = plan(relation, sampling, 3.0, 300);
+            let (renyi, _) = plan.renyi_epsilon(at(1e-6));
+            let exact = plan.epsilon(at(1e-6));
+            assert!(renyi >= exact.lower && renyi <= 1.6 * exact.upper, "{relation:?} {sampling:?}: {renyi} {exact:?}");
+        }
+    }
+}
+
+#[test]
+fn unsupported_pairs_are_refused() {
+    let laplace = Phase { mechanism: Mechanism::Laplace { scale: 1.0 }, sampling: Sampling::Poisson(0.1), steps: 1 };
+    assert!(Plan::of(Neighbours::AddRemove, laplace).is_err());
+    assert!(Plan::of(Neighbours::ZeroOut, Phase::gaussian(1.0, Sampling::WithoutReplacement(0.1), 1)).is_err());
+    for q in [0.0, -0.1, 1.1, f64::NAN] {
+        assert!(Plan::of(Neighbours::AddRemove, Phase::gaussian(1.0, Sampling::Poisson(q), 1)).is_err());
+    }
+    assert!(Plan::of(Neighbours::AddRemove, Phase::gaussian(f64::NAN, Sampling::None, 1)).is_err());
+}
+
+/// δ(ε) of two steps by a double sum over outcomes, for `rounds` random questions.
+#[test]
+fn two_steps_equal_the_double_integral() {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        f64::from(u32::try_from(state >> 32).unwrap()) / 4_294_967_296.0
+    };
+    for case in 0..40 {
+        let (sigma, q) = (0.7 + 3.0 * uniform(), 0.01 + 0.9 * uniform());
+        let epsilon = 0.05 + 1.5 * uniform();
+        let relation = BOTH[case % 2];
+        let interval = plan(relation, Sampling::Poisson(q), sigma, 2).delta(Epsilon::new(epsilon).unwrap());
+        let (r, step) = (1.0 / sigma, 0.01);
+        let ratio = |y: f64| (q * (r * y - 0.5 * r * r).exp_m1()).ln_1p();
+        let points: Vec<f64> = (-1000..=1000).map(|i| f64::from(i) * step).collect();
+        let normal = |y: f64| (-0.5 * y * y).exp() * step / std::f64::consts::TAU.sqrt();
+        // (loss, mass) under P for every direction.
+        let directions: Vec<Vec<(f64, f64)>> = if relation == Neighbours::ReplaceOne {
+            vec![points.iter().map(|&y| (ratio(y) - ratio(-y), normal(y) * ratio(y).exp())).collect()]
+        } else {
+            vec![
+                points.iter().map(|&y| (ratio(y), normal(y) * ratio(y).exp())).collect(),
+                points.iter().map(|&y| (-ratio(y), normal(y))).collect(),
+            ]
+        };
+        let exact = directions
+            .iter()
+            .map(|steps| {
+                let mut sum = 0.0;
+                for (loss, mass) in steps {
+                    sum += mass
+                        * steps
+                            .iter()
+                            .filter(|(other, _)| loss + other > epsilon)
+                            .map(|(other, mass)| -mass * (epsilon - loss - other).exp_m1())
+                            .sum::<f64>();
+                }
+                sum
+            })
+            .fold(0.0, f64::max);
+        // The double sum meets the kink at L = ε with an error of order step².
+        let slack = 2e-5 * exact + 1e-12;
+        assert!(
+            interval.lower <= exact + slack && interval.upper >= exact - slack,
+            "{relation:?} {sigma} {q} {epsilon}: {exact:e} {interval:?}"
+        );
+    }
+}
+
+mod everywhere {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_question_has_an_interval(
+            sigma in -1.3f64..6.0, q in -9.0f64..0.0, steps in 0.0f64..9.0, delta in -15.0f64..-0.302, kind in 0usize..4,
+        ) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1..1e9")]
+            let steps = 10f64.powf(steps) as u64;
+            let q = 10f64.powf(q);
+            let sampling = if kind < 2 { Sampling::Poisson(q) } else { Sampling::WithoutReplacement(q) };
+            let Interval { lower, estimate, upper } = plan(BOTH[kind % 2], sampling, 10f64.powf(sigma), steps).epsilon(at(10f64.powf(delta)));
+            prop_assert!(0.0 <= lower && lower <= estimate && estimate <= upper && upper.is_finite());
+        }
+    }
+}
