@@ -44,12 +44,11 @@ mirror=$(
         cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | sed -n 's/^deb[[:space:]]\+\(\[[^]]*\][[:space:]]*\)\?\([^[:space:]]*\).*/\2/p'
     } | grep -E '/debian/?$' | head -n 1 || true
 )
-mirror=${mirror:-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-say "debootstrap $release from $mirror"
-debootstrap --variant=minbase "$release" "$work/root" "$mirror" >"$work/log" 2>&1 </dev/null || {
+say "debootstrap $release from ${mirror:-its default archive}"
+debootstrap --variant=minbase "$release" "$work/root" ${mirror:+"$mirror"} >"$work/log" 2>&1 </dev/null || {
     tail -n 20 "$work/log" >&2
     fail "debootstrap failed"
 }
