@@ -363,8 +363,8 @@ fn cost(how: &account::Steps, sigma: f64, steps: u64, plot: Option<&Path>, print
         let interval = result.epsilon;
         writeln!(
             print.out,
-            "epsilon at delta {:e}: {:.6} (certified between {:.6} and {:.6})",
-            how.delta, interval.estimate, interval.lower, interval.upper
+            "epsilon at delta {:e}: at most {:.6} (certified); the accounted pair's own value is about {:.6}",
+            how.delta, interval.upper, interval.estimate
         )?;
         writeln!(print.out, "attack advantage: at most {:.4}", result.advantage.upper)?;
         for (false_positives, true_positives) in result.true_positive_rate {

@@ -108,7 +108,8 @@ impl Steps {
 /// What `account` prints.
 #[derive(Debug, Serialize)]
 pub struct Account {
-    /// ε at δ.
+    /// ε at δ of the accounted pairs. `upper` bounds the truth; `lower` does so only where those pairs are attained, which batches of
+    /// fixed size under replace-one do not.
     pub epsilon: Interval,
     /// δ.
     pub delta: f64,

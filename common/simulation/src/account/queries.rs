@@ -32,11 +32,11 @@ pub enum Answer {
     One(Interval),
     /// One number each for every order.
     Many {
-        /// Certified lower bounds.
+        /// The estimates less the error that was measured for the quadrature (1e-10 relative); not certified.
         lower: Vec<f64>,
         /// Estimates.
         estimate: Vec<f64>,
-        /// Upper bounds.
+        /// The estimates plus that error.
         upper: Vec<f64>,
     },
 }
