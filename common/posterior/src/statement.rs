@@ -4,7 +4,7 @@ use dp_pvi_privacy::accountant::Method;
 use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
 use serde::{Deserialize, Serialize};
 
-use crate::task::{ResolvedTask, TaskError, Trust, UpdateSpec};
+use crate::task::{ResolvedTask, TaskError, Trust};
 
 /// The guarantee that one site's releases of one run have.
 ///
@@ -58,21 +58,9 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
         method: loss.method,
         numerical_margin: loss.numerical_margin,
         releases,
-        released: released(task),
+        released: task.update.released(),
         remarks: remarks(task, loss.numerical_margin),
     })
-}
-
-fn released(task: &ResolvedTask) -> String {
-    match &task.update {
-        UpdateSpec::Pvi {} => {
-            "at every visit the exact change of the natural parameters, computed from the records without noise".to_owned()
-        }
-        UpdateSpec::DpOptimisation(spec) => format!(
-            "at every visit a change of the natural parameters that was computed from {} noised sums of clipped gradients and from public values only",
-            spec.steps
-        ),
-    }
 }
 
 fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
@@ -82,7 +70,7 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
             "An update is sent at the next multiple of {tick} s after its training began: only a missed multiple shows in the time of sending, which is not covered by epsilon."
         ),
     }];
-    if matches!(task.update, UpdateSpec::Pvi {}) {
+    if !task.update.is_private() {
         remarks.push("No privacy protection: whoever sees the updates can learn about single records.".to_owned());
         return remarks;
     }

@@ -1,18 +1,24 @@
 //! What will be computed: [`RawTask`] is the `task.toml` that a person writes, [`ResolvedTask`] the one canonical document in which
 //! every number is explicit. Its SHA-256 is the task hash (decisions 18).
 
+mod calibration;
 mod check;
 mod describe;
+mod model;
 mod raw;
+mod update;
 
-pub use raw::{ModelFamily, RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind, UpdateKind};
+pub use model::{ModelFamily, ModelSpec};
+pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
+pub use update::{DpOptimisationSpec, MessageForm, Optimizer, SiteStateForm, UpdateKind, UpdateSpec};
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
-use dp_pvi_privacy::mechanism::{LatticeOverflow, LatticeSum};
-use dp_pvi_privacy::{ClipNorm, Delta, DpEvent, Epsilon, Hash, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate, Terms};
+use dp_pvi_privacy::mechanism::LatticeOverflow;
+use dp_pvi_privacy::{Delta, DpEvent, Epsilon, Hash, PrivacyUnit, Relation};
 use serde::{Deserialize, Serialize};
 
+use crate::rule::Rule;
 use crate::schema::{Schema, SchemaError};
 
 /// The public statement of what will be computed.
@@ -33,6 +39,8 @@ pub struct ResolvedTask {
     pub prior: PriorSpec,
     /// The schema file, as text, byte for byte.
     pub schema: String,
+    /// Number of features: columns of the encoded rows.
+    pub features: u32,
     /// Number of model parameters d.
     pub dimension: u32,
     /// Public bound R on the L2 norm of a feature row.
@@ -53,19 +61,6 @@ pub struct ResolvedTask {
     pub min_sites: u32,
     /// Updates leave at multiples of this after training; 0 = at once (said in the statement).
     pub release_tick_seconds: u64,
-}
-
-/// Likelihoods.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "family", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum ModelSpec {
-    /// y ~ N(xᵀθ, noise_sd²).
-    LinearRegression {
-        /// Known standard deviation of the observation noise.
-        noise_sd: f64,
-    },
-    /// P(y = 1) = σ(xᵀθ).
-    LogisticRegression {},
 }
 
 /// Approximating families.
@@ -102,55 +97,6 @@ pub enum ScheduleSpec {
         /// Rounds.
         rounds: u32,
     },
-}
-
-/// Local updates.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum UpdateSpec {
-    /// Exact local optimum, no protection (ε = ∞).
-    Pvi {},
-    /// DP optimisation (algorithms.md 6.1).
-    DpOptimisation(DpOptimisationSpec),
-}
-
-/// Numbers of DP optimisation.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DpOptimisationSpec {
-    /// Steps L of a visit.
-    pub steps: u32,
-    /// Poisson rate q of a step, as numerator over 2³².
-    pub sampling_rate: SamplingRate,
-    /// C.
-    pub clip_norm: ClipNorm,
-    /// z.
-    pub noise_multiplier: NoiseMultiplier,
-    /// What a step does with the released sum.
-    pub optimizer: Optimizer,
-    /// Step size η at the first step of a visit.
-    pub learning_rate: f64,
-    /// Factor on the step size after every step.
-    pub learning_rate_decay: f64,
-    /// log σ at which the first visit starts is at most this (the prior's scale otherwise).
-    pub initial_log_scale: f64,
-    /// F, public precision that is added to the local one where a mean step is divided by it: what the precision of a coordinate
-    /// will be about, so that early steps are not too long (preconditioned only).
-    pub step_precision: f64,
-    /// Weight w of the curvature block against the gradient block inside the joint clip (preconditioned only).
-    pub curvature_weight: f64,
-    /// Share of a visit's last iterates whose mean is the visit's result (preconditioned only).
-    pub averaging: f64,
-}
-
-/// What a step of DP optimisation does with the released sum; post-processing either way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Optimizer {
-    /// The curvature block sets the local precision, and the mean moves by the gradient over that precision.
-    Preconditioned,
-    /// Adam on (μ, log σ).
-    Adam,
 }
 
 /// The guarantee that the task states.
@@ -245,15 +191,28 @@ impl ResolvedTask {
         }
     }
 
-    /// What one visit is to an accountant. Pure: no data is read.
+    /// What a visit of one site is to an accountant. Pure: no data is read.
     ///
     /// # Errors
     /// Numbers that do not fit the lattice.
-    pub fn visit_event(&self) -> Result<DpEvent, TaskError> {
-        match &self.update {
-            UpdateSpec::Pvi {} => Ok(DpEvent::NonPrivate),
-            UpdateSpec::DpOptimisation(spec) => Ok(spec.mechanism(self.gradient_length())?.event().repeated(spec.steps.into())),
+    pub fn visit_event(&self, visit: u32) -> Result<DpEvent, TaskError> {
+        self.update.rules().event(self, visit)
+    }
+
+    /// What these visits of one site are, in order: each event with the number of visits in a row that are it.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn visit_events(&self, visits: std::ops::Range<u32>) -> Result<Vec<(DpEvent, u64)>, TaskError> {
+        let mut events: Vec<(DpEvent, u64)> = Vec::new();
+        for visit in visits {
+            let event = self.visit_event(visit)?;
+            match events.last_mut() {
+                Some((last, count)) if *last == event => *count += 1,
+                _ => events.push((event, 1)),
+            }
         }
+        Ok(events)
     }
 
     /// What `visits` visits of one site cost, by this build's accountant: the sum that a site's ledger will book.
@@ -261,8 +220,44 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers that do not fit the lattice, or an event that no engine bounds.
     pub fn loss(&self, visits: u32) -> Result<PrivacyLoss, TaskError> {
-        let event = self.visit_event()?;
-        Ok(epsilon_upper(std::iter::repeat_n(&event, visits as usize), self.privacy.relation, self.privacy.delta)?)
+        self.loss_under(self.privacy.relation, self.privacy.delta, visits)
+    }
+
+    /// The same under another relation, at another δ.
+    ///
+    /// # Errors
+    /// As [`loss`](Self::loss).
+    pub fn loss_under(&self, relation: Relation, delta: Delta, visits: u32) -> Result<PrivacyLoss, TaskError> {
+        let events = self.visit_events(0..visits)?;
+        // A ledger books visit by visit, and so does this sum.
+        let booked = events.iter().flat_map(|(event, count)| (0..*count).map(move |_| event));
+        Ok(epsilon_upper(booked, relation, delta)?)
+    }
+
+    /// What a site sends at a visit.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn message(&self, visit: u32) -> Result<MessageForm, TaskError> {
+        self.update.rules().message(self, visit)
+    }
+
+    /// What a site keeps between its visits.
+    #[must_use]
+    pub fn site_state(&self) -> SiteStateForm {
+        self.update.rules().site_state(self)
+    }
+
+    /// How the sum of a round's messages moves the state.
+    #[must_use]
+    pub fn rule(&self) -> Box<dyn Rule> {
+        self.update.rules().rule(self)
+    }
+
+    /// λ: the natural parameters of the posterior, which are the head of a state.
+    #[must_use]
+    pub fn posterior<'a>(&self, state: &'a [f64]) -> &'a [f64] {
+        &state[..self.family().len().min(state.len())]
     }
 
     /// The approximating family.
@@ -287,22 +282,6 @@ impl ResolvedTask {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         Ok(Schema::parse(&self.schema)?)
-    }
-
-    /// Number of coordinates of one released gradient sum of DP optimisation: 2d.
-    fn gradient_length(&self) -> u32 {
-        self.dimension.saturating_mul(2)
-    }
-}
-
-impl DpOptimisationSpec {
-    /// The mechanism of one step over gradients of `coordinates` = 2d entries.
-    ///
-    /// # Errors
-    /// Numbers that do not fit the lattice.
-    pub fn mechanism(&self, coordinates: u32) -> Result<LatticeSum, LatticeOverflow> {
-        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
-        LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, LatticePath::Term)
     }
 }
 

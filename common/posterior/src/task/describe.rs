@@ -2,16 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use super::{Approximation, DpOptimisationSpec, ModelSpec, Optimizer, ScheduleSpec, UpdateSpec};
-
-impl Display for ModelSpec {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            Self::LinearRegression { noise_sd } => write!(f, "linear regression, noise sd {}", Short(*noise_sd)),
-            Self::LogisticRegression {} => f.write_str("logistic regression"),
-        }
-    }
-}
+use super::{Approximation, ScheduleSpec};
 
 impl Display for Approximation {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -31,34 +22,8 @@ impl Display for ScheduleSpec {
     }
 }
 
-impl Display for UpdateSpec {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            Self::Pvi {} => f.write_str("exact local optimum, without privacy protection"),
-            Self::DpOptimisation(spec) => spec.fmt(f),
-        }
-    }
-}
-
-impl Display for DpOptimisationSpec {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let optimizer = match self.optimizer {
-            Optimizer::Preconditioned => "preconditioned",
-            Optimizer::Adam => "Adam",
-        };
-        write!(
-            f,
-            "DP optimisation ({optimizer}): {} steps a visit, sampling rate {}, clipping norm {}, noise multiplier {}",
-            self.steps,
-            Short(self.sampling_rate.get()),
-            Short(self.clip_norm.get()),
-            Short(self.noise_multiplier.get())
-        )
-    }
-}
-
 /// A number to four significant digits.
-struct Short(f64);
+pub(super) struct Short(pub(super) f64);
 
 impl Display for Short {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {

@@ -169,7 +169,7 @@ fn every_number_of_the_task_is_in_its_hash() {
 #[test]
 fn unprotected_tasks_have_an_unprotected_event() {
     let task = resolve(&open(&[]), SCHEMA).unwrap();
-    assert_eq!(task.visit_event().unwrap(), DpEvent::NonPrivate);
+    assert_eq!(task.visit_event(0).unwrap(), DpEvent::NonPrivate);
     assert_eq!(task.damping, [1.0; 5]);
     assert!(task.loss(3).unwrap().epsilon.get().is_infinite());
     let synchronous =

@@ -1,0 +1,44 @@
+//! y ~ N(xᵀθ, noise_sd²).
+
+use std::fmt::{Display, Formatter};
+
+use serde::Deserialize;
+
+use super::{ModelRules, ModelSpec, options};
+use crate::schema::{LabelKind, Schema};
+use crate::task::TaskError;
+use crate::task::check::{invalid, positive, require};
+use crate::task::describe::Short;
+
+pub(super) struct LinearRegression {
+    pub(super) noise_sd: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    noise_sd: Option<f64>,
+}
+
+pub(super) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
+    match options::<Raw>(table, "linear-regression")?.noise_sd {
+        Some(noise_sd) => Ok(ModelSpec::LinearRegression { noise_sd }),
+        None => invalid("linear-regression needs noise_sd, the known standard deviation of an observation"),
+    }
+}
+
+impl ModelRules for LinearRegression {
+    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+        require(positive(self.noise_sd), "noise_sd must be a finite number above 0")?;
+        require(
+            matches!(schema.label().kind, LabelKind::Number(_)),
+            "linear-regression predicts a number: give the schema's label kind = \"number\"",
+        )
+    }
+}
+
+impl Display for LinearRegression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "linear regression, noise sd {}", Short(self.noise_sd))
+    }
+}

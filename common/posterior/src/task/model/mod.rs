@@ -1,0 +1,99 @@
+//! What the public side knows of a likelihood: its numbers, what labels it needs, how many parameters it has. To add a model, write a
+//! file beside these and an arm in [`ModelSpec`], [`ModelFamily`] and their two methods here.
+
+mod linear_regression;
+mod logistic_regression;
+
+use std::fmt::{Display, Formatter};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::TaskError;
+use super::check::invalid;
+use crate::floor::PrecisionFloor;
+use crate::schema::Schema;
+
+/// Likelihoods.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "family", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ModelSpec {
+    /// y ~ N(xᵀθ, noise_sd²).
+    LinearRegression {
+        /// Known standard deviation of the observation noise.
+        noise_sd: f64,
+    },
+    /// P(y = 1) = σ(xᵀθ).
+    LogisticRegression {},
+}
+
+/// Names of the likelihoods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelFamily {
+    /// y ~ N(xᵀθ, noise_sd²).
+    LinearRegression,
+    /// P(y = 1) = σ(xᵀθ).
+    LogisticRegression,
+}
+
+/// What a model says about itself.
+pub(super) trait ModelRules: Display {
+    /// Refuses numbers out of range and schemas that the model cannot read.
+    fn check(&self, schema: &Schema) -> Result<(), TaskError>;
+
+    /// Number of parameters d over `features` columns.
+    fn parameters(&self, features: u32) -> u32 {
+        features
+    }
+
+    /// How far the global precision may fall: log-concave likelihoods only add precision.
+    fn floor(&self) -> PrecisionFloor {
+        PrecisionFloor::LogConcave
+    }
+
+    /// Public bound on the norm of one record's gradient of E_q log p in μ, for rows of norm at most `feature_bound`, if there is one.
+    fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
+        let _ = feature_bound;
+        None
+    }
+}
+
+impl ModelSpec {
+    pub(super) fn rules(&self) -> Box<dyn ModelRules> {
+        match *self {
+            Self::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression { noise_sd }),
+            Self::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
+        }
+    }
+
+    /// How far the global precision may fall below the prior's.
+    #[must_use]
+    pub fn floor(&self) -> PrecisionFloor {
+        self.rules().floor()
+    }
+}
+
+impl ModelFamily {
+    /// The model with the options that are written beside its name.
+    pub(super) fn resolve(self, options: &toml::Table) -> Result<ModelSpec, TaskError> {
+        match self {
+            Self::LinearRegression => linear_regression::resolve(options),
+            Self::LogisticRegression => logistic_regression::resolve(options),
+        }
+    }
+}
+
+impl Display for ModelSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.rules().fmt(f)
+    }
+}
+
+/// A model's options, no other key left.
+fn options<T: DeserializeOwned>(table: &toml::Table, family: &str) -> Result<T, TaskError> {
+    match table.clone().try_into() {
+        Ok(options) => Ok(options),
+        Err(error) => invalid(&format!("[model] family = \"{family}\": {}", error.to_string().trim_end())),
+    }
+}

@@ -1,0 +1,178 @@
+//! What the public side knows of an update: its numbers, what a visit is to an accountant, what a site sends and keeps, and which rule
+//! moves the state. To add an update, write a file beside these and an arm in [`UpdateSpec`], [`UpdateKind`] and their methods here;
+//! what it computes on records is a folder of `dp-pvi-inference`.
+
+mod dp_optimisation;
+mod pvi;
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_privacy::{DpEvent, PayloadKind};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use dp_optimisation::{DpOptimisationSpec, Optimizer};
+
+use super::check::invalid;
+use super::{ResolvedTask, ScheduleSpec, TaskError};
+use crate::rule::Rule;
+use crate::schedule::Damping;
+
+/// Local updates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum UpdateSpec {
+    /// Exact local optimum, no protection (ε = ∞).
+    Pvi {},
+    /// DP optimisation (algorithms.md 6.1).
+    DpOptimisation(DpOptimisationSpec),
+}
+
+/// Names of the updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdateKind {
+    /// Exact local optimum, no protection.
+    Pvi,
+    /// Clipped and noised gradient sums.
+    DpOptimisation,
+}
+
+/// What a site sends at a visit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageForm {
+    /// Kind of payload; a lattice payload's exponent is the task's.
+    pub kind: PayloadKind,
+    /// Number of coordinates.
+    pub coordinates: u64,
+}
+
+/// What a site keeps between its visits, beside its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SiteStateForm {
+    /// Nothing.
+    None,
+    /// That many numbers, a function of released values: the sum of ρ times what it sent.
+    Public(usize),
+    /// That many numbers without noise, which never leave the site (algorithms R2, `private-clean`).
+    Private(usize),
+}
+
+impl SiteStateForm {
+    /// Number of numbers.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Public(len) | Self::Private(len) => len,
+        }
+    }
+
+    /// Whether there is nothing to keep.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What an update says about itself.
+pub(super) trait UpdateRules: Display {
+    /// Refuses numbers out of range and tasks that the update cannot serve.
+    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError>;
+
+    /// What one visit is to an accountant. Pure: no data is read.
+    fn event(&self, task: &ResolvedTask, visit: u32) -> Result<DpEvent, TaskError>;
+
+    /// What a site sends at a visit.
+    fn message(&self, task: &ResolvedTask, visit: u32) -> Result<MessageForm, TaskError>;
+
+    /// What a site keeps.
+    fn site_state(&self, task: &ResolvedTask) -> SiteStateForm;
+
+    /// How the state moves.
+    fn rule(&self, task: &ResolvedTask) -> Box<dyn Rule>;
+
+    /// Whether what is sent is protected.
+    fn is_private(&self) -> bool {
+        true
+    }
+
+    /// What is released at a visit, in words: "at every visit …".
+    fn released(&self) -> String;
+}
+
+/// What an update may use where it makes its numbers explicit.
+pub(super) struct Resolving<'a> {
+    /// The task; its update is still a placeholder.
+    pub(super) task: &'a ResolvedTask,
+    /// The options of `[pvi]` that belong to the update.
+    pub(super) options: &'a toml::Table,
+    /// `clip_norm` of `[privacy]`.
+    pub(super) clip_norm: Option<f64>,
+    /// Public guess of the number of sites, at least 1.
+    pub(super) expected_sites: u32,
+}
+
+impl UpdateSpec {
+    pub(super) fn rules(&self) -> &dyn UpdateRules {
+        match self {
+            Self::Pvi {} => &pvi::Pvi,
+            Self::DpOptimisation(spec) => spec,
+        }
+    }
+
+    /// Whether what is sent is protected; otherwise ε = ∞.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.rules().is_private()
+    }
+
+    /// What is released, in words: "at every visit …".
+    #[must_use]
+    pub fn released(&self) -> String {
+        self.rules().released()
+    }
+}
+
+impl UpdateKind {
+    /// The task with this update, every number explicit and the noise calibrated.
+    pub(super) fn resolve(self, resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskError> {
+        match self {
+            Self::Pvi => pvi::resolve(resolving),
+            Self::DpOptimisation => dp_optimisation::resolve(resolving),
+        }
+    }
+
+    /// ρ where the task says nothing.
+    pub(super) fn default_damping(self, schedule: ScheduleSpec, sites: u32, max_nonzeros: u32) -> Damping {
+        match (schedule, self) {
+            (ScheduleSpec::Sequential { .. }, Self::Pvi) => Damping::Constant(1.0),
+            (ScheduleSpec::Sequential { .. }, Self::DpOptimisation) => Damping::SEQUENTIAL,
+            (ScheduleSpec::Synchronous { .. }, _) => Damping::synchronous(sites, max_nonzeros),
+        }
+    }
+}
+
+impl Display for UpdateSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.rules().fmt(f)
+    }
+}
+
+impl Resolving<'_> {
+    /// The update's options, no other key left.
+    fn options<T: DeserializeOwned>(&self, update: &str) -> Result<T, TaskError> {
+        match self.options.clone().try_into() {
+            Ok(options) => Ok(options),
+            Err(error) => invalid(&format!("[pvi] update = \"{update}\": {}", error.to_string().trim_end())),
+        }
+    }
+
+    /// The clipping norm, which may be written in `[pvi]` or in `[privacy]`.
+    fn clip_norm(&self, in_pvi: Option<f64>) -> Result<Option<f64>, TaskError> {
+        match (in_pvi, self.clip_norm) {
+            (Some(_), Some(_)) => invalid("clip_norm is given twice, in [pvi] and in [privacy]: keep one"),
+            (clip, other) => Ok(clip.or(other)),
+        }
+    }
+}
