@@ -6,12 +6,12 @@ use std::sync::Arc;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::metrics;
-use dp_pvi_posterior::predictive::{Example, Predictor};
+use dp_pvi_posterior::predictive::Predictor;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{Relation, SecureNoise, Units};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
-use dp_pvi_protocol::message::HeldOutMetrics;
+use dp_pvi_protocol::message::PublicMetrics;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
 
 use crate::config::Config;
@@ -125,18 +125,17 @@ impl Evaluate for PublicEvaluator {
         Ok(())
     }
 
-    async fn evaluate(&mut self, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError> {
+    async fn evaluate(&mut self, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
         let loaded = self.loaded.clone().ok_or_else(|| internal("a posterior came before the data were loaded".into()))?;
         let lambda = lambda.to_vec();
         blocking(move || evaluate(&loaded, &lambda)).await
     }
 }
 
-fn evaluate(loaded: &Loaded, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError> {
+fn evaluate(loaded: &Loaded, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
     let task = &loaded.task;
     let predictor = Predictor::new(task.model.clone(), task.family(), lambda).map_err(|e| internal(e.to_string()))?;
-    let records = loaded.table.get().records().map(|r| Example { indices: r.indices, values: r.values, target: r.target });
-    Ok(metrics::evaluate(&predictor, records))
+    Ok(metrics::evaluate(&predictor, &loaded.table))
 }
 
 /// The task's schema; a local copy that says otherwise stops the site.

@@ -27,9 +27,10 @@ mod public;
 mod source;
 mod text;
 
+pub use dp_pvi_posterior::public::Public;
 pub use error::{CellProblem, DataError};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
-pub use public::{LEDGER_APPLICATION_ID, Public, load_public};
+pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
 use assemble::Assembler;
 use dp_pvi_inference::records::RecordTable;

@@ -3,31 +3,15 @@
 use crate::encode::Purpose;
 use crate::error::DataError;
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::public::Public;
 use dp_pvi_posterior::schema::Schema;
+use dp_pvi_privacy::UnitTable;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// `application_id` of a ledger's SQLite file, by which a ledger is known under every name.
 pub const LEDGER_APPLICATION_ID: u32 = 0x6470_504c;
-
-/// A value that nobody has to protect. Only [`load_public`] makes one from files, and it refuses data that has a ledger.
-#[derive(Clone)]
-pub struct Public<T>(T);
-
-impl<T> Public<T> {
-    /// The value.
-    #[must_use]
-    pub fn get(&self) -> &T {
-        &self.0
-    }
-
-    /// The value.
-    #[must_use]
-    pub fn into_inner(self) -> T {
-        self.0
-    }
-}
 
 /// Reads public files. `ledger` is the ledger that the configuration gives the data set: there must be none.
 ///
@@ -45,7 +29,23 @@ pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<
             return Err(DataError::HasLedger { path: path.to_owned(), ledger });
         }
     }
-    Ok(Public(crate::table(schema, files, Purpose::Training)?.0))
+    Ok(Public::declare(crate::table(schema, files, Purpose::Training)?.0))
+}
+
+/// Units of public tables, in the given order: what is chosen from public data is public. All tables have `dimension` features.
+#[must_use]
+pub fn select_public(dimension: usize, parts: &[(&Public<RecordTable>, &[usize])]) -> Public<RecordTable> {
+    let mut selected = RecordTable::builder(dimension);
+    for (table, positions) in parts {
+        for &position in *positions {
+            selected.start_unit();
+            for record in table.get().unit(position).records() {
+                // Part of tables that were built from valid rows, under the same limits.
+                selected.push(record.indices, record.values, record.target).expect("rows of a table fit a table");
+            }
+        }
+    }
+    Public::declare(selected.finish())
 }
 
 /// A ledger in the directory of the file, or in the one that holds the file which a link points to.

@@ -4,6 +4,8 @@
 //! columns takes 12 bytes an entry, and the rows of one unit lie side by side, so that a random unit costs a few cache lines.
 //! A unit is a record, or all records of one person; it may be empty (its records were dropped) and then contributes 0.
 
+use dp_pvi_posterior::predictive::Example;
+use dp_pvi_posterior::public::TestRecords;
 use dp_pvi_privacy::UnitTable;
 
 /// A row that a table cannot hold. Messages name positions, never values.
@@ -126,6 +128,12 @@ impl UnitTable for RecordTable {
     #[inline]
     fn unit(&self, position: usize) -> UnitView<'_> {
         UnitView { table: self, first: self.units[position], end: self.units[position + 1] }
+    }
+}
+
+impl TestRecords for RecordTable {
+    fn examples(&self) -> impl Iterator<Item = Example<'_>> {
+        self.records().map(|r| Example { indices: r.indices, values: r.values, target: r.target })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The public side of dp-pvi: everything that is computed from released values only, and therefore costs no privacy.
 //!
-//! No record enters this crate, except public test records in [`metrics`] and [`predictive`]. What is here:
+//! No record enters this crate, except [`public`] test records in [`metrics`] and rows to be predicted in [`predictive`]. What is here:
 //!
 //! * [`schema`], [`task`]: the public statement of a run. A person writes `task.toml` ([`task::RawTask`]); it is resolved into one
 //!   canonical document in which every number is explicit ([`task::ResolvedTask`]), whose hash all parties sign.
@@ -13,6 +13,7 @@ pub mod floor;
 pub mod metrics;
 pub mod optim;
 pub mod predictive;
+pub mod public;
 pub mod quadrature;
 pub mod rule;
 pub mod schedule;

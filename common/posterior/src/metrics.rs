@@ -2,10 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::predictive::{Example, Prediction, Predictor};
+use crate::predictive::{Prediction, Predictor};
+use crate::public::{Public, TestRecords};
 
-/// Metrics on public test data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Metrics that were computed on public records: [`evaluate`] is the only way to one. An evaluator reports nothing else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublicMetrics(HeldOutMetrics);
+
+impl PublicMetrics {
+    /// The numbers.
+    #[must_use]
+    pub fn get(&self) -> &HeldOutMetrics {
+        &self.0
+    }
+
+    /// The numbers, for a message or a table.
+    #[must_use]
+    pub fn into_inner(self) -> HeldOutMetrics {
+        self.0
+    }
+}
+
+/// Numbers of a report, as they are sent, stored and read back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutMetrics {
     /// Number of test records.
     pub records: u64,
@@ -28,10 +47,10 @@ pub const BINS: usize = 15;
 
 /// Evaluates a posterior on public test records. Without records every metric is absent or 0.
 #[must_use]
-pub fn evaluate<'a>(predictor: &Predictor, records: impl IntoIterator<Item = Example<'a>>) -> HeldOutMetrics {
+pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> PublicMetrics {
     let (mut count, mut log_likelihood, mut squares) = (0_u64, 0.0, 0.0);
     let mut classes: Vec<(f64, f64)> = Vec::new();
-    for record in records {
+    for record in records.get().examples() {
         count += 1;
         log_likelihood += predictor.log_density(record);
         match predictor.predict(record) {
@@ -44,7 +63,7 @@ pub fn evaluate<'a>(predictor: &Predictor, records: impl IntoIterator<Item = Exa
     let classification = !classes.is_empty();
     let reliability = reliability(&mut classes);
     let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
-    HeldOutMetrics {
+    PublicMetrics(HeldOutMetrics {
         records: count,
         log_likelihood: mean(log_likelihood),
         accuracy: classification.then(|| mean(as_f64(hits as u64))),
@@ -52,7 +71,7 @@ pub fn evaluate<'a>(predictor: &Predictor, records: impl IntoIterator<Item = Exa
         brier: classification.then(|| mean(classes.iter().map(|(p, y)| (p - y).powi(2)).sum())),
         calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),
         reliability,
-    }
+    })
 }
 
 /// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does
@@ -87,13 +106,18 @@ mod tests {
 
     use dp_pvi_expfam::any::Family;
 
-    use super::{BINS, evaluate, reliability};
+    use super::{BINS, HeldOutMetrics, reliability};
     use crate::predictive::{Example, Predictor};
+    use crate::public::Public;
     use crate::task::ModelSpec;
 
     fn certain(model: ModelSpec) -> Predictor {
         // μ = 1, variance 1e-12: the logit is the feature itself.
         Predictor::new(model, Family::DiagonalGaussian { dimension: 1 }, &[1e12, 1e12]).unwrap()
+    }
+
+    fn evaluate<'a>(predictor: &Predictor, records: impl IntoIterator<Item = Example<'a>>) -> HeldOutMetrics {
+        super::evaluate(predictor, &Public::declare(records.into_iter().collect::<Vec<_>>())).into_inner()
     }
 
     #[test]

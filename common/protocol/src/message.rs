@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-pub use dp_pvi_posterior::metrics::HeldOutMetrics;
+pub use dp_pvi_posterior::metrics::{HeldOutMetrics, PublicMetrics};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
@@ -458,7 +458,8 @@ pub enum RunOutcome {
     Stopped,
 }
 
-/// Held-out metrics of one round, from an evaluator; signed by it.
+/// Held-out metrics of one round, from an evaluator; signed by it. One is made in one place, from
+/// [`PublicMetrics`] (see [`EvaluatorParticipant::report`](crate::participant::EvaluatorParticipant::report)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricsReport {
     /// The run.

@@ -15,7 +15,7 @@ use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings};
 use dp_pvi_protocol::driver::{
     Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainError, Trainer, drive_evaluator, drive_site,
 };
-use dp_pvi_protocol::message::{HeldOutMetrics, Role, RunEnd};
+use dp_pvi_protocol::message::{PublicMetrics, Role, RunEnd};
 use dp_pvi_protocol::participant::{
     Approve, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy, SiteError, TrainJob, Trained,
 };
@@ -36,7 +36,7 @@ pub trait Compute {
 }
 
 /// Metrics of a posterior, for a simulated evaluator.
-pub type Evaluation = dyn FnMut(&[f64]) -> Result<HeldOutMetrics, TrainError>;
+pub type Evaluation = dyn FnMut(&[f64]) -> Result<PublicMetrics, TrainError>;
 
 /// A simulated site. Its ledger's disk survives its crashes.
 #[derive(Clone)]
@@ -358,7 +358,7 @@ impl Trainer for Computes {
 struct Evaluates(Rc<RefCell<Evaluation>>);
 
 impl Evaluate for Evaluates {
-    async fn evaluate(&mut self, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError> {
+    async fn evaluate(&mut self, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
         (self.0.borrow_mut())(lambda)
     }
 }

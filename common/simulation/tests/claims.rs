@@ -9,13 +9,16 @@ use std::rc::Rc;
 
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::metrics::evaluate;
+use dp_pvi_posterior::predictive::{Example, Predictor};
+use dp_pvi_posterior::public::Public;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError};
 use dp_pvi_privacy::{Ledger, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{DriveError, TrainError};
-use dp_pvi_protocol::message::{HeldOutMetrics, RefusalReason, RoundOutcome, RunOutcome};
+use dp_pvi_protocol::message::{RefusalReason, RoundOutcome, RunOutcome};
 use dp_pvi_protocol::participant::{SiteError, TrainJob, Trained};
 use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
 use dp_pvi_simulation::network::Partition;
@@ -164,16 +167,12 @@ fn without_a_quorum_the_run_ends_and_everybody_hears_it() {
 fn evaluators_do_not_change_a_bit() {
     let alone = federation(&synchronous(3), 1, numbers()).0.simulate();
     let (mut watched, _) = federation(&synchronous(3), 1, numbers());
-    let metrics = HeldOutMetrics {
-        records: 1,
-        log_likelihood: -1.0,
-        accuracy: None,
-        rmse: None,
-        brier: None,
-        calibration_error: None,
-        reliability: Vec::new(),
+    let records: Public<Vec<Example<'static>>> = Public::declare(vec![Example { indices: &[0], values: &[1.0], target: 1.0 }]);
+    let task = synchronous(3);
+    let good = move |lambda: &[f64]| {
+        let predictor = Predictor::new(task.model.clone(), task.family(), lambda).unwrap();
+        Ok(evaluate(&predictor, &records))
     };
-    let good = move |_: &[f64]| Ok(metrics.clone());
     let bad = |_: &[f64]| Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Data, message: "no data".into() });
     watched.evaluators = vec![(client("good"), Rc::new(RefCell::new(good))), (client("bad"), Rc::new(RefCell::new(bad)))];
     let outcome = watched.simulate();

@@ -51,6 +51,19 @@ fn invariant_4_generated_code_is_named_only_in_proto() {
     );
 }
 
+/// Invariant 4, for metrics: they leave a process as `PublicMetrics`, which need records that the loader of public files declared
+/// public; and one place makes the message.
+#[test]
+fn invariant_4_metrics_come_from_public_records_only() {
+    let sources = production(&root(), PRODUCT);
+    let loader = |path: &str| ["common/posterior/src/public.rs", "common/data/src/public.rs"].contains(&path);
+    absent(&sources, &["Public::declare", "Public::<"], loader, "only the loader of public files declares records public");
+    let posterior = |path: &str| path == "common/posterior/src/metrics.rs";
+    absent(&sources, &["PublicMetrics(", "PublicMetrics {"], posterior, "public metrics come from metrics::evaluate");
+    let report = |path: &str| ["common/protocol/src/message.rs", "common/protocol/src/participant/evaluator.rs"].contains(&path);
+    absent(&sources, &["MetricsReport {"], report, "one place reports metrics");
+}
+
 /// Invariant 5: no clock and no ambient randomness in common. The one exemption for randomness is the secure noise source; the
 /// one for clocks is the simulator's program, which reports the processor time of a run.
 #[test]

@@ -313,15 +313,7 @@ fn an_evaluator_neither_delays_nor_influences_a_run() {
 }
 
 fn report(desk: &mut Desk, round: u32, accuracy: f64) -> Result<(), Rejected> {
-    let metrics = HeldOutMetrics {
-        records: 10,
-        log_likelihood: -0.5,
-        accuracy: Some(accuracy),
-        rmse: None,
-        brier: None,
-        calibration_error: None,
-        reliability: Vec::new(),
-    };
+    let metrics = HeldOutMetrics { records: 10, log_likelihood: -0.5, accuracy: Some(accuracy), ..HeldOutMetrics::default() };
     let report = Signed::seal(&MetricsReport { run: desk.coordinator.run(), round, metrics }, &key("eve"));
     let reported = desk.coordinator.on_metrics(&client("eve"), &report, desk.now)?;
     desk.durable(reported);
@@ -331,15 +323,7 @@ fn report(desk: &mut Desk, round: u32, accuracy: f64) -> Result<(), Rejected> {
 #[test]
 fn sites_send_no_metrics() {
     let mut desk = Desk::joined(&synchronous(2, 2));
-    let metrics = HeldOutMetrics {
-        records: 1,
-        log_likelihood: 0.0,
-        accuracy: None,
-        rmse: None,
-        brier: None,
-        calibration_error: None,
-        reliability: Vec::new(),
-    };
+    let metrics = HeldOutMetrics { records: 1, log_likelihood: 0.0, accuracy: None, ..HeldOutMetrics::default() };
     let report = Signed::seal(&MetricsReport { run: desk.coordinator.run(), round: 0, metrics }, &key("a"));
     assert_eq!(desk.coordinator.on_metrics(&client("a"), &report, at(0)).unwrap_err(), Rejected::WrongRole);
 }

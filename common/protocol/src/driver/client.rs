@@ -179,7 +179,7 @@ pub async fn drive_evaluator(
                     continue 'hello;
                 }
                 known.reported = true;
-                observer.on_event(&Event::Reported { round: known.round, metrics: &known.metrics });
+                observer.on_event(&Event::Reported { round: known.round, metrics: known.metrics.get() });
             }
             if let Some(end) = end {
                 observer.on_event(&Event::Finished { outcome: end.outcome });
@@ -192,7 +192,7 @@ pub async fn drive_evaluator(
 /// Metrics of the posterior that was evaluated last.
 struct Evaluated {
     round: u32,
-    metrics: crate::message::HeldOutMetrics,
+    metrics: crate::message::PublicMetrics,
     reported: bool,
 }
 

@@ -13,7 +13,7 @@ use dp_pvi_privacy::RunId;
 
 pub use self::client::{drive_evaluator, drive_site};
 pub use self::serve::{ServeError, Server, Store, StoreError};
-use crate::message::{HeldOutMetrics, ReceiptOutcome, RefusalReason, RunEnd, RunOutcome};
+use crate::message::{HeldOutMetrics, PublicMetrics, ReceiptOutcome, RefusalReason, RunEnd, RunOutcome};
 use crate::participant::{SiteError, TrainJob, Trained};
 use crate::time::Timestamp;
 use crate::transport::TransportError;
@@ -83,7 +83,7 @@ pub trait Evaluate {
     ///
     /// # Errors
     /// There are none.
-    async fn evaluate(&mut self, lambda: &[f64]) -> Result<HeldOutMetrics, TrainError>;
+    async fn evaluate(&mut self, lambda: &[f64]) -> Result<PublicMetrics, TrainError>;
 }
 
 /// What happens, for logs and progress bars: public values only.

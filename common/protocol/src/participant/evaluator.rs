@@ -7,7 +7,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 
 use super::chain::Chain;
 use super::{Identity, SiteError};
-use crate::message::{HeldOutMetrics, Hello, MetricsReport, Next, RunEnd, Signed, TranscriptEntry, Welcome};
+use crate::message::{Hello, MetricsReport, Next, PublicMetrics, RunEnd, Signed, TranscriptEntry, Welcome};
 
 /// A posterior to evaluate.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,9 +89,9 @@ impl EvaluatorParticipant {
 
     /// Signs metrics; `None` before the welcome.
     #[must_use]
-    pub fn report(&self, evaluation: &Evaluation, metrics: HeldOutMetrics) -> Option<Signed<MetricsReport>> {
+    pub fn report(&self, evaluation: &Evaluation, metrics: PublicMetrics) -> Option<Signed<MetricsReport>> {
         let run = self.chain.as_ref()?.run;
-        Some(Signed::seal(&MetricsReport { run, round: evaluation.round, metrics }, &self.identity.key))
+        Some(Signed::seal(&MetricsReport { run, round: evaluation.round, metrics: metrics.into_inner() }, &self.identity.key))
     }
 
     fn follow(&mut self, entries: Vec<TranscriptEntry>) -> Result<&mut Chain, SiteError> {

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dp_pvi_data::load_public;
+use dp_pvi_data::{Public, load_public, select_public};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::metrics::{HeldOutMetrics, evaluate};
-use dp_pvi_posterior::predictive::{Example, Predictor};
+use dp_pvi_posterior::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::epsilon_upper;
 use dp_pvi_privacy::ledger::Budget;
@@ -33,8 +33,8 @@ pub struct Session {
     task: ResolvedTask,
     event: DpEvent,
     /// One table for every file with `slicing = "files"`, else one.
-    tables: Vec<RecordTable>,
-    test: Option<RecordTable>,
+    tables: Vec<Public<RecordTable>>,
+    test: Option<Public<RecordTable>>,
 }
 
 /// A finished run.
@@ -62,7 +62,7 @@ impl Session {
                 let source = std::io::Error::from(std::io::ErrorKind::NotFound);
                 return Err(ExperimentError::Unreadable { path: missing.clone(), source });
             }
-            Ok(load_public(&schema, files, None)?.into_inner())
+            Ok(load_public(&schema, files, None)?)
         };
         let tables = match experiment.clients.slicing {
             Slicing::Files => files.iter().map(|file| load(std::slice::from_ref(file))).collect::<Result<_, _>>()?,
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// Training tables of all clients, and the held-out one.
-    fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, RecordTable), ExperimentError> {
+    fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, Public<RecordTable>), ExperimentError> {
         let fraction = self.experiment.data.test_fraction;
         let cut = |table: &RecordTable, seed| {
             fraction.map_or_else(
@@ -105,7 +105,8 @@ impl Session {
         };
         let mut clients = Vec::new();
         let mut held_out = Vec::new();
-        for table in &self.tables {
+        for public in &self.tables {
+            let table = public.get();
             let (training, test) = cut(table, seed);
             if self.experiment.clients.slicing == Slicing::Files {
                 clients.push(split::select(table, &training));
@@ -115,11 +116,14 @@ impl Session {
                 let shares = split::share_out(&training, class, number, &self.experiment.clients, seed)?;
                 clients.extend(shares.iter().map(|share| split::select(table, share)));
             }
-            held_out.push((table, test));
+            held_out.push((public, test));
         }
         let test = match &self.test {
             Some(test) => test.clone(),
-            None => join(&held_out, self.task.dimension as usize),
+            None => {
+                let parts: Vec<_> = held_out.iter().map(|(table, positions)| (*table, positions.as_slice())).collect();
+                select_public(self.task.dimension as usize, &parts)
+            }
         };
         Ok((clients, test))
     }
@@ -204,20 +208,6 @@ impl Session {
     }
 }
 
-fn join(parts: &[(&RecordTable, Vec<usize>)], dimension: usize) -> RecordTable {
-    let mut joined = RecordTable::builder(dimension);
-    for (table, positions) in parts {
-        for &position in positions {
-            joined.start_unit();
-            for record in table.unit(position).records() {
-                // Part of tables that were built from valid rows.
-                joined.push(record.indices, record.values, record.target).expect("rows of a table fit a table");
-            }
-        }
-    }
-    joined.finish()
-}
-
 /// The real update on a site's records.
 struct Inference {
     units: Units<RecordTable>,
@@ -240,7 +230,7 @@ struct Lines {
     seed: u64,
     task: ResolvedTask,
     event: DpEvent,
-    test: RecordTable,
+    test: Public<RecordTable>,
     /// Charged visits by client.
     visits: BTreeMap<ClientId, u32>,
     /// ε by number of visits.
@@ -253,7 +243,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(session: &Session, seed: u64, test: RecordTable) -> Self {
+    fn new(session: &Session, seed: u64, test: Public<RecordTable>) -> Self {
         Self {
             experiment: session.experiment.name.clone(),
             seed,
@@ -322,7 +312,6 @@ impl Lines {
 
     fn metrics(&self, lambda: &[f64]) -> Result<HeldOutMetrics, String> {
         let predictor = Predictor::new(self.task.model.clone(), self.task.family(), lambda).map_err(|error| error.to_string())?;
-        let records = self.test.records();
-        Ok(evaluate(&predictor, records.map(|r| Example { indices: r.indices, values: r.values, target: r.target })))
+        Ok(evaluate(&predictor, &self.test).into_inner())
     }
 }
