@@ -48,8 +48,8 @@ impl Trainer for SiteTrainer {
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
         let units = self.units.clone().ok_or_else(|| internal("a visit was asked for before the data were loaded".into()))?;
         blocking(move || {
-            let TrainJob { task, visit, lambda, factor, permit } = job;
-            let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+            let TrainJob { task, visit, lambda, state, permit } = job;
+            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
             let output = update::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
             Ok(Trained { payload: output.payload, pending: output.pending })
         })

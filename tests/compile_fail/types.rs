@@ -1,7 +1,10 @@
 //! What has no method, no trait and no visible field.
 
 use dp_pvi_privacy::ledger::Attachment;
-use dp_pvi_privacy::{DpEvent, Payload, Permit, ReleaseId, Released, SecureNoise, Sensitive, StepPermit, UnitTable, Units};
+use dp_pvi_privacy::mechanism::NoiseShare;
+use dp_pvi_privacy::{
+    DpEvent, LatticeVector, Payload, Pending, Permit, ReleaseId, Released, SecureNoise, Sensitive, SiteState, StepPermit, UnitTable, Units,
+};
 
 fn debug<T: std::fmt::Debug>(_: T) {}
 fn display<T: std::fmt::Display>(_: T) {}
@@ -59,7 +62,7 @@ fn clone_a_step(permit: &StepPermit) -> StepPermit {
 }
 
 fn send_a_plain_factor(factor: Vec<f64>) -> Attachment {
-    Attachment::new(Vec::new(), Payload::Values(factor), None)
+    Attachment::new(Vec::new(), Payload::Values(factor), Pending::None)
 }
 
 fn read_an_attachment_from_bytes() {
@@ -76,6 +79,37 @@ fn print_a_pending_factor(attachment: &Attachment) {
 
 fn reach_a_pending_factor(attachment: &Attachment) -> Option<Vec<f64>> {
     attachment.pending.clone()
+}
+
+fn call_a_plain_change_public(change: Vec<f64>) -> Pending {
+    Pending::Public(change)
+}
+
+fn call_a_private_change_public(change: Sensitive<Vec<f64>>) -> Pending {
+    Pending::Public(change)
+}
+
+fn carry_a_noise_share(share: NoiseShare<LatticeVector>) -> Pending {
+    Pending::Private(share)
+}
+
+fn send_a_private_state(state: &Sensitive<Vec<f64>>) -> Attachment {
+    Attachment::new(Vec::new(), state.map(|values| Payload::Values(values.clone())), Pending::None)
+}
+
+fn read_a_private_state(state: SiteState) -> Option<Vec<f64>> {
+    match state {
+        SiteState::Private(values) => Some(values.0),
+        _ => None,
+    }
+}
+
+fn copy_a_private_state(state: &SiteState) -> SiteState {
+    state.clone()
+}
+
+fn serialise_a_pending_change(change: Pending) {
+    serialise(change);
 }
 
 fn seed_the_production_noise() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, StoreError};
 use dp_pvi_privacy::mechanism::release_non_private;
 use dp_pvi_privacy::{
-    ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Permit, PrivacyUnit, Relation, ReleaseId, RunId, UnitTable, Units,
+    ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, RunId, UnitTable, Units,
 };
 use ed25519_dalek::SigningKey;
 
@@ -49,7 +49,8 @@ impl UnitTable for One {
 
 fn attachment(permit: Permit, length: usize) -> Attachment {
     let released = release_non_private(Units::new(One(vec![0.5; length])).map(|t| t.0.clone()), permit).unwrap();
-    Attachment::new(b"message".to_vec(), released.map(Payload::Values), Some(vec![1.0; length]))
+    let pending = Pending::Public(released.clone().map(|_| vec![1.0; length]));
+    Attachment::new(b"message".to_vec(), released.map(Payload::Values), pending)
 }
 
 fn round(ledger: &mut FileLedger, number: u32) {
@@ -138,5 +139,5 @@ fn changed_attachments_and_factors_are_corruption() {
         assert!(matches!(refused, Some(LedgerError::Store(StoreError::Corrupt(_)))), "{statement}: {refused:?}");
     }
     fs::write(&path, &whole).unwrap();
-    assert_eq!(open(&path).unwrap().factor(&release(0).run).unwrap(), Some(vec![1.0; 3]));
+    assert_eq!(open(&path).unwrap().site_state(&release(0).run).unwrap().public(3), Ok(vec![1.0; 3]));
 }

@@ -11,7 +11,7 @@ use dp_pvi_client::keys::make_request;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerStore};
 use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId, UnitTable, Units};
+use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, Pending, ReleaseId, RunId, UnitTable, Units};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
 use dp_pvi_protocol::message::{Role, Signed, Update, payload_hash};
 use ed25519_dalek::SigningKey;
@@ -242,7 +242,7 @@ pub fn committed<S: LedgerStore>(ledger: &mut Ledger<S, SigningKey>, round: u32,
         payload: payload_hash(PayloadKind::Values, &released.get().to_bytes()),
         ledger_head: ledger.head(),
     };
-    let attachment = Attachment::new(Signed::seal(&update, key).to_bytes(), released, None);
+    let attachment = Attachment::new(Signed::seal(&update, key).to_bytes(), released, Pending::None);
     ledger.commit(&release, &attachment).unwrap();
     attachment
 }

@@ -18,7 +18,7 @@ use dp_pvi_posterior::rule::PviRule;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, PrivacyUnit, ReleaseId, RunId, SecureNoise, Units};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, PrivacyUnit, ReleaseId, RunId, SecureNoise, SiteState, Units};
 use ed25519_dalek::SigningKey;
 
 /// Options of `[pvi]` that are compared.
@@ -169,10 +169,11 @@ impl Site {
 
     fn update(&mut self, task: &ResolvedTask, visit: u32, round: u32, lambda: &[f64]) -> Vec<f64> {
         let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client: ClientId::new("site").expect("a name"), round };
-        let event = task.visit_event().expect("a resolved task");
+        let event = task.visit_event(0).expect("a resolved task");
         let permit = self.ledger.reserve(&release, &event, Hash::default()).expect("the task's epsilon is the budget");
-        let job = Job { task, visit, lambda, factor: &self.factor };
-        run(&job, &self.units, permit, &SecureNoise).expect("an update").pending.expect("a change of the factor")
+        let job = Job { task, visit, lambda, state: &SiteState::Public(self.factor.clone()) };
+        let output = run(&job, &self.units, permit, &SecureNoise).expect("an update");
+        output.pending.public().expect("a public change of the factor").to_vec()
     }
 }
 

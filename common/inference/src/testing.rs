@@ -95,6 +95,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
         approximation,
         prior: PriorSpec { mean: 0.0, scale: 1.0 },
         schema: String::new(),
+        features: dimension,
         dimension,
         feature_bound: 4.0,
         max_nonzeros: dimension,

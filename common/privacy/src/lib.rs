@@ -29,9 +29,9 @@
 //!    order (Mironov 2017), adaptively. The ledger admits a charge only if the total over everything RESERVED or later stays
 //!    within the budget: a privacy filter (Rogers et al. 2016; Feldman & Zrnic 2021), so parameters of later releases may depend
 //!    on earlier outputs. Nothing is ever refunded.
-//! 7. **State.** A site's factor moves by functions of released values (or by a noise-free private change, which the ledger keeps
-//!    and never prints); it never contains noise that was not released. This is what makes the composition in 6 true
-//!    (`algorithms.md` R1, R2).
+//! 7. **State.** A site's state moves by functions of released values, or by a noise-free private change, which comes back as
+//!    [`Sensitive`] only ([`ledger::state`]); it never contains noise that was not released. This is what makes the composition in 6
+//!    true (`algorithms.md` R1, R2).
 //!
 //! # What is proved, what is measured
 //!
@@ -63,7 +63,7 @@ pub mod unit;
 
 pub use adjacency::{PrivacyUnit, Relation, Terms};
 pub use event::{DiscreteGaussian, DpEvent, LatticePath};
-pub use ledger::{Ledger, Permit, StepPermit};
+pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
 pub use noise::{NoiseSource, Purpose, SecureNoise};
 pub use records::{Released, Sensitive, UnitTable, Units};
 pub use release::{ClientId, Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};

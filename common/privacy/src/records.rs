@@ -34,6 +34,12 @@ impl<T: UnitTable> Units<T> {
     pub fn map<R>(&self, f: impl Fn(&T) -> R) -> Sensitive<R> {
         Sensitive(f(&self.0))
     }
+
+    /// Computes on the whole table and a private value; the result stays private.
+    #[must_use]
+    pub fn map_with<S, R>(&self, other: &Sensitive<S>, f: impl Fn(&T, &S) -> R) -> Sensitive<R> {
+        Sensitive(f(&self.0, &other.0))
+    }
 }
 
 /// A private value: no `Debug`, `Clone`, `Deref` or serialisation. It leaves only through a mechanism.
@@ -43,6 +49,18 @@ impl<T: UnitTable> Units<T> {
 pub struct Sensitive<T>(pub(crate) T);
 
 impl<T> Sensitive<T> {
+    /// Treats a public value as a private one. There is no way back.
+    #[must_use]
+    pub fn constant(value: T) -> Self {
+        Self(value)
+    }
+
+    /// Computes on two private values; the result stays private.
+    #[must_use]
+    pub fn map_with<S, R>(&self, other: &Sensitive<S>, f: impl Fn(&T, &S) -> R) -> Sensitive<R> {
+        Sensitive(f(&self.0, &other.0))
+    }
+
     /// Computes on the value; the result stays private.
     #[must_use]
     pub fn map<R>(&self, f: impl Fn(&T) -> R) -> Sensitive<R> {

@@ -39,7 +39,7 @@ fn outcomes(records: &[Record]) -> Vec<RoundOutcome> {
 
 /// A budget for exactly `visits` visits of a task, and not one more.
 fn budget_for(task: &ResolvedTask, visits: u32) -> Budget {
-    let event = task.visit_event().unwrap();
+    let event = task.visit_event(0).unwrap();
     let cost = |visits: u32| {
         let events = std::iter::repeat_n(&event, visits as usize);
         dp_pvi_privacy::accountant::epsilon_upper(events, task.privacy.relation, task.privacy.delta).unwrap().epsilon
@@ -228,8 +228,8 @@ struct Real(Units<RecordTable>);
 
 impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let TrainJob { task, visit, lambda, factor, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+        let TrainJob { task, visit, lambda, state, permit } = job;
+        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
         let output = update::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
         Ok(Trained { payload: output.payload, pending: output.pending })
     }

@@ -14,7 +14,7 @@ use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
-use dp_pvi_privacy::{NoiseSource, Payload, Permit, Released, Units};
+use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Released, SiteState, Units};
 
 use crate::error::InferenceError;
 use crate::model;
@@ -29,17 +29,17 @@ pub struct Job<'a> {
     pub visit: u32,
     /// λ: natural parameters of the posterior that the server sent.
     pub lambda: &'a [f64],
-    /// λ_m: the site's own factor; zero before its first included update.
-    pub factor: &'a [f64],
+    /// What the site carries on: λ_m where it is public, or its private-clean factors; nothing before its first included update.
+    pub state: &'a SiteState,
 }
 
 /// What comes out.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Output {
     /// What is sent: Δ = λ* − λ, undamped.
     pub payload: Released<Payload>,
-    /// Change of the factor, to be scaled by ρ if the update is included.
-    pub pending: Option<Vec<f64>>,
+    /// Change of the state, to be scaled by ρ if the update is included.
+    pub pending: Pending,
 }
 
 /// Runs the task's update.
@@ -74,7 +74,9 @@ impl Local {
         let family = job.task.family();
         let length = |_| InferenceError::Job("lambda or the factor has another length than the task's family");
         let lambda = Factor::new(family, job.lambda.to_vec()).map_err(length)?;
-        let factor = Factor::new(family, job.factor.to_vec()).map_err(length)?;
+        let factor =
+            job.state.public(job.lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+        let factor = Factor::new(family, factor).map_err(length)?;
         let mut cavity = (lambda.clone() - &factor).into_natural();
         let precision = &mut cavity[family.dimension()..];
         if let Some(floored) = PrecisionFloor::Cavity.apply(family, &job.task.prior_natural()[family.dimension()..], precision) {

@@ -4,7 +4,7 @@
 use dp_pvi_posterior::task::{Approximation, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{DpEvent, LatticeVector, NoiseSource, Payload, Purpose, Relation, ReleaseId, SecureNoise, Terms, Units};
+use dp_pvi_privacy::{DpEvent, LatticeVector, NoiseSource, Payload, Purpose, Relation, ReleaseId, SecureNoise, SiteState, Terms, Units};
 
 use super::{Job, Local, Output, dp_optimisation, run};
 use crate::InferenceError;
@@ -44,9 +44,8 @@ fn registry() -> Vec<ResolvedTask> {
 
 fn visit(task: &ResolvedTask, raw: &RawUnits, noise: &impl NoiseSource) -> Result<Output, InferenceError> {
     let lambda = task.prior_natural();
-    let factor = vec![0.0; lambda.len()];
-    let job = Job { task, visit: 0, lambda: &lambda, factor: &factor };
-    run(&job, &units(raw), permit(&task.visit_event().unwrap(), 0), noise)
+    let job = Job { task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    run(&job, &units(raw), permit(&task.visit_event(0).unwrap(), 0), noise)
 }
 
 fn values(output: &Output) -> Vec<f64> {
@@ -63,11 +62,11 @@ fn same_seed_same_result_and_another_seed_another_one() {
         let first = visit(&task, &raw, &SeededNoise::new(1)).unwrap();
         let again = visit(&task, &raw, &SeededNoise::new(1)).unwrap();
         let other = visit(&task, &raw, &SeededNoise::new(2)).unwrap();
-        assert_eq!(first, again);
-        assert_eq!(first.pending.as_deref(), Some(values(&first).as_slice()));
+        assert_eq!(values(&first), values(&again));
+        assert_eq!(first.pending.public(), Some(values(&first).as_slice()));
         assert_eq!(values(&first).len(), task.family().len());
         assert!(values(&first).iter().all(|v| v.is_finite()));
-        assert_eq!(first == other, matches!(task.update, UpdateSpec::Pvi {}), "{:?}", task.update);
+        assert_eq!(values(&first) == values(&other), matches!(task.update, UpdateSpec::Pvi {}), "{:?}", task.update);
     }
 }
 
@@ -77,10 +76,9 @@ fn the_permit_must_be_for_the_event_of_the_task_and_is_used_up() {
     let raw = random_units(1, 10, D);
     for task in registry() {
         let lambda = task.prior_natural();
-        let factor = vec![0.0; lambda.len()];
-        let job = Job { task: &task, visit: 0, lambda: &lambda, factor: &factor };
+        let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
         let counting = Counting::new();
-        let event = task.visit_event().unwrap();
+        let event = task.visit_event(0).unwrap();
         run(&job, &units(&raw), permit(&event, 0), &counting).unwrap();
         let (steps, per_step) = match &event {
             DpEvent::NonPrivate => (0, 0),
@@ -263,7 +261,7 @@ fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
     let (mut lambda, mut factor) = (task.prior_natural(), vec![0.0; 2 * D]);
     let mut sums = Vec::new();
     for visit in 0..3 {
-        let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+        let job = Job { task: &task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
         let mut iterate = dp_optimisation::Iterate::start(&spec, &Local::new(&job).unwrap()).unwrap();
         for _ in 0..spec.steps {
             sums.push(without_noise(model.as_ref(), &mechanism, iterate.point(), &raw, &own));
@@ -280,8 +278,8 @@ fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
             iterate = iterate.advance(&released.unwrap().into_inner().to_f64());
         }
         let of = |noise: &SeededNoise| {
-            let output = run(&job, &units(&raw), permit(&task.visit_event().unwrap(), visit), noise).unwrap();
-            output.pending.unwrap()
+            let output = run(&job, &units(&raw), permit(&task.visit_event(0).unwrap(), visit), noise).unwrap();
+            output.pending.public().unwrap().to_vec()
         };
         let public = of(&transcript);
         let carried = match carry {
@@ -325,7 +323,7 @@ fn t1_4_dp_optimisation_carries_exactly_what_it_released() {
         let runs: Vec<_> = (0..2)
             .map(|_| {
                 let output = visit(&task, &raw, &SecureNoise).unwrap();
-                assert_eq!(bits(output.pending.as_deref().unwrap()), bits(&values(&output)), "{}", task.update);
+                assert_eq!(bits(output.pending.public().unwrap()), bits(&values(&output)), "{}", task.update);
                 bits(&values(&output))
             })
             .collect();
@@ -361,9 +359,9 @@ fn fitted(task: &ResolvedTask, raw: &RawUnits, visits: u32) -> Vec<f64> {
     let mut factor = vec![0.0; prior.len()];
     for visit in 0..visits {
         let lambda: Vec<f64> = prior.iter().zip(&factor).map(|(p, f)| p + f).collect();
-        let job = Job { task, visit, lambda: &lambda, factor: &factor };
-        let output = run(&job, &units(raw), permit(&task.visit_event().unwrap(), visit), &SeededNoise::new(9)).unwrap();
-        factor.iter_mut().zip(output.pending.unwrap()).for_each(|(f, c)| *f += c);
+        let job = Job { task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
+        let output = run(&job, &units(raw), permit(&task.visit_event(0).unwrap(), visit), &SeededNoise::new(9)).unwrap();
+        factor.iter_mut().zip(output.pending.public().unwrap()).for_each(|(f, c)| *f += c);
     }
     factor
 }
@@ -381,13 +379,14 @@ fn a_job_that_does_not_fit_is_refused() {
     let mut negative = good.clone();
     negative[D] = -1.0;
     for (lambda, factor) in [(&good[1..], &zero[..]), (&good, &zero[1..]), (&negative, &zero)] {
-        let job = Job { task: &task, visit: 0, lambda, factor };
+        let state = SiteState::Public(factor.to_vec());
+        let job = Job { task: &task, visit: 0, lambda, state: &state };
         let result = run(&job, &units(&raw), permit(&DpEvent::NonPrivate, 0), &SeededNoise::new(1));
         assert!(matches!(result, Err(InferenceError::Job(_))), "{result:?}");
     }
     // A cavity of any sign is usable: its precision is raised to a tenth of the prior's.
     let factor: Vec<f64> = zero[..D].iter().copied().chain(vec![5.0; D]).collect();
-    let job = Job { task: &task, visit: 0, lambda: &good, factor: &factor };
+    let job = Job { task: &task, visit: 0, lambda: &good, state: &SiteState::Public(factor) };
     let local = Local::new(&job).unwrap();
     assert_eq!(local.cavity.natural()[D..], vec![0.1; D]);
     assert!(run(&job, &units(&raw), permit(&DpEvent::NonPrivate, 0), &SeededNoise::new(1)).is_ok());

@@ -1,26 +1,27 @@
 //! What a COMMITTED row keeps beside it.
 
+use crate::ledger::state::{Pending, Secret};
 use crate::ledger::store::StoreError;
-use crate::records::Released;
+use crate::records::{Released, Sensitive};
 use crate::release::{Hash, Payload, PayloadKind};
 
 /// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.
 /// Settling leaves the message and hashes; payload and pending change are dropped.
 ///
 /// The payload can only be a [`Released`] value, so nothing that skipped the gate can be committed or sent: there is no
-/// deserialisation outside the ledger, which checks stored bytes against the signed row. The pending change may be a
-/// noise-free private factor (aggregated trust): it has no getter, and this type neither `Debug` nor `Clone`.
+/// deserialisation outside the ledger, which checks stored bytes against the signed row. The pending change may be noise-free
+/// and private ([`Pending::Private`]): it has no getter, and this type neither `Debug` nor `Clone`.
 pub struct Attachment {
     message: Vec<u8>,
     payload: Payload,
-    pending: Option<Vec<f64>>,
+    pending: Pending,
 }
 
 impl Attachment {
-    /// Puts the signed message, the released payload that it speaks of, and the pending change of the site's factor (to be
+    /// Puts the signed message, the released payload that it speaks of, and the pending change of the site's state (to be
     /// scaled by ρ when the update was included) together.
     #[must_use]
-    pub fn new(message: Vec<u8>, payload: Released<Payload>, pending: Option<Vec<f64>>) -> Self {
+    pub fn new(message: Vec<u8>, payload: Released<Payload>, pending: Pending) -> Self {
         Self { message, payload: payload.into_inner(), pending }
     }
 
@@ -36,17 +37,17 @@ impl Attachment {
         &self.payload
     }
 
-    pub(crate) fn pending(&self) -> Option<&[f64]> {
-        self.pending.as_deref()
+    pub(crate) fn pending(&self) -> &Pending {
+        &self.pending
     }
 
-    /// Bytes of a COMMITTED row's attachment: version, form, the message after its length, then the kind of payload and the other
-    /// parts, each after its length.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    /// Bytes of a COMMITTED row's attachment: version, form, the message after its length, then the kind of payload and its words
+    /// after their length, then the kind of the pending change, its secret where it is private, and its words.
+    pub(crate) fn to_bytes(&self, secret: impl FnOnce(&[u8]) -> Secret) -> Vec<u8> {
         let payload = self.payload.to_bytes();
-        let pending = self.pending.as_deref().map(to_le_bytes);
-        let mut bytes = Vec::with_capacity(32 + self.message.len() + payload.len() + pending.as_ref().map_or(0, Vec::len));
-        begin(&mut bytes, WHOLE, &self.message);
+        let pending = self.pending.numbers().map(to_le_bytes).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(64 + self.message.len() + payload.len() + pending.len());
+        begin(&mut bytes, VERSION, WHOLE, &self.message);
         match self.payload.kind() {
             PayloadKind::Lattice { exponent } => {
                 bytes.push(LATTICE);
@@ -57,10 +58,17 @@ impl Attachment {
                 bytes.extend([0; 4]);
             }
         }
-        for part in [Some(&payload), pending.as_ref()].into_iter().flatten() {
-            bytes.extend((part.len() as u64).to_le_bytes());
-            bytes.extend(part);
+        bytes.extend((payload.len() as u64).to_le_bytes());
+        bytes.extend(payload);
+        match self.pending {
+            Pending::None => bytes.push(NONE),
+            Pending::Public(_) => bytes.push(PUBLIC),
+            Pending::Private(_) => {
+                bytes.push(PRIVATE);
+                bytes.extend(secret(&pending).0);
+            }
         }
+        bytes.extend(pending);
         bytes
     }
 
@@ -69,14 +77,14 @@ impl Attachment {
     pub(crate) fn settled(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
         let parts = Parts::of(bytes)?;
         let mut kept = Vec::with_capacity(48 + parts.message.len());
-        begin(&mut kept, SETTLED, parts.message);
+        begin(&mut kept, parts.version, SETTLED, parts.message);
         kept.extend(parts.rest_hash.0);
         Ok(kept)
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let parts = Parts::of(bytes)?;
-        parts.rest.and_then(|rest| Self::decode(parts.message, rest)).ok_or_else(unreadable)
+        parts.rest.and_then(|rest| Self::decode(parts.version, parts.message, rest)).ok_or_else(unreadable)
     }
 
     /// The message in either form.
@@ -84,7 +92,7 @@ impl Attachment {
         Ok(Parts::of(bytes)?.message.to_vec())
     }
 
-    fn decode(message: &[u8], rest: &[u8]) -> Option<Self> {
+    fn decode(version: u8, message: &[u8], rest: &[u8]) -> Option<Self> {
         let (&kind, rest) = rest.split_first()?;
         let (&exponent, rest) = rest.split_first_chunk()?;
         let kind = match kind {
@@ -93,11 +101,15 @@ impl Attachment {
             _ => return None,
         };
         let (payload, rest) = part(rest)?;
-        let pending = if rest.is_empty() {
-            None
-        } else {
-            let (pending, []) = part(rest)? else { return None };
-            Some(from_le_bytes(pending)?)
+        let pending = match (version, rest) {
+            (FIRST, []) | (_, [NONE]) => Pending::None,
+            (FIRST, rest) => {
+                let (pending, []) = part(rest)? else { return None };
+                Pending::Public(Released(from_le_bytes(pending)?))
+            }
+            (_, [PUBLIC, words @ ..]) => Pending::Public(Released(from_le_bytes(words)?)),
+            (_, [PRIVATE, rest @ ..]) => Pending::Private(Sensitive(from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1)?)),
+            _ => return None,
         };
         Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending })
     }
@@ -105,12 +117,14 @@ impl Attachment {
     /// Hash of an attachment, the same for both of its forms.
     pub(crate) fn hash_of(bytes: &[u8]) -> Result<Hash, StoreError> {
         let parts = Parts::of(bytes)?;
-        Ok(Hash::of("dp-pvi ledger attachment v1", &[parts.message, &parts.rest_hash.0]))
+        let domain = if parts.version == FIRST { "dp-pvi ledger attachment v1" } else { "dp-pvi ledger attachment v2" };
+        Ok(Hash::of(domain, &[parts.message, &parts.rest_hash.0]))
     }
 }
 
 /// Stored bytes, taken apart.
 struct Parts<'a> {
+    version: u8,
     message: &'a [u8],
     /// Payload and pending change; gone once the release is settled.
     rest: Option<&'a [u8]>,
@@ -123,18 +137,19 @@ impl<'a> Parts<'a> {
     }
 
     fn split(bytes: &'a [u8]) -> Option<Self> {
-        let (&[VERSION, form], rest) = bytes.split_first_chunk()? else { return None };
+        let (&[version @ (FIRST | VERSION), form], rest) = bytes.split_first_chunk()? else { return None };
         let (message, rest) = part(rest)?;
+        let domain = if version == FIRST { "dp-pvi ledger attachment rest v1" } else { "dp-pvi ledger attachment rest v2" };
         match form {
-            WHOLE => Some(Self { message, rest: Some(rest), rest_hash: Hash::of("dp-pvi ledger attachment rest v1", &[rest]) }),
-            SETTLED => Some(Self { message, rest: None, rest_hash: Hash(rest.try_into().ok()?) }),
+            WHOLE => Some(Self { version, message, rest: Some(rest), rest_hash: Hash::of(domain, &[rest]) }),
+            SETTLED => Some(Self { version, message, rest: None, rest_hash: Hash(rest.try_into().ok()?) }),
             _ => None,
         }
     }
 }
 
-fn begin(bytes: &mut Vec<u8>, form: u8, message: &[u8]) {
-    bytes.extend([VERSION, form]);
+fn begin(bytes: &mut Vec<u8>, version: u8, form: u8, message: &[u8]) {
+    bytes.extend([version, form]);
     bytes.extend((message.len() as u64).to_le_bytes());
     bytes.extend(message);
 }
@@ -143,11 +158,16 @@ fn unreadable() -> StoreError {
     StoreError::Corrupt("a stored update cannot be read".into())
 }
 
-const VERSION: u8 = 1;
+/// Without kinds of pending changes: every one was public.
+const FIRST: u8 = 1;
+const VERSION: u8 = 2;
 const WHOLE: u8 = 0;
 const SETTLED: u8 = 1;
 const LATTICE: u8 = 0;
 const VALUES: u8 = 1;
+const NONE: u8 = 0;
+const PUBLIC: u8 = 1;
+const PRIVATE: u8 = 2;
 
 fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first_chunk()?;

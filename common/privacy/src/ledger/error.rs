@@ -45,6 +45,11 @@ pub enum LedgerError {
         /// What was asked for.
         step: &'static str,
     },
+    /// The pending change of the site's state is of another kind (public, private) or length than the run's: a bug of ours.
+    #[error(
+        "the update of release {0} would change the site's state as another kind or length than it has in this run: report this as a bug"
+    )]
+    OtherState(ReleaseId),
     /// The permit of this reservation was already handed out since the ledger was opened.
     #[error("the permit of release {0} was already given out in this process; restart to train again under the same reservation")]
     PermitOutstanding(ReleaseId),

@@ -13,6 +13,7 @@
 //! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
 //!   under the same reservation, because nothing had left the process.
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
+//! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
 //! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
 mod attachment;
@@ -21,6 +22,7 @@ mod error;
 pub mod memory;
 mod permit;
 mod row;
+pub mod state;
 mod store;
 
 #[cfg(test)]
@@ -30,14 +32,15 @@ pub use attachment::Attachment;
 pub use error::LedgerError;
 pub use permit::{Permit, StepPermit};
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, ReleaseState, Row, RowBody, StoredRow};
+pub use state::{OtherState, Pending, SiteState, StateKind};
 pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
 use crate::accountant::{Charge, PrivacyLoss};
 use crate::event::DpEvent;
-use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
 use crate::ledger::book::Book;
+use crate::ledger::state::Secret;
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::unit::Epsilon;
 
@@ -142,7 +145,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             Some(_) => return Err(LedgerError::Conflict(release.clone())),
         };
         let charge = self.book.prices_mut().learn(event)?;
-        self.check_budget(&release.run, &charge, if again { 0 } else { 1 })?;
+        self.check_budget(&release.run, &[(charge.clone(), if again { 0 } else { 1 })])?;
         if !again {
             self.append(RowBody::Reserved { release: release.clone(), event: bytes, header }, None)?;
         }
@@ -153,10 +156,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
     ///
     /// # Errors
-    /// Wrong state, store.
+    /// Wrong state, a pending change of another kind or length than the run's state, store.
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
         self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
-        let bytes = attachment.to_bytes();
+        self.check_kind(release, attachment.pending())?;
+        let bytes = attachment.to_bytes(|words| self.secret("pending", release, words));
         let body = RowBody::Committed { release: release.clone(), attachment: Attachment::hash_of(&bytes)? };
         self.append(body, Some(&Extra::Attachment(release.clone(), bytes)))
     }
@@ -205,8 +209,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         }
     }
 
-    /// Applies or drops the pending factor change: factor += rho·pending iff `included`. Idempotent. Returns the factor
-    /// (empty where the method has none).
+    /// Applies or drops the pending change of the site's state: state += rho·pending iff `included`. Idempotent. Returns the state.
     ///
     /// Payload and pending change are dropped in the same transaction: nothing needs them any more, and a ledger of many rounds
     /// stays small. The message and the hash of everything stay.
@@ -215,14 +218,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     ///
     /// # Errors
     /// Wrong state, another outcome than the one that was settled before, store.
-    pub fn settle(&mut self, release: &ReleaseId, included: bool, rho: f64) -> Result<Vec<f64>, LedgerError> {
-        let state = self.expect(release, "settled", |state| !(included && state == ReleaseState::Reserved))?;
-        if let ReleaseState::Settled { included: before } = state {
-            return if before == included {
-                Ok(self.factor(&release.run)?.unwrap_or_default())
-            } else {
-                Err(LedgerError::Conflict(release.clone()))
-            };
+    pub fn settle(&mut self, release: &ReleaseId, included: bool, rho: f64) -> Result<SiteState, LedgerError> {
+        let step = self.expect(release, "settled", |state| !(included && state == ReleaseState::Reserved))?;
+        let state = self.site_state(&release.run)?;
+        if let ReleaseState::Settled { included: before } = step {
+            return if before == included { Ok(state) } else { Err(LedgerError::Conflict(release.clone())) };
         }
         let stored = match self.book.attachment(release) {
             Some(expected) => Some(self.stored_attachment(release, expected)?),
@@ -230,31 +230,23 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         };
         let attachment = stored.as_deref().map(Attachment::from_bytes).transpose()?;
         let kept = stored.as_deref().map(Attachment::settled).transpose()?;
-        let mut factor = self.factor(&release.run)?.unwrap_or_default();
-        let pending = attachment.as_ref().filter(|_| included).and_then(Attachment::pending);
-        if let Some(pending) = pending {
-            if factor.is_empty() {
-                factor = vec![0.0; pending.len()];
-            }
-            if factor.len() != pending.len() {
-                return Err(StoreError::Corrupt("a stored update has another length than the site's factor".into()).into());
-            }
-            factor.iter_mut().zip(pending).for_each(|(t, change)| *t += rho * change);
-        }
-        let bytes = to_le_bytes(&factor);
+        let state = match attachment.filter(|_| included) {
+            Some(attachment) => state.moved(attachment.pending(), rho).map_err(|_| mixed())?,
+            None => state,
+        };
+        let bytes = state.to_bytes(|words| self.secret("state", release, words));
         let body = RowBody::Settled { release: release.clone(), included, factor: book::factor_hash(&bytes) };
         self.append(body, Some(&Extra::Settled { release: release.clone(), factor: bytes, attachment: kept }))?;
-        Ok(factor)
+        Ok(state)
     }
 
-    /// The site's factor in a run (`None` before the first settled update).
+    /// The site's state in a run, as last settled.
     ///
     /// # Errors
     /// Store, or bytes that do not match their hash.
-    pub fn factor(&mut self, run: &RunId) -> Result<Option<Vec<f64>>, LedgerError> {
-        let Some(expected) = self.book.factor(run) else { return Ok(None) };
-        let bytes = self.stored_factor(run, expected)?;
-        Ok(Some(from_le_bytes(&bytes).ok_or_else(|| StoreError::Corrupt("the site's factor cannot be read".into()))?))
+    pub fn site_state(&mut self, run: &RunId) -> Result<SiteState, LedgerError> {
+        let Some(expected) = self.book.factor(run) else { return Ok(SiteState::None) };
+        Ok(SiteState::from_bytes(&self.stored_factor(run, expected)?)?)
     }
 
     /// Releases of a run that are not settled yet, with their states, oldest first.
@@ -279,23 +271,29 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self.book.run(run).loss(self.budget.delta))
     }
 
-    /// Loss of all charged events and `event` `times` more: what a plan would cost.
+    /// Loss of all charged events and of these, each with how often it comes: what a plan would cost.
     ///
     /// # Errors
     /// An event that no engine bounds.
-    pub fn would_cost(&self, event: &DpEvent, times: u64) -> Result<PrivacyLoss, LedgerError> {
+    pub fn would_cost(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
         let mut total = self.book.total().clone();
-        total.add(&self.book.prices().of(event)?, times);
+        for (charge, times) in self.charges(events)? {
+            total.add(&charge, times);
+        }
         Ok(total.loss(self.budget.delta))
     }
 
-    /// Whether `times` more of `event` in `run` would keep to both limits, as [`Ledger::reserve`] compares them.
+    /// Whether these events, each with how often it comes, would keep `run` to both limits, as [`Ledger::reserve`] compares them.
     ///
     /// # Errors
     /// [`LedgerError::OverBudget`], [`LedgerError::OverRunBudget`], [`LedgerError::NonPrivateForbidden`], or an event that no
     /// engine bounds.
-    pub fn would_admit(&self, run: &RunId, event: &DpEvent, times: u64) -> Result<(), LedgerError> {
-        self.check_budget(run, &self.book.prices().of(event)?, times)
+    pub fn would_admit(&self, run: &RunId, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
+        self.check_budget(run, &self.charges(events)?)
+    }
+
+    fn charges(&self, events: &[(DpEvent, u64)]) -> Result<Vec<(Charge, u64)>, LedgerError> {
+        events.iter().map(|(event, times)| Ok((self.book.prices().of(event)?, *times))).collect()
     }
 
     /// The budget.
@@ -328,18 +326,18 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.append(RowBody::Frozen(state), None)
     }
 
-    /// Both limits, with `times` more of `charge`.
+    /// Both limits, with these charges more.
     ///
     /// Releases without protection need the site's consent and are then left out of the comparison: they are reported as
     /// ε = ∞, and the limits still hold for everything else.
-    fn check_budget(&self, run: &RunId, charge: &Charge, times: u64) -> Result<(), LedgerError> {
-        if charge.is_non_private() && !self.budget.allow_non_private {
+    fn check_budget(&self, run: &RunId, charges: &[(Charge, u64)]) -> Result<(), LedgerError> {
+        if charges.iter().any(|(charge, _)| charge.is_non_private()) && !self.budget.allow_non_private {
             return Err(LedgerError::NonPrivateForbidden);
         }
         let limits = [(self.book.total(), Some(self.budget.epsilon)), (&self.book.run(run), self.budget.per_run)];
         for (scope, (spent, limit)) in [Scope::DataSet, Scope::Run].into_iter().zip(limits) {
             let mut total = spent.clone();
-            total.add(charge, times);
+            charges.iter().for_each(|(charge, times)| total.add(charge, *times));
             let delta = self.budget.delta;
             let loss = if self.budget.allow_non_private { total.protected_loss(delta) } else { total.loss(delta) };
             let would_be = loss.epsilon;
@@ -350,6 +348,22 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             }
         }
         Ok(())
+    }
+
+    /// One kind and length of state in a run: what is settled, and what may still be settled.
+    fn check_kind(&mut self, release: &ReleaseId, pending: &Pending) -> Result<(), LedgerError> {
+        let mut fits = self.site_state(&release.run)?.admits(pending);
+        for (open, _) in self.book.unsettled(&release.run) {
+            let Some(expected) = self.book.attachment(&open) else { continue };
+            let other = Attachment::from_bytes(&self.stored_attachment(&open, expected)?)?;
+            fits &= SiteState::None.moved(other.pending(), 1.0).is_ok_and(|state| state.admits(pending));
+        }
+        if fits { Ok(()) } else { Err(LedgerError::OtherState(release.clone())) }
+    }
+
+    /// What makes a hash of private numbers say nothing; it depends on the numbers, so that no two vectors share one.
+    fn secret(&self, purpose: &str, release: &ReleaseId, words: &[u8]) -> Secret {
+        Secret::derive(&self.signer, purpose, &[release.to_string().as_bytes(), words])
     }
 
     /// The state of a release, if it allows `step`.
@@ -395,7 +409,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             }
         }
         for (run, expected) in self.book.factors() {
-            self.stored_factor(&run, expected)?;
+            let state = SiteState::from_bytes(&self.stored_factor(&run, expected)?)?;
+            for (open, _) in self.book.unsettled(&run) {
+                let Some(expected) = self.book.attachment(&open) else { continue };
+                if !state.admits(Attachment::from_bytes(&self.stored_attachment(&open, expected)?)?.pending()) {
+                    return Err(mixed().into());
+                }
+            }
         }
         Ok(())
     }
@@ -417,6 +437,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     fn last_hash(&self) -> Hash {
         self.rows.last().map_or_else(Hash::default, |(_, hash)| *hash)
     }
+}
+
+fn mixed() -> StoreError {
+    StoreError::Corrupt("a stored update changes the site's factor as another kind or length than it has".into())
 }
 
 /// What a limit is about.

@@ -49,7 +49,7 @@ pub enum Extra {
     Settled {
         /// Which release.
         release: ReleaseId,
-        /// The site's factor in the release's run from now on (little-endian `f64`).
+        /// The site's state in the release's run from now on, as [`SiteState`](crate::ledger::SiteState) is written.
         factor: Vec<u8>,
         /// What stays of the attachment in place of the stored one, if there is one.
         attachment: Option<Vec<u8>>,
@@ -57,6 +57,8 @@ pub enum Extra {
 }
 
 /// Signs row hashes; the identity key stays with the caller.
+///
+/// Signatures are deterministic, as Ed25519's are: the ledger derives the secrets of a site from signatures that it never shows.
 pub trait RowSigner: Send {
     /// Ed25519 signature over `hash`.
     fn sign(&self, hash: &Hash) -> Vec<u8>;

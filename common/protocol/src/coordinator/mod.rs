@@ -14,9 +14,9 @@ mod types;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dp_pvi_posterior::rule::PviRule;
-use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
+use dp_pvi_posterior::rule::{Arrived, Rule};
+use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
+use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Open, Phase, Progress, Run, higher};
@@ -37,7 +37,7 @@ const MAX_HELLO: usize = 4096;
 #[derive(Debug)]
 pub struct Coordinator {
     settings: Settings,
-    rule: PviRule,
+    rule: Box<dyn Rule>,
     run: Run,
     /// Last update of every client whose signature was verified: it is looked at twice, before and after its payload.
     verified: BTreeMap<ClientId, Signed<Update>>,
@@ -50,7 +50,7 @@ impl Coordinator {
     /// The task cannot be read, or the records are of another run.
     pub fn restore(settings: Settings, records: impl IntoIterator<Item = Record>) -> Result<Self, RestoreError> {
         let task = Arc::new(ResolvedTask::from_bytes(&settings.task)?);
-        let rule = PviRule::new(&task);
+        let rule = task.rule();
         let mut run = Run::new(task, settings.run, rule.initial());
         let key = settings.key.verifying_key();
         for record in records {
@@ -266,9 +266,10 @@ impl Coordinator {
         if sum.round != open.round || !sum.included.iter().map(|(c, h)| (c, h)).eq(&open.stored) {
             return self.durable(Vec::new(), ());
         }
-        let step = self.rule.apply(&self.run.lambda, open.visit, &sum.delta);
-        let correction = step.correction.iter().any(|r| *r != 0.0).then_some(step.correction);
-        let record = self.entry(open, sum.included.clone(), outcome, step.lambda.into(), correction, now);
+        // At most as many sites as are enrolled.
+        let sites = u32::try_from(sum.included.len()).unwrap_or(u32::MAX);
+        let step = self.rule.apply(&self.run.lambda, &Arrived { visit: open.visit, sites, sum: &sum.delta });
+        let record = self.entry(open, sum.included.clone(), outcome, step.state.into(), step.correction, now);
         self.durable(vec![record], ())
     }
 
@@ -448,35 +449,41 @@ impl Coordinator {
             }
             return Ok((body, Verdict::Known(receipt.clone())));
         }
-        if body.kind != PayloadKind::Values {
-            // Both updates of this version send numbers computed from released sums (or unprotected ones).
-            return Err(Rejected::WrongSize("kind"));
-        }
-        if body.coordinates != self.run.lambda.len() as u64 {
-            return Err(Rejected::WrongSize("coordinates"));
-        }
-        let (header, verdict) = match &self.run.phase {
+        let (header, visit, verdict) = match &self.run.phase {
             Phase::Open(open) if open.round == round => {
                 if !open.asked.contains(client) || open.refused.contains(client) {
                     return Err(Rejected::NotAsked);
                 }
                 let late = open.progress != Progress::Collecting;
-                (open.header_hash, if late { Verdict::Late } else { Verdict::Fits })
+                (open.header_hash, open.visit, if late { Verdict::Late } else { Verdict::Fits })
             }
             _ => {
                 let entry = self.run.entries.get(round as usize).ok_or(Rejected::UnknownRound)?;
                 // Our own header: it can be read.
-                let turn = entry.header.peek().map_err(Rejected::Invalid)?.turn;
-                if turn.is_some_and(|turn| turn != *client) {
+                let opened = entry.header.peek().map_err(Rejected::Invalid)?;
+                if opened.turn.is_some_and(|turn| turn != *client) {
                     return Err(Rejected::NotAsked);
                 }
-                (entry.header.hash(), Verdict::Late)
+                (entry.header.hash(), opened.visit, Verdict::Late)
             }
         };
         if body.header != header {
             return Err(Rejected::UnknownRound);
         }
+        let form = self.form(visit);
+        if body.kind != form.kind {
+            return Err(Rejected::WrongSize("kind"));
+        }
+        if body.coordinates != form.coordinates {
+            return Err(Rejected::WrongSize("coordinates"));
+        }
         Ok((body, verdict))
+    }
+
+    /// What a site sends at a visit.
+    fn form(&self, visit: u32) -> MessageForm {
+        // Reading the task computed the form of every visit.
+        self.run.task.message(visit).expect("a task that was read says what is sent")
     }
 
     fn receipt(&self, client: &ClientId, body: &Update, update: &Signed<Update>, outcome: ReceiptOutcome) -> Signed<Receipt> {
@@ -580,11 +587,12 @@ impl Coordinator {
 
     /// From here on the open round takes no more updates.
     fn close(&mut self, outcome: RoundOutcome) -> Durable<Action> {
-        let coordinates = self.run.lambda.len() as u64;
+        let Phase::Open(open) = &self.run.phase else { return Durable { records: Vec::new(), then: Action::Rest } };
+        let MessageForm { kind, coordinates } = self.form(open.visit);
         let Phase::Open(open) = &mut self.run.phase else { return Durable { records: Vec::new(), then: Action::Rest } };
         open.progress = Progress::Closing(outcome);
         let included = open.stored.iter().map(|(client, update)| (client.clone(), *update)).collect();
-        Durable { records: Vec::new(), then: Action::Close(Close { round: open.round, kind: PayloadKind::Values, coordinates, included }) }
+        Durable { records: Vec::new(), then: Action::Close(Close { round: open.round, kind, coordinates, included }) }
     }
 
     fn entry(

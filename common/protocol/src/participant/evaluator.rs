@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use dp_pvi_posterior::rule::PviRule;
 use dp_pvi_posterior::task::ResolvedTask;
 
 use super::chain::Chain;
@@ -56,7 +55,7 @@ impl EvaluatorParticipant {
     pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
         let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
         if self.chain.as_ref().is_none_or(|chain| chain.run != welcome.run) {
-            self.chain = Some(Chain::new(welcome.run, self.identity.server, task.visits(), &PviRule::new(&task).initial()));
+            self.chain = Some(Chain::new(welcome.run, self.identity.server, task.visits(), &task.rule().initial()));
         }
         Ok(task)
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
-use dp_pvi_privacy::{Payload, Permit, PrivacyUnit, Relation, ReleaseId, Released};
+use dp_pvi_privacy::{Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, Released, SiteState};
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
 pub use self::identity::{Approve, Identity, PartialRuns, Policy};
@@ -30,8 +30,8 @@ pub struct TrainJob {
     pub visit: u32,
     /// λ.
     pub lambda: Arc<[f64]>,
-    /// λ_m (zero before the first included update).
-    pub factor: Vec<f64>,
+    /// The site's state in the run: λ_m, public or private-clean.
+    pub state: SiteState,
     /// The right to compute it, once.
     pub permit: Permit,
 }
@@ -41,8 +41,8 @@ pub struct TrainJob {
 pub struct Trained {
     /// What is sent.
     pub payload: Released<Payload>,
-    /// Change of the site's factor, to be scaled by ρ when the update is included.
-    pub pending: Option<Vec<f64>>,
+    /// Change of the site's state, to be scaled by ρ when the update is included.
+    pub pending: Pending,
 }
 
 /// A committed update: what is sent, always the same bytes.

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dp_pvi_posterior::rule::PviRule;
-use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::accountant::epsilon_upper;
+use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
-use dp_pvi_privacy::{DpEvent, Hash, Ledger, PayloadKind, ReleaseId, RunId};
+use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
 
 use super::chain::{Chain, Closed};
 use super::identity::{Declared, Identity, PartialRuns, Policy};
@@ -36,8 +34,6 @@ enum State {
 /// A run that the site was welcomed to.
 struct Joined {
     task: Arc<ResolvedTask>,
-    /// What one visit is to the accountant.
-    event: DpEvent,
     chain: Chain,
     /// Last visit for which this site has a release.
     visit: Option<u32>,
@@ -51,7 +47,7 @@ struct Joined {
 struct Training {
     release: ReleaseId,
     header: Hash,
-    coordinates: usize,
+    form: MessageForm,
 }
 
 impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
@@ -82,12 +78,10 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// See [`SiteError`]. [`Participant::withdrawal`] tells the server.
     pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
         let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
-        let event = task.visit_event().map_err(|error| SiteError::Version(error.to_string()))?;
         if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
-            let initial = PviRule::new(&task).initial();
+            let initial = task.rule().initial();
             let joined = Joined {
                 chain: Chain::new(welcome.run, self.identity.server, task.visits(), &initial),
-                event: event.clone(),
                 task: Arc::clone(&task),
                 visit: None,
                 headers: self.headers(&welcome.run),
@@ -100,24 +94,25 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         }
         self.check_ledger_fits(&task)?;
         if let Some(stated) = task.privacy.epsilon {
-            let visits = std::iter::repeat_n(&event, task.visits() as usize);
-            let own = epsilon_upper(visits, task.privacy.relation, task.privacy.delta)?.epsilon;
+            let own = task.loss(task.visits()).map_err(unfit)?.epsilon;
             if own > stated {
                 return Err(SiteError::Understated { stated: stated.get(), own: own.get() });
             }
         }
         self.policy.check(&task, welcome.run.task)?;
         if self.policy.partial_runs == PartialRuns::Refuse {
-            self.check_paid_to_the_end(&task, &event, &welcome.run)?;
+            self.check_paid_to_the_end(&task, &welcome.run)?;
         }
         Ok(task)
     }
 
     /// What this site has not reserved of a run yet must be within its limits, all of it. What else the ledger refuses (a release
     /// without protection) it refuses in the round.
-    fn check_paid_to_the_end(&self, task: &ResolvedTask, event: &DpEvent, run: &RunId) -> Result<(), SiteError> {
-        let left = u64::from(task.visits()).saturating_sub(self.headers(run).len() as u64);
-        match self.ledger.would_admit(run, event, left) {
+    fn check_paid_to_the_end(&self, task: &ResolvedTask, run: &RunId) -> Result<(), SiteError> {
+        // Visits are reserved in order; a skipped one costs nothing, so this is at most too careful.
+        let reserved = u32::try_from(self.headers(run).len()).unwrap_or(u32::MAX).min(task.visits());
+        let left = task.visit_events(reserved..task.visits()).map_err(unfit)?;
+        match self.ledger.would_admit(run, &left) {
             Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. })) => Err(error.into()),
             _ => Ok(()),
         }
@@ -177,11 +172,11 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// # Errors
     /// See [`SiteError`].
     pub fn on_trained(&mut self, trained: Trained) -> Result<Outgoing, SiteError> {
-        let Some(Training { release, header, coordinates }) = self.joined()?.training.take() else {
+        let Some(Training { release, header, form }) = self.joined()?.training.take() else {
             return Err(SiteError::Order("a visit was computed that nobody asked for"));
         };
         let payload = trained.payload.get();
-        if payload.kind() != PayloadKind::Values || payload.len() != coordinates {
+        if (payload.kind(), payload.len() as u64) != (form.kind, form.coordinates) {
             return Err(SiteError::Order("the update has another form than the task asks for"));
         }
         let update = Update {
@@ -317,7 +312,9 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// Charges the visit, or refuses it.
     fn reserve(&mut self, release: ReleaseId, header: Hash, visit: u32, lambda: &Arc<[f64]>) -> Result<Step, SiteError> {
         let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
-        let permit = match self.ledger.reserve(&release, &joined.event, header) {
+        let event = joined.task.visit_event(visit).map_err(unfit)?;
+        let form = joined.task.message(visit).map_err(unfit)?;
+        let permit = match self.ledger.reserve(&release, &event, header) {
             Ok(permit) => permit,
             Err(error) => {
                 let reason = match error {
@@ -332,10 +329,15 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             }
         };
         joined.headers.insert(release.round, header);
-        joined.training = Some(Training { release: release.clone(), header, coordinates: lambda.len() });
-        let factor = self.ledger.factor(&release.run)?.filter(|factor| !factor.is_empty()).unwrap_or_else(|| vec![0.0; lambda.len()]);
-        Ok(Step::Train(Box::new(TrainJob { task: Arc::clone(&joined.task), visit, lambda: Arc::clone(lambda), factor, permit })))
+        joined.training = Some(Training { release: release.clone(), header, form });
+        let state = self.ledger.site_state(&release.run)?;
+        Ok(Step::Train(Box::new(TrainJob { task: Arc::clone(&joined.task), visit, lambda: Arc::clone(lambda), state, permit })))
     }
+}
+
+/// A task whose numbers this engine cannot compute with.
+fn unfit(error: TaskError) -> SiteError {
+    SiteError::Version(error.to_string())
 }
 
 fn update_hash(message: &[u8]) -> Result<Hash, SiteError> {

@@ -2,7 +2,7 @@
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState};
-use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Payload, PrivacyUnit, Relation, danger};
+use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Payload, Pending, PrivacyUnit, Relation, danger};
 use ed25519_dalek::SigningKey;
 
 use super::*;
@@ -75,7 +75,7 @@ fn next(start: &RoundStart) -> Next {
 }
 
 fn trained(delta: [f64; 4]) -> Trained {
-    Trained { payload: danger::assume_released(Payload::Values(delta.to_vec())), pending: Some(delta.to_vec()) }
+    Trained { payload: danger::assume_released(Payload::Values(delta.to_vec())), pending: Pending::Public(danger::assume_released(delta.to_vec())) }
 }
 
 fn train(site: &mut Site, start: &RoundStart, delta: [f64; 4]) -> Outgoing {
@@ -192,7 +192,7 @@ fn the_pending_change_moves_the_factor_iff_the_transcript_lists_the_update() {
         let list = if included { vec![(client("a"), update)] } else { vec![(client("b"), Hash([3; 32]))] };
         let Step::Train(job) = site.on_next(next(&next_round(&start, list, |_| ()))).unwrap() else { panic!("not asked") };
         // The task's damping is 0.5.
-        assert_eq!(job.factor, if included { [0.5, 1.0, 1.5, 2.0] } else { [0.0; 4] });
+        assert_eq!(job.state.public(4).unwrap(), if included { [0.5, 1.0, 1.5, 2.0] } else { [0.0; 4] });
         assert_eq!(site.ledger().state(&outgoing.release), Some(ReleaseState::Settled { included }));
     }
 }
@@ -448,7 +448,7 @@ fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
 
 /// ε of this many visits at the budget's δ.
 fn epsilon(task: &ResolvedTask, visits: usize) -> f64 {
-    let event = task.visit_event().unwrap();
+    let event = task.visit_event(0).unwrap();
     let events = std::iter::repeat_n(&event, visits);
     dp_pvi_privacy::accountant::epsilon_upper(events, Relation::ReplaceOne, budget().delta).unwrap().epsilon.get()
 }
@@ -483,7 +483,7 @@ fn what_the_ledger_refuses_becomes_a_signed_refusal_with_a_public_reason() {
 fn an_update_of_another_form_than_asked_is_not_committed() {
     let (_, _, mut site, start) = asked(&synchronous(2, 2));
     let Step::Train(_) = site.on_next(next(&start)).unwrap() else { panic!("not asked") };
-    let short = Trained { payload: danger::assume_released(Payload::Values(vec![1.0; 3])), pending: None };
+    let short = Trained { payload: danger::assume_released(Payload::Values(vec![1.0; 3])), pending: Pending::None };
     assert!(matches!(site.on_trained(short), Err(SiteError::Order(_))));
     assert!(matches!(site.on_trained(trained([1.0; 4])), Err(SiteError::Order(_))));
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, RowBody};
-use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, Ledger, NoiseSource, Payload, Purpose, ReleaseId, danger};
+use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, Ledger, NoiseSource, Payload, Pending, Purpose, ReleaseId, danger};
 use dp_pvi_protocol::driver::TrainError;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
@@ -101,17 +101,19 @@ impl Compute for Toy {
             Numbers::Unique { first } => {
                 payload[0] = 2f64.powi(i32::try_from(first + release.round).unwrap());
                 self.log.borrow_mut().push((release, payload.clone()));
-                return Ok(Trained { payload: danger::assume_released(Payload::Values(payload)), pending: None });
+                return Ok(Trained { payload: danger::assume_released(Payload::Values(payload)), pending: Pending::None });
             }
         };
+        let factor = job.state.public(2 * d).unwrap();
         let mut stream = noise.stream(&release, 0, Purpose::Noise).unwrap();
         let mut unit = || f64::from(stream.next_u32()) / 4_294_967_296.0;
         for j in 0..d {
-            payload[j] = unit() - 0.5 - 0.3 * job.lambda[j] + 0.1 * job.factor[j];
-            payload[d + j] = unit() * 2.0 + 0.05 * (job.lambda[d + j] - job.factor[d + j]);
+            payload[j] = unit() - 0.5 - 0.3 * job.lambda[j] + 0.1 * factor[j];
+            payload[d + j] = unit() * 2.0 + 0.05 * (job.lambda[d + j] - factor[d + j]);
         }
         self.log.borrow_mut().push((release, payload.clone()));
-        Ok(Trained { payload: danger::assume_released(Payload::Values(payload.clone())), pending: Some(payload) })
+        let released = danger::assume_released(payload);
+        Ok(Trained { payload: released.clone().map(Payload::Values), pending: Pending::Public(released) })
     }
 }
 

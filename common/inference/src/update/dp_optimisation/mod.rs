@@ -47,7 +47,7 @@ mod iterate;
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::task::DpOptimisationSpec;
 use dp_pvi_privacy::mechanism::LatticeSum;
-use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Permit, Released, StepPermit, Units};
+use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Pending, Permit, Released, StepPermit, Units};
 
 pub(super) use iterate::Iterate;
 
@@ -81,8 +81,8 @@ pub(super) fn run<N: NoiseSource>(
         iterate = sum.map(|sum| iterate.into_inner().advance(&sum.to_f64()));
     }
     let change = iterate.map(|iterate| local.change(&iterate.finish()));
-    let pending = change.get().clone();
-    Ok(Output { payload: change.map(Payload::Values), pending: Some(pending) })
+    let pending = Pending::Public(change.clone());
+    Ok(Output { payload: change.map(Payload::Values), pending })
 }
 
 /// One release: the noisy sum of clipped gradients at `point`.

@@ -1,7 +1,7 @@
 //! Partitioned variational inference without protection (algorithms, section 5): the exact local optimum.
 
 use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{Payload, Permit, Units};
+use dp_pvi_privacy::{Payload, Pending, Permit, Units};
 
 use super::{Local, Output};
 use crate::error::InferenceError;
@@ -28,6 +28,6 @@ pub(super) fn run(local: &Local, model: &dyn Model, units: &Units<RecordTable>, 
         Err(_) => vec![0.0; local.global.natural().len()],
     });
     let released = release_non_private(change, permit)?;
-    let pending = released.get().clone();
-    Ok(Output { payload: released.map(Payload::Values), pending: Some(pending) })
+    let pending = Pending::Public(released.clone());
+    Ok(Output { payload: released.map(Payload::Values), pending })
 }

@@ -1,0 +1,233 @@
+//! What a site carries from round to round, and of which kind it is.
+//!
+//! A site's state (its factor λ_m, or one factor for each of its shards) is one of two kinds for a whole run, and the kind is part of the
+//! type, of the stored bytes and of what the ledger signs:
+//!
+//! * **public**: a function of released values (DP optimisation, tied factors, local trust). Anybody who has the transcript can
+//!   compute it. A public change is a [`Released`] value, so nothing else can become one.
+//! * **private-clean**: the site's own clipped contributions before any noise. It never leaves the site, and comes back as
+//!   [`Sensitive`] only.
+//!
+//! A ledger refuses a change of the other kind, so a private state is never read as a public one.
+//!
+//! # Privacy
+//! Rules R1 and R2 of `design/algorithms.md`: a state may depend on the site's data, but never on noise that was not released.
+//! A `NoiseShare` cannot become either kind of change, because it can be masked and nothing else.
+//!
+//! Rows name states and attachments by their hashes, and the head of the chain travels to the server. The hash of a noise-free vector
+//! would be a perfect test of every guess at the data, so private bytes begin with 32 bytes that nobody without the site's identity key can
+//! compute ([`Secret`]): the hash is then a hiding commitment.
+
+use std::fmt;
+
+use zeroize::Zeroize;
+
+use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
+use crate::ledger::store::{RowSigner, StoreError};
+use crate::records::{Released, Sensitive};
+use crate::release::Hash;
+
+/// The change of a site's state that comes with an update: applied, times ρ, iff the update was included.
+pub enum Pending {
+    /// The method keeps no state, or a tied one that is computed from λ.
+    None,
+    /// A function of released values.
+    Public(Released<Vec<f64>>),
+    /// Noise-free own contributions; never sent.
+    Private(Sensitive<Vec<f64>>),
+}
+
+/// A site's state in a run.
+pub enum SiteState {
+    /// No included update has changed it yet, or the method keeps none: zero.
+    None,
+    /// A function of released values.
+    Public(Vec<f64>),
+    /// Sum of noise-free own contributions.
+    Private(Sensitive<Vec<f64>>),
+}
+
+/// Which of the two a state is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateKind {
+    /// A function of released values.
+    Public,
+    /// Noise-free own contributions.
+    Private,
+}
+
+/// A state of the kind that was not asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the site's state is of another kind or length than this update keeps: it is not of this run")]
+pub struct OtherState;
+
+impl Pending {
+    /// Kind of the change, if there is one.
+    #[must_use]
+    pub fn kind(&self) -> Option<StateKind> {
+        match self {
+            Self::None => None,
+            Self::Public(_) => Some(StateKind::Public),
+            Self::Private(_) => Some(StateKind::Private),
+        }
+    }
+
+    /// The change, if it is a public one.
+    #[must_use]
+    pub fn public(&self) -> Option<&[f64]> {
+        match self {
+            Self::Public(change) => Some(change.get()),
+            Self::None | Self::Private(_) => None,
+        }
+    }
+
+    /// The numbers, whatever their kind.
+    pub(crate) fn numbers(&self) -> Option<&[f64]> {
+        match self {
+            Self::None => None,
+            Self::Public(change) => Some(&change.0),
+            Self::Private(change) => Some(&change.0),
+        }
+    }
+}
+
+impl SiteState {
+    /// Kind of the state, if there is one.
+    #[must_use]
+    pub fn kind(&self) -> Option<StateKind> {
+        match self {
+            Self::None => None,
+            Self::Public(_) => Some(StateKind::Public),
+            Self::Private(_) => Some(StateKind::Private),
+        }
+    }
+
+    /// The public state with `length` coordinates: zero before the first included update.
+    ///
+    /// # Errors
+    /// The state is private, or has another length.
+    pub fn public(&self, length: usize) -> Result<Vec<f64>, OtherState> {
+        match self {
+            Self::None => Ok(vec![0.0; length]),
+            Self::Public(values) if values.len() == length => Ok(values.clone()),
+            Self::Public(_) | Self::Private(_) => Err(OtherState),
+        }
+    }
+
+    /// The private state: `initial` (zeros, usually) before the first included update.
+    ///
+    /// Its length may itself be private (one factor for each unit), so it is for the caller to compare, inside the gate.
+    ///
+    /// # Errors
+    /// The state is public.
+    pub fn private(&self, initial: impl FnOnce() -> Sensitive<Vec<f64>>) -> Result<Sensitive<Vec<f64>>, OtherState> {
+        match self {
+            Self::None => Ok(initial()),
+            Self::Private(values) => Ok(values.map(Clone::clone)),
+            Self::Public(_) => Err(OtherState),
+        }
+    }
+
+    /// state += ρ·change.
+    pub(crate) fn moved(self, pending: &Pending, rho: f64) -> Result<Self, OtherState> {
+        let add = |state: Option<Vec<f64>>, change: &[f64]| {
+            let mut state = state.unwrap_or_else(|| vec![0.0; change.len()]);
+            if state.len() != change.len() {
+                return Err(OtherState);
+            }
+            state.iter_mut().zip(change).for_each(|(t, change)| *t += rho * change);
+            Ok(state)
+        };
+        match (self, pending) {
+            (state, Pending::None) => Ok(state),
+            (Self::None, Pending::Public(change)) => add(None, &change.0).map(Self::Public),
+            (Self::Public(state), Pending::Public(change)) => add(Some(state), &change.0).map(Self::Public),
+            (Self::None, Pending::Private(change)) => add(None, &change.0).map(|state| Self::Private(Sensitive(state))),
+            (Self::Private(state), Pending::Private(change)) => add(Some(state.0), &change.0).map(|state| Self::Private(Sensitive(state))),
+            (Self::Public(_), Pending::Private(_)) | (Self::Private(_), Pending::Public(_)) => Err(OtherState),
+        }
+    }
+
+    /// Whether a change of this kind and length may follow.
+    pub(crate) fn admits(&self, pending: &Pending) -> bool {
+        match (self, pending) {
+            (Self::None, _) | (_, Pending::None) => true,
+            (Self::Public(state), Pending::Public(change)) => state.len() == change.0.len(),
+            (Self::Private(state), Pending::Private(change)) => state.0.len() == change.0.len(),
+            (Self::Public(_), Pending::Private(_)) | (Self::Private(_), Pending::Public(_)) => false,
+        }
+    }
+
+    /// Stored bytes: nothing for no state, else version, kind, the secret where it is private, and little-endian words.
+    pub(crate) fn to_bytes(&self, secret: impl FnOnce(&[u8]) -> Secret) -> Vec<u8> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Public(values) => [vec![VERSION, PUBLIC], to_le_bytes(values)].concat(),
+            Self::Private(values) => {
+                let words = to_le_bytes(&values.0);
+                [&[VERSION, PRIVATE][..], &secret(&words).0, &words].concat()
+            }
+        }
+    }
+
+    /// Reads what [`SiteState::to_bytes`] wrote. Bytes of the first version are bare words, whose number is a multiple of 8: then
+    /// every state was public.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let decode = || match bytes {
+            [] => Some(Self::None),
+            words if words.len() % 8 == 0 => from_le_bytes(words).map(Self::Public),
+            [VERSION, PUBLIC, words @ ..] => from_le_bytes(words).map(Self::Public),
+            [VERSION, PRIVATE, rest @ ..] => from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1).map(|v| Self::Private(Sensitive(v))),
+            _ => None,
+        };
+        decode().ok_or_else(|| StoreError::Corrupt("the site's factor cannot be read".into()))
+    }
+}
+
+/// Says the kind and never a number.
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(kind_name(self.kind()))
+    }
+}
+
+/// Says the kind and never a number.
+impl fmt::Debug for SiteState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(kind_name(self.kind()))
+    }
+}
+
+fn kind_name(kind: Option<StateKind>) -> &'static str {
+    match kind {
+        None => "None",
+        Some(StateKind::Public) => "Public(..)",
+        Some(StateKind::Private) => "Private(..)",
+    }
+}
+
+/// 32 bytes that nobody without the site's identity key can compute: a hash of a signature that is never shown. The same inputs give
+/// the same secret, so nothing has to be stored for it and a run that crashed writes the same bytes again.
+pub(crate) struct Secret(pub(crate) [u8; 32]);
+
+impl Secret {
+    pub(crate) const LENGTH: usize = 32;
+
+    pub(crate) fn derive(signer: &impl RowSigner, purpose: &str, parts: &[&[u8]]) -> Self {
+        let parts: Vec<&[u8]> = std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()).collect();
+        let mut signature = signer.sign(&Hash::of("dp-pvi ledger secret v1", &parts));
+        let secret = Self(Hash::of("dp-pvi ledger secret key v1", &[&signature]).0);
+        signature.zeroize();
+        secret
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+const VERSION: u8 = 2;
+const PUBLIC: u8 = 1;
+const PRIVATE: u8 = 2;
