@@ -6,11 +6,13 @@
 //!   canonical document in which every number is explicit ([`task::ResolvedTask`]), whose hash all parties sign.
 //! * [`rule`], [`floor`], [`schedule`], [`optim`]: how the posterior moves.
 //! * [`quadrature`], [`predictive`], [`metrics`], [`summary`]: what the posterior says.
+//! * [`network`]: the shape, forward pass and predictive distribution of neural networks.
 //! * [`statement`], [`document`]: what was guaranteed to whom, and the file that a run leaves behind.
 
 pub mod document;
 pub mod floor;
 pub mod metrics;
+pub mod network;
 pub mod optim;
 pub mod predictive;
 pub mod public;

@@ -1,0 +1,227 @@
+//! Weight matrices, and the few products that a network needs of them.
+//!
+//! Rows of a site's table are sparse (one-hot columns), so the first layer is a combination of a few rows of weights; between hidden
+//! layers whole batches are multiplied at once by nalgebra's `gemm`, which picks its kernel by the processor it finds. Layers with few
+//! outputs are plain dot products: packing would cost more than the product.
+
+use nalgebra::{DMatrixView, DMatrixViewMut};
+
+/// Fewest outputs for which a batch goes through `gemm`.
+const BLOCKED: usize = 6;
+
+/// One number for every pair of input and output of a layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    inputs: usize,
+    outputs: usize,
+    /// Row k: what input k gives to every output.
+    by_input: Vec<f64>,
+    /// Row j: what output j takes of every input. Empty for a first layer, which nothing is propagated through.
+    by_output: Vec<f64>,
+}
+
+impl Matrix {
+    /// From `inputs` rows of `outputs` numbers.
+    ///
+    /// # Panics
+    /// The length is not `inputs`·`outputs`, or there is no output.
+    #[must_use]
+    pub fn new(by_input: Vec<f64>, inputs: usize, outputs: usize) -> Self {
+        assert!(outputs > 0 && by_input.len() == inputs * outputs, "a matrix has a row for every input");
+        let by_output = (0..outputs).flat_map(|j| by_input.iter().skip(j).step_by(outputs).copied()).collect();
+        Self { inputs, outputs, by_input, by_output }
+    }
+
+    /// A matrix that only takes sparse rows: the first layer.
+    ///
+    /// # Panics
+    /// As [`Matrix::new`].
+    #[must_use]
+    pub fn for_rows(by_input: Vec<f64>, inputs: usize, outputs: usize) -> Self {
+        assert!(outputs > 0 && by_input.len() == inputs * outputs, "a matrix has a row for every input");
+        Self { inputs, outputs, by_input, by_output: Vec::new() }
+    }
+
+    /// Number of inputs, a constant one included.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Number of outputs.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Σ_k `values[k]` · row `indices[k]`, into `out`.
+    pub fn apply_sparse(&self, indices: &[u32], values: &[f64], out: &mut [f64]) {
+        out.fill(0.0);
+        combine(&self.by_input, self.outputs, indices.iter().map(|&k| k as usize).zip(values.iter().copied()), out);
+    }
+
+    /// The products with every column of `columns` (each of `inputs` numbers), as columns of `outputs` numbers.
+    ///
+    /// # Panics
+    /// Lengths do not fit, or the matrix was made [for rows](Self::for_rows) and has few outputs.
+    pub fn apply(&self, columns: &[f64], out: &mut [f64]) {
+        product(self.outputs, self.inputs, &self.by_input, &self.by_output, columns, out);
+    }
+
+    /// The transposed products: columns of `outputs` numbers into columns of `inputs` numbers.
+    ///
+    /// # Panics
+    /// As [`Matrix::apply`].
+    pub fn apply_transposed(&self, columns: &[f64], out: &mut [f64]) {
+        assert!(!self.by_output.is_empty(), "nothing is propagated through a first layer");
+        if self.outputs < BLOCKED {
+            // A combination of few long rows.
+            for (column, out) in columns.chunks_exact(self.outputs).zip(out.chunks_exact_mut(self.inputs)) {
+                out.fill(0.0);
+                combine(&self.by_output, self.inputs, column.iter().copied().enumerate(), out);
+            }
+        } else {
+            product(self.inputs, self.outputs, &self.by_output, &self.by_input, columns, out);
+        }
+    }
+}
+
+/// A (rows × depth) times the columns: `by_depth` has `depth` rows of `rows` numbers, `by_row` is its transpose.
+fn product(rows: usize, depth: usize, by_depth: &[f64], by_row: &[f64], columns: &[f64], out: &mut [f64]) {
+    let count = columns.len() / depth;
+    assert!(columns.len() == count * depth && out.len() == count * rows, "one column out for every column in");
+    if rows < BLOCKED {
+        assert_eq!(by_row.len(), rows * depth, "a first layer takes sparse rows only");
+        for (column, out) in columns.chunks_exact(depth).zip(out.chunks_exact_mut(rows)) {
+            for (row, out) in by_row.chunks_exact(depth).zip(out) {
+                *out = dot(row, column);
+            }
+        }
+    } else {
+        let a = DMatrixView::from_slice(by_depth, rows, depth);
+        let b = DMatrixView::from_slice(columns, depth, count);
+        DMatrixViewMut::from_slice(out, rows, count).gemm(1.0, &a, &b, 0.0);
+    }
+}
+
+/// `sums` += Σ over columns of `left` ⊗ `right`: `sums` has a row of left's length for every entry of right.
+///
+/// # Panics
+/// Lengths do not fit.
+pub fn add_outer_products(left: &[f64], right: &[f64], count: usize, sums: &mut [f64]) {
+    let (rows, columns) = (left.len() / count.max(1), right.len() / count.max(1));
+    assert!(rows * count == left.len() && columns * count == right.len() && sums.len() == rows * columns, "as many left as right columns");
+    if rows < BLOCKED {
+        for (left, right) in left.chunks_exact(rows.max(1)).zip(right.chunks_exact(columns.max(1))) {
+            for (sums, &x) in sums.chunks_exact_mut(rows).zip(right) {
+                sums.iter_mut().zip(left).for_each(|(sum, y)| *sum += x * y);
+            }
+        }
+    } else {
+        let a = DMatrixView::from_slice(left, rows, count);
+        let b = DMatrixView::from_slice_with_strides(right, count, columns, columns, 1);
+        DMatrixViewMut::from_slice(sums, rows, columns).gemm(1.0, &a, &b, 1.0);
+    }
+}
+
+/// `out` += Σ coefficient · row, over pairs (row number, coefficient) of a matrix with rows of `width` numbers. Four rows are added at
+/// a time, so that `out` is read and written once for four of them.
+#[inline]
+pub fn combine(rows: &[f64], width: usize, terms: impl Iterator<Item = (usize, f64)>, out: &mut [f64]) {
+    let row = |k: usize| &rows[k * width..][..width];
+    let out = &mut out[..width];
+    let mut held = [(0, 0.0); 4];
+    let mut count = 0;
+    for term in terms {
+        held[count] = term;
+        count += 1;
+        if count == 4 {
+            count = 0;
+            let [a, b, c, d] = held.map(|(k, _)| row(k));
+            let [x, y, z, w] = held.map(|(_, x)| x);
+            for j in 0..width {
+                out[j] += (x * a[j] + y * b[j]) + (z * c[j] + w * d[j]);
+            }
+        }
+    }
+    for &(k, x) in &held[..count] {
+        add_scaled(x, row(k), out);
+    }
+}
+
+/// `out` += x · `row`.
+#[inline]
+pub fn add_scaled(x: f64, row: &[f64], out: &mut [f64]) {
+    for (out, value) in out.iter_mut().zip(row) {
+        *out += x * value;
+    }
+}
+
+/// Inner product; eight running sums, so that additions do not wait for each other.
+#[inline]
+#[must_use]
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for j in 0..8 {
+            sums[j] += a[j] * b[j];
+        }
+    }
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7])) + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Matrix, add_outer_products};
+
+    /// Small integers: every order of summation gives the same number.
+    fn numbers(len: usize) -> Vec<f64> {
+        (0..len).map(|i| f64::from(u32::try_from(i * 7 % 11).unwrap_or(0)) - 5.0).collect()
+    }
+
+    #[test]
+    fn all_products_agree_with_their_definition() {
+        for (inputs, outputs, count) in [(3, 1, 5), (9, 2, 4), (17, 6, 8), (51, 50, 13), (7, 20, 1)] {
+            let weights = numbers(inputs * outputs);
+            let matrix = Matrix::new(weights.clone(), inputs, outputs);
+            let (columns, back) = (numbers(inputs * count), numbers(outputs * count));
+            let (mut out, mut transposed) = (vec![9.0; outputs * count], vec![9.0; inputs * count]);
+            matrix.apply(&columns, &mut out);
+            matrix.apply_transposed(&back, &mut transposed);
+            let mut outer = numbers(inputs * outputs);
+            add_outer_products(&back, &columns, count, &mut outer);
+            for n in 0..count {
+                for j in 0..outputs {
+                    let sum: f64 = (0..inputs).map(|k| weights[k * outputs + j] * columns[n * inputs + k]).sum();
+                    assert!((out[n * outputs + j] - sum).abs() < 1e-12);
+                }
+                for k in 0..inputs {
+                    let sum: f64 = (0..outputs).map(|j| weights[k * outputs + j] * back[n * outputs + j]).sum();
+                    assert!((transposed[n * inputs + k] - sum).abs() < 1e-12);
+                }
+            }
+            for k in 0..inputs {
+                for j in 0..outputs {
+                    let sum: f64 = (0..count).map(|n| back[n * outputs + j] * columns[n * inputs + k]).sum();
+                    assert!((outer[k * outputs + j] - weights[k * outputs + j] - sum).abs() < 1e-12);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sparse_row_is_a_combination_of_rows() {
+        let matrix = Matrix::for_rows(numbers(9 * 5), 9, 5);
+        for indices in [vec![], vec![4], vec![0, 2, 8], vec![0, 1, 2, 3], vec![0, 1, 3, 4, 5, 7, 8]] {
+            let values: Vec<f64> = numbers(indices.len());
+            let mut out = [9.0; 5];
+            matrix.apply_sparse(&indices, &values, &mut out);
+            for (j, out) in out.iter().enumerate() {
+                let sum: f64 = indices.iter().zip(&values).map(|(&k, x)| x * numbers(45)[k as usize * 5 + j]).sum();
+                assert!((out - sum).abs() < 1e-12);
+            }
+        }
+    }
+}
