@@ -9,10 +9,13 @@
 //! * [`network`]: the shape, forward pass and predictive distribution of neural networks.
 //! * [`statement`], [`document`]: what was guaranteed to whom, and the file that a run leaves behind.
 
+pub mod adaptive_clip;
+pub mod clip_metric;
 pub mod document;
 pub mod floor;
 pub mod metrics;
 pub mod network;
+pub mod noise_aware;
 pub mod optim;
 pub mod predictive;
 pub mod public;
@@ -20,6 +23,7 @@ pub mod quadrature;
 pub mod rule;
 pub mod schedule;
 pub mod schema;
+pub mod simplex;
 pub mod statement;
 pub mod summary;
 pub mod task;

@@ -90,6 +90,29 @@ pub fn unsvec(values: &[f64], d: usize) -> DMatrix<f64> {
     out
 }
 
+/// The product of the symmetric matrix of an [`svec`] with a vector, without building the matrix.
+///
+/// # Panics
+/// `values` does not have d(d+1)/2 entries for the vector's d.
+#[must_use]
+pub fn svec_times(values: &[f64], vector: &[f64]) -> Vec<f64> {
+    let d = vector.len();
+    assert_eq!(values.len(), triangle(d), "svec of another dimension");
+    let mut product = vec![0.0; d];
+    let mut rest = values;
+    for i in 0..d {
+        let (row, after) = rest.split_at(d - i);
+        let mut sum = 0.0;
+        for ((value, x), y) in row[1..].iter().zip(&vector[i + 1..]).zip(&mut product[i + 1..]) {
+            sum += value * x;
+            *y += value * std::f64::consts::FRAC_1_SQRT_2 * vector[i];
+        }
+        product[i] += row[0] * vector[i] + sum * std::f64::consts::FRAC_1_SQRT_2;
+        rest = after;
+    }
+    product
+}
+
 /// d(d+1)/2, the length of an [`svec`].
 #[must_use]
 pub fn triangle(d: usize) -> usize {
@@ -168,4 +191,20 @@ fn symmetrised(matrix: DMatrix<f64>) -> DMatrix<f64> {
 
 fn log_det(factor: &Cholesky<f64, nalgebra::Dyn>) -> f64 {
     2.0 * factor.l_dirty().diagonal().iter().map(|v| v.ln()).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use nalgebra::{DMatrix, DVector};
+
+    use super::{svec, svec_times};
+
+    #[test]
+    fn products_with_a_packed_matrix_are_those_of_the_matrix() {
+        let matrix = DMatrix::from_fn(5, 5, |i, j| f64::from(u8::try_from(i * j + i + j).unwrap_or(0)).sin());
+        let vector = DVector::from_fn(5, |i, _| f64::from(u8::try_from(i).unwrap_or(0)) - 1.7);
+        let product = svec_times(&svec(&matrix), vector.as_slice());
+        assert!((DVector::from_vec(product) - matrix * vector).norm() < 1e-14);
+        assert!(svec_times(&[], &[]).is_empty());
+    }
 }
