@@ -51,7 +51,7 @@ impl Trainer for SiteTrainer {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };
             let output = update::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
-            Ok(Trained { payload: output.payload, pending: output.pending })
+            Ok(Trained { message: output.message, pending: output.pending })
         })
         .await
     }
@@ -134,7 +134,7 @@ impl Evaluate for PublicEvaluator {
 
 fn evaluate(loaded: &Loaded, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
     let task = &loaded.task;
-    let predictor = Predictor::new(task.model.clone(), task.family(), lambda).map_err(|e| internal(e.to_string()))?;
+    let predictor = Predictor::of_state(task, lambda).map_err(|e| internal(e.to_string()))?;
     Ok(metrics::evaluate(&predictor, &loaded.table))
 }
 

@@ -315,7 +315,7 @@ fn predictions_carry_their_uncertainty() {
     let task = open_task();
     // Mean-field: h = Λμ with μ = (1.5, −0.4), sd (0.2, 0.1).
     let natural = vec![1.5 * 25.0, -0.4 * 100.0, 25.0, 100.0];
-    let document = PosteriorDocument::new(&task, 0, 3, natural, Vec::new(), Vec::new()).unwrap();
+    let document = PosteriorDocument::new(&task, 0, 3, &natural, Vec::new(), Vec::new()).unwrap();
     write(&site.path("posterior.json"), document.to_json());
     write(&site.path("new.csv"), "age\n50\n90\n10\n");
     let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));

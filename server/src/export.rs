@@ -65,7 +65,7 @@ fn document(history: &History) -> Result<PosteriorDocument> {
         .iter()
         .map(|(client, report)| Evaluation { evaluator: client.clone(), round: report.round, metrics: report.metrics.clone() })
         .collect();
-    PosteriorDocument::new(&history.task, history.run.number, history.rounds(), history.lambda.clone(), statements, evaluations)
+    PosteriorDocument::new(&history.task, history.run.number, history.rounds(), &history.lambda, statements, evaluations)
         .map_err(|e| failed(&e))
 }
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::accountant::PrivacyLoss;
 use dp_pvi_privacy::ledger::FreezeState;
-use dp_pvi_privacy::{DpEvent, PrivacyUnit};
+use dp_pvi_privacy::PrivacyUnit;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
@@ -91,16 +91,20 @@ struct Plan {
 
 impl Plan {
     fn new(config: &Config, private: &PrivateData, ledger: &LedgerView, task: ResolvedTask) -> Result<Self> {
-        let event = task.visit_event().map_err(|e| ClientError::Version(e.to_string()))?;
-        let visits = u64::from(task.visits());
-        let account = |e: dp_pvi_privacy::accountant::AccountantError| ClientError::Failed(e.to_string());
-        let run = epsilon_upper(std::iter::repeat_n(&event, task.visits() as usize), private.identity.relation, task.privacy.delta)
-            .map_err(account)?;
+        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(e.to_string());
+        let visits = task.visits();
+        let run = task.loss_under(private.identity.relation, task.privacy.delta, visits).map_err(version)?;
+        let whole = task.visit_events(0..visits).map_err(version)?;
         let spent = ledger.spent()?;
-        let after = ledger.would_cost(&event, visits)?;
+        let after = ledger.would_cost(&whole)?;
         let limit = private.budget.epsilon.get();
+        // Whole runs, then the first visits of one more.
         let fits = |times: u64| -> Result<Fit> {
-            let loss = ledger.would_cost(&event, times)?;
+            let runs = times / u64::from(visits);
+            let mut events: Vec<_> = whole.iter().map(|(event, count)| (event.clone(), count * runs)).collect();
+            let more = u32::try_from(times % u64::from(visits)).unwrap_or(visits);
+            events.extend(task.visit_events(0..more).map_err(version)?);
+            let loss = ledger.would_cost(&events)?;
             Ok(if loss.epsilon.get() <= limit && (loss.epsilon.get().is_finite() || private.budget.allow_non_private) {
                 Fit::Yes
             } else {
@@ -108,8 +112,8 @@ impl Plan {
             })
         };
         let visits_possible = most(fits)?;
-        let runs_possible = visits_possible.checked_div(visits).unwrap_or(0);
-        let objections = objections(config, private, ledger, &task, &event, &run, &after)?;
+        let runs_possible = visits_possible / u64::from(visits);
+        let objections = objections(config, private, ledger, &task, &run, &after)?;
         Ok(Self { task, run, spent, after, limit, runs_possible, visits_possible, objections })
     }
 
@@ -182,7 +186,6 @@ fn objections(
     private: &PrivateData,
     ledger: &LedgerView,
     task: &ResolvedTask,
-    event: &DpEvent,
     run_cost: &PrivacyLoss,
     after: &PrivacyLoss,
 ) -> Result<Vec<String>> {
@@ -195,7 +198,7 @@ fn objections(
     if !config.policy.allow_trust.contains(&task.privacy.trust) {
         object(format!("[policy] allow_trust does not list {}", name_of(&task.privacy.trust)));
     }
-    if *event == DpEvent::NonPrivate {
+    if !task.update.is_private() {
         if !private.budget.allow_non_private {
             object("the task has no protection (epsilon infinite) and [policy] allow_non_private is not set".into());
         }
@@ -208,8 +211,9 @@ fn objections(
             ));
         }
         // At the budget's δ, as the ledger compares; `own` is at the task's.
-        let alone = epsilon_upper(std::iter::repeat_n(event, task.visits() as usize), private.identity.relation, private.budget.delta)
-            .map_err(|e| ClientError::Failed(e.to_string()))?;
+        let alone = task
+            .loss_under(private.identity.relation, private.budget.delta, task.visits())
+            .map_err(|e| ClientError::Version(e.to_string()))?;
         if let Some(limit) = private.budget.per_run.filter(|limit| alone.epsilon > *limit) {
             object(format!(
                 "the run costs epsilon {} at the budget's delta, above per_run_epsilon {}",

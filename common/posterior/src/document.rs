@@ -70,19 +70,20 @@ pub enum DocumentError {
 }
 
 impl PosteriorDocument {
-    /// Puts the result of a run together.
+    /// Puts the result of a run together; `state` is the run's last one.
     ///
     /// # Errors
-    /// Natural parameters that are not a distribution of the task's family.
+    /// Its head is not a distribution of the task's family.
     pub fn new(
         task: &ResolvedTask,
         run: u32,
         rounds: u32,
-        natural_parameters: Vec<f64>,
+        state: &[f64],
         privacy: Vec<PrivacyStatement>,
         evaluations: Vec<Evaluation>,
     ) -> Result<Self, DocumentError> {
         let family = task.family();
+        let natural_parameters = task.posterior(state).to_vec();
         let posterior = Gaussian::from_natural(family, natural_parameters.clone())?;
         let names = task.parsed_schema()?.coefficient_names();
         Ok(Self {

@@ -6,7 +6,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 
 use crate::quadrature::{log_sigmoid_expectation, sigmoid_moments};
 use crate::summary::{Interval, Level};
-use crate::task::ModelSpec;
+use crate::task::{ModelSpec, ResolvedTask};
 
 /// One row of features with its target: public test data, or a new row to predict.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,6 +54,14 @@ impl Predictor {
     /// They are not the parameters of a distribution of `family`.
     pub fn new(model: ModelSpec, family: Family, natural: &[f64]) -> Result<Self, InvalidParameters> {
         Ok(Self { model, posterior: Gaussian::from_natural(family, natural.to_vec())? })
+    }
+
+    /// From a state of a run of `task`.
+    ///
+    /// # Errors
+    /// Its head is not a distribution of the task's family.
+    pub fn of_state(task: &ResolvedTask, state: &[f64]) -> Result<Self, InvalidParameters> {
+        Self::new(task.model.clone(), task.family(), task.posterior(state))
     }
 
     /// Number of features d.

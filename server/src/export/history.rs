@@ -44,7 +44,7 @@ impl History {
                 (Record::RunOpened { run, task, at }, None) => {
                     let task = ResolvedTask::from_bytes(&task).map_err(|e| ServerError::OtherTask(e.to_string()))?;
                     history = Some(Self {
-                        lambda: task.prior_natural(),
+                        lambda: task.rule().initial(),
                         task,
                         run,
                         started: at,

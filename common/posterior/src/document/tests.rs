@@ -52,7 +52,7 @@ fn document(task: &ResolvedTask) -> PosteriorDocument {
     };
     let evaluation = Evaluation { evaluator: ClientId::new("evaluator").unwrap(), round: 3, metrics };
     let statements = vec![statement(task, &site, 3).unwrap()];
-    PosteriorDocument::new(task, 0, 9, vec![0.7, -0.1, 3.0, 1.0 / 3.0], statements, vec![evaluation]).unwrap()
+    PosteriorDocument::new(task, 0, 9, &[0.7, -0.1, 3.0, 1.0 / 3.0], statements, vec![evaluation]).unwrap()
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn documents_that_were_changed_are_refused() {
     let hash = private().hash().to_string();
     let other = text.replace(&hash, &"0".repeat(64));
     assert!(matches!(PosteriorDocument::from_json(&other), Err(DocumentError::Inconsistent(_))));
-    assert!(PosteriorDocument::new(&open(), 0, 1, vec![0.0, 0.0, -1.0, 1.0], vec![], vec![]).is_err());
+    assert!(PosteriorDocument::new(&open(), 0, 1, &[0.0, 0.0, -1.0, 1.0], vec![], vec![]).is_err());
 }
 
 #[test]

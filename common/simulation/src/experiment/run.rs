@@ -13,9 +13,8 @@ use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::metrics::{HeldOutMetrics, evaluate};
 use dp_pvi_posterior::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::accountant::epsilon_upper;
 use dp_pvi_privacy::ledger::Budget;
-use dp_pvi_privacy::{ClientId, DpEvent, Epsilon, UnitTable, Units};
+use dp_pvi_privacy::{ClientId, Epsilon, UnitTable, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::message::{RefusalReason, RunOutcome};
@@ -31,7 +30,6 @@ use crate::noise::SeededNoise;
 pub struct Session {
     experiment: Experiment,
     task: ResolvedTask,
-    event: DpEvent,
     /// One table for every file with `slicing = "files"`, else one.
     tables: Vec<Public<RecordTable>>,
     test: Option<Public<RecordTable>>,
@@ -69,7 +67,7 @@ impl Session {
             Slicing::Contiguous | Slicing::Hashed => vec![load(&files)?],
         };
         let test = experiment.data.test_files.as_deref().map(|files| load(&locate(files))).transpose()?;
-        Ok(Self { event: task.visit_event()?, experiment, task, tables, test })
+        Ok(Self { experiment, task, tables, test })
     }
 
     /// The experiment.
@@ -216,11 +214,11 @@ struct Inference {
 
 impl Compute for Inference {
     fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let TrainJob { task, visit, lambda, factor, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, factor: &factor };
+        let TrainJob { task, visit, lambda, state, permit } = job;
+        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
         let output = update::run(&job, &self.units, permit, &self.noise)
             .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
-        Ok(Trained { payload: output.payload, pending: output.pending })
+        Ok(Trained { message: output.message, pending: output.pending })
     }
 }
 
@@ -229,7 +227,6 @@ struct Lines {
     experiment: String,
     seed: u64,
     task: ResolvedTask,
-    event: DpEvent,
     test: Public<RecordTable>,
     /// Charged visits by client.
     visits: BTreeMap<ClientId, u32>,
@@ -248,7 +245,6 @@ impl Lines {
             experiment: session.experiment.name.clone(),
             seed,
             task: session.task.clone(),
-            event: session.event.clone(),
             test,
             visits: BTreeMap::new(),
             epsilon: BTreeMap::new(),
@@ -304,14 +300,13 @@ impl Lines {
     /// ε of so many visits; `None` is infinite.
     fn epsilon(&mut self, visits: u32) -> Option<f64> {
         *self.epsilon.entry(visits).or_insert_with(|| {
-            let events = std::iter::repeat_n(&self.event, visits as usize);
-            let loss = epsilon_upper(events, self.task.privacy.relation, self.task.privacy.delta).ok()?;
+            let loss = self.task.loss(visits).ok()?;
             Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite())
         })
     }
 
     fn metrics(&self, lambda: &[f64]) -> Result<HeldOutMetrics, String> {
-        let predictor = Predictor::new(self.task.model.clone(), self.task.family(), lambda).map_err(|error| error.to_string())?;
+        let predictor = Predictor::of_state(&self.task, lambda).map_err(|error| error.to_string())?;
         Ok(evaluate(&predictor, &self.test).into_inner())
     }
 }
