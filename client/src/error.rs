@@ -136,7 +136,7 @@ impl From<LedgerError> for ClientError {
             LedgerError::Store(error) => error.into(),
             LedgerError::RolledBack { .. } | LedgerError::Forked { .. } => Self::LedgerCorrupt(error.to_string()),
             LedgerError::OtherIdentity(_) => Self::config("data.ledger", error.to_string()),
-            LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) => Self::Failed(error.to_string()),
+            LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => Self::Failed(error.to_string()),
             LedgerError::OverBudget { .. }
             | LedgerError::OverRunBudget { .. }
             | LedgerError::NonPrivateForbidden

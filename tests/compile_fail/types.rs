@@ -1,7 +1,7 @@
 //! What has no method, no trait and no visible field.
 
 use dp_pvi_privacy::ledger::Attachment;
-use dp_pvi_privacy::mechanism::NoiseShare;
+use dp_pvi_privacy::mechanism::{CleanTerms, Message, NoiseShare};
 use dp_pvi_privacy::{
     DpEvent, LatticeVector, Payload, Pending, Permit, ReleaseId, Released, SecureNoise, Sensitive, SiteState, StepPermit, UnitTable, Units,
 };
@@ -110,6 +110,14 @@ fn copy_a_private_state(state: &SiteState) -> SiteState {
 
 fn serialise_a_pending_change(change: Pending) {
     serialise(change);
+}
+
+fn look_at_the_clean_terms(terms: Sensitive<CleanTerms>) -> Vec<f64> {
+    terms.to_dense()
+}
+
+fn send_the_clean_terms(terms: &Sensitive<CleanTerms>) -> Message {
+    Message::Released(terms.map(|terms| Payload::Values(terms.sum())))
 }
 
 fn seed_the_production_noise() {

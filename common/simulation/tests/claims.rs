@@ -231,7 +231,7 @@ impl Compute for Real {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
         let output = update::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
-        Ok(Trained { payload: output.payload, pending: output.pending })
+        Ok(Trained { message: output.message, pending: output.pending })
     }
 }
 

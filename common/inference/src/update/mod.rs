@@ -4,6 +4,8 @@
 //! factor come out. To add an update, write a folder beside the two that are here and add an arm to [`run`].
 
 pub mod dp_optimisation;
+pub mod ep;
+pub mod natural_gradient;
 mod pvi;
 
 #[cfg(test)]
@@ -14,7 +16,8 @@ use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
-use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Released, SiteState, Units};
+use dp_pvi_privacy::mechanism::Message;
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, Units};
 
 use crate::error::InferenceError;
 use crate::model;
@@ -37,7 +40,7 @@ pub struct Job<'a> {
 #[derive(Debug)]
 pub struct Output {
     /// What is sent: Δ = λ* − λ, undamped.
-    pub payload: Released<Payload>,
+    pub message: Message,
     /// Change of the state, to be scaled by ρ if the update is included.
     pub pending: Pending,
 }
@@ -52,10 +55,10 @@ pub struct Output {
 /// See [`InferenceError`]; nothing was released then.
 pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit, noise: &N) -> Result<Output, InferenceError> {
     let model = model::from_spec(&job.task.model);
-    let local = Local::new(job)?;
     match &job.task.update {
-        UpdateSpec::Pvi {} => pvi::run(&local, model.as_ref(), units, permit),
-        UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &local, model.as_ref(), units, permit, noise),
+        UpdateSpec::Pvi {} => pvi::run(&Local::new(job)?, model.as_ref(), units, permit),
+        UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &Local::new(job)?, model.as_ref(), units, permit, noise),
+        UpdateSpec::NaturalGradient(spec) => natural_gradient::run(spec, job, model.as_ref(), units, permit, noise),
     }
 }
 

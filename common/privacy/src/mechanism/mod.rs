@@ -1,6 +1,8 @@
 //! Mechanisms: clip, sum and noise are one call, and the permit must equal the event that runs, so what is accounted is what
 //! is executed.
 
+mod clean;
+mod either;
 mod lattice;
 pub mod share;
 mod sum;
@@ -9,6 +11,8 @@ mod term;
 #[cfg(test)]
 mod tests;
 
+pub use clean::CleanTerms;
+pub use either::{Message, SumMechanism};
 pub use lattice::{LatticeOverflow, MAX_UNITS};
 pub use share::{Masked, NoiseShare, ShareSum};
 pub use sum::LatticeSum;

@@ -52,9 +52,9 @@ use zeroize::Zeroize;
 use crate::adjacency::Terms;
 use crate::event::{DpEvent, LatticePath};
 use crate::ledger::StepPermit;
-use crate::mechanism::{LatticeOverflow, LatticeSum, ReleaseError, Term};
+use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, ReleaseError, Term};
 use crate::noise::NoiseSource;
-use crate::records::{UnitTable, Units};
+use crate::records::{Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::gaussian;
 use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
@@ -164,10 +164,45 @@ impl ShareSum {
         permit: StepPermit,
         noise: &N,
     ) -> Result<NoiseShare<LatticeVector>, ReleaseError> {
+        self.share_sum_with(units, &Sensitive(()), |unit, _, (), term| f(unit, term), permit, noise)
+    }
+
+    /// As [`LatticeSum::release_sum_with`], with this site's share of the noise.
+    ///
+    /// # Errors
+    /// As [`ShareSum::share_sum`].
+    pub fn share_sum_with<T: UnitTable, S, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<NoiseShare<LatticeVector>, ReleaseError> {
         if *permit.event() != self.event() {
             return Err(ReleaseError::PermitMismatch);
         }
-        self.local.noised_sum(units, f, &permit, self.max_units, noise).map(NoiseShare)
+        self.local.noised_sum(units, state, f, &permit, self.max_units, noise, &mut ()).map(NoiseShare)
+    }
+
+    /// As [`LatticeSum::release_sum_keeping`], with this site's share of the noise: the share is not in the terms.
+    ///
+    /// # Errors
+    /// As [`ShareSum::share_sum`].
+    pub fn share_sum_keeping<T: UnitTable, S, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<(NoiseShare<LatticeVector>, Sensitive<CleanTerms>), ReleaseError> {
+        if *permit.event() != self.event() {
+            return Err(ReleaseError::PermitMismatch);
+        }
+        let mut kept = self.local.no_terms();
+        let sum = self.local.noised_sum(units, state, f, &permit, self.max_units, noise, &mut kept)?;
+        Ok((NoiseShare(sum), Sensitive(kept)))
     }
 }
 

@@ -4,10 +4,11 @@ use crate::adjacency::Terms;
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
+use crate::mechanism::clean::{CleanTerms, Keep};
 use crate::mechanism::lattice::{Lattice, LatticeOverflow, MAX_UNITS};
 use crate::mechanism::term::Term;
 use crate::noise::{NoiseSource, Purpose};
-use crate::records::{Released, UnitTable, Units};
+use crate::records::{Released, Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::{Coins, DiscreteGaussianSampler};
 use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
@@ -106,20 +107,72 @@ impl LatticeSum {
         permit: StepPermit,
         noise: &N,
     ) -> Result<Released<LatticeVector>, ReleaseError> {
+        self.release_sum_with(units, &Sensitive(()), |unit, _, (), term| f(unit, term), permit, noise)
+    }
+
+    /// [`LatticeSum::release_sum`] of terms that also depend on the site's private state: `f(unit, position, state, term)`.
+    ///
+    /// # Privacy
+    /// The state must be noise-free (`design/algorithms.md` R1, R2; [`Pending::Private`](crate::Pending::Private) can be nothing else),
+    /// and what `f` takes from it must belong to this unit alone. `position` is there to find that part, and for nothing else: under
+    /// add-remove the position itself depends on other units.
+    ///
+    /// # Errors
+    /// As [`LatticeSum::release_sum`].
+    pub fn release_sum_with<T: UnitTable, S, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<Released<LatticeVector>, ReleaseError> {
         if *permit.event() != self.event() {
             return Err(ReleaseError::PermitMismatch);
         }
-        self.noised_sum(units, f, &permit, MAX_UNITS, noise).map(Released)
+        self.noised_sum(units, state, f, &permit, MAX_UNITS, noise, &mut ()).map(Released)
+    }
+
+    /// [`LatticeSum::release_sum_with`] that also gives the clipped terms, exactly those that were summed; `f` runs once a unit.
+    ///
+    /// # Privacy
+    /// The terms stay behind the gate and have no noise in them. As the pending change of a private state (ρ times them) they are
+    /// `private-clean`.
+    ///
+    /// # Errors
+    /// As [`LatticeSum::release_sum`].
+    pub fn release_sum_keeping<T: UnitTable, S, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<(Released<LatticeVector>, Sensitive<CleanTerms>), ReleaseError> {
+        if *permit.event() != self.event() {
+            return Err(ReleaseError::PermitMismatch);
+        }
+        let mut kept = self.no_terms();
+        let sum = self.noised_sum(units, state, f, &permit, MAX_UNITS, noise, &mut kept)?;
+        Ok((Released(sum), Sensitive(kept)))
+    }
+
+    /// An empty list of terms of this sum.
+    pub(super) fn no_terms(&self) -> CleanTerms {
+        CleanTerms::new(self.dimension, self.lattice.exponent)
     }
 
     /// The sum and its noise, not yet released: the caller has checked the permit and says what the result is.
-    pub(super) fn noised_sum<T: UnitTable, N: NoiseSource>(
+    #[allow(clippy::too_many_arguments, reason = "the one loop behind every release of a sum")]
+    pub(super) fn noised_sum<T: UnitTable, S, N: NoiseSource>(
         &self,
         units: &Units<T>,
-        f: impl Fn(T::Unit<'_>, &mut Term),
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
         permit: &StepPermit,
         most_units: u64,
         noise: &N,
+        keep: &mut impl Keep,
     ) -> Result<LatticeVector, ReleaseError> {
         let table = &units.0;
         if table.len() as u64 > most_units.min(MAX_UNITS) {
@@ -131,8 +184,9 @@ impl LatticeSum {
         let mut term = Term::default();
         let mut add = |position| {
             term.clear();
-            f(table.unit(position), &mut term);
-            term.add_to(&mut sums, clip, per_step, bound);
+            f(table.unit(position), position, &state.0, &mut term);
+            let factor = term.add_to(&mut sums, clip, per_step, bound);
+            keep.keep(position, &term, factor);
         };
         match self.sampling {
             None => (0..table.len()).for_each(add),
@@ -141,6 +195,7 @@ impl LatticeSum {
                 Coins::new(rate).toss(&mut stream, table.len(), &mut add);
             }
         }
+        keep.end(table.len());
         Ok(LatticeVector { exponent: self.lattice.exponent, values: sums })
     }
 

@@ -54,30 +54,37 @@ impl Term {
     /// Clips the term to norm C, truncates it toward zero and adds it to `sums`. What is added has squared integer norm at
     /// most `bound_squared`, whatever the entries are: the integers themselves are checked, not the rounding analysis.
     ///
-    /// Counts as zero: a term with a non-finite norm (algorithms.md 4.1) or with a coordinate beyond the sum.
+    /// Counts as zero: a term with a non-finite norm (algorithms.md 4.1) or with a coordinate beyond the sum. Otherwise the answer is
+    /// the factor at which the entries were truncated: [`Term::steps`] gives the added integers again.
     #[inline]
-    pub(crate) fn add_to(&mut self, sums: &mut [i64], clip: f64, per_step: f64, bound_squared: u128) {
+    pub(crate) fn add_to(&mut self, sums: &mut [i64], clip: f64, per_step: f64, bound_squared: u128) -> Option<f64> {
         if self.descents >> 63 != 0 {
             self.accumulate();
         }
         // The last coordinate is the largest.
         if self.entries.last().is_none_or(|&(index, _)| index as usize >= sums.len()) {
-            return;
+            return None;
         }
         let norm = self.norm();
         if !norm.is_finite() {
-            return;
+            return None;
         }
         // Slightly less than C/norm, so that rounding does not push a clipped term over the integer bound.
         let mut factor = if norm > clip { clip / norm * (1.0 - SHRINK) } else { 1.0 } * per_step;
         for attempt in 0..3 {
             if self.try_add(sums, factor) <= bound_squared {
-                return;
+                return Some(factor);
             }
             // Take the very same integers back. Only rounding on the last bit gets here.
             self.take_back(sums, factor);
             factor *= if attempt == 0 { 1.0 - SHRINK } else { 1.0 - 1e-6 };
         }
+        None
+    }
+
+    /// The integers that were added at `factor`.
+    pub(crate) fn steps(&self, factor: f64) -> impl Iterator<Item = (u32, i32)> + '_ {
+        self.entries.iter().map(move |&(index, value)| (index, truncate(value * factor)))
     }
 
     /// Adds the truncated term and returns its squared integer norm.

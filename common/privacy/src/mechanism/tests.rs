@@ -4,6 +4,8 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
+mod state;
+
 use super::lattice::Lattice;
 use super::*;
 use crate::ledger::{Permit, StepPermit};

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
-use dp_pvi_privacy::{Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, Released, SiteState};
+use dp_pvi_privacy::mechanism::Message;
+use dp_pvi_privacy::{Pending, Permit, PrivacyUnit, Relation, ReleaseId, SiteState};
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
 pub use self::identity::{Approve, Identity, PartialRuns, Policy};
@@ -36,11 +37,11 @@ pub struct TrainJob {
     pub permit: Permit,
 }
 
-/// A computed visit. Only a [`Released`] payload can be sent.
+/// A computed visit. Only a [`Message::Released`] payload can be sent as it is.
 #[derive(Debug)]
 pub struct Trained {
     /// What is sent.
-    pub payload: Released<Payload>,
+    pub message: Message,
     /// Change of the site's state, to be scaled by ρ when the update is included.
     pub pending: Pending,
 }

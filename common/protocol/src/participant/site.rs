@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
 
 use super::chain::{Chain, Closed};
@@ -175,7 +176,10 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         let Some(Training { release, header, form }) = self.joined()?.training.take() else {
             return Err(SiteError::Order("a visit was computed that nobody asked for"));
         };
-        let payload = trained.payload.get();
+        let Message::Released(released) = trained.message else {
+            return Err(SiteError::Order("the update needs an aggregation that this run does not have"));
+        };
+        let payload = released.get();
         if (payload.kind(), payload.len() as u64) != (form.kind, form.coordinates) {
             return Err(SiteError::Order("the update has another form than the task asks for"));
         }
@@ -188,7 +192,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             ledger_head: self.ledger.head(),
         };
         let message = Signed::seal(&update, &self.identity.key).to_bytes();
-        let attachment = Attachment::new(message, trained.payload, trained.pending);
+        let attachment = Attachment::new(message, released, trained.pending);
         self.ledger.commit(&release, &attachment)?;
         Ok(Outgoing { release, attachment })
     }

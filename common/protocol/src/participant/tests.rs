@@ -2,7 +2,7 @@
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState};
-use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Payload, Pending, PrivacyUnit, Relation, danger};
+use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Pending, PrivacyUnit, Relation, danger};
 use ed25519_dalek::SigningKey;
 
 use super::*;
@@ -75,7 +75,8 @@ fn next(start: &RoundStart) -> Next {
 }
 
 fn trained(delta: [f64; 4]) -> Trained {
-    Trained { payload: danger::assume_released(Payload::Values(delta.to_vec())), pending: Pending::Public(danger::assume_released(delta.to_vec())) }
+    let released = danger::assume_released(delta.to_vec());
+    Trained { message: Message::values(released.clone()), pending: Pending::Public(released) }
 }
 
 fn train(site: &mut Site, start: &RoundStart, delta: [f64; 4]) -> Outgoing {
@@ -483,7 +484,7 @@ fn what_the_ledger_refuses_becomes_a_signed_refusal_with_a_public_reason() {
 fn an_update_of_another_form_than_asked_is_not_committed() {
     let (_, _, mut site, start) = asked(&synchronous(2, 2));
     let Step::Train(_) = site.on_next(next(&start)).unwrap() else { panic!("not asked") };
-    let short = Trained { payload: danger::assume_released(Payload::Values(vec![1.0; 3])), pending: Pending::None };
+    let short = Trained { message: Message::values(danger::assume_released(vec![1.0; 3])), pending: Pending::None };
     assert!(matches!(site.on_trained(short), Err(SiteError::Order(_))));
     assert!(matches!(site.on_trained(trained([1.0; 4])), Err(SiteError::Order(_))));
 }

@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, RowBody};
-use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, Ledger, NoiseSource, Payload, Pending, Purpose, ReleaseId, danger};
+use dp_pvi_privacy::mechanism::Message;
+use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, Ledger, NoiseSource, Pending, Purpose, ReleaseId, danger};
 use dp_pvi_protocol::driver::TrainError;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
@@ -101,7 +102,7 @@ impl Compute for Toy {
             Numbers::Unique { first } => {
                 payload[0] = 2f64.powi(i32::try_from(first + release.round).unwrap());
                 self.log.borrow_mut().push((release, payload.clone()));
-                return Ok(Trained { payload: danger::assume_released(Payload::Values(payload)), pending: Pending::None });
+                return Ok(Trained { message: Message::values(danger::assume_released(payload)), pending: Pending::None });
             }
         };
         let factor = job.state.public(2 * d).unwrap();
@@ -113,7 +114,7 @@ impl Compute for Toy {
         }
         self.log.borrow_mut().push((release, payload.clone()));
         let released = danger::assume_released(payload);
-        Ok(Trained { payload: released.clone().map(Payload::Values), pending: Pending::Public(released) })
+        Ok(Trained { message: Message::values(released.clone()), pending: Pending::Public(released) })
     }
 }
 

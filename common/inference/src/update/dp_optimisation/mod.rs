@@ -46,8 +46,8 @@ mod iterate;
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::task::DpOptimisationSpec;
-use dp_pvi_privacy::mechanism::LatticeSum;
-use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Pending, Permit, Released, StepPermit, Units};
+use dp_pvi_privacy::mechanism::{LatticeSum, Message};
+use dp_pvi_privacy::{LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
 
 pub(super) use iterate::Iterate;
 
@@ -82,7 +82,7 @@ pub(super) fn run<N: NoiseSource>(
     }
     let change = iterate.map(|iterate| local.change(&iterate.finish()));
     let pending = Pending::Public(change.clone());
-    Ok(Output { payload: change.map(Payload::Values), pending })
+    Ok(Output { message: Message::values(change), pending })
 }
 
 /// One release: the noisy sum of clipped gradients at `point`.

@@ -1,7 +1,7 @@
 //! Partitioned variational inference without protection (algorithms, section 5): the exact local optimum.
 
-use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{Payload, Pending, Permit, Units};
+use dp_pvi_privacy::mechanism::{Message, release_non_private};
+use dp_pvi_privacy::{Pending, Permit, Units};
 
 use super::{Local, Output};
 use crate::error::InferenceError;
@@ -29,5 +29,5 @@ pub(super) fn run(local: &Local, model: &dyn Model, units: &Units<RecordTable>, 
     });
     let released = release_non_private(change, permit)?;
     let pending = Pending::Public(released.clone());
-    Ok(Output { payload: released.map(Payload::Values), pending })
+    Ok(Output { message: Message::values(released), pending })
 }

@@ -1,0 +1,133 @@
+//! A sum under local or aggregated trust, for updates that need not know which.
+
+use crate::event::DpEvent;
+use crate::ledger::StepPermit;
+use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Term};
+use crate::noise::NoiseSource;
+use crate::records::{Released, Sensitive, UnitTable, Units};
+use crate::release::{LatticeVector, Payload};
+
+/// A sum of clipped terms: with its whole noise, or with this site's share of it.
+///
+/// # Privacy
+/// That of [`LatticeSum`] or of [`ShareSum`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum SumMechanism {
+    /// The site adds all the noise: what comes out is released.
+    Local(LatticeSum),
+    /// The site adds its share: what comes out can be masked and nothing else.
+    Shared(ShareSum),
+}
+
+/// What an update has to say to the server.
+pub enum Message {
+    /// Released: may be sent as it is.
+    Released(Released<Payload>),
+    /// With a share of the noise only: goes under a mask.
+    Share(NoiseShare<LatticeVector>),
+}
+
+impl Message {
+    /// Numbers that were computed from released values only.
+    #[must_use]
+    pub fn values(values: Released<Vec<f64>>) -> Self {
+        Self::Released(values.map(Payload::Values))
+    }
+
+    /// The released payload, if it is one.
+    #[must_use]
+    pub fn released(&self) -> Option<&Released<Payload>> {
+        match self {
+            Self::Released(payload) => Some(payload),
+            Self::Share(_) => None,
+        }
+    }
+}
+
+/// Says the kind; a share shows no number.
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Released(payload) => f.debug_tuple("Released").field(payload).finish(),
+            Self::Share(_) => f.write_str("Share(..)"),
+        }
+    }
+}
+
+impl SumMechanism {
+    /// What the release is to an accountant: under aggregation, what the *sum* of all sites is.
+    #[must_use]
+    pub fn event(&self) -> DpEvent {
+        match self {
+            Self::Local(sum) => sum.event(),
+            Self::Shared(sum) => sum.event(),
+        }
+    }
+
+    /// What this site's own part is, if everything else is known; only under aggregation.
+    #[must_use]
+    pub fn fallback_event(&self) -> Option<DpEvent> {
+        match self {
+            Self::Local(_) => None,
+            Self::Shared(sum) => Some(sum.fallback_event()),
+        }
+    }
+
+    /// d.
+    #[must_use]
+    pub fn dimension(&self) -> u32 {
+        match self {
+            Self::Local(sum) => sum.dimension(),
+            Self::Shared(sum) => sum.dimension(),
+        }
+    }
+
+    /// The lattice constant is 2^this.
+    #[must_use]
+    pub fn exponent(&self) -> i32 {
+        match self {
+            Self::Local(sum) => sum.exponent(),
+            Self::Shared(sum) => sum.exponent(),
+        }
+    }
+
+    /// As [`LatticeSum::release_sum_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release<T: UnitTable, S, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<Message, ReleaseError> {
+        match self {
+            Self::Local(sum) => sum.release_sum_with(units, state, f, permit, noise).map(released),
+            Self::Shared(sum) => sum.share_sum_with(units, state, f, permit, noise).map(Message::Share),
+        }
+    }
+
+    /// As [`LatticeSum::release_sum_keeping`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release_keeping<T: UnitTable, S, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<(Message, Sensitive<CleanTerms>), ReleaseError> {
+        match self {
+            Self::Local(sum) => sum.release_sum_keeping(units, state, f, permit, noise).map(|(sum, kept)| (released(sum), kept)),
+            Self::Shared(sum) => sum.share_sum_keeping(units, state, f, permit, noise).map(|(share, kept)| (Message::Share(share), kept)),
+        }
+    }
+}
+
+fn released(sum: Released<LatticeVector>) -> Message {
+    Message::Released(sum.map(Payload::Lattice))
+}
