@@ -10,19 +10,23 @@
 //! * [`statement`], [`document`]: what was guaranteed to whom, and the file that a run leaves behind.
 
 pub mod adaptive_clip;
+pub mod blocks;
 pub mod clip_metric;
 pub mod document;
 pub mod floor;
+pub mod lda;
 pub mod metrics;
 pub mod network;
 pub mod noise_aware;
 pub mod optim;
+pub mod polya_gamma;
 pub mod predictive;
 pub mod public;
 pub mod quadrature;
 pub mod rule;
 pub mod schedule;
 pub mod schema;
+pub mod sigmoid_belief;
 pub mod simplex;
 pub mod statement;
 pub mod summary;
