@@ -7,10 +7,15 @@
 //! |---|---|
 //! | [`LocalOptimum`] | PVI without noise |
 //! | [`Gradients`] | DP optimisation |
+//! | [`statistics::ExpectedStatistics`] | VIPS |
 
 pub mod glm;
+pub mod lda;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod polya_gamma;
+pub mod sigmoid_belief;
+pub mod statistics;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]

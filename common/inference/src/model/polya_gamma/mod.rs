@@ -1,0 +1,112 @@
+//! Bayesian logistic regression with Pólya–Gamma augmentation: E-step statistics of a record; M-step and noise are
+//! [`dp_pvi_posterior::polya_gamma`].
+//!
+//! Statistics: x(y−½), which does not depend on the posterior and is released in the first round only, and svec E ω xxᵀ with
+//! E ω = tanh(c/2)/(2c), c² = xᵀ(Σ + μμᵀ)x.
+//!
+//! # Privacy
+//! * **Sensitivity** for ‖x‖ ≤ R: R/2 and R²/4 in norm, joint √(R²/(4a₁²) + R⁴/(16a₂²)) with scales a. Nothing needs to be clipped.
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod tests;
+
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_posterior::polya_gamma::{bound, mean, sensitivities, tilt};
+use dp_pvi_privacy::mechanism::Term;
+
+use super::statistics::ExpectedStatistics;
+use crate::records::{RecordTable, RecordView};
+
+/// Which statistics a round releases, and the public scale of each block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Blocks {
+    /// Σ x(y−½) and svec Σ E ω xxᵀ: the first round.
+    Both {
+        /// Scale of the first block.
+        first: f64,
+        /// Scale of the second block.
+        second: f64,
+    },
+    /// svec Σ E ω xxᵀ, unscaled: every later round.
+    Second,
+}
+
+/// E-steps at a public Gaussian q(θ).
+#[derive(Debug, Clone)]
+pub struct LogisticStatistics<'a> {
+    q: &'a Gaussian,
+    blocks: Blocks,
+    feature_bound: f64,
+}
+
+impl<'a> LogisticStatistics<'a> {
+    /// For rows of norm at most `feature_bound`.
+    #[must_use]
+    pub fn new(q: &'a Gaussian, blocks: Blocks, feature_bound: f64) -> Self {
+        Self { q, blocks, feature_bound }
+    }
+
+    /// c of a record.
+    #[must_use]
+    pub fn tilt(&self, record: RecordView<'_>) -> f64 {
+        let (m, v) = self.q.standard().project(record.indices, record.values);
+        tilt(m, v)
+    }
+}
+
+/// Σ over records of the lower bound's shares; minus KL(q‖prior) it is the lower bound on ln p(y).
+#[must_use]
+pub fn total_bound(q: &Gaussian, table: &RecordTable) -> f64 {
+    let share = |record: RecordView<'_>| {
+        let (m, v) = q.standard().project(record.indices, record.values);
+        bound(record.target, m, v)
+    };
+    table.records().filter(RecordView::is_finite).map(share).sum()
+}
+
+impl ExpectedStatistics for LogisticStatistics<'_> {
+    fn coordinates(&self) -> usize {
+        let d = self.q.family().dimension();
+        match self.blocks {
+            Blocks::Both { .. } => d + triangle(d),
+            Blocks::Second => triangle(d),
+        }
+    }
+
+    fn bound(&self) -> f64 {
+        let [one, two] = sensitivities(self.feature_bound);
+        match self.blocks {
+            Blocks::Both { first, second } => (one / first).hypot(two / second),
+            Blocks::Second => two,
+        }
+    }
+
+    fn add(&self, record: RecordView<'_>, term: &mut Term) {
+        let omega = mean(self.tilt(record));
+        if !(record.is_finite() && omega.is_finite()) {
+            return;
+        }
+        let d = self.q.family().dimension();
+        let (offset, scale) = match self.blocks {
+            Blocks::Both { first, second } => {
+                let residual = (record.target - 0.5) / first;
+                term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
+                (d, second)
+            }
+            Blocks::Second => (0, 1.0),
+        };
+        let weight = omega / scale;
+        for (k, (&i, &x)) in record.indices.iter().zip(record.values).enumerate() {
+            let i = i as usize;
+            // Row i of the upper triangle begins after i rows of d, d−1, … entries.
+            let row = offset + i * d - i * i.saturating_sub(1) / 2 - i;
+            #[allow(clippy::cast_possible_truncation, reason = "a mechanism has 32-bit coordinates")]
+            let at = |j: usize| (row + j) as u32;
+            term.add(at(i), weight * x * x);
+            let off_diagonal = weight * x * std::f64::consts::SQRT_2;
+            term.extend(record.indices[k + 1..].iter().zip(&record.values[k + 1..]).map(|(&j, y)| (at(j as usize), off_diagonal * y)));
+        }
+    }
+}

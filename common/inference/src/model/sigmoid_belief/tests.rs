@@ -1,0 +1,86 @@
+use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_posterior::sigmoid_belief::hidden::Prepared;
+use dp_pvi_posterior::sigmoid_belief::{BLOCKS, Network, Shape};
+use nalgebra::{DMatrix, DVector};
+
+use super::ImageStatistics;
+use crate::records::RecordTable;
+use crate::testing::{close, matrix, vector, vectors};
+
+fn images(pixels: usize, rows: &[Vec<f64>]) -> RecordTable {
+    let mut builder = RecordTable::builder(pixels);
+    for row in rows {
+        builder.start_unit();
+        let (indices, values): (Vec<u32>, Vec<f64>) = (0_u32..).zip(row).filter(|(_, v)| **v != 0.0).map(|(j, &v)| (j, v)).unzip();
+        builder.push(&indices, &values, 0.0).unwrap();
+    }
+    builder.finish()
+}
+
+fn dense(rows: &[Vec<f64>]) -> DMatrix<f64> {
+    DMatrix::from_fn(rows.len(), rows[0].len(), |i, j| rows[i][j])
+}
+
+#[test]
+fn the_e_step_equals_the_reference() {
+    let Some(data) = vectors("sbn") else { return };
+    let (weights, variances) = (dense(&matrix(&data["W_mean"])), dense(&matrix(&data["W_var"])));
+    let (c, b, v) = (vector(&data["c"]), vector(&data["b"]), vector(&data["v"]));
+    let shape = Shape::new(c.len() as u32, b.len() as u32).unwrap();
+    let network = Network::new(shape, weights, variances, DVector::from_vec(c), DVector::from_vec(b)).unwrap();
+    let mut last = Vec::new();
+    for step in data["trace"].as_array().unwrap() {
+        let sweeps = u32::try_from(step["sweep"].as_u64().unwrap()).unwrap();
+        let batch = Prepared::new(&network).fit(DMatrix::from_column_slice(v.len(), 1, &v), sweeps);
+        close(batch.hidden(0), &vector(&step["pi"]), 1e-8);
+        close(batch.omega(0), &vector(&step["omega"]), 1e-8);
+        last = batch.pairs(0).collect();
+    }
+    close(&last, &svec(&dense(&matrix(&data["Ehh"]))), 1e-8);
+}
+
+#[test]
+fn clipped_sums_are_within_the_clip_and_ignore_what_is_broken() {
+    let network = Network::start(Shape::new(6, 3).unwrap(), 4, 0.5);
+    let statistics = ImageStatistics::new(&network, [2.0, 1.0, 3.0, 0.5, 1.5, 1.0], 10);
+    let rows = vec![
+        vec![1.0, 0.0, 1.0, 0.0, 0.0, 1.0],
+        vec![1.0; 6],
+        vec![f64::NAN, 0.0, 0.0, 0.0, 0.0, 0.0],
+        vec![f64::INFINITY, 1.0, 0.0, 0.0, 0.0, 0.0],
+        vec![1e300, -7.0, 0.0, 0.0, 0.0, 0.0],
+        vec![0.0; 6],
+    ];
+    let norm = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
+    for row in &rows {
+        let table = images(6, std::slice::from_ref(row));
+        let batch = statistics.fit(table.records());
+        let mut free = vec![0.0; statistics.coordinates()];
+        statistics.add_clipped(&batch, f64::MAX, &mut free);
+        assert!(norm(&free) <= statistics.bound());
+        let clip = 0.5;
+        let mut clipped = vec![0.0; statistics.coordinates()];
+        statistics.add_clipped(&batch, clip, &mut clipped);
+        assert!(norm(&clipped) <= clip * (1.0 + 1e-12));
+        let finite = row.iter().all(|v| v.is_finite());
+        assert_eq!(norm(&clipped) > 0.0, finite);
+        if finite {
+            assert!((norm(&free) - statistics.norm(&batch, 0)).abs() < 1e-12 * norm(&free));
+            let factor = (clip / norm(&free)).min(1.0);
+            close(&clipped, &free.iter().map(|x| factor * x).collect::<Vec<_>>(), 1e-12);
+        }
+    }
+    // One record more or less moves the sum by at most the clip.
+    let sum = |rows: &[Vec<f64>]| {
+        let mut sums = vec![0.0; statistics.coordinates()];
+        let table = images(6, rows);
+        statistics.add_clipped(&statistics.fit(table.records()), 0.5, &mut sums);
+        sums
+    };
+    for left_out in 0..rows.len() {
+        let neighbour: Vec<Vec<f64>> = rows.iter().enumerate().filter(|(i, _)| *i != left_out).map(|(_, row)| row.clone()).collect();
+        let difference: Vec<f64> = sum(&rows).iter().zip(sum(&neighbour)).map(|(a, b)| a - b).collect();
+        assert!(norm(&difference) <= 0.5 * (1.0 + 1e-9));
+    }
+    assert_eq!(BLOCKS, 6);
+}
