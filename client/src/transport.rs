@@ -10,13 +10,14 @@ use std::time::Duration;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_proto::client as wire;
-use dp_pvi_proto::v1::NextRequest;
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{MESSAGE_BYTES, v1};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Welcome};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
-use tonic::Status;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 
 use crate::config::Site;
 use crate::tls::TlsIdentity;
@@ -28,6 +29,8 @@ const CALL: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(60);
 /// Sending an update: 1e6 coordinates over a slow line.
 const SUBMIT: Duration = Duration::from_secs(600);
+/// Frames of an update that wait for the line.
+const QUEUE: usize = 4;
 
 /// One client's way to its server.
 pub struct GrpcTransport {
@@ -37,18 +40,36 @@ pub struct GrpcTransport {
     open: Option<Open>,
     /// Number of natural parameters of the task; longer vectors are not accepted.
     coordinates: usize,
+    /// Number of transcript entries that this client has after the last answer.
+    seen: u32,
 }
 
 struct Open {
     client: FederationClient<Channel>,
     failure: Failure,
+    work: Option<Work>,
+}
+
+/// The stream on which rounds come and updates go.
+struct Work {
+    requests: mpsc::Sender<v1::SiteFrame>,
+    answers: Streaming<v1::WorkFrame>,
+    /// Work was asked for with this number of entries, and the answer has not been read.
+    asked: Option<u32>,
+}
+
+/// Whether a stream served before: the server may end one between two requests, which is no failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Used,
+    Fresh,
 }
 
 impl GrpcTransport {
     /// A transport that is not connected yet.
     #[must_use]
     pub fn new(site: &Site, tls: TlsIdentity) -> Self {
-        Self { host: site.host.clone(), port: site.port, tls, open: None, coordinates: 0 }
+        Self { host: site.host.clone(), port: site.port, tls, open: None, coordinates: 0, seen: 0 }
     }
 
     /// Connects if that has not been done: the server exists and both sides accept each other's certificates.
@@ -65,7 +86,7 @@ impl GrpcTransport {
         }
         let (channel, failure) = connection::connect(&self.host, self.port, &self.tls).await?;
         let client = FederationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES).max_encoding_message_size(MESSAGE_BYTES);
-        self.open = Some(Open { client: client.clone(), failure });
+        self.open = Some(Open { client: client.clone(), failure, work: None });
         Ok(client)
     }
 
@@ -89,17 +110,77 @@ impl GrpcTransport {
         TransportError::Unreachable(format!("no answer for {} s", after.as_secs()))
     }
 
-    async fn collect(&mut self, mut stream: tonic::Streaming<v1::NextFrame>) -> Result<Next, TransportError> {
-        let mut reader = wire::NextReader::new(self.coordinates);
-        loop {
-            match tokio::time::timeout(SILENCE, stream.message()).await {
-                Err(_) => return Err(self.silent(SILENCE)),
-                Ok(Err(status)) => return Err(self.failed(&status)),
-                Ok(Ok(None)) => return reader.finish().map_err(wire::frame_error),
-                Ok(Ok(Some(frame))) => reader.frame(frame).map_err(wire::frame_error)?,
-            }
+    /// The stream of work, opened if there is none. It is taken out: after any failure it is gone.
+    async fn work(&mut self) -> Result<(Work, Stream), TransportError> {
+        let mut client = self.client().await?;
+        if let Some(work) = self.open.as_mut().and_then(|open| open.work.take()) {
+            return Ok((work, Stream::Used));
+        }
+        let (requests, queue) = mpsc::channel(QUEUE);
+        match tokio::time::timeout(CALL, client.work(ReceiverStream::new(queue))).await {
+            Err(_) => Err(self.silent(CALL)),
+            Ok(Err(status)) => Err(self.failed(&status)),
+            Ok(Ok(answer)) => Ok((Work { requests, answers: answer.into_inner(), asked: None }, Stream::Fresh)),
         }
     }
+
+    /// Keeps a stream for the next request.
+    fn keep(&mut self, work: Work) {
+        if let Some(open) = &mut self.open {
+            open.work = Some(work);
+        }
+    }
+
+    /// The next frame of an answer; `None` where the server ended the stream.
+    async fn frame(&mut self, work: &mut Work, patience: Duration) -> Result<Option<v1::WorkFrame>, TransportError> {
+        match tokio::time::timeout(patience, work.answers.message()).await {
+            Err(_) => Err(self.silent(patience)),
+            Ok(Err(status)) => Err(self.failed(&status)),
+            Ok(Ok(frame)) => Ok(frame),
+        }
+    }
+
+    /// Asks for work on a stream; `None` where the server had ended it before.
+    async fn ask(&mut self, work: &mut Work, seen: u32) -> Result<Option<Next>, TransportError> {
+        if work.asked != Some(seen) {
+            // Where the queue is closed the answers say why.
+            let _ = work.requests.send(wire::next(seen)).await;
+        }
+        let mut reader = wire::NextReader::new(self.coordinates);
+        let mut first = true;
+        loop {
+            match self.frame(work, SILENCE).await? {
+                None if first => return Ok(None),
+                None => return Err(ended()),
+                Some(frame) => match reader.frame(frame).map_err(wire::frame_error)? {
+                    wire::Answer::Complete => break,
+                    wire::Answer::Partial => first = false,
+                },
+            }
+        }
+        work.asked = None;
+        reader.finish().map_err(wire::frame_error).map(Some)
+    }
+
+    /// Sends an update and asks for the next round in the same breath; `None` where the server had ended the stream before.
+    async fn send(&mut self, work: &mut Work, update: &Attachment) -> Result<Option<Signed<Receipt>>, TransportError> {
+        let frames = wire::submission(update)
+            .map_err(|e| TransportError::Rejected { kind: Rejection::Other, message: format!("the stored update is damaged: {e}") })?;
+        let seen = self.seen;
+        for frame in frames.chain(std::iter::once(wire::next(seen))) {
+            if work.requests.send(frame).await.is_err() {
+                // The answers say why.
+                break;
+            }
+        }
+        work.asked = Some(seen);
+        let receipt = self.frame(work, SUBMIT).await?;
+        receipt.map(wire::receipt).transpose().map_err(wire::frame_error)
+    }
+}
+
+fn ended() -> TransportError {
+    TransportError::Unreachable("the server ended the stream".into())
 }
 
 impl Transport for GrpcTransport {
@@ -126,22 +207,47 @@ impl Transport for GrpcTransport {
     }
 
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError> {
-        let mut client = self.client().await?;
-        match tokio::time::timeout(SILENCE, client.next(NextRequest { seen })).await {
-            Err(_) => Err(self.silent(SILENCE)),
-            Ok(Err(status)) => Err(self.failed(&status)),
-            Ok(Ok(answer)) => self.collect(answer.into_inner()).await,
+        loop {
+            let (mut work, stream) = self.work().await?;
+            if work.asked.is_some_and(|asked| asked != seen) {
+                // An answer to another question is on its way there.
+                continue;
+            }
+            match self.ask(&mut work, seen).await? {
+                None if stream == Stream::Used => {}
+                None => return Err(ended()),
+                Some(next) => {
+                    let news = match &next {
+                        Next::Wait => 0,
+                        Next::Round(round) => round.entries.len(),
+                        Next::Finished(end) => end.entries.len(),
+                    };
+                    // Rounds are counted in u32, and so are their entries.
+                    self.seen = seen.saturating_add(u32::try_from(news).unwrap_or(u32::MAX));
+                    self.keep(work);
+                    return Ok(next);
+                }
+            }
         }
     }
 
     async fn submit(&mut self, update: &Attachment) -> Result<Signed<Receipt>, TransportError> {
-        let mut client = self.client().await?;
-        let frames = wire::submission(update)
-            .map_err(|e| TransportError::Rejected { kind: Rejection::Other, message: format!("the stored update is damaged: {e}") })?;
-        match tokio::time::timeout(SUBMIT, client.submit(frames)).await {
-            Err(_) => Err(self.silent(SUBMIT)),
-            Ok(Err(status)) => Err(self.failed(&status)),
-            Ok(Ok(answer)) => Ok(wire::receipt(answer.into_inner())),
+        loop {
+            let (mut work, stream) = self.work().await?;
+            if work.asked.is_some() {
+                // An answer that nobody waits for is on its way there.
+                continue;
+            }
+            match tokio::time::timeout(SUBMIT, self.send(&mut work, update)).await {
+                Err(_) => return Err(self.silent(SUBMIT)),
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(None)) if stream == Stream::Used => {}
+                Ok(Ok(None)) => return Err(ended()),
+                Ok(Ok(Some(receipt))) => {
+                    self.keep(work);
+                    return Ok(receipt);
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Federation, Site, committed, open_budget, open_task, run};
@@ -32,17 +33,16 @@ struct Stub {
     key: SigningKey,
     lambda: Vec<f64>,
     received: Arc<Mutex<Vec<u8>>>,
+    /// Streams of work that were opened.
+    streams: Arc<AtomicU32>,
 }
+
+/// Number of entries after whose question the stub ends the stream, as a server may between two requests.
+const GOODBYE: u32 = 1000;
 
 #[tonic::async_trait]
 impl Service for Stub {
-    type NextStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::NextFrame, Status>>>;
-
     type JoinStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::SignedFrame, Status>>>;
-
-    async fn hello(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::SignedMessage>, Status> {
-        Err(Status::unimplemented("clients use join"))
-    }
 
     async fn join(&self, request: Request<v1::SignedMessage>) -> Result<Response<Self::JoinStream>, Status> {
         let hello = wire::hello(request.into_inner());
@@ -51,38 +51,38 @@ impl Service for Stub {
         Ok(Response::new(tokio_stream::iter(frames)))
     }
 
-    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<Self::NextStream>, Status> {
-        let next = if request.into_inner().seen == 0 {
-            let header = RoundHeader {
-                run: run(),
-                round: 0,
-                turn: None,
-                visit: 0,
-                lambda: Hash([1; 32]),
-                previous: Hash::default(),
-                deadline_seconds: 5,
-                reserved: Vec::new(),
-            };
-            let header = Signed::seal(&header, &self.key);
-            Next::Round(Box::new(RoundStart { header, lambda: self.lambda.clone().into(), entries: Vec::new() }))
-        } else {
-            Next::Wait
-        };
-        let frames: Vec<_> = wire::next_frames(next).map(Ok).collect();
-        Ok(Response::new(tokio_stream::iter(frames)))
-    }
+    type WorkStream = std::pin::Pin<Box<dyn tokio_stream::Stream<Item = Result<v1::WorkFrame, Status>> + Send>>;
 
-    async fn submit(&self, request: Request<Streaming<v1::SubmitFrame>>) -> Result<Response<v1::SignedMessage>, Status> {
+    async fn work(&self, request: Request<Streaming<v1::SiteFrame>>) -> Result<Response<Self::WorkStream>, Status> {
         let mut frames = request.into_inner();
-        let update = wire::submission_head(frames.next().await.unwrap()?).unwrap();
-        let mut bytes = Vec::new();
-        while let Some(frame) = frames.next().await {
-            bytes.extend(wire::submission_chunk(frame?).unwrap());
-        }
-        let release = update.peek().unwrap().release;
-        *self.received.lock().unwrap() = bytes;
-        let receipt = Receipt { release, update: update.hash(), outcome: ReceiptOutcome::Stored, witnessed: None, reserved: Vec::new() };
-        Ok(Response::new(wire::receipt(&Signed::seal(&receipt, &self.key))))
+        let (key, lambda, received) = (self.key.clone(), self.lambda.clone(), Arc::clone(&self.received));
+        let (sender, answers) = tokio::sync::mpsc::unbounded_channel();
+        self.streams.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(async move {
+            while let Some(Ok(frame)) = frames.next().await {
+                match wire::request(frame).unwrap() {
+                    wire::Request::Next(seen) => {
+                        let next = if seen == 0 { Next::Round(Box::new(round(&key, &lambda))) } else { Next::Wait };
+                        wire::next_frames(next).for_each(|frame| sender.send(Ok(frame)).unwrap());
+                        if seen == GOODBYE {
+                            return;
+                        }
+                    }
+                    wire::Request::Update(update) => {
+                        let body = update.peek().unwrap();
+                        let mut bytes = Vec::new();
+                        while (bytes.len() as u64) < body.coordinates * 8 {
+                            bytes.extend(wire::payload(frames.next().await.unwrap().unwrap()).unwrap());
+                        }
+                        *received.lock().unwrap() = bytes;
+                        let (release, outcome) = (body.release, ReceiptOutcome::Stored);
+                        let receipt = Receipt { release, update: update.hash(), outcome, witnessed: None, reserved: Vec::new() };
+                        sender.send(Ok(wire::receipt(Signed::seal(&receipt, &key)))).unwrap();
+                    }
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(tokio_stream::wrappers::UnboundedReceiverStream::new(answers))))
     }
 
     async fn refuse(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
@@ -92,6 +92,20 @@ impl Service for Stub {
     async fn report(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
         Err(wire::rejection(Rejection::HelloFirst, "say hello"))
     }
+}
+
+fn round(key: &SigningKey, lambda: &[f64]) -> RoundStart {
+    let header = RoundHeader {
+        run: run(),
+        round: 0,
+        turn: None,
+        visit: 0,
+        lambda: Hash([1; 32]),
+        previous: Hash::default(),
+        deadline_seconds: 5,
+        reserved: Vec::new(),
+    };
+    RoundStart { header: Signed::seal(&header, key), lambda: lambda.into(), entries: Vec::new() }
 }
 
 /// What the server shows and accepts.
@@ -104,6 +118,7 @@ struct Setup<'a> {
 struct Running {
     port: u16,
     received: Arc<Mutex<Vec<u8>>>,
+    streams: Arc<AtomicU32>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -126,7 +141,8 @@ async fn serve(setup: Setup<'_>, lambda: Vec<f64>, port: u16) -> Running {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let received = Arc::new(Mutex::new(Vec::new()));
-    let stub = Stub { key: setup.signed_by.server.clone(), lambda, received: Arc::clone(&received) };
+    let streams = Arc::new(AtomicU32::new(0));
+    let stub = Stub { key: setup.signed_by.server.clone(), lambda, received: Arc::clone(&received), streams: Arc::clone(&streams) };
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<tokio::io::DuplexStream, std::io::Error>>(4);
@@ -150,7 +166,7 @@ async fn serve(setup: Setup<'_>, lambda: Vec<f64>, port: u16) -> Running {
             });
         }
     });
-    Running { port, received, task }
+    Running { port, received, streams, task }
 }
 
 fn transport(site: &Site, port: u16) -> GrpcTransport {
@@ -202,6 +218,11 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     let Next::Round(round) = transport.next(0).await.unwrap() else { panic!("a round is open") };
     assert_eq!(*round.lambda, *lambda);
     assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
+    assert_eq!(server.streams.load(Ordering::SeqCst), 1, "rounds come on one stream");
+    // A server may end a stream between two requests: nobody notices.
+    assert!(matches!(transport.next(GOODBYE).await.unwrap(), Next::Wait));
+    assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
+    assert_eq!(server.streams.load(Ordering::SeqCst), 2);
 
     // Eight megabytes, above the limit of one message.
     let values: Vec<f64> = (0..1_000_000).map(f64::from).collect();
@@ -216,6 +237,9 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
         assert!(*server.received.lock().unwrap() == attachment.payload().to_bytes());
         server.received.lock().unwrap().clear();
     }
+    // The next round was asked for together with the update, with as many entries as were read before.
+    assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
+    assert_eq!(server.streams.load(Ordering::SeqCst), 3, "an answer that nobody waited for went with its stream");
 
     let refusal = Signed::from_parts(Vec::new(), Vec::new());
     assert!(matches!(transport.refuse(&refusal).await, Err(TransportError::Unreachable(m)) if m == "busy"));

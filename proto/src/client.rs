@@ -12,7 +12,6 @@ use dp_pvi_protocol::message::{
     Hello, MetricsReport, Next, Receipt, Refusal, RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome,
 };
 use dp_pvi_protocol::transport::{Rejection, TransportError};
-use futures_util::stream::{self, Stream};
 use tonic::{Code, Status};
 
 use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire};
@@ -22,12 +21,6 @@ use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, WELCOME_BYTES, v1};
 #[must_use]
 pub fn hello(message: &Signed<Hello>) -> v1::SignedMessage {
     signed_to_wire(message)
-}
-
-/// A received welcome.
-#[must_use]
-pub fn welcome(message: v1::SignedMessage) -> Signed<Welcome> {
-    signed_from_wire(message)
 }
 
 /// Puts the frames of a welcome together. Feed every frame, then [`WelcomeReader::finish`].
@@ -67,10 +60,21 @@ impl WelcomeReader {
     }
 }
 
-/// A received receipt.
+/// A received receipt; nothing is verified yet.
+///
+/// # Errors
+/// Another frame came.
+pub fn receipt(frame: v1::WorkFrame) -> Result<Signed<Receipt>, FrameError> {
+    match frame.frame {
+        Some(v1::work_frame::Frame::Receipt(message)) => Ok(signed_from_wire(message)),
+        _ => Err(FrameError::Order),
+    }
+}
+
+/// Asks for work, with this many transcript entries at hand.
 #[must_use]
-pub fn receipt(message: v1::SignedMessage) -> Signed<Receipt> {
-    signed_from_wire(message)
+pub fn next(seen: u32) -> v1::SiteFrame {
+    v1::SiteFrame { frame: Some(v1::site_frame::Frame::Next(v1::NextRequest { seen })) }
 }
 
 /// The refusal to send.
@@ -92,23 +96,32 @@ pub fn report(message: &Signed<MetricsReport>) -> v1::SignedMessage {
 ///
 /// # Errors
 /// The attachment does not hold a signed update.
-pub fn submission(attachment: &Attachment) -> Result<impl Stream<Item = v1::SubmitFrame> + Send + 'static, FrameError> {
-    use v1::submit_frame::Frame;
+pub fn submission(attachment: &Attachment) -> Result<impl Iterator<Item = v1::SiteFrame> + Send + 'static, FrameError> {
+    use v1::site_frame::Frame;
     let message = Signed::<Update>::from_bytes(attachment.message()).map_err(|_| FrameError::Wrong("update"))?;
     let payload = Bytes::from(attachment.payload().to_bytes());
     let chunks = (0..payload.len().div_ceil(CHUNK_BYTES))
         .map(move |i| Frame::Payload(payload.slice(i * CHUNK_BYTES..payload.len().min((i + 1) * CHUNK_BYTES))));
     let frames = std::iter::once(Frame::Update(signed_to_wire(&message))).chain(chunks);
-    Ok(stream::iter(frames.map(|frame| v1::SubmitFrame { frame: Some(frame) })))
+    Ok(frames.map(|frame| v1::SiteFrame { frame: Some(frame) }))
 }
 
-/// Puts the frames of an answer together. Feed every frame, then [`NextReader::finish`].
+/// Puts the frames of an answer together. Feed frames until one completes it, then [`NextReader::finish`].
 #[derive(Debug)]
 pub struct NextReader {
     limit: usize,
     head: Option<Head>,
     entries: Vec<TranscriptEntry>,
     lambda: Vec<f64>,
+}
+
+/// Whether an answer has all its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// More frames follow.
+    Partial,
+    /// This was the last.
+    Complete,
 }
 
 #[derive(Debug)]
@@ -132,39 +145,37 @@ impl NextReader {
         Self { limit: coordinates, head: None, entries: Vec::new(), lambda: Vec::new() }
     }
 
-    /// Takes one frame.
+    /// Takes one frame, and says whether the answer is complete with it.
     ///
     /// # Errors
     /// Out of order, of wrong form, or longer than announced.
-    pub fn frame(&mut self, frame: v1::NextFrame) -> Result<(), FrameError> {
-        use v1::next_frame::Frame;
+    pub fn frame(&mut self, frame: v1::WorkFrame) -> Result<Answer, FrameError> {
+        use v1::work_frame::Frame;
         match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.head) {
-            (Frame::Head(head), None) => {
-                self.head = Some(read_head(head, self.limit)?);
-                Ok(())
-            }
-            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => {
-                self.entries.push(entry_from_wire(entry)?);
-                Ok(())
-            }
+            (Frame::Head(head), None) => self.head = Some(read_head(head, self.limit)?),
+            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => self.entries.push(entry_from_wire(entry)?),
             (Frame::Lambda(bytes), Some(head)) if self.entries.len() == head.entries => {
                 let coordinates = head.coordinates;
                 self.lambda.reserve_exact(coordinates - self.lambda.len());
                 let (words, []) = bytes.as_chunks::<8>() else { return Err(FrameError::Wrong("chunk")) };
+                if words.is_empty() {
+                    return Err(FrameError::Missing("chunk"));
+                }
                 if self.lambda.len() + words.len() > coordinates {
                     return Err(FrameError::TooLong);
                 }
                 self.lambda.extend(words.iter().map(|word| f64::from_le_bytes(*word)));
-                Ok(())
             }
-            _ => Err(FrameError::Order),
+            _ => return Err(FrameError::Order),
         }
+        let complete = |head: &Head| self.entries.len() == head.entries && self.lambda.len() == head.coordinates;
+        Ok(if self.head.as_ref().is_some_and(complete) { Answer::Complete } else { Answer::Partial })
     }
 
-    /// The answer, once the stream has ended.
+    /// The complete answer.
     ///
     /// # Errors
-    /// The stream ended early.
+    /// It ended early.
     pub fn finish(self) -> Result<Next, FrameError> {
         let head = self.head.ok_or(FrameError::Missing("head"))?;
         if self.entries.len() != head.entries || self.lambda.len() != head.coordinates {

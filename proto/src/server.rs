@@ -30,12 +30,6 @@ pub fn report(message: v1::SignedMessage) -> Signed<MetricsReport> {
     signed_from_wire(message)
 }
 
-/// The welcome to send.
-#[must_use]
-pub fn welcome(message: &Signed<Welcome>) -> v1::SignedMessage {
-    signed_to_wire(message)
-}
-
 /// The frames of the welcome to send.
 pub fn welcome_frames(message: Signed<Welcome>) -> impl Iterator<Item = v1::SignedFrame> + Send + 'static {
     use v1::signed_frame::Frame;
@@ -46,20 +40,25 @@ pub fn welcome_frames(message: Signed<Welcome>) -> impl Iterator<Item = v1::Sign
     frames.map(|frame| v1::SignedFrame { frame: Some(frame) })
 }
 
-/// The receipt to send.
-#[must_use]
-pub fn receipt(message: &Signed<Receipt>) -> v1::SignedMessage {
-    signed_to_wire(message)
+/// What a site says on its stream.
+#[derive(Debug)]
+pub enum Request {
+    /// It asks for work; it has this many transcript entries.
+    Next(u32),
+    /// It sends an update; the payload follows.
+    Update(Signed<Update>),
 }
 
-/// First frame of a submission: the signed update.
+/// First frame of a request.
 ///
 /// # Errors
-/// Another frame came first.
-pub fn submission_head(frame: v1::SubmitFrame) -> Result<Signed<Update>, FrameError> {
-    match frame.frame {
-        Some(v1::submit_frame::Frame::Update(update)) => Ok(signed_from_wire(update)),
-        _ => Err(FrameError::Order),
+/// A frame that does not begin one.
+pub fn request(frame: v1::SiteFrame) -> Result<Request, FrameError> {
+    use v1::site_frame::Frame;
+    match frame.frame.ok_or(FrameError::Missing("content"))? {
+        Frame::Next(next) => Ok(Request::Next(next.seen)),
+        Frame::Update(update) => Ok(Request::Update(signed_from_wire(update))),
+        Frame::Payload(_) => Err(FrameError::Order),
     }
 }
 
@@ -67,19 +66,26 @@ pub fn submission_head(frame: v1::SubmitFrame) -> Result<Signed<Update>, FrameEr
 ///
 /// # Errors
 /// Another frame, an empty one, or one above [`CHUNK_BYTES`].
-pub fn submission_chunk(frame: v1::SubmitFrame) -> Result<Bytes, FrameError> {
+pub fn payload(frame: v1::SiteFrame) -> Result<Bytes, FrameError> {
     match frame.frame {
-        Some(v1::submit_frame::Frame::Payload(bytes)) if bytes.is_empty() => Err(FrameError::Missing("payload")),
-        Some(v1::submit_frame::Frame::Payload(bytes)) if bytes.len() > CHUNK_BYTES => Err(FrameError::TooLong),
-        Some(v1::submit_frame::Frame::Payload(bytes)) => Ok(bytes),
+        Some(v1::site_frame::Frame::Payload(bytes)) if bytes.is_empty() => Err(FrameError::Missing("payload")),
+        Some(v1::site_frame::Frame::Payload(bytes)) if bytes.len() > CHUNK_BYTES => Err(FrameError::TooLong),
+        Some(v1::site_frame::Frame::Payload(bytes)) => Ok(bytes),
         _ => Err(FrameError::Order),
     }
 }
 
+/// The receipt to send.
+#[must_use]
+pub fn receipt(message: Signed<Receipt>) -> v1::WorkFrame {
+    let message = v1::SignedMessage { body: message.body.into(), signature: message.signature.into() };
+    v1::WorkFrame { frame: Some(v1::work_frame::Frame::Receipt(message)) }
+}
+
 /// The frames of an answer, made one at a time: λ stays shared, only the chunk on its way is a copy.
-pub fn next_frames(next: Next) -> impl Iterator<Item = v1::NextFrame> + Send + 'static {
-    use v1::next_frame::Frame;
+pub fn next_frames(next: Next) -> impl Iterator<Item = v1::WorkFrame> + Send + 'static {
     use v1::next_head::Kind;
+    use v1::work_frame::Frame;
     let (kind, header, outcome, lambda, entries) = match next {
         Next::Wait => (Kind::Wait, None, v1::RunOutcome::Unspecified, Arc::from(Vec::new()), Vec::new()),
         Next::Round(round) => (Kind::Round, Some(round.header), v1::RunOutcome::Unspecified, round.lambda, round.entries),
@@ -100,7 +106,7 @@ pub fn next_frames(next: Next) -> impl Iterator<Item = v1::NextFrame> + Send + '
         words.iter().for_each(|word| bytes.put_f64_le(*word));
         Frame::Lambda(bytes.freeze())
     });
-    std::iter::once(Frame::Head(head)).chain(entries).chain(chunks).map(|frame| v1::NextFrame { frame: Some(frame) })
+    std::iter::once(Frame::Head(head)).chain(entries).chain(chunks).map(|frame| v1::WorkFrame { frame: Some(frame) })
 }
 
 /// The status of a rejection: what [`crate::client::transport_error`] reads back.

@@ -7,7 +7,7 @@ use dp_pvi_protocol::message::{Next, RoundHeader, RoundOutcome, RoundStart, RunE
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use prost::Message;
 
-use crate::client::{NextReader, WelcomeReader, transport_error};
+use crate::client::{Answer, NextReader, WelcomeReader, transport_error};
 use crate::identity::generate_identity;
 use crate::server::{next_frames, rejection, unavailable, welcome_frames};
 use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, WELCOME_BYTES, v1};
@@ -42,19 +42,25 @@ fn lambda(coordinates: usize) -> Arc<[f64]> {
 }
 
 /// Frames as they travel: encoded and decoded.
-fn travel(next: Next) -> Vec<v1::NextFrame> {
+fn travel(next: Next) -> Vec<v1::WorkFrame> {
     next_frames(next)
         .map(|frame| {
             let bytes = frame.encode_to_vec();
             assert!(bytes.len() <= CHUNK_BYTES + 64 && bytes.len() < MESSAGE_BYTES);
-            v1::NextFrame::decode(bytes.as_slice()).unwrap()
+            v1::WorkFrame::decode(bytes.as_slice()).unwrap()
         })
         .collect()
 }
 
-fn read(frames: Vec<v1::NextFrame>, limit: usize) -> Result<Next, FrameError> {
+fn read(frames: Vec<v1::WorkFrame>, limit: usize) -> Result<Next, FrameError> {
     let mut reader = NextReader::new(limit);
-    frames.into_iter().try_for_each(|frame| reader.frame(frame))?;
+    let last = frames.len().wrapping_sub(1);
+    for (i, frame) in frames.into_iter().enumerate() {
+        // A reader must know where an answer ends: the stream goes on after it.
+        if reader.frame(frame)? == Answer::Complete && i != last {
+            return Err(FrameError::Order);
+        }
+    }
     reader.finish()
 }
 
@@ -122,7 +128,7 @@ fn broken_answers_are_refused() {
     // Half a word.
     let mut cut = good();
     let last = cut.len() - 1;
-    if let Some(v1::next_frame::Frame::Lambda(bytes)) = &mut cut[last].frame {
+    if let Some(v1::work_frame::Frame::Lambda(bytes)) = &mut cut[last].frame {
         bytes.truncate(bytes.len() - 4);
     }
     assert!(read(cut, 200_000).is_err());
@@ -132,12 +138,12 @@ fn broken_answers_are_refused() {
         [|e| e.lambda.truncate(31), |e| e.included[0].client = "A B".into(), |e| e.outcome = 77, |e| e.header = None];
     for change in changes {
         let mut frames = good();
-        let Some(v1::next_frame::Frame::Entry(entry)) = &mut frames[1].frame else { panic!("entries follow the head") };
+        let Some(v1::work_frame::Frame::Entry(entry)) = &mut frames[1].frame else { panic!("entries follow the head") };
         change(entry);
         assert!(read(frames, 200_000).is_err());
     }
     assert!(read(Vec::new(), 0).is_err());
-    assert!(read(vec![v1::NextFrame { frame: None }], 0).is_err());
+    assert!(read(vec![v1::WorkFrame { frame: None }], 0).is_err());
 }
 
 #[test]

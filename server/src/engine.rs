@@ -22,8 +22,8 @@ use dp_pvi_protocol::sum::PayloadCheck;
 use tokio::sync::{oneshot, watch};
 use tracing::error;
 
-use self::command::{Command, Reply};
-pub(crate) use self::command::{EngineHandle, Refused};
+pub(crate) use self::command::{Answer, EngineHandle, Refused};
+use self::command::{Ask, Command, Reply};
 use self::durable::RunStore;
 use self::observe::Observer;
 pub use self::observe::{Event, EventSink};
@@ -82,12 +82,13 @@ struct Engine {
     waiting: Vec<Waiting>,
     /// Members that have fetched the end.
     fetched: HashSet<ClientId>,
+    /// Closes with the engine.
+    _alive: watch::Sender<()>,
 }
 
 struct Waiting {
     client: ClientId,
-    seen: u32,
-    reply: Reply<Next>,
+    ask: Ask,
 }
 
 /// What one batch leaves to be done once its records are durable.
@@ -134,7 +135,9 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
     let (sender, receiver) = channel();
     let (progress, progress_receiver) = watch::channel(Progress::Running);
     let (done_sender, done) = oneshot::channel();
-    let mut engine = Engine { server, telemetry, observer, receiver, progress, hellos, waiting: Vec::new(), fetched: HashSet::new() };
+    let (alive, gone) = watch::channel(());
+    let (waiting, fetched) = (Vec::new(), HashSet::new());
+    let mut engine = Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, _alive: alive };
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -147,7 +150,7 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
             drop(done_sender.send(result));
         })
         .map_err(|e| ServerError::Failed(format!("the engine's thread cannot be started: {e}")))?;
-    Ok(Started { handle: EngineHandle::new(sender), progress: progress_receiver, done })
+    Ok(Started { handle: EngineHandle::new(sender, gone), progress: progress_receiver, done })
 }
 
 type Restored = (Coordinator, BTreeMap<ClientId, Hash>);
@@ -251,7 +254,7 @@ impl Engine {
                 count(&result, telemetry);
                 batch.keep(result, reply, telemetry)
             }
-            Command::Small { peer, update, payload, reply } => {
+            Command::Small { peer, update, payload, reply, next } => {
                 let begun = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
                 count(&begun, telemetry);
                 let result = begun.and_then(|begin| match begin {
@@ -265,6 +268,11 @@ impl Engine {
                         receipt
                     }
                 });
+                // One that was not taken ends its stream.
+                if let Some(ask) = next.filter(|_| result.is_ok()) {
+                    self.waiting.push(Waiting { client: peer.client, ask });
+                    batch.asked = true;
+                }
                 batch.keep(result, reply, telemetry)
             }
             Command::Stored { client, update, reply } => {
@@ -282,13 +290,13 @@ impl Engine {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.report(&peer.client, &report, now));
                 batch.keep(result, reply, telemetry)
             }
-            Command::Next { peer, seen, reply } => match known(&peer.client, &peer.tls_key) {
+            Command::Next { peer, next } => match known(&peer.client, &peer.tls_key) {
                 Ok(()) => {
-                    self.waiting.push(Waiting { client: peer.client, seen, reply });
+                    self.waiting.push(Waiting { client: peer.client, ask: next });
                     batch.asked = true;
                     Ok(())
                 }
-                Err(error) => batch.keep(Err(error), reply, telemetry),
+                Err(error) => batch.keep(Err(error), next.reply, telemetry),
             },
             Command::Control { control, reply } => batch.keep(server.control(control, now), reply, telemetry),
             Command::Stop { reply } => batch.keep(server.stop(now), reply, telemetry),
@@ -321,7 +329,6 @@ impl Engine {
             self.server.store().forget(client, *update);
         }
         records.iter().for_each(|record| self.observer.happened(record));
-        batch.answers.into_iter().for_each(|answer| answer());
         // Only these change what a waiting client is told.
         let news = records.iter().any(|record| {
             matches!(record, Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::RunEnded { .. } | Record::Metrics { .. })
@@ -329,26 +336,28 @@ impl Engine {
         if news || batch.asked {
             self.answer_waiting();
         }
+        // After the next round: a site that gets both finds both when it wakes, and sends them in one piece.
+        batch.answers.into_iter().for_each(|answer| answer());
         self.announce();
         Ok(!records.is_empty())
     }
 
     fn answer_waiting(&mut self) {
-        for Waiting { client, seen, reply } in std::mem::take(&mut self.waiting) {
-            if reply.is_closed() {
+        for Waiting { client, ask } in std::mem::take(&mut self.waiting) {
+            if ask.reply.is_closed() {
                 continue;
             }
-            match self.server.coordinator().next_for(&client, seen) {
-                Ok(Next::Wait) => self.waiting.push(Waiting { client, seen, reply }),
+            match self.server.coordinator().next_for(&client, ask.seen) {
+                Ok(Next::Wait) => self.waiting.push(Waiting { client, ask }),
                 Ok(next) => {
                     let end = matches!(next, Next::Finished(_));
-                    if reply.send(Ok(next)).is_ok() && end {
+                    if ask.reply.send(Ok(next)).is_ok() && end {
                         self.fetched.insert(client);
                     }
                 }
                 Err(rejected) => {
                     self.telemetry.rejections.inc();
-                    drop(reply.send(Err(Refused::Rejected(rejected))));
+                    drop(ask.reply.send(Err(Refused::Rejected(rejected))));
                 }
             }
         }

@@ -117,7 +117,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     };
     let started = engine::start(parts)?;
     let engine = started.handle.clone();
-    let service = Service::new(engine.clone(), credentials.clone(), config.federation.clone(), spool);
+    let service = Service::new(engine.clone(), credentials.clone(), &config.federation, spool);
     let incoming = listener::accept(grpc, credentials.clone(), telemetry.clone());
     let (stop_grpc, stopped) = oneshot::channel();
     let grpc = tokio::spawn(serve_grpc(service, incoming, stopped));

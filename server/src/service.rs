@@ -1,15 +1,16 @@
 //! The gRPC service: who is calling, how much of it, and what the engine says.
 
+mod session;
+
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::v1::federation_server::Federation;
 use dp_pvi_proto::{FrameError, server as wire, v1};
-use dp_pvi_protocol::coordinator::{Begin, Expected, Peer, Rejected};
-use dp_pvi_protocol::message::{Next, Receipt, Signed, Update};
+use dp_pvi_protocol::coordinator::{Peer, Rejected};
 use dp_pvi_protocol::transport::Rejection;
 use futures_util::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
@@ -19,43 +20,44 @@ use crate::clock;
 use crate::engine::{EngineHandle, Refused};
 use crate::error::ServerError;
 use crate::listener::ConnectedPeer;
-use crate::store::{PayloadWriter, SMALL_PAYLOAD, Spool, WriteError};
+use crate::store::{Spool, WriteError};
 use crate::tls::LiveCredentials;
+use session::Session;
 
-/// A call for work is held open this long.
-const LONG_POLL: Duration = Duration::from_secs(20);
-/// Longest silence inside an upload.
-const UPLOAD_SILENCE: Duration = Duration::from_secs(60);
-/// Calls of one client: this many at once, and this many a second in the long run.
+/// Calls and requests of one client: this many at once, and this many a second in the long run.
 const BURST: f64 = 4000.0;
 const RATE: f64 = 2000.0;
 /// Uploads of one client at the same time.
 const UPLOADS: u32 = 2;
 
-/// The service of a federation.
+/// The service of a federation; cheap to clone.
+#[derive(Clone)]
 pub(crate) struct Service {
     engine: EngineHandle,
     credentials: Arc<LiveCredentials>,
-    federation: String,
+    federation: Arc<str>,
     spool: Spool,
     clients: Arc<Clients>,
 }
 
 impl Service {
-    pub(crate) fn new(engine: EngineHandle, credentials: Arc<LiveCredentials>, federation: String, spool: Spool) -> Self {
-        Self { engine, credentials, federation, spool, clients: Arc::default() }
+    pub(crate) fn new(engine: EngineHandle, credentials: Arc<LiveCredentials>, federation: &str, spool: Spool) -> Self {
+        Self { engine, credentials, federation: federation.into(), spool, clients: Arc::default() }
     }
 
-    /// The peer of a call: certificate, federation, enrolment and rate are checked here, for every call.
+    /// The peer of a call.
     fn peer<T>(&self, request: &Request<T>) -> Result<Peer, Status> {
-        // Every connection of our listener carries a peer.
-        let peer = request.extensions().get::<ConnectedPeer>().ok_or_else(|| Status::internal("no peer"))?;
+        self.authorise(connected(request)?)
+    }
+
+    /// Certificate, federation, enrolment and rate are checked here, for every call and every request on a stream.
+    fn authorise(&self, peer: &ConnectedPeer) -> Result<Peer, Status> {
         let name = &peer.identity.name;
         let refuse = |message: String| {
             warn!(peer = %name, message, "a call was refused");
             Err(wire::rejection(Rejection::Authentication, message))
         };
-        if name.federation != self.federation {
+        if name.federation != *self.federation {
             return refuse(format!("the certificate is for {name}, this is the server of {:?}", self.federation));
         }
         let Some((client, role)) = name.as_client() else {
@@ -79,17 +81,6 @@ impl Service {
         Ok(Peer { client: client.clone(), tls_key: peer.identity.tls_key })
     }
 
-    async fn receive(&self, peer: &Peer, update: &Signed<Update>, expected: Expected, frames: &mut Frames) -> Result<(), Status> {
-        let _upload = self.clients.upload(&peer.client).ok_or_else(|| wire::unavailable("this client has two uploads in progress"))?;
-        let (spool, client, hash) = (self.spool.clone(), peer.client.clone(), update.hash());
-        let mut writer = self.on_disk(move || Ok(spool.begin(&client, hash, expected)?)).await?;
-        while let Some(frame) = next_frame(frames).await? {
-            let chunk = wire::submission_chunk(frame).map_err(|e| frame_status(&e))?;
-            writer = self.on_disk(move || writer.write(&chunk).map(|()| writer)).await?;
-        }
-        self.on_disk(move || writer.finish()).await
-    }
-
     /// Runs file work on a thread that may block.
     async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T, WriteError> + Send + 'static) -> Result<T, Status> {
         match tokio::task::spawn_blocking(work).await {
@@ -105,18 +96,10 @@ impl Service {
     }
 }
 
-type Frames = Streaming<v1::SubmitFrame>;
 type FrameStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Federation for Service {
-    async fn hello(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::SignedMessage>, Status> {
-        let peer = self.peer(&request)?;
-        let hello = wire::hello(request.into_inner());
-        let welcome = self.engine.hello(peer, hello).await.map_err(|e| status(&e))?;
-        Ok(Response::new(wire::welcome(&welcome)))
-    }
-
     type JoinStream = FrameStream<v1::SignedFrame>;
 
     async fn join(&self, request: Request<v1::SignedMessage>) -> Result<Response<Self::JoinStream>, Status> {
@@ -126,38 +109,13 @@ impl Federation for Service {
         Ok(Response::new(Box::pin(stream::iter(wire::welcome_frames(welcome).map(Ok)))))
     }
 
-    type NextStream = FrameStream<v1::NextFrame>;
+    type WorkStream = FrameStream<v1::WorkFrame>;
 
-    async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<Self::NextStream>, Status> {
-        let peer = self.peer(&request)?;
-        let seen = request.into_inner().seen;
-        let next = match tokio::time::timeout(LONG_POLL, self.engine.next(peer, seen)).await {
-            Ok(answer) => answer.map_err(|e| status(&e))?,
-            Err(_) => Next::Wait,
-        };
-        Ok(Response::new(Box::pin(stream::iter(wire::next_frames(next).map(Ok)))))
-    }
-
-    async fn submit(&self, request: Request<Frames>) -> Result<Response<v1::SignedMessage>, Status> {
-        let peer = self.peer(&request)?;
-        let mut frames = request.into_inner();
-        let head = next_frame(&mut frames).await?.ok_or_else(|| frame_status(&FrameError::Missing("update")))?;
-        let update = wire::submission_head(head).map_err(|e| frame_status(&e))?;
-        // What the update announces is not verified yet; it only says how many bytes are held before the engine decides.
-        let announced = update.peek().map_or(0, |body| body.coordinates.saturating_mul(8));
-        if announced <= SMALL_PAYLOAD {
-            let payload = collect(&mut frames).await?;
-            let receipt = self.engine.small(peer, update, payload).await.map_err(|e| status(&e))?;
-            return Ok(Response::new(wire::receipt(&receipt)));
-        }
-        let receipt: Signed<Receipt> = match self.engine.begin(peer.clone(), update.clone()).await.map_err(|e| status(&e))? {
-            Begin::Answered(receipt) => receipt,
-            Begin::Accept(expected) => {
-                self.receive(&peer, &update, expected, &mut frames).await?;
-                self.engine.stored(peer.client.clone(), update).await.map_err(|e| status(&e))?
-            }
-        };
-        Ok(Response::new(wire::receipt(&receipt)))
+    async fn work(&self, request: Request<Streaming<v1::SiteFrame>>) -> Result<Response<Self::WorkStream>, Status> {
+        let peer = connected(&request)?.clone();
+        // Whoever may not speak learns it before it sends anything.
+        self.authorise(&peer)?;
+        Ok(Response::new(Box::pin(Session::new(self.clone(), peer, request.into_inner()).answers())))
     }
 
     async fn refuse(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
@@ -173,21 +131,9 @@ impl Federation for Service {
     }
 }
 
-/// The rest of a small submission. One frame above the limit is kept, so that the check of the length sees it.
-async fn collect(frames: &mut Frames) -> Result<Vec<u8>, Status> {
-    let mut payload = Vec::new();
-    while payload.len() as u64 <= SMALL_PAYLOAD {
-        let Some(frame) = next_frame(frames).await? else { break };
-        payload.extend_from_slice(&wire::submission_chunk(frame).map_err(|e| frame_status(&e))?);
-    }
-    Ok(payload)
-}
-
-async fn next_frame(frames: &mut Frames) -> Result<Option<v1::SubmitFrame>, Status> {
-    match tokio::time::timeout(UPLOAD_SILENCE, frames.message()).await {
-        Ok(frame) => frame,
-        Err(_) => Err(wire::unavailable("nothing came for a minute")),
-    }
+/// Every connection of our listener carries a peer.
+fn connected<T>(request: &Request<T>) -> Result<&ConnectedPeer, Status> {
+    request.extensions().get::<ConnectedPeer>().ok_or_else(|| Status::internal("no peer"))
 }
 
 /// The one place where a refusal becomes a status.
@@ -258,9 +204,3 @@ impl Drop for Upload {
         self.clients.with(&self.client, |share| share.uploads -= 1);
     }
 }
-
-/// A payload writer must be able to move between threads.
-const _: fn() = || {
-    fn send<T: Send>() {}
-    send::<PayloadWriter>();
-};

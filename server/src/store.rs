@@ -22,7 +22,7 @@ use dp_pvi_protocol::coordinator::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use self::reader::Reader;
-pub(crate) use self::spool::{PayloadWriter, Spool, WriteError};
+pub(crate) use self::spool::{Spool, WriteError};
 use crate::error::{Result, ServerError};
 use crate::files::{FileLock, create_private_directory, sync_directory};
 

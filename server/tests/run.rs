@@ -228,7 +228,8 @@ async fn a_look_leaves_the_running_client_alone() {
     let body = Hello { intent: Intent::Look, ..look.hello_body() };
     look.say(&body).await.unwrap();
     let start = a.round().await;
-    a.send(&start, &delta(0, 4)).await.unwrap();
+    let (update, bytes) = a.update(&start, &delta(0, 4));
+    a.submit(&Signed::seal(&update, &a.member.identity), &bytes).await.unwrap();
     // The other certificate may not speak for the site until it joins; then the first one may not.
     assert!(rejected(&look.next().await.unwrap_err(), Rejection::HelloFirst));
     look.hello().await.unwrap();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use dp_pvi_client::{keys, tls};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
-use dp_pvi_proto::client::NextReader;
+use dp_pvi_proto::client::{self as frames, Answer, NextReader, WelcomeReader};
 use dp_pvi_proto::v1::federation_client::FederationClient;
-use dp_pvi_proto::v1::{NextRequest, SignedMessage, SubmitFrame, submit_frame};
+use dp_pvi_proto::v1::{SignedMessage, SiteFrame, site_frame};
 use dp_pvi_protocol::message::{Body, Hello, Intent, Next, PROTOCOL_VERSIONS, Role, RoundHeader, Signed, Update, Welcome, payload_hash};
 use ed25519_dalek::SigningKey;
 use hyper_util::rt::TokioIo;
@@ -109,8 +109,12 @@ impl Liar {
     /// When the answer is no welcome.
     pub async fn say_hello(&mut self, hello: &Hello) -> Result<Welcome, Status> {
         let message = self.sign(hello);
-        let answer = self.grpc.hello(message).await?.into_inner();
-        Ok(Signed::<Welcome>::from_parts(answer.body.to_vec(), answer.signature.to_vec()).peek().expect("a welcome"))
+        let mut answer = self.grpc.join(message).await?.into_inner();
+        let mut reader = WelcomeReader::default();
+        while let Some(frame) = answer.message().await? {
+            reader.frame(frame).expect("frames in order");
+        }
+        Ok(reader.finish().expect("a whole welcome").peek().expect("a welcome"))
     }
 
     /// Waits for the open round: its header, the header's hash, and the length of λ.
@@ -122,10 +126,12 @@ impl Liar {
     /// When the answer cannot be read, or the run is over.
     pub async fn round(&mut self) -> Result<(RoundHeader, Hash, usize), Status> {
         loop {
-            let mut stream = self.grpc.next(NextRequest { seen: 0 }).await?.into_inner();
+            let mut stream = self.grpc.work(futures_util::stream::iter([frames::next(0)])).await?.into_inner();
             let mut reader = NextReader::new(1 << 20);
             while let Some(frame) = stream.message().await? {
-                reader.frame(frame).expect("frames in order");
+                if reader.frame(frame).expect("frames in order") == Answer::Complete {
+                    break;
+                }
             }
             match reader.finish().expect("a whole answer") {
                 Next::Wait => (),
@@ -161,8 +167,14 @@ impl Liar {
             payload: payload_hash(PayloadKind::Values, &lie.payload),
             ledger_head: LedgerHead { seq: 1, hash: Hash::default() },
         };
-        let mut frames = vec![SubmitFrame { frame: Some(submit_frame::Frame::Update(self.sign(&update))) }];
-        frames.extend(lie.payload.chunks(1 << 20).map(|c| SubmitFrame { frame: Some(submit_frame::Frame::Payload(c.to_vec().into())) }));
-        Ok(self.grpc.submit(futures_util::stream::iter(frames)).await?.into_inner())
+        let frames = std::iter::once(site_frame::Frame::Update(self.sign(&update)))
+            .chain(lie.payload.chunks(1 << 20).map(|c| site_frame::Frame::Payload(c.to_vec().into())))
+            .map(|frame| SiteFrame { frame: Some(frame) });
+        let frames = futures_util::stream::iter(frames.collect::<Vec<_>>());
+        let answer = self.grpc.work(frames).await?.into_inner().message().await?;
+        let receipt = answer.ok_or_else(|| Status::unknown("the stream ended without an answer"))?;
+        Ok(dp_pvi_proto::client::receipt(receipt)
+            .map(|r| SignedMessage { body: r.body.into(), signature: r.signature.into() })
+            .expect("a receipt"))
     }
 }

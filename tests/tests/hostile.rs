@@ -266,6 +266,12 @@ impl Memory<'_> {
     }
 }
 
+/// A stream that asks for work, once, and stays open.
+fn one_question() -> impl futures_util::Stream<Item = dp_pvi_proto::v1::SiteFrame> + Send + 'static {
+    use futures_util::StreamExt;
+    futures_util::stream::iter([dp_pvi_proto::client::next(0)]).chain(futures_util::stream::pending())
+}
+
 /// T6.2: ten megabytes of header and ten thousand streams from one client: the server stays below 256 MB, and the others' rounds close.
 #[test]
 fn t6_2_floods_of_one_client_do_not_stop_the_others() {
@@ -281,9 +287,9 @@ fn t6_2_floods_of_one_client_do_not_stop_the_others() {
     runtime().block_on(async {
         let home = federation.home("flood");
         let mut client = Liar::connect(&home, &server.address).await.unwrap();
-        let mut request = tonic::Request::new(dp_pvi_proto::v1::NextRequest { seen: 0 });
+        let mut request = tonic::Request::new(one_question());
         request.metadata_mut().insert("x-flood", MetadataValue::try_from("a".repeat(10 << 20)).unwrap());
-        assert!(client.grpc.next(request).await.is_err(), "a header of ten megabytes was taken");
+        assert!(client.grpc.work(request).await.is_err(), "a header of ten megabytes was taken");
         drop(client);
         memory.look();
 
@@ -304,7 +310,10 @@ fn t6_2_floods_of_one_client_do_not_stop_the_others() {
             // Some of them hold their stream for a while, others give up at once.
             let patience = Duration::from_millis(if number % 10 == 0 { 2000 } else { 20 });
             calls.spawn(async move {
-                tokio::time::timeout(patience, grpc.next(dp_pvi_proto::v1::NextRequest { seen: 0 })).await.ok().and_then(Result::ok)
+                // The answer is held back: it is waited for as long as this caller's patience lasts.
+                let mut answers = tokio::time::timeout(patience, grpc.work(one_question())).await.ok().and_then(Result::ok)?.into_inner();
+                let _ = tokio::time::timeout(patience, answers.message()).await;
+                Some(answers)
             });
             if calls.len() >= 500 {
                 held.extend(calls.join_next().await.unwrap().unwrap());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::coordinator::{Begin, Control, Enrolled, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use std::sync::mpsc::Sender;
 
@@ -25,14 +25,36 @@ pub(crate) enum Refused {
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
 
+/// An answer that is on its way.
+#[derive(Debug)]
+pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, Refused>>);
+
+impl<T> Answer<T> {
+    fn new() -> (Reply<T>, Self) {
+        let (reply, answer) = oneshot::channel();
+        (reply, Self(answer))
+    }
+
+    /// Waits for it. It comes once.
+    pub(crate) async fn get(&mut self) -> Result<T, Refused> {
+        (&mut self.0).await.unwrap_or(Err(Refused::Gone))
+    }
+}
+
+/// A site's request for work: how much it has seen, and where the answer goes.
+pub(super) struct Ask {
+    pub(super) seen: u32,
+    pub(super) reply: Reply<Next>,
+}
+
 pub(super) enum Command {
     Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Signed<Welcome>> },
-    Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>> },
+    Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<Ask> },
     Begin { peer: Peer, update: Signed<Update>, reply: Reply<Begin> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
     Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
     Report { peer: Peer, report: Signed<MetricsReport>, reply: Reply<()> },
-    Next { peer: Peer, seen: u32, reply: Reply<Next> },
+    Next { peer: Peer, next: Ask },
     Control { control: Control, reply: Reply<()> },
     Stop { reply: Reply<()> },
     Enrolled(BTreeMap<ClientId, Enrolled>),
@@ -45,6 +67,7 @@ pub(super) enum Command {
 #[derive(Debug, Clone)]
 pub(crate) struct EngineHandle {
     sender: Sender<Command>,
+    gone: watch::Receiver<()>,
 }
 
 impl std::fmt::Debug for Command {
@@ -54,23 +77,48 @@ impl std::fmt::Debug for Command {
 }
 
 impl EngineHandle {
-    pub(super) fn new(sender: Sender<Command>) -> Self {
-        Self { sender }
+    /// `gone` is a channel whose sender lives as long as the engine.
+    pub(super) fn new(sender: Sender<Command>, gone: watch::Receiver<()>) -> Self {
+        Self { sender, gone }
+    }
+
+    /// A channel on which nothing is sent, and which closes with the engine.
+    pub(crate) fn gone(&self) -> watch::Receiver<()> {
+        self.gone.clone()
+    }
+
+    fn send(&self, command: Command) -> Result<(), Refused> {
+        self.sender.send(command).map_err(|_| Refused::Gone)
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refused> {
-        let (reply, answer) = oneshot::channel();
-        self.sender.send(command(reply)).map_err(|_| Refused::Gone)?;
-        answer.await.unwrap_or(Err(Refused::Gone))
+        let (reply, mut answer) = Answer::new();
+        self.send(command(reply))?;
+        answer.get().await
     }
 
     pub(crate) async fn hello(&self, peer: Peer, hello: Signed<Hello>) -> Result<Signed<Welcome>, Refused> {
         self.ask(|reply| Command::Hello { peer, hello, reply }).await
     }
 
-    /// A small update, whole.
-    pub(crate) async fn small(&self, peer: Peer, update: Signed<Update>, payload: Vec<u8>) -> Result<Signed<Receipt>, Refused> {
-        self.ask(|reply| Command::Small { peer, update, payload, reply }).await
+    /// A small update, whole, and the request for work that came with it: it is answered if the update is taken.
+    #[allow(clippy::type_complexity, reason = "two answers")]
+    pub(crate) fn small(
+        &self,
+        peer: Peer,
+        update: Signed<Update>,
+        payload: Vec<u8>,
+        next: Option<u32>,
+    ) -> Result<(Answer<Signed<Receipt>>, Option<Answer<Next>>), Refused> {
+        let (reply, receipt) = Answer::new();
+        let (next, work) = next
+            .map(|seen| {
+                let (reply, work) = Answer::new();
+                (Ask { seen, reply }, work)
+            })
+            .unzip();
+        self.send(Command::Small { peer, update, payload, reply, next })?;
+        Ok((receipt, work))
     }
 
     pub(crate) async fn begin(&self, peer: Peer, update: Signed<Update>) -> Result<Begin, Refused> {
@@ -90,9 +138,11 @@ impl EngineHandle {
         self.ask(|reply| Command::Report { peer, report, reply }).await
     }
 
-    /// Waits until there is work for this client.
-    pub(crate) async fn next(&self, peer: Peer, seen: u32) -> Result<Next, Refused> {
-        self.ask(|reply| Command::Next { peer, seen, reply }).await
+    /// Asks for work: answered when there is some for this client.
+    pub(crate) fn next(&self, peer: Peer, seen: u32) -> Result<Answer<Next>, Refused> {
+        let (reply, work) = Answer::new();
+        self.send(Command::Next { peer, next: Ask { seen, reply } })?;
+        Ok(work)
     }
 
     pub(crate) async fn control(&self, control: Control) -> Result<(), Refused> {

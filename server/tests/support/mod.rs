@@ -10,7 +10,7 @@ use std::time::Duration;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
-use dp_pvi_proto::client::{self as wire, NextReader};
+use dp_pvi_proto::client::{self as wire, Answer, NextReader};
 use dp_pvi_proto::identity::{Enrolment, generate_identity, public_identity_from_pem, spki_hash};
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{CHUNK_BYTES, v1};
@@ -243,7 +243,7 @@ impl Member {
     pub(crate) async fn connect(&self, address: SocketAddr) -> Result<Client, String> {
         let channel = connect(address, self.tls_config()).await?;
         let tls_key = spki_hash(&self.chain[0]).unwrap();
-        Ok(Client { member: self.clone(), tls_key, stub: FederationClient::new(channel), run: None, coordinates: 0, seen: 0 })
+        Ok(Client { member: self.clone(), tls_key, stub: FederationClient::new(channel), work: None, run: None, coordinates: 0, seen: 0 })
     }
 
     /// Connects and says hello.
@@ -274,8 +274,17 @@ pub(crate) async fn connect(address: SocketAddr, config: rustls::ClientConfig) -
         .map_err(|e| format!("{:?}", e))
 }
 
+/// A client's stream of work.
+pub(crate) struct Work {
+    requests: tokio::sync::mpsc::UnboundedSender<v1::SiteFrame>,
+    answers: tonic::Streaming<v1::WorkFrame>,
+    /// Work was asked for, and the answer has not been read.
+    asked: bool,
+}
+
 /// A connected client that does what a test says.
 pub(crate) struct Client {
+    pub(crate) work: Option<Work>,
     pub(crate) member: Member,
     pub(crate) tls_key: Hash,
     pub(crate) stub: FederationClient<Channel>,
@@ -322,13 +331,32 @@ impl Client {
         Ok(welcome)
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Next, TransportError> {
-        let request = v1::NextRequest { seen: self.seen };
-        let mut frames = self.stub.next(request).await.map_err(|e| wire::transport_error(&e))?.into_inner();
-        let mut reader = NextReader::new(self.coordinates);
-        while let Some(frame) = frames.message().await.map_err(|e| wire::transport_error(&e))? {
-            reader.frame(frame).map_err(wire::frame_error)?;
+    /// The stream of work; a failure takes it away.
+    pub(crate) async fn work(&mut self) -> Result<Work, TransportError> {
+        if let Some(work) = self.work.take() {
+            return Ok(work);
         }
+        let (requests, queue) = tokio::sync::mpsc::unbounded_channel();
+        let queue = tokio_stream::wrappers::UnboundedReceiverStream::new(queue);
+        let answers = self.stub.work(queue).await.map_err(|e| wire::transport_error(&e))?.into_inner();
+        Ok(Work { requests, answers, asked: false })
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Next, TransportError> {
+        let mut work = self.work().await?;
+        if !work.asked {
+            let _ = work.requests.send(wire::next(self.seen));
+        }
+        let mut reader = NextReader::new(self.coordinates);
+        loop {
+            let frame = work.answers.message().await.map_err(|e| wire::transport_error(&e))?;
+            let frame = frame.ok_or_else(|| TransportError::Unreachable("the stream ended".into()))?;
+            if reader.frame(frame).map_err(wire::frame_error)? == Answer::Complete {
+                break;
+            }
+        }
+        work.asked = false;
+        self.work = Some(work);
         reader.finish().map_err(wire::frame_error)
     }
 
@@ -385,34 +413,57 @@ impl Client {
         (update, bytes)
     }
 
+    /// Submits on a stream of its own, which ends after it.
     pub(crate) async fn submit(&mut self, update: &Signed<Update>, bytes: &[u8]) -> Result<Receipt, TransportError> {
-        let head = v1::SubmitFrame {
-            frame: Some(v1::submit_frame::Frame::Update(v1::SignedMessage {
-                body: update.body.clone().into(),
-                signature: update.signature.clone().into(),
-            })),
-        };
-        let payload = bytes::Bytes::copy_from_slice(bytes);
-        let chunks = (0..payload.len().div_ceil(CHUNK_BYTES)).map(move |i| v1::SubmitFrame {
-            frame: Some(v1::submit_frame::Frame::Payload(payload.slice(i * CHUNK_BYTES..payload.len().min((i + 1) * CHUNK_BYTES)))),
-        });
-        let frames = futures_util::stream::iter(std::iter::once(head).chain(chunks));
-        let answer = self.stub.submit(frames).await.map_err(|e| wire::transport_error(&e))?;
-        Ok(wire::receipt(answer.into_inner()).open(&self.member.server_identity).unwrap())
+        let frames = futures_util::stream::iter(submission(update, bytes));
+        let mut answers = self.stub.work(frames).await.map_err(|e| wire::transport_error(&e))?.into_inner();
+        let frame = answers.message().await.map_err(|e| wire::transport_error(&e))?.expect("an answer");
+        Ok(wire::receipt(frame).unwrap().open(&self.member.server_identity).unwrap())
+    }
+
+    /// Submits and asks for the next round in the same breath, as the shipped client does; [`Client::next`] reads the answer.
+    pub(crate) async fn submit_and_ask(&mut self, update: &Signed<Update>, bytes: &[u8]) -> Result<Receipt, TransportError> {
+        let mut work = self.work().await?;
+        for frame in submission(update, bytes) {
+            let _ = work.requests.send(frame);
+        }
+        let _ = work.requests.send(wire::next(self.seen));
+        work.asked = true;
+        let frame = work.answers.message().await.map_err(|e| wire::transport_error(&e))?.expect("an answer");
+        self.work = Some(work);
+        Ok(wire::receipt(frame).unwrap().open(&self.member.server_identity).unwrap())
     }
 
     /// Signs and submits values for a round.
     pub(crate) async fn send(&mut self, round: &RoundStart, values: &[f64]) -> Result<Receipt, TransportError> {
         let (update, bytes) = self.update(round, values);
-        self.submit(&Signed::seal(&update, &self.member.identity), &bytes).await
+        self.submit_and_ask(&Signed::seal(&update, &self.member.identity), &bytes).await
     }
 
     pub(crate) async fn report(&mut self, rounds: u32) -> Result<(), TransportError> {
-        let metrics = HeldOutMetrics { records: 500, log_likelihood: -0.7 + 0.03 * f64::from(rounds.min(10)), accuracy: Some(0.5 + 0.03 * f64::from(rounds.min(10))), ..HeldOutMetrics::default() };
+        let metrics = HeldOutMetrics {
+            records: 500,
+            log_likelihood: -0.7 + 0.03 * f64::from(rounds.min(10)),
+            accuracy: Some(0.5 + 0.03 * f64::from(rounds.min(10))),
+            brier: Some(0.25 - 0.01 * f64::from(rounds.min(10))),
+            calibration_error: Some(0.05),
+            reliability: (0..15).map(|i| (f64::from(i) / 15.0 + 0.03, f64::from(i) / 15.0 + 0.05, 33)).collect(),
+            ..HeldOutMetrics::default()
+        };
         let report = MetricsReport { run: self.run.unwrap(), round: rounds, metrics };
         let signed = Signed::seal(&report, &self.member.identity);
         self.stub.report(wire::report(&signed)).await.map_err(|e| wire::transport_error(&e)).map(drop)
     }
+}
+
+/// The frames of an update, whatever is in it.
+fn submission(update: &Signed<Update>, bytes: &[u8]) -> impl Iterator<Item = v1::SiteFrame> + Send + 'static {
+    use v1::site_frame::Frame;
+    let head = Frame::Update(v1::SignedMessage { body: update.body.clone().into(), signature: update.signature.clone().into() });
+    let payload = bytes::Bytes::copy_from_slice(bytes);
+    let chunks = (0..payload.len().div_ceil(CHUNK_BYTES))
+        .map(move |i| Frame::Payload(payload.slice(i * CHUNK_BYTES..payload.len().min((i + 1) * CHUNK_BYTES))));
+    std::iter::once(head).chain(chunks).map(|frame| v1::SiteFrame { frame: Some(frame) })
 }
 
 pub(crate) fn head(seq: u64) -> LedgerHead {
