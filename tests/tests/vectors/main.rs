@@ -9,11 +9,17 @@
 #![allow(clippy::print_stdout, reason = "a test program that reports lines")]
 
 mod arithmetic;
+mod ep;
 mod expfam;
 mod federation;
+mod lda;
 mod linreg;
 mod logreg;
+mod mog;
+mod pbp;
+mod pg_vb;
 mod read;
+mod sbn;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,6 +50,27 @@ const CHECKS: &[(&str, Check)] = &[
     ("logreg.full_cov_optimum", logreg::full_cov_optimum),
     ("logreg.at_point", logreg::at_point),
     ("logreg.natural_gradient_rho1_from_prior", logreg::natural_gradient),
+    ("pg_vb", pg_vb::whole),
+    ("lda.docs", lda::documents),
+    ("lda.sufficient_stats", lda::statistics),
+    ("lda.total_bound", lda::total_bound),
+    ("lda.perplexity_bound", lda::perplexity_bound),
+    ("sbn.trace", sbn::trace),
+    ("sbn.Ehh", sbn::pairs),
+    ("ep.probit_full", ep::probit_full),
+    ("ep.probit_mean_field", ep::probit_mean_field),
+    ("ep.probit_mean_field_SEP_batch_fixed_point", ep::probit_sep),
+    ("ep.logit_full", ep::logit_full),
+    ("ep.tilted_examples", ep::tilted_examples),
+    ("mog.one_step_from_prior_x0", mog::one_step),
+    ("mog.ep_fixed_point", mog::ep_fixed_point),
+    ("mog.sep_fixed_point", mog::sep_fixed_point),
+    ("pbp.forward", pbp::forward),
+    ("pbp.logZ", pbp::log_z),
+    ("pbp.dlogZ_dmean", pbp::by_mean),
+    ("pbp.dlogZ_dvar", pbp::by_variance),
+    ("pbp.new", pbp::new),
+    ("pbp.prior_refinement_one_weight", pbp::prior_refinement),
 ];
 
 /// Second-level keys that are inputs of other keys.

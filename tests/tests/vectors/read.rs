@@ -13,13 +13,14 @@ pub(crate) const FIXED_POINT: f64 = 1e-8;
 /// A value with its place in the file, for messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Node<'a> {
+    file: &'a Value,
     value: &'a Value,
     path: Vec<String>,
 }
 
 impl<'a> Node<'a> {
     pub(crate) fn root(value: &'a Value) -> Self {
-        Self { value, path: Vec::new() }
+        Self { file: value, value, path: Vec::new() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -29,11 +30,16 @@ impl<'a> Node<'a> {
     fn child(&self, value: &'a Value, name: String) -> Self {
         let mut path = self.path.clone();
         path.push(name);
-        Self { value, path }
+        Self { file: self.file, value, path }
     }
 
     fn fail<T>(&self, what: &str) -> Result<T, String> {
         Err(format!("{}: {what}", self.path.join(".")))
+    }
+
+    /// A first-level key of the file: some keys use another's data.
+    pub(crate) fn top(&self, key: &str) -> Result<Self, String> {
+        Self::root(self.file).get(key)
     }
 
     pub(crate) fn get(&self, key: &str) -> Result<Self, String> {

@@ -9,10 +9,14 @@
 //! | [`Gradients`] | DP optimisation |
 //! | [`statistics::ExpectedStatistics`] | VIPS |
 
+pub mod gaussian_mixture;
 pub mod glm;
 pub mod lda;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod pbp_network;
+pub mod probit;
+pub mod tilted;
 pub mod polya_gamma;
 pub mod sigmoid_belief;
 pub mod statistics;
