@@ -14,7 +14,10 @@
 //! divided by [`MARGIN`]: measured to be sufficient by many orders of magnitude (relative difference of δ 2e-9 at s = 1024,
 //! falling exponentially), not proved. [`PrivacyLoss::numerical_margin`] says so.
 
+mod adaptive;
 pub mod calibrate;
+pub mod comparison;
+mod engine;
 pub mod gdp;
 pub mod plan;
 pub mod pld;
@@ -32,8 +35,9 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+pub use adaptive::{Filter, Odometer};
 pub use gdp::Gdp;
-pub use plan::{Filter, Mechanism, Neighbours, Odometer, Phase, Plan, Sampling};
+pub use plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 pub use pld::Interval;
 pub use rdp::Curve;
 pub use statement::{Engine, Statement};

@@ -1,17 +1,16 @@
 //! A plan: steps whose parameters are all fixed beforehand, accounted by their privacy loss distributions.
 //!
-//! What a plan may be used for, and what not: see [`Plan`], [`Filter`] and [`Odometer`].
+//! What a plan may be used for, and what not: see [`Plan`], [`Filter`](super::Filter) and [`Odometer`](super::Odometer).
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::engine::Engine;
 use super::pld::{Composition as Losses, GAP, Interval, Pair};
-use super::{AccountantError, Composition, Gdp, PrivacyLoss, Zcdp, rdp};
-use crate::accountant::rdp::Curve;
+use super::{AccountantError, rdp};
 use crate::event::DpEvent;
-use crate::unit::{Delta, Epsilon, SamplingRate};
+use crate::unit::{Delta, Epsilon};
 
 /// What neighbouring data sets differ by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,7 +94,7 @@ const VERSION: u8 = 1;
 ///
 /// # Privacy
 /// The ε of a plan holds for *all* its steps together. A schedule whose later parameters are chosen from earlier outputs is not a plan:
-/// use [`Filter`]. The ε after each round of a plan is not an odometer: use [`Odometer`].
+/// use [`Filter`](super::Filter). The ε after each round of a plan is not an odometer: use [`Odometer`](super::Odometer).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     relation: Neighbours,
@@ -117,28 +116,6 @@ impl PartialEq for Compiled {
     fn eq(&self, _: &Self) -> bool {
         true
     }
-}
-
-/// What answers questions about a plan.
-#[derive(Debug)]
-struct Engine {
-    /// One for each direction that has to be composed on its own.
-    directions: Vec<Losses>,
-    /// Every step is an unsampled Gaussian: μ² in closed form, and it is everything.
-    gaussian: Option<Gdp>,
-    /// Valid for everything: μ² without any amplification, where every step is a Gaussian.
-    unamplified: Option<Gdp>,
-    /// Rényi bound for everything but `rho`, for when the numbers are out of reach.
-    curve: Option<Curve>,
-    /// zCDP black boxes.
-    rho: f64,
-    /// Basic composition of what has no curve.
-    basic: (f64, f64),
-}
-
-/// Rounds a ratio up.
-fn up(x: f64) -> f64 {
-    x * (1.0 + 2.0 * f64::EPSILON)
 }
 
 /// A number that must be in a range.
@@ -337,14 +314,7 @@ impl Plan {
     }
 
     pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
-        let engine = self.engine();
-        if engine.gaussian.is_none() && engine.rho <= 0.0 {
-            let all: Option<Vec<f64>> = engine.directions.iter().map(|d| d.estimate_delta(epsilon)).collect();
-            if let Some(value) = all.and_then(|all| all.into_iter().reduce(f64::max)) {
-                return value;
-            }
-        }
-        engine.delta(epsilon).estimate
+        self.engine().estimate_of_delta(epsilon)
     }
 
     /// The certified upper bound on ε(δ), made to about `gap` relative.
@@ -362,9 +332,7 @@ impl Plan {
     /// Rényi divergence at an order above 1, the larger direction (by quadrature, to about 1e-12 relative).
     #[must_use]
     pub fn renyi(&self, order: f64) -> f64 {
-        let engine = self.engine();
-        let worst = engine.directions.iter().map(|d| d.renyi(order)).fold(0.0, f64::max);
-        worst + order * engine.rho
+        self.engine().renyi(order)
     }
 
     /// ε(δ) by Rényi divergences with the optimal conversion, and the order that gives it.
@@ -423,344 +391,4 @@ impl Plan {
         }
         candidates.iter().filter_map(|c| c.epsilon(delta.get(), 10.0 * GAP)).map(|i| 0.97 * i.lower).fold(0.0, f64::max)
     }
-}
-
-impl Engine {
-    fn new(relation: Neighbours, phases: &[Phase]) -> Self {
-        let replace = relation == Neighbours::ReplaceOne;
-        let factor = if replace { 2.0 } else { 1.0 };
-        let (mut forward, mut backward) = (Vec::new(), Vec::new());
-        let (mut exact, mut unamplified) = (Gdp::default(), Some(Gdp::default()));
-        let (mut sampled, mut other, mut rho, mut basic) = (false, false, 0.0, (0.0, 0.0));
-        let mut curve = Curve::default();
-        let mut all_curves = true;
-        for phase in phases {
-            #[allow(clippy::cast_precision_loss, reason = "rounded up where it matters")]
-            let times = phase.steps as f64;
-            match (phase.mechanism, phase.sampling) {
-                (Mechanism::Gaussian { sigma }, Sampling::None | Sampling::ShuffledPasses(_)) => {
-                    let step = Gdp::of_ratio(up(factor / sigma)).repeated(phase.steps);
-                    exact = exact.and(step);
-                    unamplified = unamplified.map(|u| u.and(step));
-                    curve.add(&Curve::gaussian(up(factor / sigma)), phase.steps);
-                }
-                (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) => {
-                    sampled = true;
-                    unamplified = unamplified.map(|u| u.and(Gdp::of_ratio(up(factor / sigma)).repeated(phase.steps)));
-                    if replace {
-                        forward.push((Pair::replace(1.0 / sigma, q), phase.steps));
-                    } else {
-                        forward.push((Pair::remove(1.0 / sigma, q), phase.steps));
-                        backward.push((Pair::add(1.0 / sigma, q), phase.steps));
-                    }
-                    match rate_above(q) {
-                        Some(rate) if replace => curve.add(&Curve::poisson_replace(up(1.0 / sigma), rate), phase.steps),
-                        Some(rate) => curve.add(&Curve::poisson_add_remove(up(1.0 / sigma), rate), phase.steps),
-                        None => all_curves = false,
-                    }
-                }
-                (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(q)) => {
-                    sampled = true;
-                    unamplified = unamplified.map(|u| u.and(Gdp::of_ratio(up(2.0 / sigma)).repeated(phase.steps)));
-                    if replace {
-                        forward.push((Pair::symmetrised(2.0 / sigma, q), phase.steps));
-                        curve.add(&Curve::gaussian(up(2.0 / sigma)), phase.steps);
-                    } else {
-                        forward.push((Pair::remove(2.0 / sigma, q), phase.steps));
-                        backward.push((Pair::add(2.0 / sigma, q), phase.steps));
-                        match rate_above(q) {
-                            Some(rate) => curve.add(&Curve::poisson_add_remove(up(2.0 / sigma), rate), phase.steps),
-                            None => all_curves = false,
-                        }
-                    }
-                }
-                (Mechanism::DiscreteGaussian { scale, sensitivity }, _) => {
-                    other = true;
-                    let shift = if replace { 2 * sensitivity } else { sensitivity };
-                    let pair = Pair::discrete_gaussian(scale, shift);
-                    forward.push((pair.clone(), phase.steps));
-                    backward.push((pair, phase.steps));
-                    unamplified = None;
-                    #[allow(clippy::cast_precision_loss, reason = "rounded up")]
-                    curve.add(&Curve::gaussian(up(shift as f64 / scale)), phase.steps);
-                }
-                (Mechanism::Laplace { scale }, _) => {
-                    other = true;
-                    let epsilon = factor / scale;
-                    forward.push((Pair::laplace(epsilon), phase.steps));
-                    backward.push((Pair::laplace(epsilon), phase.steps));
-                    unamplified = None;
-                    // Pure ε-DP is ε²/2-zCDP (Bun & Steinke 2016).
-                    curve.add(&Curve::gaussian(up(epsilon)), phase.steps);
-                    basic.0 += times * up(epsilon);
-                }
-                (Mechanism::Zcdp { rho: one }, _) => {
-                    other = true;
-                    rho += up(one) * times;
-                    unamplified = None;
-                }
-                (Mechanism::Approximate { epsilon, delta }, _) => {
-                    other = true;
-                    forward.push((Pair::approximate(epsilon, delta), phase.steps));
-                    backward.push((Pair::approximate(epsilon, delta), phase.steps));
-                    unamplified = None;
-                    all_curves = false;
-                    basic = (basic.0 + up(epsilon) * times, basic.1 + up(delta) * times);
-                }
-            }
-        }
-        let gaussian = (!sampled && !other).then_some(exact);
-        if exact.mu_squared() > 0.0 {
-            // All unsampled Gaussians together are one Gaussian.
-            forward.push((Pair::gaussian(exact.mu()), 1));
-            if !backward.is_empty() {
-                backward.push((Pair::gaussian(exact.mu()), 1));
-            }
-        }
-        let mut directions = Vec::new();
-        if !backward.is_empty() && backward != forward {
-            directions.push(Losses::new(backward));
-        }
-        if !forward.is_empty() {
-            directions.insert(0, Losses::new(forward));
-        }
-        Self { directions, gaussian, unamplified, curve: all_curves.then_some(curve), rho, basic }
-    }
-
-    /// Valid upper bound by every other means.
-    fn fallback(&self, delta: Delta) -> f64 {
-        let mut upper = f64::INFINITY;
-        if let Some(gdp) = self.unamplified {
-            upper = gdp.epsilon_upper(delta).get();
-        }
-        if let Some(mut curve) = self.curve.clone() {
-            if self.rho > 0.0 {
-                curve.add(&Curve::gaussian(up((2.0 * self.rho).sqrt())), 1);
-            }
-            upper = upper.min(curve.epsilon_upper(delta).get());
-        } else if self.basic.1 < delta.get() && self.rho <= 0.0 && self.unamplified.is_none() && self.directions.len() == 1 {
-            upper = upper.min(if self.only_boxes() { self.basic.0 } else { f64::INFINITY });
-        }
-        upper
-    }
-
-    /// Whether everything is in `basic`.
-    fn only_boxes(&self) -> bool {
-        self.gaussian.is_none() && self.directions.iter().all(Losses::only_atoms)
-    }
-
-    fn epsilon(&self, delta: Delta, gap: f64) -> Interval {
-        if self.rho > 0.0 {
-            let lower = self.composed(delta, gap).map_or(0.0, |i| i.lower);
-            let upper = self.fallback(delta);
-            return Interval::bounded(lower, upper, upper);
-        }
-        if let Some(gdp) = self.gaussian {
-            let upper = gdp.epsilon_upper(delta).get();
-            let lower = upper * (1.0 - 2e-12) - 2e-15;
-            return Interval::bounded(lower.max(0.0), upper, upper);
-        }
-        let fallback = self.fallback(delta);
-        if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
-            return Interval::exact(0.0);
-        }
-        match self.composed(delta, gap) {
-            Some(i) => Interval::bounded(i.lower.min(fallback), i.estimate, i.upper.min(fallback)),
-            None => {
-                let basic = self.directions.iter().map(|d| d.basic_upper(delta.get())).fold(0.0, f64::max);
-                let fallback = fallback.min(basic);
-                // At least one step ran: post-processing of the composition.
-                let lower = self.directions.iter().map(|d| d.one_step_lower(delta.get())).fold(0.0, f64::max).min(fallback);
-                Interval::bounded(lower, self.rough(delta).unwrap_or(fallback), fallback)
-            }
-        }
-    }
-
-    /// Estimate of the contour where there is one.
-    fn rough(&self, delta: Delta) -> Option<f64> {
-        self.directions.iter().filter_map(|d| d.estimate_epsilon(delta.get())).reduce(f64::max)
-    }
-
-    /// The worse of both directions; the one that cannot win is certified only as far as to show that.
-    fn composed(&self, delta: Delta, gap: f64) -> Option<Interval> {
-        let [first, rest @ ..] = self.directions.as_slice() else { return None };
-        let first = first.epsilon(delta.get(), gap)?;
-        rest.iter().try_fold(first, |worst, direction| {
-            if let Some(estimate) = direction.estimate_epsilon(delta.get())
-                && estimate < worst.lower * 0.98 - 1e-3
-                && let Some(upper) = direction.epsilon_upper(delta.get(), 0.3 * (worst.lower - estimate))
-                && upper <= worst.upper
-            {
-                return Some(worst);
-            }
-            Some(worst.max(direction.epsilon(delta.get(), gap)?))
-        })
-    }
-
-    fn epsilon_upper(&self, delta: Delta, gap: f64) -> f64 {
-        if self.rho > 0.0 || self.gaussian.is_some() {
-            return self.epsilon(delta, gap).upper;
-        }
-        let fallback = self.fallback(delta);
-        let Some(first) = self.directions.first() else { return fallback };
-        let aim = |d: &Losses| gap * d.estimate_epsilon(delta.get()).unwrap_or(1.0).max(0.01);
-        let Some(mut worst) = first.epsilon_upper(delta.get(), aim(first)) else { return fallback };
-        for direction in &self.directions[1..] {
-            let room = direction.estimate_epsilon(delta.get()).map_or(0.0, |e| 0.3 * (worst - e));
-            match direction.epsilon_upper(delta.get(), room.max(aim(direction))) {
-                Some(upper) if upper <= worst => {}
-                _ => match direction.epsilon_upper(delta.get(), aim(direction)) {
-                    Some(upper) => worst = worst.max(upper),
-                    None => return fallback,
-                },
-            }
-        }
-        worst.min(fallback)
-    }
-
-    fn estimate(&self, delta: Delta) -> f64 {
-        if self.rho > 0.0 || self.gaussian.is_some() {
-            return self.epsilon(delta, GAP).estimate;
-        }
-        let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
-        all.and_then(|all| all.into_iter().reduce(f64::max)).unwrap_or_else(|| self.epsilon(delta, GAP).estimate)
-    }
-
-    fn delta(&self, epsilon: f64) -> Interval {
-        if let Some(gdp) = self.gaussian {
-            let value = Epsilon::new(epsilon).map_or(1.0, |e| gdp.delta(e));
-            return Interval::bounded(value * (1.0 - 1e-11), value, (value * (1.0 + 1e-11)).min(1.0));
-        }
-        let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
-        let composed = all.and_then(|all| all.into_iter().reduce(Interval::max));
-        let mut cap = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0).min(1.0);
-        if self.rho > 0.0 {
-            // Invert the conversion: the smallest δ whose ε is at most this one.
-            let lower = composed.map_or(0.0, |c| c.lower);
-            let (mut low, mut high) = (-700.0f64, 0.0f64);
-            for _ in 0..80 {
-                let middle = 0.5 * (low + high);
-                let enough = Delta::new(middle.exp()).is_ok_and(|d| self.fallback(d) <= epsilon);
-                if enough { high = middle } else { low = middle }
-            }
-            cap = high.exp().min(1.0);
-            return Interval::bounded(lower, cap, cap);
-        }
-        composed.map_or(Interval::bounded(0.0, cap, cap), |i| Interval::bounded(i.lower.min(cap), i.estimate, i.upper.min(cap)))
-    }
-}
-
-/// The smallest integer rate over 2³² that is at least q.
-fn rate_above(q: f64) -> Option<SamplingRate> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 < q <= 1")]
-    let numerator = (q * 4_294_967_296.0).ceil() as u64;
-    SamplingRate::from_numerator(numerator.clamp(1, SamplingRate::DENOMINATOR)).ok()
-}
-
-/// ε(δ) of ρ-zCDP by the optimal conversion.
-///
-/// # Errors
-/// ρ is not a finite number at least 0.
-pub fn zcdp_epsilon(rho: f64, delta: Delta) -> Result<f64, AccountantError> {
-    within(rho.is_finite() && rho >= 0.0, "a rho that is not a finite number at least 0")?;
-    Ok(Zcdp::of_ratio((2.0 * rho).sqrt()).epsilon_upper(delta).get())
-}
-
-/// A budget that is fixed while parameters may depend on outputs: an ε, at a δ, that all admitted events together never exceed.
-///
-/// # Privacy
-/// μ² (unsampled Gaussians) and Rényi divergences at fixed orders are fully adaptive filters; see [`crate::accountant`] for the exact
-/// statement. The ledger applies this very filter to its rows.
-#[derive(Debug, Clone)]
-pub struct Filter {
-    budget: (Epsilon, Delta),
-    prices: super::Prices,
-    spent: Composition,
-}
-
-impl Filter {
-    /// A filter with nothing spent.
-    #[must_use]
-    pub fn new(relation: crate::adjacency::Relation, epsilon: Epsilon, delta: Delta) -> Self {
-        Self { budget: (epsilon, delta), prices: super::Prices::new(relation), spent: Composition::default() }
-    }
-
-    /// Admits the event if the budget still holds with it; says whether it did.
-    ///
-    /// # Errors
-    /// No proved bound for the event.
-    pub fn admit(&mut self, event: &DpEvent) -> Result<bool, AccountantError> {
-        let charge = self.prices.learn(event)?;
-        let mut with = self.spent.clone();
-        with.add(&charge, 1);
-        let fits = with.loss(self.budget.1).epsilon <= self.budget.0;
-        if fits {
-            self.spent = with;
-        }
-        Ok(fits)
-    }
-
-    /// What was admitted so far costs at most this. Inside a run it is a bound only for the whole budget: see [`Odometer`].
-    #[must_use]
-    pub fn spent(&self) -> PrivacyLoss {
-        self.spent.loss(self.budget.1)
-    }
-}
-
-/// A running ε that holds at every moment at once, whatever the parameters depend on.
-///
-/// Filters with budgets 2^k·`unit` run side by side; the reading is the smallest budget that was never exceeded, and the k-th of them uses
-/// δ·6/(π²k²), so that all of them hold together (Rogers, Roth, Ullman & Vadhan 2016).
-#[derive(Debug, Clone)]
-pub struct Odometer {
-    unit: Epsilon,
-    delta: Delta,
-    prices: super::Prices,
-    spent: Composition,
-}
-
-impl Odometer {
-    /// Readings are `unit`·2^k.
-    #[must_use]
-    pub fn new(relation: crate::adjacency::Relation, unit: Epsilon, delta: Delta) -> Self {
-        Self { unit, delta, prices: super::Prices::new(relation), spent: Composition::default() }
-    }
-
-    /// Books an event.
-    ///
-    /// # Errors
-    /// No proved bound for the event.
-    pub fn book(&mut self, event: &DpEvent) -> Result<(), AccountantError> {
-        let charge = self.prices.learn(event)?;
-        self.spent.add(&charge, 1);
-        Ok(())
-    }
-
-    /// The reading: valid simultaneously for all times with probability of failure δ.
-    #[must_use]
-    pub fn reading(&self) -> Epsilon {
-        let mut budget = self.unit.get();
-        for k in 1..200u32 {
-            let share = 6.0 / (std::f64::consts::PI * f64::from(k)).powi(2);
-            let holds = Delta::new(self.delta.get() * share).is_ok_and(|delta| self.spent.loss(delta).epsilon.get() <= budget);
-            if holds {
-                return Epsilon::new(budget).unwrap_or(Epsilon::INFINITE);
-            }
-            budget *= 2.0;
-        }
-        Epsilon::INFINITE
-    }
-}
-
-/// For comparison only: basic and advanced composition of (ε, δ) steps (Kairouz, Oh & Viswanath 2015, Theorem 3.4).
-#[must_use]
-pub fn classical_composition(epsilon: f64, delta: f64, steps: u64, slack: f64) -> BTreeMap<&'static str, (f64, f64)> {
-    #[allow(clippy::cast_precision_loss, reason = "a comparison")]
-    let k = steps as f64;
-    let centre = k * epsilon * (0.5 * epsilon).tanh();
-    let spread = epsilon * (2.0 * k).sqrt();
-    let first = centre + spread * (std::f64::consts::E + epsilon * k.sqrt() / slack).ln().sqrt();
-    let second = centre + spread * (1.0 / slack).ln().sqrt();
-    let total = 1.0 - (1.0 - slack) * (k * (-delta).ln_1p()).exp();
-    BTreeMap::from([("basic", (k * epsilon, (k * delta).min(1.0))), ("strong", ((k * epsilon).min(first).min(second), total.min(1.0)))])
 }

@@ -78,6 +78,45 @@ impl Curve {
         Self(ORDERS.iter().map(|&order| replace_one(order, ratio, rate.get())).collect())
     }
 
+    /// As [`Curve::poisson_add_remove`], for any rate in (0, 1].
+    pub(super) fn add_remove_at(ratio: f64, rate: f64) -> Self {
+        let mut chord = Chord::new(ratio, rate);
+        Self(ORDERS.iter().map(|&order| chord.at(order)).collect())
+    }
+
+    /// As [`Curve::poisson_replace`], for any rate in (0, 1].
+    pub(super) fn replace_at(ratio: f64, rate: f64) -> Self {
+        Self(ORDERS.iter().map(|&order| replace_one(order, ratio, rate)).collect())
+    }
+
+    /// Laplace noise of scale Δ/`epsilon` for sensitivity Δ (Mironov 2017, Proposition 6):
+    /// D_α = ln(α/(2α−1)·e^{(α−1)ε} + (α−1)/(2α−1)·e^{−αε})/(α−1).
+    #[must_use]
+    pub fn laplace(epsilon: f64) -> Self {
+        Self::bounded_loss(epsilon, |order| (order / (2.0 * order - 1.0), (order - 1.0) / (2.0 * order - 1.0)))
+    }
+
+    /// Anything with pure ε-differential privacy: randomised response is the worst (Kairouz, Oh & Viswanath 2015), losses ±ε with
+    /// masses 1/(1 + e^{∓ε}).
+    #[must_use]
+    pub fn pure(epsilon: f64) -> Self {
+        let high = 1.0 / (1.0 + (-epsilon).exp());
+        // e^{(α−1)ε}·e^ε/(1+e^ε) + e^{−αε}·e^ε/(1+e^ε)
+        Self::bounded_loss(epsilon, |_| (high, high))
+    }
+
+    /// ln(a·e^{(α−1)ε} + b·e^{−αε})/(α−1), rounded up; never more than ε, and than αε²/2 (Bun & Steinke 2016, Proposition 3.3).
+    fn bounded_loss(epsilon: f64, weights: impl Fn(f64) -> (f64, f64)) -> Self {
+        let at = |order: f64| {
+            let (a, b) = weights(order);
+            let sum = log_add(a.ln() + (order - 1.0) * epsilon, b.ln() - order * epsilon);
+            // The logarithm of a sum near 1 carries an absolute error of a few roundings of its terms.
+            let sum = sum + 8.0 * f64::EPSILON * (1.0 + order * epsilon);
+            (sum / (order - 1.0)).min(epsilon).min(0.5 * order * epsilon * epsilon).max(0.0) * (1.0 + 4.0 * f64::EPSILON)
+        };
+        Self(ORDERS.iter().map(|&order| at(order)).collect())
+    }
+
     /// Adaptive composition with `times` of `other`: divergences add. Rounded up.
     pub fn add(&mut self, other: &Self, times: u64) {
         #[allow(clippy::cast_precision_loss, reason = "rounded up")]

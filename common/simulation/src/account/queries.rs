@@ -1,7 +1,7 @@
 //! Tables of questions: rows as in the reference table. Answers that a row brings along are never read.
 
 use dp_pvi_privacy::accountant::calibrate::{self, Target};
-use dp_pvi_privacy::accountant::plan::zcdp_epsilon;
+use dp_pvi_privacy::accountant::comparison::zcdp_epsilon;
 use dp_pvi_privacy::accountant::{AccountantError, Interval, Mechanism, Neighbours, Phase, Plan, Sampling};
 use dp_pvi_privacy::unit::{Delta, Epsilon};
 use serde::Serialize;

@@ -57,6 +57,17 @@ impl Nodes {
         order >= self.orders.0 && order <= self.orders.1
     }
 
+    /// K at one order.
+    pub(crate) fn value(&self, order: f64) -> f64 {
+        let largest = self.nodes.iter().map(|(loss, ..)| order * loss).fold(f64::NEG_INFINITY, f64::max);
+        if largest < 600.0 {
+            let excess: f64 = self.nodes.iter().map(|&(loss, _, weight)| weight * (order * loss).exp_m1()).sum();
+            return excess.ln_1p();
+        }
+        let top = self.nodes.iter().map(|&(loss, log_weight, _)| log_weight + order * loss).fold(f64::NEG_INFINITY, f64::max);
+        top + self.nodes.iter().map(|&(loss, log_weight, _)| (log_weight + order * loss - top).exp()).sum::<f64>().ln()
+    }
+
     pub(crate) fn cumulants(&self, order: f64) -> Cumulants {
         let top = self.nodes.iter().map(|&(loss, log_weight, _)| log_weight + order * loss).fold(f64::NEG_INFINITY, f64::max);
         if !top.is_finite() {

@@ -16,11 +16,11 @@
 use super::pair::{Anchor, Map, Pair};
 use super::quadrature::{GAUSS_2, GAUSS_3, GAUSS_5, Rule};
 
-/// A distribution of losses `offset + h·(first + k)`.
+/// A distribution of losses `offset + h·index`.
 #[derive(Debug, Clone)]
 pub(crate) struct Masses {
-    pub(crate) first: i64,
-    pub(crate) masses: Vec<f64>,
+    /// (index, mass), in ascending order of the index.
+    pub(crate) masses: Vec<(i64, f64)>,
     /// Mass at infinity (upper) or left out (lower, harmless).
     pub(crate) infinite: f64,
 }
@@ -44,7 +44,16 @@ struct Half {
 }
 
 /// Largest number of cells that [`discretise`] makes.
-pub(crate) const MOST_CELLS: f64 = 2_097_152.0;
+const MOST_CELLS: usize = 200_000;
+
+/// Which bounds are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sides {
+    /// The upper one alone.
+    Upper,
+    /// Upper and lower.
+    Both,
+}
 
 /// Range of losses that matter: below, mass e^{−low_nats}; above, mass e^{−high_nats}.
 pub(crate) fn range(pair: &Pair, low_nats: f64, high_nats: f64) -> (f64, f64) {
@@ -171,73 +180,191 @@ fn integrate(pair: &Pair, map: Map, (low, high): (f64, f64), mut each: impl FnMu
     }
 }
 
-/// Puts one step on the grid of width `h`. `None`: more cells than memory and time allow.
-pub(crate) fn discretise(pair: &Pair, h: f64, low_nats: f64, high_nats: f64, with_lower: bool) -> Option<Cells> {
+/// Puts one step on the grid of width `h`, finest where the law tilted by `theta` has its mass. `None`: too many cells.
+pub(crate) fn discretise(pair: &Pair, h: f64, theta: f64, nats: (f64, f64), sides: Sides) -> Option<Cells> {
     if let Some(lattice) = pair.lattice
         && (lattice.step - h).abs() <= f64::EPSILON * h
     {
-        let masses = Masses { first: lattice.first, masses: pair.atoms.iter().map(|a| a.1).collect(), infinite: 0.0 };
+        let masses = Masses { masses: (lattice.first..).zip(pair.atoms.iter().map(|a| a.1)).collect(), infinite: 0.0 };
         return Some(Cells { offset: lattice.offset, upper: masses.clone(), lower: Some(masses), defect: 0.0 });
     }
-    let (low, high) = range(pair, low_nats, high_nats);
-    let cells = (high - low) / h;
-    if cells.is_nan() || cells >= MOST_CELLS {
+    let (low, high) = range(pair, nats.0, nats.1);
+    if !(low <= high && (high - low) / h < 9e15) {
         return None;
     }
-    let offset = offset(pair, h, low_nats);
-    #[allow(clippy::cast_possible_truncation, reason = "bounded by MOST_CELLS relative to a finite offset")]
-    let (first, last) = (((low - offset) / h).floor() as i64, ((high - offset) / h).floor() as i64);
+    let offset = if sides == Sides::Both { offset(pair, h, nats.0) } else { 0.0 };
+    let knots = knots(pair, h, offset, theta, nats, (low, high))?;
     #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
-    let point = |i: i64| offset + h * i as f64;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "last >= first")]
-    let count = (last - first + 1) as usize;
-    let edges = edges(pair, h, first, count, &point);
+    let loss_of = |index: i64| offset + h * index as f64;
+    let point = |k: usize| loss_of(knots[k].index);
+    let count = knots.len().checked_sub(1).filter(|count| *count > 0)?;
+    let edges = if sides == Sides::Both { edges(pair, h, &knots, &point) } else { (0..count).map(|k| 0.5 * (point(k) + point(k + 1))).collect() };
     let mut lower_halves = vec![Half::default(); count];
     let mut upper_halves = vec![Half::default(); count];
     let (mut below, mut above) = (0.0, 0.0);
     for segment in &pair.segments {
-        let (start, end) = (pair.reach(segment, low_nats).0, pair.reach(segment, high_nats).1);
-        let (mut y, mut i) = (start, first);
-        for ((edge, low_half), high_half) in edges.iter().zip(&mut lower_halves).zip(&mut upper_halves) {
-            let (left, right) = (point(i), point(i + 1));
+        let (start, end) = (pair.reach(segment, nats.0).0, pair.reach(segment, nats.1).1);
+        let mut y = start;
+        for (k, edge) in edges.iter().enumerate() {
+            let (left, right) = (point(k), point(k + 1));
             let middle = pair.inverse(segment.map, *edge).clamp(y, end.max(y));
             if middle > y {
+                let low_half = &mut lower_halves[k];
                 integrate(pair, segment.map, (y, middle), |loss, mass| {
                     low_half.mass += mass;
                     low_half.lever -= mass * (left - loss).exp_m1();
                 });
             }
-            let stop = if i == last { end.max(middle) } else { pair.inverse(segment.map, right).clamp(middle, end.max(middle)) };
+            let stop = if k + 1 == count { end.max(middle) } else { pair.inverse(segment.map, right).clamp(middle, end.max(middle)) };
             if stop > middle {
+                let high_half = &mut upper_halves[k];
                 integrate(pair, segment.map, (middle, stop), |loss, mass| {
                     high_half.mass += mass;
                     high_half.lever += mass * (right - loss).exp_m1();
                 });
             }
             y = stop;
-            i += 1;
         }
         let (outside_low, outside_high) = outside(pair, segment, start, end);
         below += outside_low;
         above += outside_high;
     }
     for &(loss, mass) in &pair.atoms {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped into the cells")]
-        let k = (((loss - offset) / h).floor() as i64 - first).clamp(0, count as i64 - 1) as usize;
-        let i = first + i64::try_from(k).unwrap_or(0);
+        let k = knots[1..].partition_point(|knot| loss_of(knot.index) <= loss).min(count - 1);
         if loss <= edges[k] {
             lower_halves[k].mass += mass;
-            lower_halves[k].lever -= mass * (point(i) - loss).min(0.0).exp_m1();
+            lower_halves[k].lever -= mass * (point(k) - loss).min(0.0).exp_m1();
         } else {
             upper_halves[k].mass += mass;
-            upper_halves[k].lever += mass * (point(i + 1) - loss).max(0.0).exp_m1();
+            upper_halves[k].lever += mass * (point(k + 1) - loss).max(0.0).exp_m1();
         }
     }
     let total: f64 = lower_halves.iter().zip(&upper_halves).map(|(a, b)| a.mass + b.mass).sum::<f64>() + pair.infinite;
     let defect = (total + below + above - 1.0).abs();
-    let upper = connect_the_dots(first, h, &lower_halves, &upper_halves, below, above + pair.infinite);
-    let lower = with_lower.then(|| merge(first, &lower_halves, &upper_halves, pair.infinite));
+    let upper = connect_the_dots(&knots, h, &lower_halves, &upper_halves, below, above + pair.infinite);
+    let lower = (sides == Sides::Both).then(|| merge(&knots, &lower_halves, &upper_halves, pair.infinite));
     Some(Cells { offset, upper, lower, defect })
+}
+
+/// Coordinates at which the density is looked at to choose widths of cells.
+const PROBES: u32 = 512;
+/// How much coarse cells may add to the error of cells of equal width.
+const COARSE: f64 = 0.05;
+/// ln of the number of grid steps in the widest cell.
+const WIDEST: f64 = 25.0;
+
+/// Where a density is seen: loss, ln of its tilted density, steepness of its own density.
+struct Probe {
+    loss: f64,
+    log_tilted: f64,
+    steep: f64,
+}
+
+/// A grid point on which outcomes are merged, as a multiple of h, and the odd number of multiples that its group is wide: groups are
+/// centred on their points and adjoin.
+#[derive(Debug, Clone, Copy)]
+struct Knot {
+    index: i64,
+    width: i64,
+}
+
+/// Knots, ascending. Widths are those that [`COARSE`] allows where the tilted density f is below a reference: Σ f·width² at a given
+/// number of cells is least for widths ∝ f^{−1/3}.
+fn knots(pair: &Pair, h: f64, offset: f64, theta: f64, nats: (f64, f64), (low, high): (f64, f64)) -> Option<Vec<Knot>> {
+    #[allow(clippy::cast_possible_truncation, reason = "the caller bounds range over h")]
+    let index = |loss: f64| ((loss - offset) / h).floor() as i64;
+    let (first, last) = (index(low), index(high) + 1);
+    if pair.segments.is_empty() {
+        let mut knots: Vec<i64> = pair.atoms.iter().flat_map(|(loss, _)| [index(*loss), index(*loss) + 1]).collect();
+        knots.sort_unstable();
+        knots.dedup();
+        return Some(knots.into_iter().map(|index| Knot { index, width: 1 }).collect());
+    }
+    let widths = widths(pair, h, theta, nats);
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let loss = |i: i64| offset + h * i as f64;
+    // Widest odd group of the row that begins half a step off `edge` and leads away by `sign`.
+    let group = |edge: i64, sign: i64| -> i64 {
+        let from = loss(edge);
+        // The places around the edge, and on until one that the group does not reach.
+        let (behind, ahead) = if sign > 0 {
+            widths.split_at(widths.partition_point(|w| w.0 <= from))
+        } else {
+            let (ahead, behind) = widths.split_at(widths.partition_point(|w| w.0 < from));
+            (behind, ahead)
+        };
+        let nearest = if sign > 0 { behind.last() } else { behind.first() };
+        let mut width = nearest.map_or(i64::MAX >> 12, |place| place.1);
+        let mut visit = |&(place, allowed): &(f64, i64)| {
+            width = width.min(allowed);
+            (place - from).abs() < h * width as f64
+        };
+        if sign > 0 {
+            ahead.iter().take_while(|place| visit(place)).count();
+        } else {
+            ahead.iter().rev().take_while(|place| visit(place)).count();
+        }
+        for &(atom, _) in &pair.atoms {
+            let distance = (atom - from) * sign as f64;
+            if distance > -h && distance < h * (width + 1) as f64 {
+                width = width.min(index(distance + offset)).max(1);
+            }
+        }
+        (width - 1) / 2 * 2 + 1
+    };
+    let start = if first <= 0 && last >= 0 { 0 } else { first };
+    let mut knots = vec![Knot { index: start, width: 1 }];
+    for (sign, stop) in [(-1, first), (1, last)] {
+        let mut before = Knot { index: start, width: 1 };
+        while (stop - before.index) * sign > 0 {
+            let edge = before.index + sign * (before.width / 2);
+            let rest = (stop - edge) * sign;
+            let width = group(edge, sign).min((2 * rest - 1).max(1)).min(before.width * 2 + 1);
+            before = Knot { index: edge + sign * (width / 2 + 1), width };
+            knots.push(before);
+            if knots.len() > MOST_CELLS {
+                return None;
+            }
+        }
+    }
+    knots.sort_unstable_by_key(|knot| knot.index);
+    Some(knots)
+}
+
+/// Losses, ascending, with the number of grid steps that a group there may be wide.
+fn widths(pair: &Pair, h: f64, theta: f64, nats: (f64, f64)) -> Vec<(f64, i64)> {
+    let mut probes = Vec::with_capacity(pair.segments.len() * PROBES as usize);
+    for segment in &pair.segments {
+        let (start, end) = (pair.reach(segment, nats.0).0, pair.reach(segment, nats.1).1);
+        let step = (end - start) / f64::from(PROBES);
+        for i in 0..=PROBES {
+            let y = start + step * f64::from(i);
+            let (loss, log_density) = pair.at(segment.map, y);
+            let slope = pair.slope(segment.map, y);
+            let steep = pair.steepness(segment.map, y);
+            probes.push(Probe { loss, log_tilted: log_density - slope.ln() + theta * loss, steep: steep.abs().max(theta + 1.0) });
+        }
+    }
+    let width = |probe: &Probe, reference: f64| -> f64 {
+        let width = ((reference - probe.log_tilted) / 3.0).min(WIDEST).exp().min(1.0 / (probe.steep * h));
+        if width > 1.0 { width } else { 1.0 }
+    };
+    let top = probes.iter().map(|p| p.log_tilted).fold(f64::NEG_INFINITY, f64::max);
+    let cost = |reference: f64| -> (f64, f64) {
+        probes.windows(2).fold((0.0, 0.0), |(mass, cost), pair| {
+            let piece = (0.5 * (pair[0].log_tilted + pair[1].log_tilted) - top).exp() * (pair[1].loss - pair[0].loss).max(0.0);
+            let width = width(&pair[0], reference).min(width(&pair[1], reference));
+            (mass + piece, cost + piece * width * width)
+        })
+    };
+    let (mut fine, mut coarse) = (top - 80.0, top + 1.0);
+    for _ in 0..12 {
+        let middle = 0.5 * (fine + coarse);
+        let (mass, sum) = cost(middle);
+        if sum <= (1.0 + COARSE) * mass { fine = middle } else { coarse = middle }
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "at most e^WIDEST")]
+    probes.iter().map(|p| (p.loss, width(p, fine) as i64)).collect()
 }
 
 /// Upper bounds on the mass left and right of the part of a segment that is put on the grid.
@@ -255,99 +382,118 @@ fn outside(pair: &Pair, segment: &super::pair::Segment, start: f64, end: f64) ->
 }
 
 /// Where cells are cut so that merged outcomes have losses on the grid.
-fn edges(pair: &Pair, h: f64, first: i64, count: usize, point: &impl Fn(i64) -> f64) -> Vec<f64> {
-    let map = pair.segments.first().filter(|_| pair.segments.len() == 1).map(|s| s.map);
-    let log_density = |l: f64| {
-        map.and_then(|map| {
-            let y = pair.inverse(map, l);
-            y.is_finite().then(|| pair.at(map, y).1 - pair.slope(map, y).ln())
-        })
+///
+/// A density ∝ e^{gx} in groups of width W merges exactly into the grid points if every group ends at v from its point,
+/// v = ln(E(g−1)/E(g)) with E(a) = (1 − e^{−aW})/a; near g = ½ that is the middle. Between groups of two widths: the mean of both.
+fn edges(pair: &Pair, h: f64, knots: &[Knot], point: &impl Fn(usize) -> f64) -> Vec<f64> {
+    let share = |a: f64, width: f64| {
+        let x = a * width;
+        if x.abs() < 1e-8 { width * (1.0 - 0.5 * x) } else { -(-x).exp_m1() / a }
     };
-    let mut before = log_density(point(first) - 0.5 * h);
-    let mut here = log_density(point(first) + 0.5 * h);
-    let mut edges = Vec::with_capacity(count);
-    let mut slopes = Vec::with_capacity(count);
-    for i in (first..).take(count) {
-        let after = log_density(point(i + 1) + 0.5 * h);
-        let shift = match (before, after) {
-            (Some(before), Some(after)) if (after - before).is_finite() => {
-                let slope = (after - before) / (2.0 * h);
-                slopes.push(slope);
-                (-(slope - 0.5) * h * h / 12.0).clamp(-0.4 * h, 0.4 * h)
-            }
-            _ => {
-                slopes.push(0.0);
-                0.0
-            }
-        };
-        edges.push(point(i) + 0.5 * h + shift);
-        (before, here) = (here, after);
-    }
-    if let Some(map) = map {
-        sharpen(pair, map, h, &slopes, &mut edges, |k| point(first + i64::try_from(k).unwrap_or(0)));
+    let shift = |g: f64, width: f64| {
+        if (g * width).abs() < 1e-2 {
+            return -(g - 0.5) * width * width / 12.0;
+        }
+        let g = g.clamp(-300.0 / width, 300.0 / width);
+        (share(g - 1.0, width) / share(g, width)).ln() - 0.5 * width
+    };
+    let mut steepness = Vec::with_capacity(knots.len());
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let mut edges: Vec<f64> = knots
+        .windows(2)
+        .enumerate()
+        .map(|(k, pair_of)| {
+            let widths = [pair_of[0].width as f64 * h, pair_of[1].width as f64 * h];
+            let (left, right) = (point(k), point(k + 1));
+            let middle = (left + 0.5 * widths[0]).min(right);
+            let g = pair
+                .segments
+                .iter()
+                .find_map(|segment| {
+                    let y = pair.inverse(segment.map, middle);
+                    (y.is_finite() && y >= segment.low && y <= segment.high).then(|| pair.steepness(segment.map, y))
+                })
+                .filter(|g| g.is_finite());
+            steepness.push(g.unwrap_or(0.0));
+            let shift = g.map_or(0.0, |g| 0.5 * (shift(g, widths[0]) + shift(g, widths[1])));
+            let width = right - left;
+            (middle + shift).clamp(left + 0.01 * width, right - 0.01 * width)
+        })
+        .collect();
+    if let [segment] = pair.segments.as_slice() {
+        sharpen(pair, segment.map, h, &steepness, &mut edges, point);
     }
     edges
 }
 
-/// Density that changes by more than this from a cell to the next needs edges that balance exactly.
-const STEEP: f64 = 0.01;
+/// Where width times change of steepness from a cell to the next is above this, edges must balance exactly.
+const BENT: f64 = 0.001;
 /// Cells that are balanced exactly, on either side of a peak.
-const MOST_STEEP: usize = 1500;
+const MOST_BENT: usize = 1500;
 
-/// Solves for the edges where the density falls or rises steeply: always from the thin side to the thick one, where an error in one
+/// Solves for the edges where the density's steepness changes: always from the thin side to the thick one, where an error in one
 /// edge dies out instead of growing.
-fn sharpen(pair: &Pair, map: Map, h: f64, slopes: &[f64], edges: &mut [f64], point: impl Fn(usize) -> f64) {
+fn sharpen(pair: &Pair, map: Map, h: f64, steepness: &[f64], edges: &mut [f64], point: impl Fn(usize) -> f64) {
     let peak = match pair.anchor {
         Anchor::Bottom => 0,
         Anchor::Top => edges.len(),
         // The cell left of 0 ends at 0.
         Anchor::Zero => (0..edges.len()).find(|&k| point(k) >= -0.5 * h).unwrap_or(edges.len()),
     };
-    let last = edges.len().min(peak + MOST_STEEP);
-    let steep = (peak..last).rev().find(|&k| slopes[k] * h < -STEEP).map_or(peak, |k| (k + 1).min(last));
+    let narrow = |k: &usize| point(*k + 1) - point(*k) < 1.5 * h;
+    let bent = |k: usize| {
+        let other = if k + 1 < steepness.len() { k + 1 } else { k.saturating_sub(1) };
+        (steepness[k] - steepness[other]).abs() * (point(k + 1) - point(k)) > BENT
+    };
+    let last = peak + (peak..edges.len().min(peak + MOST_BENT)).take_while(narrow).count();
+    let steep = (peak..last).rev().find(|&k| steepness[k] < 0.0 && bent(k)).map_or(peak, |k| (k + 1).min(last));
     for k in (peak..steep).rev() {
         if k + 1 < edges.len() {
-            edges[k] = balanced(pair, map, point(k + 1), edges[k + 1], h).clamp(point(k), point(k + 1));
+            edges[k] = balanced(pair, map, point(k + 1), edges[k + 1], point(k + 1) - point(k)).clamp(point(k), point(k + 1));
         }
     }
-    let first = peak.saturating_sub(MOST_STEEP);
-    let steep = (first..peak).find(|&k| slopes[k] * h > STEEP).unwrap_or(peak);
+    let first = peak - (peak.saturating_sub(MOST_BENT)..peak).rev().take_while(narrow).count();
+    let steep = (first..peak).find(|&k| steepness[k] > 0.0 && bent(k)).unwrap_or(peak);
     for k in steep..peak {
         if k > 0 {
-            edges[k] = balanced(pair, map, point(k), edges[k - 1], h).clamp(point(k), point(k + 1));
+            edges[k] = balanced(pair, map, point(k), edges[k - 1], point(k + 1) - point(k)).clamp(point(k), point(k + 1));
         }
     }
 }
 
-fn connect_the_dots(first: i64, h: f64, low: &[Half], high: &[Half], below: f64, infinite: f64) -> Masses {
-    let scale = -(-h).exp_m1();
-    let mut masses = vec![0.0; low.len() + 1];
-    masses[0] = below;
-    for (k, (a, b)) in low.iter().zip(high).enumerate() {
-        let mass = a.mass + b.mass;
-        let up = ((a.lever + scale * b.mass - (-h).exp() * b.lever) / scale).clamp(0.0, mass);
-        masses[k] += mass - up;
-        masses[k + 1] += up;
+fn connect_the_dots(knots: &[Knot], h: f64, low: &[Half], high: &[Half], below: f64, infinite: f64) -> Masses {
+    let mut masses: Vec<(i64, f64)> = knots.iter().map(|knot| (knot.index, 0.0)).collect();
+    if let Some(first) = masses.first_mut() {
+        first.1 = below;
     }
-    Masses { first, masses, infinite }
+    for (k, (a, b)) in low.iter().zip(high).enumerate() {
+        #[allow(clippy::cast_precision_loss, reason = "at most 2^40")]
+        let width = h * (knots[k + 1].index - knots[k].index) as f64;
+        let scale = -(-width).exp_m1();
+        let mass = a.mass + b.mass;
+        let up = ((a.lever + scale * b.mass - (-width).exp() * b.lever) / scale).clamp(0.0, mass);
+        masses[k].1 += mass - up;
+        masses[k + 1].1 += up;
+    }
+    Masses { masses, infinite }
 }
 
-fn merge(first: i64, low: &[Half], high: &[Half], infinite: f64) -> Masses {
+fn merge(knots: &[Knot], low: &[Half], high: &[Half], infinite: f64) -> Masses {
     // Grid point k takes the upper half of cell k−1 and the lower half of cell k.
-    let mut masses = vec![0.0; low.len() + 1];
+    let mut masses: Vec<(i64, f64)> = knots.iter().map(|knot| (knot.index, 0.0)).collect();
     for k in 0..=low.len() {
         let above = low.get(k).copied().unwrap_or_default();
         let below = if k > 0 { high[k - 1] } else { Half::default() };
         if above.lever >= below.lever {
-            masses[k] += above.mass + below.mass;
+            masses[k].1 += above.mass + below.mass;
         } else {
             let part = above.lever / below.lever;
-            masses[k] += above.mass + part * below.mass;
+            masses[k].1 += above.mass + part * below.mass;
             // k > 0: the lever of nothing is 0.
-            masses[k.saturating_sub(1)] += (1.0 - part) * below.mass;
+            masses[k.saturating_sub(1)].1 += (1.0 - part) * below.mass;
         }
     }
-    Masses { first, masses, infinite }
+    Masses { masses, infinite }
 }
 
 /// ∫_{L > ε} (1 − e^{ε−L}) dP over one segment, ∫_{L > ε} e^{ε−L} dP, and a bound on the part beyond the quadrature.

@@ -21,6 +21,7 @@
 //! `grid` puts a step on a grid from both sides, `compose` raises it to the T-th power with a rounding budget, `contour` gives the
 //! estimate; each module's page derives its errors. A grid of width h moves ε up by about T(θ+1)h²/12 and down by half of that, with θ
 //! the saddle point; the width is chosen from this and reduced until the interval is narrow enough or a transform has 2^21 points.
+//! Cells are wider where the tilted law has little mass.
 //! One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]).
 //!
 //! # What is proved and what is measured
@@ -48,6 +49,7 @@ use std::cell::RefCell;
 use cgf::{Cumulants, Nodes};
 use compose::{Composed, Part, Window};
 use contour::Contour;
+use grid::Sides;
 pub(crate) use pair::Pair;
 
 /// Certified bounds and an estimate between them.
@@ -132,11 +134,6 @@ impl Composition {
         }
     }
 
-    /// Whether no step has a continuous part.
-    pub(crate) fn only_atoms(&self) -> bool {
-        self.parts.iter().all(|(pair, _)| pair.segments.is_empty() && pair.lattice.is_none())
-    }
-
     /// Rényi divergence of order `order` > 1.
     pub(crate) fn renyi(&self, order: f64) -> f64 {
         let order = order - 1.0;
@@ -176,8 +173,13 @@ impl Composition {
         sum * (1.0 + 1e-12)
     }
 
+    /// Mass of infinite losses in all steps, at most.
+    pub(crate) fn infinite(&self) -> f64 {
+        self.parts.iter().map(|(pair, times)| count(*times) * pair.infinite).sum()
+    }
+
     /// Upper bound on the finite losses.
-    fn largest_loss(&self) -> f64 {
+    pub(crate) fn largest_loss(&self) -> f64 {
         let sum: f64 = self.parts.iter().map(|(pair, times)| count(*times) * pair.largest_loss()).sum();
         sum * (1.0 + 1e-14)
     }
@@ -272,17 +274,27 @@ impl Composition {
         self.search(|s| s.epsilon >= epsilon)
     }
 
+    /// As [`Self::nats`] for the grid, where outcomes beyond the high end may cost a part of `gap` (they count as infinite or not at all).
+    fn cut(&self, saddle: &Saddle, delta: f64, gap: f64) -> (f64, f64) {
+        let share = (0.02 * gap * saddle.theta).clamp(1e-12, 1e-3);
+        (self.nats(delta).0, self.steps().ln() - delta.ln() - share.ln())
+    }
+
     /// Where the tilted law lies.
-    fn window(&self, saddle: &Saddle) -> Option<Window> {
+    fn window(&self, saddle: &Saddle, nats: (f64, f64)) -> Option<Window> {
         let sd = saddle.cumulants.variance.sqrt();
         if !(sd > 0.0 && sd.is_finite()) {
             return None;
         }
-        self.cover(saddle.theta - 14.0 / sd, saddle.theta + 14.0 / sd);
+        let orders = (saddle.theta - 14.0 / sd, saddle.theta + 14.0 / sd);
+        // What the grid sends to infinity must not widen the window.
+        let nodes: Vec<_> = self.parts.iter().map(|(pair, _)| Nodes::new(pair, orders, nats)).collect();
+        let value = |order: f64| -> f64 { nodes.iter().zip(&self.parts).map(|(n, (_, times))| count(*times) * n.value(order)).sum() };
+        let centre = value(saddle.theta);
         let reach = |sign: f64| {
             let bound = |log: f64| {
                 let s = log.exp() / sd;
-                let value = (self.cumulants(saddle.theta + sign * s).value - saddle.cumulants.value + OUTSIDE) / s;
+                let value = (value(saddle.theta + sign * s) - centre + OUTSIDE) / s;
                 (if value.is_nan() { f64::INFINITY } else { value }, s)
             };
             let golden = 0.618_034;
@@ -306,13 +318,8 @@ impl Composition {
     }
 
     /// Upper and, if asked for, lower bound as functions of ε on a grid of width near `h`.
-    fn bounds(&self, window: Window, h: f64, delta: f64, limit: f64, with_lower: bool) -> Option<(Composed, Option<Composed>, f64)> {
-        let (low_nats, high_nats) = self.nats(delta);
+    fn bounds(&self, window: Window, h: f64, nats: (f64, f64), limit: f64, sides: Sides) -> Option<(Composed, Option<Composed>, f64)> {
         let mut h = h;
-        for (pair, _) in &self.parts {
-            let (low, high) = grid::range(pair, low_nats, high_nats);
-            h = h.max((high - low) / (0.9 * grid::MOST_CELLS).min(2.0 * limit));
-        }
         let lattice = match self.parts.as_slice() {
             [(pair, _)] => pair.lattice,
             _ => None,
@@ -327,7 +334,7 @@ impl Composition {
             h = h.max(wide / limit);
         }
         let points = points.min(compose::length(wide / h));
-        let cells: Option<Vec<_>> = self.parts.iter().map(|(pair, _)| grid::discretise(pair, h, low_nats, high_nats, with_lower)).collect();
+        let cells: Option<Vec<_>> = self.parts.iter().map(|(pair, _)| grid::discretise(pair, h, window.theta, nats, sides)).collect();
         let cells = cells?;
         let parts = |lower: bool| -> Option<Vec<Part<'_>>> {
             cells
@@ -341,13 +348,13 @@ impl Composition {
         };
         let window = Window { low: window.low - 6.0 * h, ..window };
         let upper = compose::compose(&parts(false)?, h, window, points, true)?;
-        let lower = if with_lower { Some(compose::compose(&parts(true)?, h, window, points, false)?) } else { None };
+        let lower = if sides == Sides::Both { Some(compose::compose(&parts(true)?, h, window, points, false)?) } else { None };
         Some((upper, lower, h))
     }
 
     /// Grid width for which the bounds are about `gap` apart in ε.
     fn width(&self, saddle: &Saddle, gap: f64) -> f64 {
-        (8.0 * gap / (self.steps() * (saddle.theta + 1.0))).sqrt().min(0.05 * saddle.cumulants.variance.sqrt())
+        (6.5 * gap / (self.steps() * (saddle.theta + 1.0))).sqrt().min(0.05 * saddle.cumulants.variance.sqrt())
     }
 
     fn contour(&self, saddle: &Saddle, delta: f64) -> Option<Contour> {
@@ -392,27 +399,36 @@ impl Composition {
         }
         let saddle = self.saddle_of_delta(delta)?;
         let guess = self.contour(&saddle, delta).and_then(|c| c.epsilon(delta, saddle.epsilon));
-        let window = self.window(&saddle)?;
         // Without a contour the estimate comes from the bounds: make them narrower.
         let gap = if guess.is_some() { gap } else { 0.1 * gap };
-        let mut h = self.width(&saddle, gap * guess.unwrap_or(saddle.epsilon).max(SMALL));
+        let absolute = gap * guess.unwrap_or(saddle.epsilon).max(SMALL);
+        let nats = self.cut(&saddle, delta, absolute);
+        let window = self.window(&saddle, nats)?;
+        let mut h = self.width(&saddle, absolute);
         let mut best: Option<Interval> = None;
         let mut coarse = None;
+        if guess.is_none()
+            && let Some((upper, _, used)) = self.bounds(window, 1.5 * h, nats, POINTS.0, Sides::Upper)
+            && let Some(high) = upper.epsilon(delta, saddle.epsilon)
+        {
+            coarse = Some((used, high));
+        }
         for attempt in 0..3 {
             let limit = if attempt < 2 { POINTS.0 } else { POINTS.1 };
-            let Some((upper, lower, used)) = self.bounds(window, h, delta, limit, true) else { break };
-            let (Some(high), Some(low)) = (upper.epsilon(delta), lower.as_ref().map(|l| l.epsilon_lower(delta, saddle.epsilon))) else {
+            let Some((upper, lower, used)) = self.bounds(window, h, nats, limit, Sides::Both) else { break };
+            let (Some(high), Some(low)) = (upper.epsilon(delta, saddle.epsilon), lower.as_ref().map(|l| l.epsilon_lower(delta, saddle.epsilon))) else {
                 break;
             };
-            let low = low.max(best.map_or(0.0, |b| b.lower));
+                let low = low.max(best.map_or(0.0, |b| b.lower));
             let high = high.min(best.map_or(f64::INFINITY, |b| b.upper));
             // Both errors are of order h²: without a contour, extrapolate from the last two grids, or from the two bounds.
             let extrapolated = coarse
+                .filter(|(h_before, _)| *h_before > 1.1 * used)
                 .map(|(h_before, high_before): (f64, f64)| high - (high_before - high) * used * used / (h_before * h_before - used * used));
             let estimate = guess.or(extrapolated).unwrap_or((high + 2.0 * low) / 3.0);
             coarse = Some((used, high));
             best = Some(Interval::bounded(low, estimate, high));
-            let aim = 1.5 * gap * high.max(SMALL);
+            let aim = 1.9 * gap * high.max(SMALL);
             if high - low <= aim || used > 1.01 * h || attempt == 2 {
                 break;
             }
@@ -434,11 +450,12 @@ impl Composition {
         let saddle = self.saddle_of_epsilon(epsilon)?;
         let delta = saddle.log_delta.exp().clamp(1e-300, 1.0);
         let guess = self.contour(&saddle, delta).map(|c| c.delta(epsilon));
-        let window = self.window(&saddle)?;
+        let nats = self.cut(&saddle, delta, gap * epsilon.max(SMALL));
+        let window = self.window(&saddle, nats)?;
         let mut h = self.width(&saddle, gap * epsilon.max(SMALL));
         let mut best: Option<Interval> = None;
         for attempt in 0..2 {
-            let Some((upper, lower, used)) = self.bounds(window, h, delta, POINTS.0, true) else { break };
+            let Some((upper, lower, used)) = self.bounds(window, h, nats, POINTS.0, Sides::Both) else { break };
             let high = upper.delta(epsilon).min(best.map_or(1.0, |b| b.upper));
             let low = lower.map_or(0.0, |l| l.delta(epsilon)).max(best.map_or(0.0, |b| b.lower));
             best = Some(Interval::bounded(low, guess.unwrap_or((high + 2.0 * low) / 3.0), high));
@@ -457,9 +474,10 @@ impl Composition {
             return Some(single_epsilon(pair, delta).upper);
         }
         let saddle = self.saddle_of_delta(delta)?;
-        let window = self.window(&saddle)?;
-        let (upper, ..) = self.bounds(window, self.width(&saddle, gap), delta, POINTS.0, false)?;
-        upper.epsilon(delta)
+        let nats = self.cut(&saddle, delta, gap);
+        let window = self.window(&saddle, nats)?;
+        let (upper, ..) = self.bounds(window, self.width(&saddle, gap), nats, POINTS.0, Sides::Upper)?;
+        upper.epsilon(delta, saddle.epsilon)
     }
 }
 

@@ -216,6 +216,30 @@ impl Pair {
         }
     }
 
+    /// d ln f/dL for f the density of the loss under P, at L(y): ((ln p)′ − L″/L′)/L′.
+    pub(crate) fn steepness(&self, map: Map, y: f64) -> f64 {
+        // w = q e^a/(1 − q + q e^a): ℓ′ = r·w, ℓ″ = r²·w(1 − w).
+        let share = |y: f64| self.mixture_slope(y) / self.ratio;
+        let r = self.ratio;
+        match map {
+            Map::Remove => {
+                let w = share(y);
+                2.0 - (y / r + 1.0) / w
+            }
+            Map::Add => {
+                let w = share(-y);
+                ((1.0 - w) - y / r) / w
+            }
+            Map::Replace => {
+                let (up, down) = (share(y), share(-y));
+                let sum = up + down;
+                let bend = (up * (1.0 - up) - down * (1.0 - down)) / sum;
+                (up - y / r - bend) / sum
+            }
+            Map::Laplace => 0.5,
+        }
+    }
+
     /// y with L(y) = l; ∓∞ outside the range.
     pub(crate) fn inverse(&self, map: Map, l: f64) -> f64 {
         match map {

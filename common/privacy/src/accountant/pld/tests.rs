@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Interval;
-use crate::accountant::plan::{Mechanism, Neighbours, Phase, Plan, Sampling, zcdp_epsilon};
+use crate::accountant::comparison::zcdp_epsilon;
+use crate::accountant::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 use crate::unit::{Delta, Epsilon};
 
 static ROWS: LazyLock<Vec<Value>> = LazyLock::new(|| {

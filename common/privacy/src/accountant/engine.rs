@@ -1,0 +1,300 @@
+//! What answers questions about a plan: pairs of distributions in every direction, and every other bound that is known.
+
+use std::cell::OnceCell;
+
+use super::Gdp;
+use super::plan::{Mechanism, Neighbours, Phase, Sampling};
+use super::pld::{Composition as Losses, GAP, Interval, Pair};
+use super::rdp::Curve;
+use crate::unit::{Delta, Epsilon};
+
+/// What answers questions about a plan.
+#[derive(Debug)]
+pub(super) struct Engine {
+    relation: Neighbours,
+    phases: Vec<Phase>,
+    /// One for each direction that has to be composed on its own.
+    directions: Vec<Losses>,
+    /// Every step is an unsampled Gaussian: μ² in closed form, and it is everything.
+    gaussian: Option<Gdp>,
+    /// Valid for everything: μ² without any amplification, where every step is a Gaussian.
+    unamplified: Option<Gdp>,
+    /// Rényi bound for everything but `rho` and `failure`, for when the numbers are out of reach; made when it is asked for.
+    curve: OnceCell<Curve>,
+    /// zCDP black boxes.
+    rho: f64,
+    /// Σδ of (ε, δ) black boxes.
+    failure: f64,
+    /// Σε, where every step is a black box or Laplace noise.
+    basic: Option<f64>,
+}
+
+/// Rounds a ratio up.
+fn up(x: f64) -> f64 {
+    x * (1.0 + 2.0 * f64::EPSILON)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a relative error of 1e-16, rounded up where it matters")]
+fn count(steps: u64) -> f64 {
+    steps as f64
+}
+
+/// The pair of one step, and that of the other direction where it is another one.
+fn pairs(phase: &Phase, replace: bool) -> Option<(Pair, Option<Pair>)> {
+    let factor = if replace { 2.0 } else { 1.0 };
+    match (phase.mechanism, phase.sampling) {
+        // All unsampled Gaussians together are one Gaussian; a ρ has no pair.
+        (Mechanism::Gaussian { .. }, Sampling::None | Sampling::ShuffledPasses(_)) | (Mechanism::Zcdp { .. }, _) => None,
+        (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) if replace => Some((Pair::replace(1.0 / sigma, q), None)),
+        (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) => Some((Pair::remove(1.0 / sigma, q), Some(Pair::add(1.0 / sigma, q)))),
+        (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(q)) if replace => Some((Pair::symmetrised(2.0 / sigma, q), None)),
+        (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(q)) => {
+            Some((Pair::remove(2.0 / sigma, q), Some(Pair::add(2.0 / sigma, q))))
+        }
+        (Mechanism::DiscreteGaussian { scale, sensitivity }, _) => {
+            Some((Pair::discrete_gaussian(scale, if replace { 2 * sensitivity } else { sensitivity }), None))
+        }
+        (Mechanism::Laplace { scale }, _) => Some((Pair::laplace(factor / scale), None)),
+        (Mechanism::Approximate { epsilon, delta }, _) => Some((Pair::approximate(epsilon, delta), None)),
+    }
+}
+
+/// Rényi bound of one step; none for a ρ, and for the δ of a black box.
+fn curve_of(phase: &Phase, replace: bool) -> Curve {
+    let factor = if replace { 2.0 } else { 1.0 };
+    match (phase.mechanism, phase.sampling) {
+        (Mechanism::Gaussian { sigma }, Sampling::None | Sampling::ShuffledPasses(_)) => Curve::gaussian(up(factor / sigma)),
+        (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) if replace => Curve::replace_at(up(1.0 / sigma), q),
+        (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) => Curve::add_remove_at(up(1.0 / sigma), q),
+        (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(_)) if replace => Curve::gaussian(up(2.0 / sigma)),
+        (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(q)) => Curve::add_remove_at(up(2.0 / sigma), q),
+        (Mechanism::DiscreteGaussian { scale, sensitivity }, _) => {
+            let shift = if replace { 2 * sensitivity } else { sensitivity };
+            Curve::gaussian(up(count(shift) / scale))
+        }
+        (Mechanism::Laplace { scale }, _) => Curve::laplace(up(factor / scale)),
+        (Mechanism::Approximate { epsilon, .. }, _) => Curve::pure(up(epsilon)),
+        (Mechanism::Zcdp { .. }, _) => Curve::default(),
+    }
+}
+
+impl Engine {
+    pub(super) fn new(relation: Neighbours, phases: &[Phase]) -> Self {
+        let replace = relation == Neighbours::ReplaceOne;
+        let (mut exact, mut unamplified) = (Gdp::default(), Some(Gdp::default()));
+        let (mut only_gaussian, mut rho, mut failure, mut basic) = (true, 0.0, 0.0, Some(0.0));
+        let mut parts = Vec::new();
+        for phase in phases {
+            let times = count(phase.steps);
+            if let Some(pair) = pairs(phase, replace) {
+                only_gaussian = false;
+                parts.push((pair, phase.steps));
+            }
+            let mut pure = None;
+            let mut gaussian = None;
+            match (phase.mechanism, phase.sampling) {
+                (Mechanism::Gaussian { sigma }, sampling) => {
+                    let fixed = matches!(sampling, Sampling::WithoutReplacement(_));
+                    // A fixed batch that gains or loses a unit exchanges it for another one.
+                    let factor = if replace || fixed { 2.0 } else { 1.0 };
+                    let step = Gdp::of_ratio(up(factor / sigma)).repeated(phase.steps);
+                    gaussian = Some(step);
+                    if matches!(sampling, Sampling::None | Sampling::ShuffledPasses(_)) {
+                        exact = exact.and(step);
+                    }
+                }
+                (Mechanism::Laplace { scale }, _) => pure = Some(if replace { 2.0 } else { 1.0 } / scale),
+                (Mechanism::Approximate { epsilon, delta }, _) => {
+                    pure = Some(epsilon);
+                    failure += up(delta) * times;
+                }
+                (Mechanism::Zcdp { rho: one }, _) => {
+                    only_gaussian = false;
+                    rho += up(one) * times;
+                }
+                (Mechanism::DiscreteGaussian { .. }, _) => {}
+            }
+            unamplified = unamplified.zip(gaussian).map(|(u, g)| u.and(g));
+            basic = basic.zip(pure).map(|(sum, epsilon)| up(sum + up(epsilon) * times));
+        }
+        if exact.mu_squared() > 0.0 {
+            parts.push(((Pair::gaussian(exact.mu()), None), 1));
+        }
+        let mut directions = Vec::new();
+        if !parts.is_empty() {
+            directions.push(Losses::new(parts.iter().map(|((pair, _), steps)| (pair.clone(), *steps)).collect()));
+        }
+        if parts.iter().any(|((_, other), _)| other.is_some()) {
+            directions.push(Losses::new(
+                parts.into_iter().map(|((pair, other), steps)| (other.unwrap_or(pair), steps)).collect(),
+            ));
+        }
+        Self {
+            relation,
+            phases: phases.to_vec(),
+            directions,
+            gaussian: only_gaussian.then_some(exact),
+            unamplified,
+            curve: OnceCell::new(),
+            rho,
+            failure,
+            basic,
+        }
+    }
+
+    fn curve(&self) -> &Curve {
+        self.curve.get_or_init(|| {
+            let replace = self.relation == Neighbours::ReplaceOne;
+            let mut curve = Curve::default();
+            for phase in &self.phases {
+                curve.add(&curve_of(phase, replace), phase.steps);
+            }
+            if self.rho > 0.0 {
+                curve.add(&Curve::gaussian(up((2.0 * self.rho).sqrt())), 1);
+            }
+            curve
+        })
+    }
+
+    /// Valid upper bound by every other means.
+    fn fallback(&self, delta: Delta) -> f64 {
+        let mut upper = self.unamplified.map_or(f64::INFINITY, |gdp| gdp.epsilon_upper(delta).get());
+        if let Ok(rest) = Delta::new((delta.get() - self.failure) * (1.0 - 1e-15)) {
+            upper = upper.min(self.curve().epsilon_upper(rest).get());
+            upper = upper.min(self.basic.unwrap_or(f64::INFINITY));
+        }
+        upper
+    }
+
+    /// An interval, with the other bounds where they may be better.
+    fn with_fallback(&self, interval: Interval, delta: Delta) -> Interval {
+        if interval.upper - interval.lower <= 4.0 * GAP * interval.upper.max(0.05) {
+            return interval;
+        }
+        let fallback = self.fallback(delta);
+        Interval::bounded(interval.lower.min(fallback), interval.estimate, interval.upper.min(fallback))
+    }
+
+    pub(super) fn epsilon(&self, delta: Delta, gap: f64) -> Interval {
+        if self.rho > 0.0 {
+            let lower = self.composed(delta, gap).map_or(0.0, |i| i.lower);
+            let upper = self.fallback(delta);
+            return Interval::bounded(lower, upper, upper);
+        }
+        if let Some(gdp) = self.gaussian {
+            let upper = gdp.epsilon_upper(delta).get();
+            let lower = upper * (1.0 - 2e-12) - 2e-15;
+            return Interval::bounded(lower.max(0.0), upper, upper);
+        }
+        if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
+            return Interval::exact(0.0);
+        }
+        if let Some(interval) = self.composed(delta, gap) {
+            return self.with_fallback(interval, delta);
+        }
+        let basic = self.directions.iter().map(|d| d.basic_upper(delta.get())).fold(0.0, f64::max);
+        let upper = self.fallback(delta).min(basic);
+        // At least one step ran: post-processing of the composition.
+        let lower = self.directions.iter().map(|d| d.one_step_lower(delta.get())).fold(0.0, f64::max).min(upper);
+        Interval::bounded(lower, self.rough(delta).unwrap_or(upper), upper)
+    }
+
+    /// Estimate of the contour where there is one.
+    fn rough(&self, delta: Delta) -> Option<f64> {
+        self.directions.iter().filter_map(|d| d.estimate_epsilon(delta.get())).reduce(f64::max)
+    }
+
+    /// The worse of both directions; the one that cannot win is certified only as far as to show that.
+    fn composed(&self, delta: Delta, gap: f64) -> Option<Interval> {
+        let [first, rest @ ..] = self.directions.as_slice() else { return None };
+        let first = first.epsilon(delta.get(), gap)?;
+        rest.iter().try_fold(first, |worst, direction| {
+            // Beyond the largest finite loss only infinite ones count.
+            if direction.largest_loss() <= worst.lower && direction.infinite() <= 0.0 {
+                return Some(worst);
+            }
+            if let Some(estimate) = direction.estimate_epsilon(delta.get())
+                && estimate < worst.lower * 0.98 - 1e-3
+                && let Some(upper) = direction.epsilon_upper(delta.get(), 0.3 * (worst.lower - estimate))
+                && upper <= worst.upper
+            {
+                return Some(worst);
+            }
+            Some(worst.max(direction.epsilon(delta.get(), gap)?))
+        })
+    }
+
+    pub(super) fn epsilon_upper(&self, delta: Delta, gap: f64) -> f64 {
+        if self.rho > 0.0 || self.gaussian.is_some() {
+            return self.epsilon(delta, gap).upper;
+        }
+        if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
+            return 0.0;
+        }
+        let Some(first) = self.directions.first() else { return self.fallback(delta) };
+        let aim = |d: &Losses| gap * d.estimate_epsilon(delta.get()).unwrap_or(1.0).max(0.01);
+        let Some(mut worst) = first.epsilon_upper(delta.get(), aim(first)) else { return self.fallback(delta) };
+        for direction in &self.directions[1..] {
+            if direction.largest_loss() <= worst && direction.infinite() <= 0.0 {
+                continue;
+            }
+            let aim = aim(direction);
+            let room = direction.estimate_epsilon(delta.get()).map_or(0.0, |e| 0.3 * (worst - e));
+            match direction.epsilon_upper(delta.get(), room.max(aim)) {
+                Some(upper) if upper <= worst => {}
+                _ => match direction.epsilon_upper(delta.get(), aim) {
+                    Some(upper) => worst = worst.max(upper),
+                    None => return self.fallback(delta),
+                },
+            }
+        }
+        worst
+    }
+
+    pub(super) fn estimate(&self, delta: Delta) -> f64 {
+        if self.rho > 0.0 || self.gaussian.is_some() {
+            return self.epsilon(delta, GAP).estimate;
+        }
+        let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
+        all.and_then(|all| all.into_iter().reduce(f64::max)).unwrap_or_else(|| self.epsilon(delta, GAP).estimate)
+    }
+
+    pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
+        if self.gaussian.is_none() && self.rho <= 0.0 {
+            let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_delta(epsilon)).collect();
+            if let Some(value) = all.and_then(|all| all.into_iter().reduce(f64::max)) {
+                return value;
+            }
+        }
+        self.delta(epsilon).estimate
+    }
+
+    pub(super) fn renyi(&self, order: f64) -> f64 {
+        let worst = self.directions.iter().map(|d| d.renyi(order)).fold(0.0, f64::max);
+        worst + order * self.rho
+    }
+
+    pub(super) fn delta(&self, epsilon: f64) -> Interval {
+        if let Some(gdp) = self.gaussian {
+            let value = Epsilon::new(epsilon).map_or(1.0, |e| gdp.delta(e));
+            return Interval::bounded(value * (1.0 - 1e-11), value, (value * (1.0 + 1e-11)).min(1.0));
+        }
+        let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
+        let composed = all.and_then(|all| all.into_iter().reduce(Interval::max));
+        let mut cap =
+            self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0).min(1.0);
+        if self.rho > 0.0 {
+            // Invert the conversion: the smallest δ whose ε is at most this one.
+            let lower = composed.map_or(0.0, |c| c.lower);
+            let (mut low, mut high) = (-700.0f64, 0.0f64);
+            for _ in 0..80 {
+                let middle = 0.5 * (low + high);
+                let enough = Delta::new(middle.exp()).is_ok_and(|d| self.fallback(d) <= epsilon);
+                if enough { high = middle } else { low = middle }
+            }
+            cap = high.exp().min(1.0);
+            return Interval::bounded(lower, cap, cap);
+        }
+        composed.map_or(Interval::bounded(0.0, cap, cap), |i| Interval::bounded(i.lower.min(cap), i.estimate, i.upper.min(cap)))
+    }
+}
