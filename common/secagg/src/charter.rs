@@ -43,7 +43,18 @@ pub struct CharterBody {
     pub colluders: u32,
     /// U_min = h + c: fewer contributors abort a round.
     pub min_contributors: u32,
-    /// Number of rounds.
+    /// N: most terms of one site.
+    pub max_units: u64,
+    /// Worst-case rounding bias over noise that the parties accept.
+    pub max_rounding_loss: f64,
+    /// What is summed, in the order of the rounds.
+    pub sums: Vec<SumRounds>,
+}
+
+/// Rounds in a row that sum the same kind of vector.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SumRounds {
+    /// How many rounds.
     pub rounds: u32,
     /// d.
     pub dimension: u32,
@@ -51,8 +62,6 @@ pub struct CharterBody {
     pub clip: ClipNorm,
     /// z of the sum of h shares.
     pub noise: NoiseMultiplier,
-    /// N: most terms of one site.
-    pub max_units: u64,
     /// Poisson rate of the units.
     pub sampling: Option<SamplingRate>,
     /// What the terms are.
@@ -61,91 +70,116 @@ pub struct CharterBody {
     pub exponent: i32,
     /// s of one share: likewise.
     pub scale: u64,
-    /// Worst-case rounding bias over noise that the parties accept.
-    pub max_rounding_loss: f64,
+}
+
+/// Who takes part in which run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parties {
+    /// The run.
+    pub run: RunId,
+    /// Hash of the certificate authority's certificate.
+    pub authority: Hash,
+    /// Identity key of the server.
+    pub server: PublicKey,
+    /// Identity key of the summer.
+    pub summer: PublicKey,
+    /// Sites, in any order.
+    pub members: Vec<Member>,
 }
 
 impl CharterBody {
-    /// Fills thresholds and lattice from a plan.
+    /// Fills thresholds and lattices from plans, each with its number of rounds in a row. All plans are for the same sites,
+    /// dropouts and colluders.
     ///
     /// # Errors
-    /// The plan refuses.
-    #[allow(clippy::too_many_arguments, reason = "the parties and the plan: one call that leaves nothing open")]
-    pub fn from_plan(
-        request: &PlanRequest,
-        run: RunId,
-        authority: Hash,
-        server: PublicKey,
-        summer: PublicKey,
-        mut members: Vec<Member>,
-        rounds: u32,
-    ) -> Result<Self, SecAggError> {
+    /// A plan refuses, the plans disagree, or there is none.
+    pub fn from_plans(parties: Parties, sums: &[(PlanRequest, u32)]) -> Result<Self, SecAggError> {
+        let Parties { run, authority, server, summer, mut members } = parties;
         members.sort_by(|a, b| a.id.cmp(&b.id));
-        let plan = request.plan()?;
+        let Some((first, _)) = sums.first() else { return Err(SecAggError::Charter("it has no rounds")) };
+        let Plan { honest, min_contributors, .. } = first.plan()?;
+        let alike = |other: &PlanRequest| {
+            (other.members, other.dropouts, other.colluders, other.honest_cap, other.max_units)
+                == (first.members, first.dropouts, first.colluders, first.honest_cap, first.max_units)
+                && other.max_rounding_loss.total_cmp(&first.max_rounding_loss).is_eq()
+        };
+        if !sums.iter().all(|(request, _)| alike(request)) {
+            return Err(SecAggError::Charter("its rounds are planned for different thresholds"));
+        }
+        let rounds = |(request, rounds): &(PlanRequest, u32)| {
+            let figures = request.plan()?.figures;
+            let PlanRequest { dimension, clip, noise, sampling, terms, .. } = *request;
+            Ok(SumRounds { rounds: *rounds, dimension, clip, noise, sampling, terms, exponent: figures.exponent, scale: figures.scale })
+        };
         Ok(Self {
             run,
             authority,
             server,
             summer,
             members,
-            honest: plan.honest,
-            colluders: request.colluders,
-            min_contributors: plan.min_contributors,
-            rounds,
-            dimension: request.dimension,
-            clip: request.clip,
-            noise: request.noise,
-            max_units: request.max_units,
-            sampling: request.sampling,
-            terms: request.terms,
-            exponent: plan.figures.exponent,
-            scale: plan.figures.scale,
-            max_rounding_loss: request.max_rounding_loss,
+            honest,
+            colluders: first.colluders,
+            min_contributors,
+            max_units: first.max_units,
+            max_rounding_loss: first.max_rounding_loss,
+            sums: sums.iter().map(rounds).collect::<Result<_, SecAggError>>()?,
         })
     }
 
+    /// Number of rounds; saturating.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.sums.iter().fold(0, |sum, part| sum.saturating_add(part.rounds))
+    }
+
     /// Everything that the text promises about itself; the plan is computed again.
-    fn check(&self) -> Result<Plan, SecAggError> {
-        let refuse = |reason| Err(SecAggError::Charter(reason));
+    fn check(&self) -> Result<Vec<Plan>, SecAggError> {
         if !self.members.is_sorted_by(|a, b| a.id < b.id) {
-            return refuse("its sites are not in ascending order, each once");
+            return refused("its sites are not in ascending order, each once");
         }
         let keys = || self.members.iter().map(|member| member.key).chain([self.server, self.summer]);
         if keys().collect::<BTreeSet<_>>().len() != self.members.len() + 2 {
-            return refuse("two parties share a key");
+            return refused("two parties share a key");
         }
         if !keys().all(|key| key.is_sound()) {
-            return refuse("a key is not a sound Ed25519 key");
+            return refused("a key is not a sound Ed25519 key");
         }
-        let Ok(members) = u32::try_from(self.members.len()) else { return refuse("it has too many sites") };
-        if self.rounds == 0 {
-            return refuse("it has no rounds");
+        let Ok(members) = u32::try_from(self.members.len()) else { return refused("it has too many sites") };
+        if self.sums.is_empty() || self.sums.iter().any(|sum| sum.rounds == 0) || self.rounds() == u32::MAX {
+            return refused("it has no rounds, or too many");
         }
         if self.honest.checked_add(self.colluders) != Some(self.min_contributors) {
-            return refuse("the minimum of contributors is not honest survivors plus colluders");
+            return refused("the minimum of contributors is not honest survivors plus colluders");
         }
         let Some(dropouts) = members.checked_sub(self.min_contributors) else {
-            return refuse("the minimum of contributors is above the number of sites");
+            return refused("the minimum of contributors is above the number of sites");
         };
-        let request = PlanRequest {
-            members,
-            dropouts,
-            colluders: self.colluders,
-            honest_cap: self.honest,
-            dimension: self.dimension,
-            clip: self.clip,
-            noise: self.noise,
-            max_units: self.max_units,
-            sampling: self.sampling,
-            terms: self.terms,
-            max_rounding_loss: self.max_rounding_loss,
+        let plan = |sum: &SumRounds| {
+            let request = PlanRequest {
+                members,
+                dropouts,
+                colluders: self.colluders,
+                honest_cap: self.honest,
+                dimension: sum.dimension,
+                clip: sum.clip,
+                noise: sum.noise,
+                max_units: self.max_units,
+                sampling: sum.sampling,
+                terms: sum.terms,
+                max_rounding_loss: self.max_rounding_loss,
+            };
+            let plan = request.plan()?;
+            if (plan.honest, plan.figures.exponent, plan.figures.scale) != (self.honest, sum.exponent, sum.scale) {
+                return refused("its lattice is not the one that its clip, noise and honest survivors give");
+            }
+            Ok(plan)
         };
-        let plan = request.plan()?;
-        if (plan.honest, plan.figures.exponent, plan.figures.scale) != (self.honest, self.exponent, self.scale) {
-            return refuse("its lattice is not the one that its clip, noise and honest survivors give");
-        }
-        Ok(plan)
+        self.sums.iter().map(plan).collect()
     }
+}
+
+fn refused<T>(reason: &'static str) -> Result<T, SecAggError> {
+    Err(SecAggError::Charter(reason))
 }
 
 /// A charter's bytes with the signatures of the parties: server, summer, then the sites in the charter's order.
@@ -181,20 +215,82 @@ impl SignedCharter {
         Ok(())
     }
 
+    /// The text, to be looked at before it is signed: nothing in it is checked yet.
+    ///
+    /// # Errors
+    /// Unreadable.
+    pub fn text(&self) -> Result<CharterBody, SecAggError> {
+        decode(&self.body, "the charter")
+    }
+
+    /// What the text promises about itself holds: every party checks that before it signs.
+    ///
+    /// # Errors
+    /// A contradiction, or refused parameters.
+    pub fn check_text(&self) -> Result<CharterBody, SecAggError> {
+        let body = self.text()?;
+        body.check()?;
+        Ok(body)
+    }
+
+    /// The signature of a party, if it has signed.
+    #[must_use]
+    pub fn signature_of(&self, party: &PublicKey) -> Option<&[u8]> {
+        let body = self.text().ok()?;
+        let position = parties(&body).position(|(_, key)| key == *party)?;
+        self.signatures.get(position).filter(|signature| !signature.is_empty()).map(Vec::as_slice)
+    }
+
+    /// Adds a signature that a party made elsewhere.
+    ///
+    /// # Errors
+    /// Unreadable, nobody's key, or not that party's signature over this text.
+    pub fn attach(&mut self, party: &PublicKey, signature: &[u8]) -> Result<(), SecAggError> {
+        let body = self.text()?;
+        let position = parties(&body).position(|(_, key)| key == *party);
+        let slot = position.and_then(|position| self.signatures.get_mut(position));
+        let slot = slot.ok_or(SecAggError::Charter("the signing key belongs to none of its parties"))?;
+        party.verify(DOMAIN, &self.body, signature, "the charter")?;
+        *slot = signature.to_vec();
+        Ok(())
+    }
+
+    /// Parties whose signatures are missing: `server`, `summer`, or names of sites.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let Ok(body) = self.text() else { return Vec::new() };
+        let signatures = self.signatures.iter().map(Vec::is_empty).chain(std::iter::repeat(true));
+        parties(&body).zip(signatures).filter(|(_, missing)| *missing).map(|((name, _), _)| name).collect()
+    }
+
+    /// Canonical bytes, with the signatures that are there.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads [`SignedCharter::to_bytes`].
+    ///
+    /// # Errors
+    /// Unreadable.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SecAggError> {
+        decode(bytes, "the charter")
+    }
+
     /// The charter, once everything in it and all signatures are checked.
     ///
     /// # Errors
     /// A contradiction, refused parameters, or a missing or wrong signature.
     pub fn verify(&self) -> Result<Charter, SecAggError> {
         let body: CharterBody = decode(&self.body, "the charter")?;
-        let plan = body.check()?;
+        let plans = body.check()?;
         if self.signatures.len() != body.members.len() + 2 {
             return Err(SecAggError::Malformed { what: "the charter" });
         }
         for ((party, key), signature) in parties(&body).zip(&self.signatures) {
             key.verify(DOMAIN, &self.body, signature, "the charter").map_err(|_| SecAggError::Unsigned { party })?;
         }
-        Ok(Charter { hash: self.hash(), participants: participants_root(&body.members), body, plan })
+        Ok(Charter { hash: self.hash(), participants: participants_root(&body.members), body, plans })
     }
 }
 
@@ -234,7 +330,8 @@ pub struct Charter {
     body: CharterBody,
     hash: Hash,
     participants: Hash,
-    plan: Plan,
+    /// One for each of the body's sums.
+    plans: Vec<Plan>,
 }
 
 impl Charter {
@@ -256,10 +353,19 @@ impl Charter {
         self.participants
     }
 
-    /// Mechanism and figures.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// Mechanism and figures of a round.
+    ///
+    /// # Errors
+    /// The charter has no such round.
+    pub fn plan(&self, round: u32) -> Result<&Plan, SecAggError> {
+        let mut first = round;
+        for (sum, plan) in self.body.sums.iter().zip(&self.plans) {
+            match first.checked_sub(sum.rounds) {
+                None => return Ok(plan),
+                Some(left) => first = left,
+            }
+        }
+        Err(SecAggError::Header { field: "number of rounds" })
     }
 
     /// Key of a site.
@@ -290,7 +396,7 @@ impl Charter {
         if body.honest > floors.max_honest {
             return refuse("its noise counts on more honest sites than this site's floor allows");
         }
-        if body.rounds > floors.max_rounds {
+        if body.rounds() > floors.max_rounds {
             return refuse("it has more rounds than this site's floor allows");
         }
         Ok(())

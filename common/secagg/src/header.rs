@@ -41,10 +41,20 @@ pub struct RoundHeader {
 
 impl RoundHeader {
     /// The header that the charter allows for a round.
-    #[must_use]
-    pub fn new(charter: &Charter, round: u32, previous: Hash, model: Hash, round_key: RoundPublicKey, deadline: u64) -> Self {
+    ///
+    /// # Errors
+    /// The charter has no such round.
+    pub fn new(
+        charter: &Charter,
+        round: u32,
+        previous: Hash,
+        model: Hash,
+        round_key: RoundPublicKey,
+        deadline: u64,
+    ) -> Result<Self, SecAggError> {
         let body = charter.body();
-        Self {
+        let mechanism = &charter.plan(round)?.mechanism;
+        Ok(Self {
             charter: charter.hash(),
             run: body.run,
             round,
@@ -52,16 +62,16 @@ impl RoundHeader {
             model,
             participants: charter.participants(),
             min_contributors: body.min_contributors,
-            dimension: body.dimension,
-            exponent: body.exponent,
+            dimension: mechanism.dimension(),
+            exponent: mechanism.exponent(),
             round_key,
             deadline,
-        }
+        })
     }
 
     /// Every field that the charter fixes.
     fn check(&self, charter: &Charter) -> Result<(), SecAggError> {
-        let expected = Self::new(charter, self.round, self.previous, self.model, self.round_key, self.deadline);
+        let expected = Self::new(charter, self.round, self.previous, self.model, self.round_key, self.deadline)?;
         let field = if self.charter != expected.charter {
             "charter"
         } else if self.run != expected.run {
@@ -72,8 +82,6 @@ impl RoundHeader {
             "minimum of contributors"
         } else if (self.dimension, self.exponent) != (expected.dimension, expected.exponent) {
             "lattice"
-        } else if self.round >= charter.body().rounds {
-            "number of rounds"
         } else {
             return Ok(());
         };

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dp_pvi_privacy::mechanism::ShareSum;
 use dp_pvi_privacy::{ClientId, Hash, LatticeVector};
 use ed25519_dalek::SigningKey;
 
@@ -112,6 +113,26 @@ impl Collecting {
     }
 }
 
+/// Closes a round whose uploads were checked and stored as they came: they are checked again here, but for their vectors, whose
+/// commitments a caller compares while it stores them ([`crate::commitment::Committer`]).
+///
+/// # Errors
+/// The header does not continue the transcript, or an upload is not this round's. Too few uploads are an aborted round
+/// ([`ServerRound::Aborted`]).
+pub fn close(charter: Arc<Charter>, head: Head, header: &SignedHeader, uploads: Vec<SignedUpload>) -> Result<ServerRound, SecAggError> {
+    let mut collecting = Collecting::open(charter, head, header)?;
+    for signed in uploads {
+        let Upload { client, commitment, .. } = upload::verify(&signed, &collecting.round.charter, &collecting.round.header)?;
+        if collecting.uploads.insert(client.clone(), (signed, commitment)).is_some() {
+            return Err(SecAggError::DuplicateClient { client });
+        }
+    }
+    Ok(match collecting.close() {
+        Ok(closing) => ServerRound::Closing(closing),
+        Err(rejected) => ServerRound::Aborted(rejected.state),
+    })
+}
+
 /// The set is fixed.
 #[derive(Debug)]
 pub struct Closing {
@@ -204,7 +225,8 @@ impl Summing {
             return Err(Rejected::new(self, SecAggError::Incomplete { missing }));
         }
         let sum = self.sum.clone().into_lattice(self.round.header.header().exponent);
-        if !in_range(&sum, self.contributors.members().len(), &self.round.charter) {
+        let charter = &self.round.charter;
+        if !charter.plan(self.round.head.round).is_ok_and(|plan| in_range(&sum, self.contributors.members().len(), &plan.mechanism)) {
             return Err(Rejected::new(self, SecAggError::SumOutOfRange));
         }
         let outcome = Outcome::Completed {
@@ -268,8 +290,7 @@ fn publish(head: Head, header: Hash, outcome: Outcome, key: &SigningKey) -> (Sig
 
 /// Whether honest contributions can give this sum: each coordinate at most |U|(N·C_int + 64(s+1)); the norm at most
 /// |U|·N·C_int + s√|U|(√d + √(2 ln 10⁹)), which an honest sum exceeds with probability below 10⁻⁹ (Laurent & Massart 2000).
-fn in_range(sum: &LatticeVector, contributors: usize, charter: &Charter) -> bool {
-    let mechanism = &charter.plan().mechanism;
+fn in_range(sum: &LatticeVector, contributors: usize, mechanism: &ShareSum) -> bool {
     let most = mechanism.coordinate_bound().saturating_mul(contributors as u128);
     if sum.values.iter().any(|x| u128::from(x.unsigned_abs()) > most) {
         return false;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::charter::Charter;
 use crate::commitment::Commitment;
 use crate::error::SecAggError;
+use crate::header::VerifiedHeader;
 use crate::seal::SealedSeed;
 use crate::signed::{Body, Signed};
 
@@ -32,7 +33,14 @@ impl Body for Upload {
 /// An upload as it is sent, stored and forwarded.
 pub type SignedUpload = Signed<Upload>;
 
-/// Checks who signed, and that the upload is for this header and history.
+/// Checks who signed, and that the upload is for this header and the history that it continues.
+///
+/// # Errors
+/// Any of it fails.
+pub fn verify(upload: &SignedUpload, charter: &Charter, header: &VerifiedHeader) -> Result<Upload, SecAggError> {
+    open(upload, charter, header.hash(), header.header().previous)
+}
+
 pub(crate) fn open(upload: &SignedUpload, charter: &Charter, header: Hash, previous: Hash) -> Result<Upload, SecAggError> {
     let claimed = upload.unverified()?.client;
     let upload = upload.open(charter.key_of(&claimed)?)?;

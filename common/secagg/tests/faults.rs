@@ -82,7 +82,7 @@ fn t2_2_a_second_set_is_refused_also_after_restart_and_restore() {
     let mut fresh = summer(world.charter.clone(), MemoryStore::default(), MemoryVault::default());
     let offer = fresh.offer(&mut world.rng).unwrap();
     let key = offer.open(&world.charter.body().summer).unwrap().key;
-    let header = RoundHeader::new(&world.charter, 0, world.head.previous, model(0), key, 0);
+    let header = RoundHeader::new(&world.charter, 0, world.head.previous, model(0), key, 0).unwrap();
     fresh.countersign(&ProposedHeader::new(&header, &offer, &world.charter, &world.server).unwrap()).unwrap();
     assert!(fresh.close(&smaller).is_err());
 }
@@ -238,7 +238,7 @@ fn t2_3_two_headers_and_other_models_are_refused() {
     let offer = world.summer.offer(&mut world.rng).unwrap();
     assert_eq!(world.summer.offer(&mut world.rng).unwrap(), offer, "one key a round");
     let round_key = offer.open(&world.charter.body().summer).unwrap().key;
-    let header = |model| RoundHeader::new(&world.charter, 0, world.head.previous, model, round_key, 0);
+    let header = |model| RoundHeader::new(&world.charter, 0, world.head.previous, model, round_key, 0).unwrap();
     let propose = |header: &RoundHeader| ProposedHeader::new(header, &offer, &world.charter, &world.server);
     let first = propose(&header(model(0))).unwrap();
     let signed = world.summer.countersign(&first).unwrap();
@@ -271,7 +271,7 @@ fn t2_3_lowered_thresholds_are_refused() {
     let mut world = small();
     let offer = world.summer.offer(&mut world.rng).unwrap();
     let round_key = offer.open(&world.charter.body().summer).unwrap().key;
-    let honest = RoundHeader::new(&world.charter, 0, world.head.previous, model(0), round_key, 0);
+    let honest = RoundHeader::new(&world.charter, 0, world.head.previous, model(0), round_key, 0).unwrap();
     let lowered = RoundHeader { min_contributors: 1, ..honest.clone() };
     let refused = |header: &RoundHeader, field| {
         let error = ProposedHeader::new(header, &offer, &world.charter, &world.server).unwrap_err();
@@ -313,10 +313,10 @@ fn t2_3_lowered_thresholds_are_refused() {
     refused(changed(&|b| (b.honest, b.colluders) = (4, 0)));
     refused(changed(&|b| b.min_contributors = 7));
     refused(changed(&|b| (b.honest, b.colluders, b.min_contributors) = (u32::MAX, 5, 4)));
-    refused(changed(&|b| b.scale += 1));
-    refused(changed(&|b| b.exponent -= 1));
+    refused(changed(&|b| b.sums[0].scale += 1));
+    refused(changed(&|b| b.sums[0].exponent -= 1));
     refused(changed(&|b| b.max_units = u64::MAX));
-    refused(changed(&|b| b.rounds = 0));
+    refused(changed(&|b| b.sums[0].rounds = 0));
     refused(changed(&|b| b.max_rounding_loss = f64::NAN));
 }
 
@@ -412,10 +412,10 @@ fn t2_3_replayed_and_forked_rounds_are_refused() {
     // The next header must continue this transcript, for the summer and for the client.
     let offer = world.summer.offer(&mut world.rng).unwrap();
     let round_key = offer.open(&world.charter.body().summer).unwrap().key;
-    let forked = RoundHeader::new(&world.charter, 1, Hash::default(), model(1), round_key, 0);
+    let forked = RoundHeader::new(&world.charter, 1, Hash::default(), model(1), round_key, 0).unwrap();
     let forked = ProposedHeader::new(&forked, &offer, &world.charter, &world.server).unwrap();
     assert_eq!(world.summer.countersign(&forked), Err(SecAggError::Chain));
-    let header = RoundHeader::new(&world.charter, 1, old.previous, model(1), round_key, 0);
+    let header = RoundHeader::new(&world.charter, 1, old.previous, model(1), round_key, 0).unwrap();
     let next = world.summer.countersign(&ProposedHeader::new(&header, &offer, &world.charter, &world.server).unwrap()).unwrap();
     let (straggler, lost) = &world.clients[5];
     assert_eq!(lost.clone().accept(straggler, &next, &model(1)).unwrap_err().error, SecAggError::Round { expected: 0, got: 1 });

@@ -27,7 +27,7 @@ fn exact(members: u32, dropouts: u32, dimension: u32) {
     let masks = world.summer.close(&closing.request()).unwrap();
     let completed = add_all(closing.answer(&masks).unwrap(), &spool, &world.server);
     assert_eq!(completed.sum.values, world.plain_sum((0..members).filter(|site| !missing(*site))), "M {members} d {dimension}");
-    assert_eq!(completed.sum.exponent, world.charter.body().exponent);
+    assert_eq!(completed.sum.exponent, world.charter.body().sums[0].exponent);
     for (site, state) in sent {
         let (client, _) = &world.clients[site as usize];
         let (idle, settled) = state.settle(client, &completed.entry).unwrap();

@@ -72,9 +72,7 @@ impl<S: SummerStore, V: KeyVault> Summer<S, V> {
     /// All rounds are over, the round has a header already, or its key is destroyed (then the server skips the round).
     pub fn offer(&mut self, rng: &mut impl CryptoRng) -> Result<Signed<KeyOffer>, SecAggError> {
         let round = self.head.round;
-        if round >= self.charter.body().rounds {
-            return Err(SecAggError::Header { field: "number of rounds" });
-        }
+        self.charter.plan(round)?;
         let key = match (self.store.round(round)?, self.vault.slot(round)?) {
             (Some(RoundRecord::Open(_) | RoundRecord::Closed(_) | RoundRecord::Answered(_)), _) => {
                 return Err(SecAggError::SecondHeader { round });

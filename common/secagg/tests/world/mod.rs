@@ -13,7 +13,7 @@ use dp_pvi_privacy::{
     ClientId, ClipNorm, Delta, Epsilon, Hash, LatticeVector, Ledger, NoiseMultiplier, NoiseSource, PrivacyUnit, Purpose, Relation,
     ReleaseId, RunId, StepPermit, Terms, UnitTable, Units,
 };
-use dp_pvi_secagg::charter::{Charter, CharterBody, Floors, Member, SignedCharter};
+use dp_pvi_secagg::charter::{Charter, CharterBody, Floors, Member, Parties, SignedCharter};
 use dp_pvi_secagg::client::{Client, Idle, Outgoing, Sent};
 use dp_pvi_secagg::header::{ProposedHeader, RoundHeader, SignedHeader};
 use dp_pvi_secagg::plan::PlanRequest;
@@ -147,7 +147,8 @@ pub struct World {
 pub fn body(request: &PlanRequest, rounds: u32) -> CharterBody {
     let members = (0..request.members).map(|site| Member { id: name(site), key: PublicKey::of(&key(10 + site)) }).collect();
     let run = RunId { task: Hash::default(), number: 1 };
-    CharterBody::from_plan(request, run, Hash::default(), PublicKey::of(&key(1)), PublicKey::of(&key(2)), members, rounds).unwrap()
+    let parties = Parties { run, authority: Hash::default(), server: PublicKey::of(&key(1)), summer: PublicKey::of(&key(2)), members };
+    CharterBody::from_plans(parties, &[(request.clone(), rounds)]).unwrap()
 }
 
 pub fn signed(body: &CharterBody) -> SignedCharter {
@@ -182,7 +183,7 @@ impl World {
     }
 
     pub fn mechanism(&self) -> &ShareSum {
-        &self.charter.plan().mechanism
+        &self.charter.plan(0).unwrap().mechanism
     }
 
     pub fn shard(&self, site: u32) -> Shard {
@@ -193,7 +194,7 @@ impl World {
     pub fn header(&mut self) -> SignedHeader {
         let offer = self.summer.offer(&mut self.rng).unwrap();
         let key = offer.open(&self.charter.body().summer).unwrap().key;
-        let header = RoundHeader::new(&self.charter, self.head.round, self.head.previous, model(self.head.round), key, 0);
+        let header = RoundHeader::new(&self.charter, self.head.round, self.head.previous, model(self.head.round), key, 0).unwrap();
         self.summer.countersign(&ProposedHeader::new(&header, &offer, &self.charter, &self.server).unwrap()).unwrap()
     }
 
