@@ -32,7 +32,7 @@ mod output;
 mod predict;
 
 pub use draws::{public_normals, standard_normals};
-pub use matrix::{Matrix, add_outer_products, add_scaled, combine, dot};
+pub use matrix::{Matrix, add_outer_products, add_scaled, combine, dot, moments};
 pub use output::Output;
 pub use predict::{Mixture, NetworkPrediction, NetworkPredictor};
 
@@ -180,26 +180,23 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// From parameter vectors of a network.
+    /// From the parameters of a network, in order.
     ///
     /// # Panics
-    /// A length is not the network's dimension.
+    /// There are fewer parameters than the network's dimension.
     #[must_use]
-    pub fn new(network: &Network, mean: &[f64], variance: &[f64]) -> Self {
-        assert!(mean.len() == network.dimension() && variance.len() == network.dimension(), "a mean and a variance for every weight");
-        let matrices = |parameters: &[f64]| {
-            let make = |(number, layer): (usize, &Layer)| {
-                let weights = layer.of(parameters).to_vec();
-                if number == 0 {
-                    Matrix::for_rows(weights, layer.inputs, layer.outputs)
-                } else {
-                    Matrix::new(weights, layer.inputs, layer.outputs)
-                }
-            };
-            network.layers.iter().enumerate().map(make).collect()
-        };
-        Self { mean: matrices(mean), variance: matrices(variance) }
+    pub fn new(network: &Network, mean: impl IntoIterator<Item = f64>, variance: impl IntoIterator<Item = f64>) -> Self {
+        let (mut mean, mut variance) = (mean.into_iter(), variance.into_iter());
+        Self { mean: matrices(network, &mut mean), variance: matrices(network, &mut variance) }
     }
+}
+
+fn matrices(network: &Network, parameters: &mut impl Iterator<Item = f64>) -> Vec<Matrix> {
+    let make = |(number, layer): (usize, &Layer)| {
+        let weights = parameters.take(layer.len()).collect();
+        if number == 0 { Matrix::for_rows(weights, layer.inputs, layer.outputs) } else { Matrix::new(weights, layer.inputs, layer.outputs) }
+    };
+    network.layers.iter().enumerate().map(make).collect()
 }
 
 /// The forward pass of a batch, kept for whoever goes back through it. A *column* is one sample of one row: S columns a row.
@@ -209,6 +206,8 @@ pub struct Forward {
     pub first_mean: Vec<f64>,
     /// Their standard deviations.
     pub first_sd: Vec<f64>,
+    /// Σ_k (x_k²v_kj)² of the row's features and the weights' variances.
+    pub first_squares: Vec<f64>,
     /// Inputs of every layer after the first, column by column: activations with a closing 1.
     pub inputs: Vec<Vec<f64>>,
     /// Standard deviations of the outputs of hidden layers after the first, column by column.
@@ -226,15 +225,15 @@ impl Forward {
         let len = rows * network.layers[0].outputs;
         self.first_mean.resize(len, 0.0);
         self.first_sd.resize(len, 0.0);
+        self.first_squares.resize(len, 0.0);
     }
 
-    /// The first layer at a sparse row with these `values`, whose `squares` the caller has at hand.
-    pub fn project(&mut self, weights: &Weights, row: usize, indices: &[u32], values: &[f64], squares: &[f64]) {
+    /// The first layer at a sparse row.
+    pub fn project(&mut self, weights: &Weights, row: usize, indices: &[u32], values: &[f64]) {
         let width = weights.mean[0].outputs();
         let place = row * width..(row + 1) * width;
-        weights.mean[0].apply_sparse(indices, values, &mut self.first_mean[place.clone()]);
-        let sd = &mut self.first_sd[place];
-        weights.variance[0].apply_sparse(indices, squares, sd);
+        let (mean, sd) = (&mut self.first_mean[place.clone()], &mut self.first_sd[place.clone()]);
+        moments(&weights.mean[0], &weights.variance[0], indices, values, [mean, sd, &mut self.first_squares[place]]);
         sd.iter_mut().for_each(|v| *v = v.sqrt());
     }
 

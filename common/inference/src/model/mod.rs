@@ -14,6 +14,7 @@ pub mod glm;
 pub mod lda;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod neural_network;
 pub mod pbp_network;
 pub mod probit;
 pub mod tilted;

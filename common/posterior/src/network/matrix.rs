@@ -54,10 +54,10 @@ impl Matrix {
         self.outputs
     }
 
-    /// Σ_k `values[k]` · row `indices[k]`, into `out`.
-    pub fn apply_sparse(&self, indices: &[u32], values: &[f64], out: &mut [f64]) {
-        out.fill(0.0);
-        combine(&self.by_input, self.outputs, indices.iter().map(|&k| k as usize).zip(values.iter().copied()), out);
+    /// All numbers, a row of `outputs` for every input.
+    #[must_use]
+    pub fn by_input(&self) -> &[f64] {
+        &self.by_input
     }
 
     /// The products with every column of `columns` (each of `inputs` numbers), as columns of `outputs` numbers.
@@ -75,6 +75,12 @@ impl Matrix {
     pub fn apply_transposed(&self, columns: &[f64], out: &mut [f64]) {
         assert!(!self.by_output.is_empty(), "nothing is propagated through a first layer");
         if self.outputs < BLOCKED {
+            if self.outputs == 1 {
+                for (x, out) in columns.iter().zip(out.chunks_exact_mut(self.inputs)) {
+                    out.iter_mut().zip(&self.by_output).for_each(|(out, w)| *out = x * w);
+                }
+                return;
+            }
             // A combination of few long rows.
             for (column, out) in columns.chunks_exact(self.outputs).zip(out.chunks_exact_mut(self.inputs)) {
                 out.fill(0.0);
@@ -121,6 +127,47 @@ pub fn add_outer_products(left: &[f64], right: &[f64], count: usize, sums: &mut 
         let a = DMatrixView::from_slice(left, rows, count);
         let b = DMatrixView::from_slice_with_strides(right, count, columns, columns, 1);
         DMatrixViewMut::from_slice(sums, rows, columns).gemm(1.0, &a, &b, 1.0);
+    }
+}
+
+/// Outputs of a first layer at a sparse row x: with `mean` M and `variance` V, into `out` Mᵀx, Vᵀ(x∘x), and Σ_k (x_k²V_kj)², which the
+/// norms of gradients need and the same pass gives.
+///
+/// # Panics
+/// Lengths do not fit.
+pub fn moments(mean: &Matrix, variance: &Matrix, indices: &[u32], values: &[f64], out: [&mut [f64]; 3]) {
+    let width = mean.outputs;
+    let [m, v, n] = out.map(|out| &mut out[..width]);
+    m.fill(0.0);
+    v.fill(0.0);
+    n.fill(0.0);
+    let row = |matrix: &'_ Matrix, k: u32| -> std::ops::Range<usize> {
+        let start = k as usize * matrix.outputs;
+        start..start + matrix.outputs
+    };
+    let (pairs, last) = indices.as_chunks::<2>();
+    let (value_pairs, last_value) = values.as_chunks::<2>();
+    for ([a, b], [x, y]) in pairs.iter().zip(value_pairs) {
+        let (a, b) = (row(mean, *a), row(mean, *b));
+        let (ma, mb) = (&mean.by_input[a.clone()][..width], &mean.by_input[b.clone()][..width]);
+        let (va, vb) = (&variance.by_input[a][..width], &variance.by_input[b][..width]);
+        let (xx, yy) = (x * x, y * y);
+        for j in 0..width {
+            let (s, t) = (xx * va[j], yy * vb[j]);
+            m[j] += x * ma[j] + y * mb[j];
+            v[j] += s + t;
+            n[j] += s * s + t * t;
+        }
+    }
+    for (a, x) in last.iter().zip(last_value) {
+        let a = row(mean, *a);
+        let (ma, va, xx) = (&mean.by_input[a.clone()][..width], &variance.by_input[a][..width], x * x);
+        for j in 0..width {
+            let s = xx * va[j];
+            m[j] += x * ma[j];
+            v[j] += s;
+            n[j] += s * s;
+        }
     }
 }
 
@@ -174,7 +221,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Matrix, add_outer_products};
+    use super::{Matrix, add_outer_products, moments};
 
     /// Small integers: every order of summation gives the same number.
     fn numbers(len: usize) -> Vec<f64> {
@@ -212,15 +259,20 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_row_is_a_combination_of_rows() {
-        let matrix = Matrix::for_rows(numbers(9 * 5), 9, 5);
+    fn moments_of_a_sparse_row_are_combinations_of_rows() {
+        let (mean, variance) = (Matrix::for_rows(numbers(9 * 5), 9, 5), Matrix::for_rows(numbers(9 * 5 + 3)[3..].to_vec(), 9, 5));
         for indices in [vec![], vec![4], vec![0, 2, 8], vec![0, 1, 2, 3], vec![0, 1, 3, 4, 5, 7, 8]] {
             let values: Vec<f64> = numbers(indices.len());
-            let mut out = [9.0; 5];
-            matrix.apply_sparse(&indices, &values, &mut out);
-            for (j, out) in out.iter().enumerate() {
-                let sum: f64 = indices.iter().zip(&values).map(|(&k, x)| x * numbers(45)[k as usize * 5 + j]).sum();
-                assert!((out - sum).abs() < 1e-12);
+            let [mut m, mut v, mut n] = [[9.0; 5]; 3];
+            moments(&mean, &variance, &indices, &values, [&mut m, &mut v, &mut n]);
+            for j in 0..5 {
+                let sum = |f: &dyn Fn(f64, f64, f64) -> f64| -> f64 {
+                    let at = |k: u32| k as usize * 5 + j;
+                    indices.iter().zip(&values).map(|(&k, &x)| f(x, mean.by_input[at(k)], variance.by_input[at(k)])).sum()
+                };
+                assert!((m[j] - sum(&|x, m, _| x * m)).abs() < 1e-12);
+                assert!((v[j] - sum(&|x, _, v| x * x * v)).abs() < 1e-12);
+                assert!((n[j] - sum(&|x, _, v| (x * x * v).powi(2))).abs() < 1e-9);
             }
         }
     }

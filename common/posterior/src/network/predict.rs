@@ -60,7 +60,7 @@ impl NetworkPredictor {
         if !mean.iter().all(|m| m.is_finite()) || !variance.iter().all(|v| v.is_finite() && *v >= 0.0) {
             return Err(InvalidParameters::Domain("a mean is not finite or a variance is negative"));
         }
-        let weights = Weights::new(&network, mean, variance);
+        let weights = Weights::new(&network, mean.iter().copied(), variance.iter().copied());
         let samples = network.samples(samples);
         // Antithetic pairs: an error that is odd in the draws cancels.
         let width = network.draws();
@@ -124,9 +124,8 @@ impl NetworkPredictor {
 
     fn forward(&self, row: Example<'_>) -> Forward {
         let mut forward = Forward::default();
-        let squares: Vec<f64> = row.values.iter().map(|x| x * x).collect();
         forward.start(&self.network, 1);
-        forward.project(&self.weights, 0, row.indices, row.values, &squares);
+        forward.project(&self.weights, 0, row.indices, row.values);
         forward.run(&self.network, &self.weights, self.samples, |column| self.draws_of(column));
         forward
     }
