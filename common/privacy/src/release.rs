@@ -150,6 +150,8 @@ pub enum Payload {
     Lattice(LatticeVector),
     /// Post-processed or non-private numbers.
     Values(Vec<f64>),
+    /// A vector under a mask: uniform words, which mean something only in a sum without their masks.
+    Masked(LatticeVector),
 }
 
 impl Payload {
@@ -157,7 +159,7 @@ impl Payload {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Lattice(v) => v.values.len(),
+            Self::Lattice(v) | Self::Masked(v) => v.values.len(),
             Self::Values(v) => v.len(),
         }
     }
@@ -174,6 +176,7 @@ impl Payload {
         match self {
             Self::Lattice(v) => PayloadKind::Lattice { exponent: v.exponent },
             Self::Values(_) => PayloadKind::Values,
+            Self::Masked(v) => PayloadKind::Masked { exponent: v.exponent },
         }
     }
 
@@ -181,7 +184,7 @@ impl Payload {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Self::Lattice(v) => v.values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Self::Lattice(v) | Self::Masked(v) => v.values.iter().flat_map(|x| x.to_le_bytes()).collect(),
             Self::Values(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
         }
     }
@@ -190,10 +193,10 @@ impl Payload {
     #[must_use]
     pub fn from_bytes(kind: PayloadKind, bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
+        let vector = |exponent| LatticeVector { exponent, values: words.iter().map(|w| i64::from_le_bytes(*w)).collect() };
         Some(match kind {
-            PayloadKind::Lattice { exponent } => {
-                Self::Lattice(LatticeVector { exponent, values: words.iter().map(|w| i64::from_le_bytes(*w)).collect() })
-            }
+            PayloadKind::Lattice { exponent } => Self::Lattice(vector(exponent)),
+            PayloadKind::Masked { exponent } => Self::Masked(vector(exponent)),
             PayloadKind::Values => Self::Values(words.iter().map(|w| f64::from_le_bytes(*w)).collect()),
         })
     }
@@ -209,4 +212,9 @@ pub enum PayloadKind {
     },
     /// `f64` words.
     Values,
+    /// `i64` words on the lattice 2^exponent, under a mask.
+    Masked {
+        /// Lattice exponent.
+        exponent: i32,
+    },
 }

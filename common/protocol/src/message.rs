@@ -19,6 +19,17 @@ pub const PROTOCOL_VERSIONS: &[u32] = &[1];
 pub trait Body: Serialize + DeserializeOwned {
     /// Separates signatures of different kinds of message.
     const DOMAIN: &'static str;
+    /// Whether one signature may be over several bodies ([`Signed::seal_all`]).
+    const TOGETHER: Together = Together::Never;
+}
+
+/// Whether one signature may be over several bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Together {
+    /// Every body has a signature of its own.
+    Never,
+    /// A signature may be over the root of a hash tree of bodies.
+    Allowed,
 }
 
 /// Body bytes with a signature.
@@ -27,7 +38,8 @@ pub trait Body: Serialize + DeserializeOwned {
 pub struct Signed<B> {
     /// postcard of the body.
     pub body: Vec<u8>,
-    /// Ed25519 over `Hash::of(DOMAIN, [body])`.
+    /// Ed25519 over `Hash::of(DOMAIN, [body])`; or, where [`Signed::seal_all`] made it, over the root of a hash tree, and then the
+    /// way from this body to the root.
     pub signature: Vec<u8>,
     #[serde(skip)]
     kind: PhantomData<fn() -> B>,
@@ -60,6 +72,26 @@ impl<B: Body> Signed<B> {
         Self { body, signature, kind: PhantomData }
     }
 
+    /// Encodes bodies and signs all of them at once: each can be verified alone. One body gets a plain signature.
+    ///
+    /// # Panics
+    /// When this kind of body is signed alone ([`Together::Never`]): a bug.
+    #[must_use]
+    pub fn seal_all(bodies: &[B], key: &SigningKey) -> Vec<Self> {
+        assert!(B::TOGETHER == Together::Allowed, "{} is signed alone", B::DOMAIN);
+        match bodies {
+            [] => return Vec::new(),
+            [body] => return vec![Self::seal(body, key)],
+            _ => {}
+        }
+        // Bodies are plain data: writing them into memory cannot fail.
+        let bodies: Vec<_> = bodies.iter().map(|body| postcard::to_stdvec(body).expect("bodies serialise into memory")).collect();
+        let tree = HashTree::new(bodies.iter().map(|body| Hash::of(B::DOMAIN, &[body])).collect());
+        let signature = key.sign(&tree.signed(B::DOMAIN).0).to_bytes();
+        let with_way = |(index, body)| Self { body, signature: [&signature[..], &tree.way(index)].concat(), kind: PhantomData };
+        bodies.into_iter().enumerate().map(with_way).collect()
+    }
+
     /// Puts received parts together; nothing is verified yet.
     #[must_use]
     pub fn from_parts(body: Vec<u8>, signature: Vec<u8>) -> Self {
@@ -71,8 +103,14 @@ impl<B: Body> Signed<B> {
     /// # Errors
     /// Wrong signature or form.
     pub fn open(&self, key: &VerifyingKey) -> Result<B, InvalidMessage> {
-        let signature = Signature::from_slice(&self.signature).map_err(|_| InvalidMessage::Signature)?;
-        key.verify_strict(&Hash::of(B::DOMAIN, &[&self.body]).0, &signature).map_err(|_| InvalidMessage::Signature)?;
+        let (signature, way) = self.signature.split_first_chunk::<64>().ok_or(InvalidMessage::Signature)?;
+        let hash = Hash::of(B::DOMAIN, &[&self.body]);
+        let signed = match (way, B::TOGETHER) {
+            ([], _) => hash,
+            (way, Together::Allowed) => HashTree::follow(B::DOMAIN, hash, way).ok_or(InvalidMessage::Signature)?,
+            (_, Together::Never) => return Err(InvalidMessage::Signature),
+        };
+        key.verify_strict(&signed.0, &Signature::from_bytes(signature)).map_err(|_| InvalidMessage::Signature)?;
         self.peek()
     }
 
@@ -109,6 +147,67 @@ impl<B: Body> Signed<B> {
     #[must_use]
     pub fn hash(&self) -> Hash {
         Hash::of(B::DOMAIN, &[&self.body])
+    }
+}
+
+/// A binary hash tree over the bodies of [`Signed::seal_all`], filled up with zeroes to a power of two.
+struct HashTree {
+    /// Leaves first; every level is half as long as the one before it.
+    levels: Vec<Vec<Hash>>,
+}
+
+impl HashTree {
+    const NODE: &str = "dp-pvi signed together node v1";
+    /// Longest way: trees of more leaves are not made, and ways that claim them not followed.
+    const DEPTH: usize = 16;
+
+    fn new(mut leaves: Vec<Hash>) -> Self {
+        assert!(leaves.len() <= 1 << Self::DEPTH, "at most 65536 bodies are signed together");
+        leaves.resize(leaves.len().next_power_of_two(), Hash::default());
+        let mut levels = vec![leaves];
+        while let Some(level) = levels.last().filter(|level| level.len() > 1) {
+            let next = level.as_chunks::<2>().0.iter().map(|[left, right]| Self::node(left, right)).collect();
+            levels.push(next);
+        }
+        Self { levels }
+    }
+
+    fn node(left: &Hash, right: &Hash) -> Hash {
+        Hash::of(Self::NODE, &[&left.0, &right.0])
+    }
+
+    /// What is signed: the root, for bodies of this domain.
+    fn signed(&self, domain: &str) -> Hash {
+        // `new` ends with a level of one.
+        Self::root(domain, self.levels.last().map_or(&Hash::default(), |top| &top[0]))
+    }
+
+    fn root(domain: &str, root: &Hash) -> Hash {
+        Hash::of("dp-pvi signed together root v1", &[domain.as_bytes(), &root.0])
+    }
+
+    /// The index of a leaf, and the neighbours on its way to the root.
+    fn way(&self, index: usize) -> Vec<u8> {
+        // At most 2^16 leaves.
+        let mut way = u32::try_from(index).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+        let neighbours = self.levels.iter().take(self.levels.len() - 1).enumerate().map(|(depth, level)| level[(index >> depth) ^ 1]);
+        neighbours.for_each(|neighbour| way.extend_from_slice(&neighbour.0));
+        way
+    }
+
+    /// What was signed if this leaf is in a tree by this way.
+    fn follow(domain: &str, leaf: Hash, way: &[u8]) -> Option<Hash> {
+        let (index, way) = way.split_first_chunk::<4>()?;
+        let (neighbours, []) = way.as_chunks::<32>() else { return None };
+        let index = u32::from_le_bytes(*index);
+        if neighbours.is_empty() || neighbours.len() > Self::DEPTH || index >> neighbours.len() != 0 {
+            return None;
+        }
+        let root = neighbours.iter().enumerate().fold(leaf, |node, (depth, neighbour)| {
+            let neighbour = Hash(*neighbour);
+            if index >> depth & 1 == 0 { Self::node(&node, &neighbour) } else { Self::node(&neighbour, &node) }
+        });
+        Some(Self::root(domain, &root))
     }
 }
 
@@ -288,6 +387,10 @@ impl PayloadHasher {
         match kind {
             PayloadKind::Lattice { exponent } => parts.part(&exponent.to_le_bytes()),
             PayloadKind::Values => parts.part(&[]),
+            PayloadKind::Masked { exponent } => {
+                parts.part(b"masked");
+                parts.part(&exponent.to_le_bytes());
+            }
         }
         parts.begin(length);
         Self(parts)
@@ -322,6 +425,7 @@ pub struct Receipt {
 
 impl Body for Receipt {
     const DOMAIN: &'static str = "dp-pvi receipt v1";
+    const TOGETHER: Together = Together::Allowed;
 }
 
 /// Outcomes of a submission.
@@ -472,4 +576,80 @@ pub struct MetricsReport {
 
 impl Body for MetricsReport {
     const DOMAIN: &'static str = "dp-pvi metrics v1";
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use dp_pvi_privacy::ClientId;
+
+    use super::*;
+
+    fn receipts(count: u32) -> Vec<Receipt> {
+        let run = RunId { task: Hash([3; 32]), number: 1 };
+        let of = |i: u32| Receipt {
+            release: ReleaseId { run, client: ClientId::new(format!("site-{i}")).unwrap(), round: 7 },
+            update: Hash::of("u", &[&i.to_le_bytes()]),
+            outcome: ReceiptOutcome::Stored,
+            witnessed: None,
+            reserved: Vec::new(),
+        };
+        (0..count).map(of).collect()
+    }
+
+    #[test]
+    fn bodies_that_were_signed_together_are_verified_alone() {
+        let key = SigningKey::from_bytes(&[5; 32]);
+        for count in [0, 1, 2, 3, 7, 8, 9, 64] {
+            let bodies = receipts(count);
+            let sealed = Signed::seal_all(&bodies, &key);
+            assert_eq!(sealed.len(), bodies.len());
+            for (sealed, body) in sealed.iter().zip(&bodies) {
+                assert_eq!(&sealed.open(&key.verifying_key()).unwrap(), body);
+                assert_eq!(sealed.hash(), Signed::seal(body, &key).hash(), "the name of a message does not depend on its signature");
+            }
+        }
+        assert_eq!(Signed::seal_all(&receipts(1), &key)[0], Signed::seal(&receipts(1)[0], &key));
+    }
+
+    #[test]
+    fn no_other_body_no_other_way_and_no_other_key_fit() {
+        let key = SigningKey::from_bytes(&[5; 32]);
+        let sealed = Signed::seal_all(&receipts(5), &key);
+        let good = &sealed[2];
+        assert!(good.open(&SigningKey::from_bytes(&[6; 32]).verifying_key()).is_err());
+        for other in [&sealed[1], &sealed[3]] {
+            let moved = Signed::<Receipt>::from_parts(good.body.clone(), other.signature.clone());
+            assert_eq!(moved.open(&key.verifying_key()).unwrap_err(), InvalidMessage::Signature);
+        }
+        for at in 0..good.signature.len() {
+            let mut changed = good.clone();
+            changed.signature[at] ^= 1;
+            assert!(changed.open(&key.verifying_key()).is_err(), "byte {at} of the signature");
+            let cut = Signed::<Receipt>::from_parts(good.body.clone(), good.signature[..at].to_vec());
+            assert!(cut.open(&key.verifying_key()).is_err(), "{at} bytes of the signature");
+        }
+        // An inner node is no leaf: a tree cannot be read at another depth.
+        let deeper = [&good.signature[..], &[0; 32]].concat();
+        assert!(Signed::<Receipt>::from_parts(good.body.clone(), deeper).open(&key.verifying_key()).is_err());
+    }
+
+    /// What is signed alone is not accepted with a way, even if its signer made one.
+    #[test]
+    fn only_receipts_are_signed_together() {
+        let key = SigningKey::from_bytes(&[5; 32]);
+        let run = RunId { task: Hash([3; 32]), number: 1 };
+        let refusal = |round| Refusal {
+            release: ReleaseId { run, client: ClientId::new("a").unwrap(), round },
+            header: Hash::default(),
+            reason: RefusalReason::Policy,
+        };
+        let plain = Signed::seal(&refusal(0), &key);
+        let leaves = [0, 1].map(|round| Signed::seal(&refusal(round), &key).hash());
+        let tree = HashTree::new(leaves.to_vec());
+        let signature = [&key.sign(&tree.signed(Refusal::DOMAIN).0).to_bytes()[..], &tree.way(0)].concat();
+        let together = Signed::<Refusal>::from_parts(plain.body.clone(), signature);
+        assert_eq!(together.open(&key.verifying_key()).unwrap_err(), InvalidMessage::Signature);
+        assert!(plain.open(&key.verifying_key()).is_ok());
+    }
 }

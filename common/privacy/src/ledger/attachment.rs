@@ -3,12 +3,13 @@
 use crate::ledger::state::{Pending, Secret};
 use crate::ledger::store::StoreError;
 use crate::records::{Released, Sensitive};
-use crate::release::{Hash, Payload, PayloadKind};
+use crate::mechanism::Masked;
+use crate::release::{Hash, LatticeVector, Payload, PayloadKind};
 
 /// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.
 /// Settling leaves the message and hashes; payload and pending change are dropped.
 ///
-/// The payload can only be a [`Released`] value, so nothing that skipped the gate can be committed or sent: there is no
+/// The payload can only be a [`Released`] or a [`Masked`] value, so nothing that skipped the gate can be committed or sent: there is no
 /// deserialisation outside the ledger, which checks stored bytes against the signed row. The pending change may be noise-free
 /// and private ([`Pending::Private`]): it has no getter, and this type neither `Debug` nor `Clone`.
 pub struct Attachment {
@@ -23,6 +24,13 @@ impl Attachment {
     #[must_use]
     pub fn new(message: Vec<u8>, payload: Released<Payload>, pending: Pending) -> Self {
         Self { message, payload: payload.into_inner(), pending }
+    }
+
+    /// The same for a vector under a mask. Neither the seed of the mask nor the share of the noise is in it: only the masked words
+    /// and the message that was made for them.
+    #[must_use]
+    pub fn masked(message: Vec<u8>, payload: Masked<LatticeVector>, pending: Pending) -> Self {
+        Self { message, payload: Payload::Masked(payload.into_inner()), pending }
     }
 
     /// Signed update message, exactly as sent.
@@ -51,6 +59,10 @@ impl Attachment {
         match self.payload.kind() {
             PayloadKind::Lattice { exponent } => {
                 bytes.push(LATTICE);
+                bytes.extend(exponent.to_le_bytes());
+            }
+            PayloadKind::Masked { exponent } => {
+                bytes.push(MASKED);
                 bytes.extend(exponent.to_le_bytes());
             }
             PayloadKind::Values => {
@@ -98,6 +110,7 @@ impl Attachment {
         let kind = match kind {
             LATTICE => PayloadKind::Lattice { exponent: i32::from_le_bytes(exponent) },
             VALUES => PayloadKind::Values,
+            MASKED => PayloadKind::Masked { exponent: i32::from_le_bytes(exponent) },
             _ => return None,
         };
         let (payload, rest) = part(rest)?;
@@ -165,6 +178,7 @@ const WHOLE: u8 = 0;
 const SETTLED: u8 = 1;
 const LATTICE: u8 = 0;
 const VALUES: u8 = 1;
+const MASKED: u8 = 2;
 const NONE: u8 = 0;
 const PUBLIC: u8 = 1;
 const PRIVATE: u8 = 2;
