@@ -1,18 +1,22 @@
 //! Structures of the gate written field by field.
 
 use dp_pvi_privacy::ledger::Attachment;
-use dp_pvi_privacy::{DpEvent, Payload, Pending, Permit, ReleaseId, StepPermit};
+use dp_pvi_privacy::{DpEvent, Payload, Pending, Permit, PermitScope, PrivacyUnit, Relation, ReleaseId, StepPermit};
 
-fn build_a_permit(event: DpEvent, release: ReleaseId) -> Permit {
-    Permit { event, release }
+fn build_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Permit {
+    Permit { event, release, scope }
 }
 
-fn build_a_step(event: DpEvent, release: ReleaseId) -> StepPermit {
-    StepPermit { event, release, step: 0 }
+fn build_a_step(event: DpEvent, release: ReleaseId, scope: PermitScope) -> StepPermit {
+    StepPermit { event, release, scope, step: 0 }
 }
 
 fn write_an_attachment(factor: Vec<f64>) -> Attachment {
     Attachment { message: Vec::new(), payload: Payload::Values(factor), pending: Pending::None }
+}
+
+fn protect_something_else(scope: PermitScope) -> PermitScope {
+    PermitScope { unit: PrivacyUnit::Record, relation: Relation::AddRemove, ..scope }
 }
 
 fn main() {}

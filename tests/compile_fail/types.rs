@@ -3,7 +3,8 @@
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, NoiseShare};
 use dp_pvi_privacy::{
-    DpEvent, LatticeVector, Payload, Pending, Permit, ReleaseId, Released, SecureNoise, Sensitive, SiteState, StepPermit, UnitTable, Units,
+    DpEvent, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, SiteState, StepPermit,
+    UnitTable, Units,
 };
 
 fn debug<T: std::fmt::Debug>(_: T) {}
@@ -49,8 +50,8 @@ fn release_by_conversion(value: f64) -> Released<f64> {
     value.into()
 }
 
-fn mint_a_permit(event: DpEvent, release: ReleaseId) -> Permit {
-    Permit::mint(event, release)
+fn mint_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Permit {
+    Permit::mint(event, release, scope)
 }
 
 fn clone_a_permit(permit: &Permit) -> Permit {

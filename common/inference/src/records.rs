@@ -6,7 +6,7 @@
 
 use dp_pvi_posterior::predictive::Example;
 use dp_pvi_posterior::public::TestRecords;
-use dp_pvi_privacy::UnitTable;
+use dp_pvi_privacy::{ContentId, StableIds, UnitTable};
 
 /// A row that a table cannot hold. Messages name positions, never values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +137,22 @@ impl TestRecords for RecordTable {
     }
 }
 
+/// A unit's id is made of its records, all numbers of them: neither its position nor other units play a part.
+impl StableIds for RecordTable {
+    fn id(&self, position: usize) -> u64 {
+        let mut id = ContentId::default();
+        for record in self.unit(position).records() {
+            id.absorb(record.indices.len() as u64);
+            id.absorb(record.target.to_bits());
+            for (&index, value) in record.indices.iter().zip(record.values) {
+                id.absorb(index.into());
+                id.absorb(value.to_bits());
+            }
+        }
+        id.finish()
+    }
+}
+
 /// Builds a [`RecordTable`] unit by unit.
 pub struct RecordTableBuilder {
     /// `units` has no closing entry yet.
@@ -215,6 +231,38 @@ mod tests {
         assert!(units[1].is_empty());
         assert_eq!(units[2], vec![(vec![2], vec![-1.0], 0.5)]);
         assert_eq!(RecordTable::builder(4).finish().len(), 0);
+    }
+
+    #[test]
+    fn a_units_id_depends_on_all_its_records_and_on_nothing_else() {
+        type Unit = Vec<(Vec<u32>, Vec<f64>, f64)>;
+        let ids = |units: &[Unit]| -> Vec<u64> {
+            let mut builder = RecordTable::builder(4);
+            for unit in units {
+                builder.start_unit();
+                unit.iter().for_each(|(indices, values, target)| builder.push(indices, values, *target).unwrap());
+            }
+            let table = builder.finish();
+            (0..table.len()).map(|position| table.id(position)).collect()
+        };
+        let record = |index, value, target| (vec![index], vec![value], target);
+        let units: Vec<Unit> = vec![
+            vec![record(0, 1.0, 1.0)],
+            vec![record(0, 1.0, 0.0)],
+            vec![record(1, 1.0, 1.0)],
+            vec![record(0, 2.0, 1.0)],
+            vec![record(0, 1.0, 1.0), record(0, 1.0, 1.0)],
+            vec![(vec![0, 1], vec![1.0, 1.0], 1.0)],
+            vec![],
+        ];
+        let all = ids(&units);
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), units.len());
+        for gone in 0..units.len() {
+            let (mut fewer, mut expected) = (units.clone(), all.clone());
+            fewer.remove(gone);
+            expected.remove(gone);
+            assert_eq!(ids(&fewer), expected);
+        }
     }
 
     #[test]

@@ -109,6 +109,17 @@ impl DpEvent {
         }
     }
 
+    /// Whether the terms of a sum in it are results of several units.
+    #[must_use]
+    pub fn sums_shards(&self) -> bool {
+        match self {
+            Self::NonPrivate => false,
+            Self::Gaussian { terms, .. } => *terms == Terms::ShardResults,
+            Self::DiscreteGaussian(noise) => noise.terms == Terms::ShardResults,
+            Self::PoissonSampled { event, .. } | Self::Composed { event, .. } => event.sums_shards(),
+        }
+    }
+
     /// `count` repetitions; one repetition is the event itself.
     #[must_use]
     pub fn repeated(self, count: u64) -> Self {

@@ -59,6 +59,7 @@ pub mod noise;
 pub mod records;
 pub mod release;
 pub mod sampler;
+pub mod shards;
 pub mod unit;
 
 pub use adjacency::{PrivacyUnit, Relation, Terms};
@@ -67,4 +68,5 @@ pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
 pub use noise::{NoiseSource, Purpose, SecureNoise};
 pub use records::{Released, Sensitive, UnitTable, Units};
 pub use release::{ClientId, Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};
+pub use shards::{ContentId, PermitScope, Shard, Shards, StableIds, WholeSite};
 pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};

@@ -1,5 +1,7 @@
 //! Private units and values. What is in here can be transformed and released, never looked at.
 
+use crate::shards::Grouping;
+
 /// A table of privacy units as a loader builds it: disjoint by construction.
 pub trait UnitTable: Send + Sync {
     /// One unit's records, borrowed.
@@ -17,6 +19,11 @@ pub trait UnitTable: Send + Sync {
 
     /// The unit at a position below [`UnitTable::len`].
     fn unit(&self, position: usize) -> Self::Unit<'_>;
+
+    /// What the units are to an accountant. Tables that loaders build hold privacy units; [`crate::shards`] makes the others.
+    fn grouping(&self) -> Grouping {
+        Grouping::Units
+    }
 }
 
 /// Private units. Neither their number nor their content can be read outside this crate's mechanisms.

@@ -42,6 +42,7 @@ use crate::event::DpEvent;
 use crate::ledger::book::Book;
 use crate::ledger::state::Secret;
 use crate::release::{Hash, ReleaseId, RunId};
+use crate::shards::{PermitScope, ShardSalt};
 use crate::unit::Epsilon;
 
 /// The ledger of one data set.
@@ -150,7 +151,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             self.append(RowBody::Reserved { release: release.clone(), event: bytes, header }, None)?;
         }
         self.minted.insert(release.clone());
-        Ok(Permit::mint(event.clone(), release.clone()))
+        let LedgerIdentity { unit, relation, .. } = self.identity;
+        Ok(Permit::mint(event.clone(), release.clone(), PermitScope { unit, relation, salt: self.shard_salt(&release.run) }))
     }
 
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
@@ -359,6 +361,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             fits &= SiteState::None.moved(other.pending(), 1.0).is_ok_and(|state| state.admits(pending));
         }
         if fits { Ok(()) } else { Err(LedgerError::OtherState(release.clone())) }
+    }
+
+    /// The secret by which units come into shards, the same for the whole run ([`crate::shards`]).
+    fn shard_salt(&self, run: &RunId) -> ShardSalt {
+        ShardSalt::new(Secret::derive(&self.signer, "shards", &[&run.task.0, &run.number.to_le_bytes()]).0)
     }
 
     /// What makes a hash of private numbers say nothing; it depends on the numbers, so that no two vectors share one.

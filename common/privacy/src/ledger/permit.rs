@@ -2,17 +2,25 @@
 
 use crate::event::DpEvent;
 use crate::release::ReleaseId;
+use crate::shards::PermitScope;
 
 /// The right to run exactly one event once. Not `Clone`; only a ledger mints it.
 #[derive(Debug)]
 pub struct Permit {
     event: DpEvent,
     release: ReleaseId,
+    scope: PermitScope,
 }
 
 impl Permit {
-    pub(crate) fn mint(event: DpEvent, release: ReleaseId) -> Self {
-        Self { event, release }
+    pub(crate) fn mint(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Self {
+        Self { event, release, scope }
+    }
+
+    /// What the ledger protects: decides how units come into shards.
+    #[must_use]
+    pub fn scope(&self) -> &PermitScope {
+        &self.scope
     }
 
     /// The event.
@@ -33,8 +41,8 @@ impl Permit {
             DpEvent::Composed { event, count } => (*event, count),
             event => (event, 1),
         };
-        let release = self.release;
-        (0..count).map(move |step| StepPermit { event: event.clone(), release: release.clone(), step })
+        let (release, scope) = (self.release, self.scope);
+        (0..count).map(move |step| StepPermit { event: event.clone(), release: release.clone(), scope: scope.clone(), step })
     }
 }
 
@@ -43,6 +51,7 @@ impl Permit {
 pub struct StepPermit {
     event: DpEvent,
     release: ReleaseId,
+    scope: PermitScope,
     step: u64,
 }
 
@@ -57,6 +66,12 @@ impl StepPermit {
     #[must_use]
     pub fn release(&self) -> &ReleaseId {
         &self.release
+    }
+
+    /// What the ledger protects: decides how units come into shards.
+    #[must_use]
+    pub fn scope(&self) -> &PermitScope {
+        &self.scope
     }
 
     /// Number of the step, from 0.

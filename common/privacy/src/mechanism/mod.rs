@@ -23,6 +23,7 @@ use crate::ledger::Permit;
 use crate::noise::NoRandomness;
 use crate::records::{Released, Sensitive};
 use crate::sampler::SamplerError;
+use crate::shards::WrongGrouping;
 
 /// A release that did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,9 @@ pub enum ReleaseError {
     /// The permit is for another event: a bug of ours.
     #[error("the permit is for another event than the one that would run; nothing was released: report this as a bug")]
     PermitMismatch,
+    /// Table, event and ledger do not go together: a bug of ours.
+    #[error(transparent)]
+    Grouping(#[from] WrongGrouping),
     /// No randomness.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),

@@ -16,7 +16,8 @@ use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 /// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units or a Poisson sample.
 ///
 /// # Privacy
-/// * **Unit and relation**: one term per unit of the table; [`Terms`] says whether a unit is a privacy unit or a shard.
+/// * **Unit and relation**: one term per unit of the table; [`Terms`] says whether a unit is a privacy unit or a shard. A table that does not fit
+///   the terms, or the unit and relation of the ledger that gave the permit, is refused ([`crate::shards`]).
 /// * **Lattice**: γ = 2^k with k = ⌊log₂(zC)⌋ − 20, noise scale s = ⌈zC/γ⌉ ∈ [2²⁰, 2²¹].
 /// * **Sensitivity** (path `term`): each term is clipped in floating point, truncated toward zero and its *integer* squared
 ///   norm compared with ⌊(C/γ)²⌋; a term that fails is shortened, then dropped. So one term moves the integer sum by at most
@@ -175,6 +176,7 @@ impl LatticeSum {
         keep: &mut impl Keep,
     ) -> Result<LatticeVector, ReleaseError> {
         let table = &units.0;
+        table.grouping().fits(self.terms, permit.scope().unit(), permit.scope().relation())?;
         if table.len() as u64 > most_units.min(MAX_UNITS) {
             return Err(ReleaseError::TooManyUnits);
         }

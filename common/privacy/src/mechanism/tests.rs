@@ -8,9 +8,11 @@ mod state;
 
 use super::lattice::Lattice;
 use super::*;
+use crate::adjacency::PrivacyUnit;
 use crate::ledger::{Permit, StepPermit};
 use crate::noise::{NoiseSource, Purpose};
 use crate::sampler::gaussian::bound;
+use crate::shards::{PermitScope, ShardSalt};
 use crate::{
     ClientId, ClipNorm, Hash, LatticePath, NoiseMultiplier, Relation, ReleaseId, RunId, SamplingRate, SecureNoise, Terms, UnitTable, Units,
 };
@@ -69,8 +71,16 @@ fn release_id() -> ReleaseId {
     ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("here").unwrap(), round: 0 }
 }
 
+fn scope(unit: PrivacyUnit, relation: Relation) -> PermitScope {
+    PermitScope { unit, relation, salt: ShardSalt::new([5; 32]) }
+}
+
+fn mint(event: DpEvent) -> Permit {
+    Permit::mint(event, release_id(), scope(PrivacyUnit::Record, Relation::AddRemove))
+}
+
 fn permit(mechanism: &LatticeSum) -> StepPermit {
-    Permit::mint(mechanism.event(), release_id()).into_steps().next().unwrap()
+    mint(mechanism.event()).into_steps().next().unwrap()
 }
 
 fn release(mechanism: &LatticeSum, rows: &[Vec<(u32, f64)>], seed: u8) -> Vec<i64> {
@@ -237,8 +247,8 @@ fn sampled_releases_include_every_unit_with_probability_q() {
     let mut total = 0.0;
     let mut squares = 0.0;
     for step in 0..400 {
-        let permit = Permit::mint(mechanism.event().repeated(400), release_id()).into_steps().nth(step).unwrap();
-        let again = Permit::mint(mechanism.event().repeated(400), release_id()).into_steps().nth(step).unwrap();
+        let permit = mint(mechanism.event().repeated(400)).into_steps().nth(step).unwrap();
+        let again = mint(mechanism.event().repeated(400)).into_steps().nth(step).unwrap();
         let values =
             |rows: Vec<_>, permit| mechanism.release_sum(&Units::new(Rows(rows)), fill, permit, &Seeded(9)).unwrap().into_inner().values[0];
         let included = (values(rows.clone(), permit) - values(Vec::new(), again)) as f64 / 1_048_576.0;
@@ -275,11 +285,11 @@ fn a_permit_for_another_event_releases_nothing() {
         let result = mechanism.release_sum(&Units::new(Rows(Vec::new())), fill, permit(&other), &Broken);
         assert!(matches!(result, Err(ReleaseError::PermitMismatch)));
     }
-    let whole = Permit::mint(mechanism.event(), release_id());
+    let whole = mint(mechanism.event());
     let value = Units::new(Rows(Vec::new())).map(|_| 3.0);
     assert!(matches!(release_non_private(value, whole), Err(ReleaseError::PermitMismatch)));
     let value = Units::new(Rows(Vec::new())).map(|_| 3.0);
-    let released = release_non_private(value, Permit::mint(DpEvent::NonPrivate, release_id())).unwrap();
+    let released = release_non_private(value, mint(DpEvent::NonPrivate)).unwrap();
     assert!((released.into_inner() - 3.0_f64).abs() < f64::EPSILON);
 }
 

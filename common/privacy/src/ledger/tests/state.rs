@@ -164,3 +164,45 @@ fn states_and_attachments_survive_writing_and_other_bytes_are_refused() {
         assert!(SiteState::from_bytes(&bad).is_err(), "{bad:?}");
     }
 }
+
+/// Shards stay the same over crashes within a run, and differ between runs and sites.
+#[test]
+fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
+    use std::num::NonZeroU32;
+
+    use crate::{ContentId, StableIds, UnitTable, Units};
+
+    struct Many;
+    impl UnitTable for Many {
+        type Unit<'a> = usize;
+        fn len(&self) -> usize {
+            64
+        }
+        fn unit(&self, position: usize) -> usize {
+            position
+        }
+    }
+    impl StableIds for Many {
+        fn id(&self, position: usize) -> u64 {
+            let mut id = ContentId::default();
+            id.absorb(position as u64);
+            id.finish()
+        }
+    }
+    let store = MemoryStore::new();
+    let open = |store: &MemoryStore, seed: u8| {
+        let identity = LedgerIdentity { relation: Relation::AddRemove, ..identity() };
+        Ledger::open(store.clone(), SigningKey::from_bytes(&[seed; 32]), identity, budget(1000.0)).unwrap()
+    };
+    let shards = |ledger: &mut TestLedger, number, round| {
+        let permit = ledger.reserve(&release(number, round), &event(), header(round)).unwrap();
+        let units = Units::new(Many);
+        let shards = units.shards(NonZeroU32::new(8).unwrap(), permit.scope());
+        assume_public(shards.map(|t| (0..t.len()).map(|k| t.unit(k).units().collect::<Vec<_>>()).collect::<Vec<_>>())).into_inner()
+    };
+    let first = shards(&mut open(&store, 1), 0, 0);
+    assert_eq!(first, shards(&mut open(&store, 1), 0, 0), "after a crash");
+    assert_eq!(first, shards(&mut open(&store, 1), 0, 1), "in the next round");
+    assert_ne!(first, shards(&mut open(&store, 1), 1, 0), "in another run");
+    assert_ne!(first, shards(&mut open(&MemoryStore::new(), 2), 0, 0), "at another site");
+}
