@@ -1,11 +1,14 @@
-//! How the defaults of DP optimisation were chosen: the whole private path (mechanism, local updates, server rule) on synthetic
+//! How the defaults of the updates were chosen: the whole private path (mechanism, local updates, server rule) on synthetic
 //! federations of three shapes, with exact noise, against the optimum that the same federation finds without protection.
 //!
 //! ```text
 //! cargo run --release -p dp-pvi-inference --example choose_defaults [DATA_SETS [VARIANT]...]
 //! ```
 //!
-//! Prints, for every variant of `[pvi]` and every shape, the loss of held-out log-likelihood per record to the non-private
+//! A variant is some options of DP optimisation, or all of `[pvi]` if it names an `update`; a line `# pooled` in it puts the records of
+//! all sites into one, whose noise is then that of a sum under aggregation; `# add-remove` takes the other relation.
+//!
+//! Prints, for every variant and every shape, the loss of held-out log-likelihood per record to the non-private
 //! mean-field optimum, as mean ± standard error over data sets and two spreads of the true coefficients. No real data is read.
 //! ε = 1, δ = 1e-5, replace-one.
 
@@ -14,11 +17,11 @@ use dp_pvi_inference::model;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_inference::update::{Job, run};
 use dp_pvi_posterior::quadrature::log_sigmoid_expectation;
-use dp_pvi_posterior::rule::PviRule;
-use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, PrivacyUnit, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, PrivacyUnit, ReleaseId, RunId, SecureNoise, SiteState, Units};
 use ed25519_dalek::SigningKey;
 
 /// Options of `[pvi]` that are compared.
@@ -131,20 +134,32 @@ impl Federation {
     /// Held-out log-likelihood after a private run.
     fn private(&self, variant: &str) -> f64 {
         let task = self.shape.task(variant);
-        let rule = PviRule::new(&task);
-        let mut lambda = rule.initial();
-        let mut sites: Vec<Site> = self.sites.iter().map(|rows| Site::new(&task, table(self.shape.dimension(), rows.iter()))).collect();
+        let rule = task.rule();
+        let mut state = rule.initial();
+        let d = self.shape.dimension();
+        let mut sites: Vec<Site> = if variant.contains("# pooled") {
+            vec![Site::new(&task, table(d, self.sites.iter().flatten()))]
+        } else {
+            self.sites.iter().map(|rows| Site::new(&task, table(d, rows.iter()))).collect()
+        };
         for visit in 0..task.visits() {
-            for (turn, site) in sites.iter_mut().enumerate() {
-                let round = visit * u32::try_from(self.shape.sites).expect("few sites") + u32::try_from(turn).expect("few sites");
-                let change = site.update(&task, visit, round, &lambda);
-                let step = rule.apply(&lambda, visit, &change);
-                let rho = rule.damping(visit);
-                site.factor.iter_mut().zip(&change).for_each(|(f, c)| *f += rho * c);
-                lambda = step.lambda;
+            let groups: Vec<&mut [Site]> = match task.schedule {
+                ScheduleSpec::Sequential { .. } => sites.chunks_mut(1).collect(),
+                ScheduleSpec::Synchronous { .. } => vec![sites.as_mut_slice()],
+            };
+            for group in groups {
+                let mut sum = Vec::new();
+                let count = u32::try_from(group.len()).expect("few sites");
+                for site in group {
+                    let message = site.update(&task, visit, &state);
+                    sum.resize(message.len(), 0.0);
+                    sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
+                }
+                state = rule.apply(&state, &Arrived { visit, sites: count, sum: &sum }).state;
             }
         }
-        held_out(&Gaussian::from_natural(task.family(), lambda).expect("the server's floor keeps it valid"), &self.test)
+        let posterior = task.posterior(&state).to_vec();
+        held_out(&Gaussian::from_natural(task.family(), posterior).expect("the server's floor keeps it valid"), &self.test)
     }
 }
 
@@ -152,6 +167,7 @@ struct Site {
     units: Units<RecordTable>,
     ledger: Ledger<MemoryStore, SigningKey>,
     factor: Vec<f64>,
+    releases: u32,
 }
 
 impl Site {
@@ -164,16 +180,26 @@ impl Site {
             allow_non_private: false,
         };
         let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[1; 32]), identity, budget).expect("an empty ledger");
-        Self { units: Units::new(table), ledger, factor: vec![0.0; task.family().len()] }
+        Self { units: Units::new(table), ledger, factor: vec![0.0; task.site_state().len()], releases: 0 }
     }
 
-    fn update(&mut self, task: &ResolvedTask, visit: u32, round: u32, lambda: &[f64]) -> Vec<f64> {
-        let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client: ClientId::new("site").expect("a name"), round };
-        let event = task.visit_event(0).expect("a resolved task");
+    fn update(&mut self, task: &ResolvedTask, visit: u32, state: &[f64]) -> Vec<f64> {
+        let client = ClientId::new("site").expect("a name");
+        let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client, round: self.releases };
+        self.releases += 1;
+        let event = task.visit_event(visit).expect("a resolved task");
         let permit = self.ledger.reserve(&release, &event, Hash::default()).expect("the task's epsilon is the budget");
-        let job = Job { task, visit, lambda, state: &SiteState::Public(self.factor.clone()) };
+        let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
+        let job = Job { task, visit, lambda: state, state: &carried };
         let output = run(&job, &self.units, permit, &SecureNoise).expect("an update");
-        output.pending.public().expect("a public change of the factor").to_vec()
+        if let Some(change) = output.pending.public() {
+            let rho = task.damping[visit as usize];
+            self.factor.iter_mut().zip(change).for_each(|(f, c)| *f += rho * c);
+        }
+        match output.message.released().expect("local trust").get() {
+            Payload::Values(values) => values.clone(),
+            Payload::Lattice(sum) | Payload::Masked(sum) => sum.to_f64(),
+        }
     }
 }
 
@@ -240,11 +266,15 @@ impl Shape {
         for i in 0..self.numbers {
             schema += &format!("[[columns]]\nname = \"n{i}\"\nkind = \"number\"\nlower = -2.0\nupper = 2.0\ncentre = 0.0\nscale = 1.0\n");
         }
+        let pvi = if variant.contains("update =") {
+            variant.to_owned()
+        } else {
+            format!("schedule = \"sequential\"\nsweeps = {}\nupdate = \"dp-optimisation\"\n{variant}", self.sweeps)
+        };
+        let relation = if variant.contains("# add-remove") { "add-remove" } else { "replace-one" };
         let text = format!(
-            "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
-             [pvi]\nschedule = \"sequential\"\nsweeps = {}\nupdate = \"dp-optimisation\"\n{variant}\n\
-             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n",
-            self.sweeps
+            "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
+             [privacy]\nunit = \"record\"\nadjacency = \"{relation}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
         );
         let sites = u32::try_from(self.sites).expect("few sites");
         let context = ResolveContext { name: self.name, update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };

@@ -1,0 +1,134 @@
+//! Bounded natural-gradient variational inference (algorithms, section 13.1): one noised sum a visit, and everything else is the
+//! server's ([`NaturalGradientRule`]).
+//!
+//! # Privacy
+//! * **Unit and relation**: the task's; one term per unit.
+//! * **Sensitivity**: C (add-remove) or 2C (replace-one), where C is a public bound on the norm of a record's term, so that no record is
+//!   shortened: ‖(r x, w c x∘x)‖ ≤ C from ‖x‖ ≤ R and the bounds on r and c (module `task::update::natural_gradient` of the posterior
+//!   crate). The proof does not lean on those bounds: the mechanism clips and checks every term.
+//! * **Event**: one unsampled release a visit, each with its share of the run's budget.
+//! * **State**: none. What a site sends is a function of its records and of the public state.
+
+use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_posterior::rule::NaturalGradientRule;
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit};
+use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
+
+use super::{Job, Output};
+use crate::error::InferenceError;
+use crate::model::Model;
+use crate::model::glm::{LinearPredictor, Statistics, project};
+use crate::point::{MeanField, ScaleCoordinate};
+use crate::records::{RecordTable, RecordView, UnitView};
+
+pub(super) fn run<N: NoiseSource>(
+    spec: &NaturalGradientSpec,
+    job: &Job<'_>,
+    model: &dyn Model,
+    units: &Units<RecordTable>,
+    permit: Permit,
+    noise: &N,
+) -> Result<Output, InferenceError> {
+    let mechanism = spec.mechanism(job.task, job.visit)?;
+    let terms = Terms::new(spec, job, model)?;
+    let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+    let none = Sensitive::constant(());
+    let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| unit.records().for_each(|record| terms.add(record, term));
+    let message = mechanism.release(units, &none, add, permit, noise)?;
+    Ok(Output { message, pending: Pending::None })
+}
+
+/// What a record adds to the sum of a visit.
+pub struct Terms<'a> {
+    spec: NaturalGradientSpec,
+    dimension: usize,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Gram,
+    MeanField(&'a dyn LinearPredictor, MeanField),
+    Full(&'a dyn LinearPredictor, Standard),
+}
+
+impl<'a> Terms<'a> {
+    /// At the point of the job's state.
+    ///
+    /// # Errors
+    /// The model has no linear predictor, or the state is not of this task.
+    pub fn new(spec: &NaturalGradientSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
+        let predictor = model.linear_predictor().ok_or(InferenceError::Capability("natural gradients", "a linear predictor"))?;
+        let family = job.task.family();
+        let kind = match spec.visit(job.visit) {
+            NaturalGradientVisit::Gram => Kind::Gram,
+            NaturalGradientVisit::Gradient => {
+                let other = |_| InferenceError::Job("the state is not one of this update");
+                let point: Gaussian = NaturalGradientRule::point(family, job.lambda).map_err(other)?;
+                match point.standard() {
+                    Standard::Diagonal(q) => {
+                        let q = MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?;
+                        Kind::MeanField(predictor, q)
+                    }
+                    full @ Standard::Full(_) => Kind::Full(predictor, full.clone()),
+                }
+            }
+        };
+        Ok(Self { spec: *spec, dimension: family.dimension(), kind })
+    }
+
+    /// Adds a record's term. A record with a number that is not finite contributes 0.
+    #[inline]
+    pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
+        match &self.kind {
+            Kind::Gram => self.products(record, self.spec.curvature_bound, 0, term),
+            Kind::MeanField(predictor, q) => {
+                let (mean, variance) = project(record, q);
+                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
+                let entries = || record.indices.iter().zip(record.values);
+                let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
+                term.extend(entries().map(|(&j, x)| (j, residual * x)));
+                term.extend(entries().map(|(&j, x)| (offset + j, weight * x * x)));
+            }
+            Kind::Full(predictor, q) => {
+                let (mean, variance) = q.project(record.indices, record.values);
+                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
+                term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
+                self.products(record, self.spec.curvature_weight * curvature, self.offset(), term);
+            }
+        }
+    }
+
+    /// Residual and curvature within their bounds.
+    #[inline]
+    fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
+        let Statistics { residual, curvature } = predictor.statistics(mean, variance, record.target);
+        let (residual_bound, curvature_bound) = (self.spec.residual_bound, self.spec.curvature_bound);
+        (residual.is_finite() && curvature.is_finite() && variance.is_finite()).then(|| Statistics {
+            residual: residual.clamp(-residual_bound, residual_bound),
+            curvature: curvature.clamp(0.0, curvature_bound),
+        })
+    }
+
+    /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.
+    fn products(&self, record: RecordView<'_>, factor: f64, offset: u32, term: &mut Term) {
+        for (k, (i, x)) in record.entries().enumerate() {
+            // Row i of the upper triangle begins after rows 0..i, of d, d − 1, … entries.
+            let row = i * (2 * self.dimension - i + 1) / 2;
+            #[allow(clippy::cast_possible_truncation, reason = "below the number of coordinates, which is a 32-bit number")]
+            let row = offset + (row - i) as u32;
+            let scaled = factor * x;
+            term.add(row + record.indices[k], scaled * x);
+            let rest = record.indices[k + 1..].iter().zip(&record.values[k + 1..]);
+            term.extend(rest.map(|(&j, y)| (row + j, std::f64::consts::SQRT_2 * scaled * y)));
+        }
+    }
+
+    fn offset(&self) -> u32 {
+        // A mechanism over more coordinates than these exists.
+        u32::try_from(self.dimension).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;
