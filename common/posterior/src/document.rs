@@ -85,7 +85,7 @@ impl PosteriorDocument {
         let family = task.family();
         let natural_parameters = task.posterior(state).to_vec();
         let posterior = Gaussian::from_natural(family, natural_parameters.clone())?;
-        let names = task.parsed_schema()?.coefficient_names();
+        let names = task.parameter_names()?;
         Ok(Self {
             format: FORMAT,
             task_hash: task.hash().to_string(),
@@ -127,7 +127,7 @@ impl PosteriorDocument {
             return Err(DocumentError::Inconsistent("the family is not the task's"));
         }
         let posterior = document.posterior()?;
-        let names = task.parsed_schema()?.coefficient_names();
+        let names = task.parameter_names()?;
         let expected = coefficients(&names, posterior.standard());
         if expected.len() != document.coefficients.len() || !expected.iter().zip(&document.coefficients).all(|(a, b)| a.agrees(b)) {
             return Err(DocumentError::Inconsistent("the coefficients are not those of the natural parameters"));

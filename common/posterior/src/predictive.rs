@@ -4,9 +4,17 @@ use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_expfam::any::{Family, Gaussian};
 
+use crate::mixture::{Components, Covariance, Density, MixtureShape};
+use crate::network::NetworkPredictor;
+use crate::normal;
+use crate::pbp;
 use crate::quadrature::{log_sigmoid_expectation, sigmoid_moments};
+use crate::rule::network_posterior;
 use crate::summary::{Interval, Level};
 use crate::task::{ModelSpec, ResolvedTask};
+
+/// Samples of a network's hidden layers behind a prediction.
+const NETWORK_SAMPLES: usize = 100;
 
 /// One row of features with its target: public test data, or a new row to predict.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +32,24 @@ pub struct Example<'a> {
 pub struct Predictor {
     model: ModelSpec,
     posterior: Gaussian,
+    law: Law,
+}
+
+/// How a row predicts.
+#[derive(Debug, Clone, PartialEq)]
+enum Law {
+    /// y ~ N(xᵀθ, noise_sd²).
+    Normal { noise_sd: f64 },
+    /// P(y = 1) = σ(xᵀθ).
+    Logit,
+    /// A network, over samples of its hidden layers.
+    Network(Box<NetworkPredictor>),
+    /// P(y = 1) = Φ(xᵀθ).
+    Probit,
+    /// A mixture: the row itself is what has a density.
+    Mixture(Box<Density>),
+    /// A network, by moments.
+    Moments(Box<pbp::Network>, Box<pbp::Posterior>),
 }
 
 /// A prediction with its uncertainty.
@@ -36,14 +62,30 @@ pub enum Prediction {
         /// Predictive variance.
         variance: f64,
     },
-    /// P(y = 1), with the Gaussian distribution of the logit behind it.
+    /// P(y = 1), with mean and standard deviation of the logit behind it: xᵀθ, Gaussian, or the output of a network.
     Class {
-        /// B1 = E σ(xᵀθ), exact for the Gaussian posterior.
+        /// E σ(logit): exact for xᵀθ under a Gaussian posterior.
+        probability: f64,
+        /// E logit: xᵀμ.
+        logit_mean: f64,
+        /// Its standard deviation: √(xᵀΣx).
+        logit_sd: f64,
+    },
+    /// P(y = 1) = E Φ(xᵀθ), with mean and standard deviation of xᵀθ.
+    Probit {
+        /// Φ(mean/√(1 + sd²)).
         probability: f64,
         /// xᵀμ.
-        logit_mean: f64,
+        mean: f64,
         /// √(xᵀΣx).
-        logit_sd: f64,
+        sd: f64,
+    },
+    /// The component of a mixture that most likely made the row.
+    Component {
+        /// Its number, from 0.
+        component: usize,
+        /// Its responsibility.
+        probability: f64,
     },
 }
 
@@ -51,9 +93,32 @@ impl Predictor {
     /// From natural parameters.
     ///
     /// # Errors
-    /// They are not the parameters of a distribution of `family`.
+    /// They are not the parameters of a distribution of `family`, or not as many as the model has.
     pub fn new(model: ModelSpec, family: Family, natural: &[f64]) -> Result<Self, InvalidParameters> {
-        Ok(Self { model, posterior: Gaussian::from_natural(family, natural.to_vec())? })
+        let posterior = Gaussian::from_natural(family, natural.to_vec())?;
+        let law = match &model {
+            ModelSpec::LinearRegression { noise_sd } => Law::Normal { noise_sd: *noise_sd },
+            ModelSpec::LogisticRegression {} => Law::Logit,
+            ModelSpec::NeuralNetwork(spec) => {
+                let network =
+                    spec.network_of(family.dimension()).map_err(|_| InvalidParameters::Domain("not the weights of this network"))?;
+                let standard = posterior.standard();
+                Law::Network(Box::new(NetworkPredictor::new(network, standard.mean(), &standard.variances(), NETWORK_SAMPLES)?))
+            }
+            ModelSpec::ProbitRegression {} => Law::Probit,
+            ModelSpec::GaussianMixture { components, noise_sd, .. } => {
+                let components = *components as usize;
+                let shape =
+                    MixtureShape { components, dimension: family.dimension() / components.max(1), covariance: Covariance::Diagonal };
+                Law::Mixture(Box::new(Density::predictive(&Components::from_natural(shape, natural)?, noise_sd * noise_sd)?))
+            }
+            ModelSpec::PbpNetwork { hidden, .. } => {
+                let network = pbp::Network::of_weights(family.dimension() - 1, hidden)?;
+                let posterior = network_posterior(&network, posterior.standard());
+                Law::Moments(Box::new(network), Box::new(posterior))
+            }
+        };
+        Ok(Self { model, posterior, law })
     }
 
     /// From a state of a run of `task`.
@@ -64,10 +129,15 @@ impl Predictor {
         Self::new(task.model.clone(), task.family(), task.posterior(state))
     }
 
-    /// Number of features d.
+    /// Number of features of a row.
     #[must_use]
     pub fn dimension(&self) -> usize {
-        self.posterior.family().dimension()
+        match &self.law {
+            Law::Normal { .. } | Law::Logit | Law::Probit => self.posterior.family().dimension(),
+            Law::Mixture(density) => density.dimension(),
+            Law::Moments(network, _) => network.inputs(),
+            Law::Network(network) => network.network().features(),
+        }
     }
 
     /// The posterior.
@@ -85,11 +155,30 @@ impl Predictor {
     /// The prediction for a row; its target is not looked at. Positions must be below d.
     #[must_use]
     pub fn predict(&self, row: Example<'_>) -> Prediction {
-        let (mean, variance) = self.posterior.standard().project(row.indices, row.values);
-        match self.model {
-            ModelSpec::LinearRegression { noise_sd } => Prediction::Number { mean, variance: variance + noise_sd * noise_sd },
-            ModelSpec::LogisticRegression {} => {
+        let projected = || self.posterior.standard().project(row.indices, row.values);
+        match &self.law {
+            Law::Normal { noise_sd } => {
+                let (mean, variance) = projected();
+                Prediction::Number { mean, variance: variance + noise_sd * noise_sd }
+            }
+            Law::Logit => {
+                let (mean, variance) = projected();
                 Prediction::Class { probability: sigmoid_moments(mean, variance).sigmoid, logit_mean: mean, logit_sd: variance.sqrt() }
+            }
+            Law::Network(network) => network.predict(row).into(),
+            Law::Probit => {
+                let (mean, variance) = projected();
+                Prediction::Probit { probability: normal::cdf(mean / (1.0 + variance).sqrt()), mean, sd: variance.sqrt() }
+            }
+            Law::Mixture(density) => {
+                let responsibilities = density.score(&dense(row, density.dimension())).1;
+                let best = responsibilities.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+                let (component, probability) = best.unwrap_or((0, 0.0));
+                Prediction::Component { component, probability }
+            }
+            Law::Moments(network, posterior) => {
+                let (mean, variance) = pbp::predictive::NetworkPredictor::new(network, posterior).predict(entries(row));
+                Prediction::Number { mean, variance }
             }
         }
     }
@@ -97,13 +186,27 @@ impl Predictor {
     /// ln p(target | row, released data).
     #[must_use]
     pub fn log_density(&self, row: Example<'_>) -> f64 {
-        let (mean, variance) = self.posterior.standard().project(row.indices, row.values);
-        match self.model {
-            ModelSpec::LinearRegression { noise_sd } => {
+        let projected = || self.posterior.standard().project(row.indices, row.values);
+        match &self.law {
+            Law::Normal { noise_sd } => {
+                let (mean, variance) = projected();
                 let total = variance + noise_sd * noise_sd;
                 -0.5 * ((2.0 * std::f64::consts::PI * total).ln() + (row.target - mean).powi(2) / total)
             }
-            ModelSpec::LogisticRegression {} => log_sigmoid_expectation(if row.target > 0.5 { mean } else { -mean }, variance),
+            Law::Logit => {
+                let (mean, variance) = projected();
+                log_sigmoid_expectation(if row.target > 0.5 { mean } else { -mean }, variance)
+            }
+            Law::Network(network) => network.log_density(row),
+            Law::Probit => {
+                let (mean, variance) = projected();
+                let sign = if row.target > 0.5 { 1.0 } else { -1.0 };
+                normal::log_cdf(sign * mean / (1.0 + variance).sqrt()).value
+            }
+            Law::Mixture(density) => density.score(&dense(row, density.dimension())).0,
+            Law::Moments(network, posterior) => {
+                pbp::predictive::NetworkPredictor::new(network, posterior).log_density(entries(row), row.target)
+            }
         }
     }
 }
@@ -119,8 +222,26 @@ impl Prediction {
                 let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
                 Interval { lower: sigmoid(logit.lower), upper: sigmoid(logit.upper) }
             }
+            Self::Probit { mean, sd, .. } => {
+                let predictor = level.interval(mean, sd);
+                Interval { lower: normal::cdf(predictor.lower), upper: normal::cdf(predictor.upper) }
+            }
+            // A number of a component has no interval.
+            Self::Component { probability, .. } => Interval { lower: probability, upper: probability },
         }
     }
+}
+
+/// Pairs (position, value) of a row.
+fn entries<'a>(row: Example<'a>) -> impl Iterator<Item = (usize, f64)> + 'a {
+    row.indices.iter().zip(row.values).map(|(&i, &x)| (i as usize, x))
+}
+
+/// A row with its zeros.
+fn dense(row: Example<'_>, dimension: usize) -> Vec<f64> {
+    let mut x = vec![0.0; dimension];
+    entries(row).for_each(|(i, value)| x[i] = value);
+    x
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod model;
 mod raw;
 mod update;
 
-pub use model::{ModelFamily, ModelSpec};
+pub use model::{ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
 pub use update::{DpOptimisationSpec, MessageForm, Optimizer, SiteStateForm, UpdateKind, UpdateSpec};
 
@@ -282,6 +282,14 @@ impl ResolvedTask {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         Ok(Schema::parse(&self.schema)?)
+    }
+
+    /// Names of the parameters that mean something by themselves, in order: coefficients, or none.
+    ///
+    /// # Errors
+    /// As [`Self::parsed_schema`].
+    pub fn parameter_names(&self) -> Result<Vec<String>, TaskError> {
+        Ok(self.model.rules().names(&self.parsed_schema()?))
     }
 }
 

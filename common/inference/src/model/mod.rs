@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`LocalOptimum`] | PVI without noise |
 //! | [`Gradients`] | DP optimisation |
+//! | [`neural_network::BatchGradients`] | DP optimisation, over batches |
 //! | [`statistics::ExpectedStatistics`] | VIPS |
 
 pub mod gaussian_mixture;
@@ -44,6 +45,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// The network, where the likelihood is one: gradients come batch by batch.
+    fn network(&self) -> Option<&neural_network::NeuralNetwork> {
+        None
+    }
+
     /// Gradients, where they can be computed record by record.
     fn gradients(&self) -> Option<&dyn Gradients> {
         None
@@ -73,5 +79,6 @@ pub fn from_spec(spec: &ModelSpec) -> Box<dyn Model> {
     match *spec {
         ModelSpec::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression::new(noise_sd)),
         ModelSpec::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
+        ModelSpec::NeuralNetwork(ref spec) => Box::new(neural_network::NeuralNetwork::new(spec.clone())),
     }
 }

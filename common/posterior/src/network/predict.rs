@@ -4,7 +4,7 @@ use dp_pvi_expfam::InvalidParameters;
 
 use super::output::probabilities;
 use super::{Forward, Network, Output, PREDICTIVE_SEQUENCE, Weights, public_normals};
-use crate::predictive::Example;
+use crate::predictive::{Example, Prediction};
 use crate::quadrature::sigmoid_moments;
 use crate::summary::{Interval, Level};
 
@@ -43,6 +43,22 @@ pub enum NetworkPrediction {
         /// Sums to 1.
         probabilities: Vec<f64>,
     },
+}
+
+impl From<NetworkPrediction> for Prediction {
+    /// Mean and standard deviation in place of the mixture; of several classes the probability that it is not the first.
+    fn from(prediction: NetworkPrediction) -> Self {
+        match prediction {
+            NetworkPrediction::Number(mixture) => Self::Number { mean: mixture.mean(), variance: mixture.variance() },
+            NetworkPrediction::Binary { probability, logit } => {
+                Self::Class { probability, logit_mean: logit.mean(), logit_sd: logit.variance().sqrt() }
+            }
+            NetworkPrediction::Classes { probabilities } => {
+                let probability = 1.0 - probabilities[0];
+                Self::Class { probability, logit_mean: (probability / probabilities[0]).ln(), logit_sd: 0.0 }
+            }
+        }
+    }
 }
 
 impl NetworkPredictor {

@@ -3,11 +3,14 @@
 
 mod linear_regression;
 mod logistic_regression;
+mod neural_network;
 
 use std::fmt::{Display, Formatter};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+pub use neural_network::{NetworkOutput, NeuralNetworkSpec};
 
 use super::TaskError;
 use super::check::invalid;
@@ -25,6 +28,8 @@ pub enum ModelSpec {
     },
     /// P(y = 1) = σ(xᵀθ).
     LogisticRegression {},
+    /// A network of ReLU layers.
+    NeuralNetwork(NeuralNetworkSpec),
 }
 
 /// Names of the likelihoods.
@@ -35,6 +40,8 @@ pub enum ModelFamily {
     LinearRegression,
     /// P(y = 1) = σ(xᵀθ).
     LogisticRegression,
+    /// A network of ReLU layers.
+    NeuralNetwork,
 }
 
 /// What a model says about itself.
@@ -45,6 +52,22 @@ pub(super) trait ModelRules: Display {
     /// Number of parameters d over `features` columns.
     fn parameters(&self, features: u32) -> u32 {
         features
+    }
+
+    /// Names of the parameters that mean something by themselves, in order; none where single parameters do not.
+    fn names(&self, schema: &Schema) -> Vec<String> {
+        schema.coefficient_names()
+    }
+
+    /// Means at which the first fit starts in place of the prior's, where all parameters alike would be no start.
+    fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
+        let _ = features;
+        None
+    }
+
+    /// Default of log σ at which the first fit starts.
+    fn initial_log_scale(&self, prior_scale: f64) -> f64 {
+        prior_scale.ln()
     }
 
     /// How far the global precision may fall: log-concave likelihoods only add precision.
@@ -64,7 +87,14 @@ impl ModelSpec {
         match *self {
             Self::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression { noise_sd }),
             Self::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
+            Self::NeuralNetwork(ref spec) => Box::new(spec.clone()),
         }
+    }
+
+    /// Means at which the first fit over rows of `features` columns starts, where not at the prior's: the same for everybody.
+    #[must_use]
+    pub fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
+        self.rules().fit_start(features)
     }
 
     /// How far the global precision may fall below the prior's.
@@ -80,6 +110,7 @@ impl ModelFamily {
         match self {
             Self::LinearRegression => linear_regression::resolve(options),
             Self::LogisticRegression => logistic_regression::resolve(options),
+            Self::NeuralNetwork => neural_network::resolve(options),
         }
     }
 }

@@ -7,6 +7,7 @@ use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKin
 use serde::{Deserialize, Serialize};
 
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::floor::PrecisionFloor;
 use crate::rule::{PviRule, Rule};
 use crate::task::calibration::{calibrated, checked};
 use crate::task::check::{invalid, positive, require, requires_epsilon, requires_local_trust};
@@ -66,13 +67,13 @@ struct Raw {
     units_per_site: Option<u64>,
     /// C. Default: half the model's public bound on a gradient; required where it has none.
     clip_norm: Option<f64>,
-    /// Default: `preconditioned`.
+    /// Default: `preconditioned` for log-concave models, `adam` for others.
     optimizer: Option<Optimizer>,
     /// η. Default: 0.3 (preconditioned), 0.05 (Adam).
     learning_rate: Option<f64>,
     /// Default: 1 (preconditioned), 0.99 (Adam).
     learning_rate_decay: Option<f64>,
-    /// Default: the logarithm of `prior_scale`.
+    /// Default: the logarithm of `prior_scale`; log 0.05 for neural networks.
     initial_log_scale: Option<f64>,
     /// F. Default: see `RawTask::resolve`.
     step_precision: Option<f64>,
@@ -104,7 +105,10 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
 impl Raw {
     /// All numbers but z, which stands at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>) -> Result<DpOptimisationSpec, TaskError> {
-        let optimizer = self.optimizer.unwrap_or(Optimizer::Preconditioned);
+        let model = resolving.task.model.rules();
+        // Only a log-concave likelihood has a curvature that the preconditioned step can count on.
+        let log_concave = model.floor() == PrecisionFloor::LogConcave;
+        let optimizer = self.optimizer.unwrap_or(if log_concave { Optimizer::Preconditioned } else { Optimizer::Adam });
         let (rate, decay) = match optimizer {
             Optimizer::Preconditioned => (0.3, 1.0),
             Optimizer::Adam => (0.05, 0.99),
@@ -125,7 +129,7 @@ impl Raw {
             optimizer,
             learning_rate: self.learning_rate.unwrap_or(rate),
             learning_rate_decay: self.learning_rate_decay.unwrap_or(decay),
-            initial_log_scale: self.initial_log_scale.unwrap_or_else(|| task.prior.scale.ln()),
+            initial_log_scale: self.initial_log_scale.unwrap_or_else(|| model.initial_log_scale(task.prior.scale)),
             step_precision: self.step_precision.unwrap_or(0.0),
             curvature_weight: self.curvature_weight.unwrap_or(1.0),
             averaging: self.averaging.unwrap_or(0.5),
