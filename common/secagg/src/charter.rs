@@ -132,6 +132,27 @@ impl CharterBody {
         self.sums.iter().fold(0, |sum, part| sum.saturating_add(part.rounds))
     }
 
+    /// Whether the charter meets a site's floors.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn meets(&self, floors: &Floors) -> Result<(), SecAggError> {
+        let refuse = |reason| Err(SecAggError::Charter(reason));
+        if self.min_contributors < floors.min_contributors {
+            return refuse("its minimum of contributors is below this site's floor");
+        }
+        if self.colluders < floors.colluders {
+            return refuse("it counts on fewer colluders than this site's floor");
+        }
+        if self.honest > floors.max_honest {
+            return refuse("its noise counts on more honest sites than this site's floor allows");
+        }
+        if self.rounds() > floors.max_rounds {
+            return refuse("it has more rounds than this site's floor allows");
+        }
+        Ok(())
+    }
+
     /// Everything that the text promises about itself; the plan is computed again.
     fn check(&self) -> Result<Vec<Plan>, SecAggError> {
         if !self.members.is_sorted_by(|a, b| a.id < b.id) {
@@ -385,20 +406,6 @@ impl Charter {
     /// # Errors
     /// It does not.
     pub fn meets(&self, floors: &Floors) -> Result<(), SecAggError> {
-        let body = &self.body;
-        let refuse = |reason| Err(SecAggError::Charter(reason));
-        if body.min_contributors < floors.min_contributors {
-            return refuse("its minimum of contributors is below this site's floor");
-        }
-        if body.colluders < floors.colluders {
-            return refuse("it counts on fewer colluders than this site's floor");
-        }
-        if body.honest > floors.max_honest {
-            return refuse("its noise counts on more honest sites than this site's floor allows");
-        }
-        if body.rounds() > floors.max_rounds {
-            return refuse("it has more rounds than this site's floor allows");
-        }
-        Ok(())
+        self.body.meets(floors)
     }
 }

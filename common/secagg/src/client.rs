@@ -23,6 +23,7 @@ use crate::transcript::{Head, Outcome, SignedEntry, TranscriptEntry};
 use crate::upload::{SignedUpload, Upload};
 
 /// A site with a charter that it accepts.
+#[derive(Debug)]
 pub struct Client {
     charter: Arc<Charter>,
     id: ClientId,

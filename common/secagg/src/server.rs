@@ -215,6 +215,16 @@ impl Summing {
         Ok(())
     }
 
+    /// Adds the sum of all vectors of the set, where the caller has added each of them once.
+    ///
+    /// # Errors
+    /// Not the agreed number of words.
+    pub fn add_total(&mut self, words: &[u8]) -> Result<(), SecAggError> {
+        self.sum.add_bytes(words)?;
+        self.waiting.clear();
+        Ok(())
+    }
+
     /// The sum and the round's entry, once every vector is in and the sum is one that the charter's sites can have sent.
     ///
     /// # Errors
