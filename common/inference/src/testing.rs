@@ -109,6 +109,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
             delta: Delta::new(1e-5).unwrap(),
             trust: Trust::Local,
         },
+        aggregation: None,
         update_deadline_seconds: 60,
         min_sites: 1,
         release_tick_seconds: 0,

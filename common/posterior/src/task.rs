@@ -1,6 +1,7 @@
 //! What will be computed: [`RawTask`] is the `task.toml` that a person writes, [`ResolvedTask`] the one canonical document in which
 //! every number is explicit. Its SHA-256 is the task hash (decisions 18).
 
+mod aggregation;
 mod calibration;
 mod check;
 mod describe;
@@ -8,9 +9,13 @@ mod model;
 mod raw;
 mod update;
 
+pub use aggregation::{AggregationSpec, RawAggregation, SumSpec};
 pub use model::{ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
-pub use update::{DpOptimisationSpec, MessageForm, Optimizer, SiteStateForm, UpdateKind, UpdateSpec};
+pub use update::{
+    ClipTarget, DpOptimisationSpec, FactorOwner, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer, Preconditioner,
+    PropagationSpec, SiteStateForm, UpdateKind, UpdateSpec, VisitOrder,
+};
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
@@ -55,6 +60,8 @@ pub struct ResolvedTask {
     pub update: UpdateSpec,
     /// Guarantee.
     pub privacy: PrivacySpec,
+    /// Numbers of aggregated trust; absent with local trust.
+    pub aggregation: Option<AggregationSpec>,
     /// Rounds close after this long (per turn when sequential).
     pub update_deadline_seconds: u64,
     /// Fewest sites of a round.

@@ -13,6 +13,7 @@ impl ResolvedTask {
         self.check_model(&schema)?;
         self.check_schedule()?;
         self.check_privacy(&schema)?;
+        self.check_aggregation()?;
         self.update.rules().check(self)?;
         // Whoever read a task may ask it for the event and the message of every visit.
         (0..self.visits()).try_for_each(|visit| {

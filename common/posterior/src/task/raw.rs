@@ -3,6 +3,7 @@
 use dp_pvi_privacy::{Delta, Epsilon, PrivacyUnit, Relation};
 use serde::Deserialize;
 
+use super::aggregation::RawAggregation;
 use super::check::invalid;
 use super::model::ModelFamily;
 use super::update::{Resolving, UpdateKind};
@@ -35,7 +36,12 @@ use crate::schema::Schema;
 /// adjacency = "replace-one"          # or "add-remove"
 /// epsilon = 1.0                      # of the whole run at one site; absent only for update = "pvi"
 /// delta = 1e-5
-/// trust = "local"
+/// trust = "local"                    # or "aggregated", with the section below
+///
+/// [aggregation]                      # a second party adds the masks up: nobody sees one site's sum
+/// max_units = 5000                   # public bound on the units (or shards) of one site
+/// dropouts = 1                       # sites that may be missing from a round
+/// colluders = 1                      # sites that may work together with the server
 /// ```
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +56,8 @@ pub struct RawTask {
     pub pvi: RawPvi,
     /// Guarantee.
     pub privacy: RawPrivacy,
+    /// Numbers of aggregated trust.
+    pub aggregation: Option<RawAggregation>,
 }
 
 /// `[model]`.
@@ -184,11 +192,13 @@ impl RawTask {
                 delta: self.privacy.delta,
                 trust: self.privacy.trust,
             },
+            aggregation: None,
             update_deadline_seconds: context.update_deadline_seconds,
             min_sites: context.min_sites,
             release_tick_seconds: self.pvi.release_tick_seconds.unwrap_or(0),
         };
         let expected_sites = self.pvi.expected_sites.unwrap_or(context.expected_sites).max(1);
+        task.aggregation = self.aggregation.map(|raw| raw.resolve(expected_sites)).transpose()?;
         let damping = self.pvi.damping.unwrap_or_else(|| self.pvi.update.default_damping(schedule, expected_sites, schema.max_nonzeros()));
         task.damping = damping.resolve(task.visits()).map_err(|e| TaskError::Invalid(e.to_string()))?;
         let resolving = Resolving { task: &task, options: &self.pvi.options, clip_norm: self.privacy.clip_norm, expected_sites };

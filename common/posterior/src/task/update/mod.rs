@@ -3,7 +3,10 @@
 //! what it computes on records is a folder of `dp-pvi-inference`.
 
 mod dp_optimisation;
+mod natural_gradient;
+mod propagation;
 mod pvi;
+mod vips;
 
 use std::fmt::{Display, Formatter};
 
@@ -12,9 +15,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use dp_optimisation::{DpOptimisationSpec, Optimizer};
+pub(super) use natural_gradient::PredictorBounds;
+pub use natural_gradient::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
+pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
+
+pub use vips::{Clip, DocumentsSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec};
 
 use super::check::invalid;
-use super::{ResolvedTask, ScheduleSpec, TaskError};
+use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError};
 use crate::rule::Rule;
 use crate::schedule::Damping;
 
@@ -26,6 +34,12 @@ pub enum UpdateSpec {
     Pvi {},
     /// DP optimisation (algorithms.md 6.1).
     DpOptimisation(DpOptimisationSpec),
+    /// Bounded natural gradients (algorithms.md 13.1).
+    NaturalGradient(NaturalGradientSpec),
+    /// Perturbed expected sufficient statistics (algorithms.md 12).
+    Vips(VipsSpec),
+    /// Expectation propagation with a shared factor or private ones (algorithms.md 9).
+    Propagation(PropagationSpec),
 }
 
 /// Names of the updates.
@@ -36,6 +50,14 @@ pub enum UpdateKind {
     Pvi,
     /// Clipped and noised gradient sums.
     DpOptimisation,
+    /// Noised sums of bounded natural gradients.
+    NaturalGradient,
+    /// Noised sums of expected sufficient statistics.
+    Vips,
+    /// Stochastic expectation propagation: one factor that stands for every record.
+    Sep,
+    /// Expectation propagation with a private factor for every record.
+    Ep,
 }
 
 /// What a site sends at a visit.
@@ -83,6 +105,12 @@ pub(super) trait UpdateRules: Display {
     /// What one visit is to an accountant. Pure: no data is read.
     fn event(&self, task: &ResolvedTask, visit: u32) -> Result<DpEvent, TaskError>;
 
+    /// The sum that a visit releases, if that is what it sends: what may be aggregated.
+    fn sum(&self, task: &ResolvedTask, visit: u32) -> Result<Option<SumSpec>, TaskError> {
+        let _ = (task, visit);
+        Ok(None)
+    }
+
     /// What a site sends at a visit.
     fn message(&self, task: &ResolvedTask, visit: u32) -> Result<MessageForm, TaskError>;
 
@@ -118,6 +146,9 @@ impl UpdateSpec {
         match self {
             Self::Pvi {} => &pvi::Pvi,
             Self::DpOptimisation(spec) => spec,
+            Self::NaturalGradient(spec) => spec,
+            Self::Vips(spec) => spec,
+            Self::Propagation(spec) => spec,
         }
     }
 
@@ -140,6 +171,10 @@ impl UpdateKind {
         match self {
             Self::Pvi => pvi::resolve(resolving),
             Self::DpOptimisation => dp_optimisation::resolve(resolving),
+            Self::NaturalGradient => natural_gradient::resolve(resolving),
+            Self::Vips => vips::resolve(resolving),
+            Self::Sep => propagation::resolve(resolving, FactorOwner::Shared),
+            Self::Ep => propagation::resolve(resolving, FactorOwner::Record),
         }
     }
 
@@ -147,6 +182,10 @@ impl UpdateKind {
     pub(super) fn default_damping(self, schedule: ScheduleSpec, sites: u32, max_nonzeros: u32) -> Damping {
         match (schedule, self) {
             (ScheduleSpec::Sequential { .. }, Self::Pvi) => Damping::Constant(1.0),
+            // The server's rule has a step of its own.
+            (_, Self::NaturalGradient | Self::Vips) => Damping::Constant(1.0),
+            // Algorithms, section 9.3.
+            (_, Self::Sep | Self::Ep) => Damping::Constant(0.5),
             (ScheduleSpec::Sequential { .. }, Self::DpOptimisation) => Damping::SEQUENTIAL,
             (ScheduleSpec::Synchronous { .. }, _) => Damping::synchronous(sites, max_nonzeros),
         }
