@@ -18,7 +18,9 @@
 //!    lattice 2^kℤᵈ, and its *integer* norm is compared with ⌊(C/2^k)²⌋. So one term moves the sum by at most C_int, and
 //!    replacing it by at most 2C_int, for every input and every rounding (Kairouz, Liu & Steinke 2021 use the same order: clip,
 //!    discretise, check). Tested: a million random and adversarial pairs, no excess. Under add-remove a unit that is absent
-//!    contributes 0; a term that is a shard's result changes rather than appears: factor 2 ([`Relation::sensitivity_factor`]).
+//!    contributes 0; a term that is a shard's result changes rather than appears: factor 2 ([`Relation::sensitivity_factor`]), given that
+//!    one unit moves one shard ([`shards`]). Where a model sums a whole batch by itself ([`mechanism::batch`]), the sum is rounded once and
+//!    a stated bound on rounding is charged on top; the model's part in that is trusted and tested.
 //! 4. **Noise** ([`sampler`]). The discrete Gaussian of Canonne, Kamath & Steinke (2020), exact in integer arithmetic; no floating
 //!    point takes part between the truncated terms and the payload, so the attack on the low bits of textbook noise (Mironov
 //!    2012) has nothing to look at. ChaCha20, keyed afresh from the operating system for every stream; no key, no release.
@@ -38,6 +40,7 @@
 //! | step | status |
 //! |---|---|
 //! | integer sensitivity, exact sampler, exact coins, no overflow | proved by arithmetic, checked by tests |
+//! | integer sensitivity of batched sums | proved from two promises of the model ([`mechanism::batch`]), which each model's tests check |
 //! | zCDP of the lattice noise; add-remove Poisson RDP at integer orders and on chords between them | proved, no margin |
 //! | pair B dominates under replace-one with Poisson sampling | proved (`decisions.md` 10) |
 //! | GDP, and pair B's quadrature, for *discrete* noise with s ≥ 2²⁰ | measured: δ is divided by 1 + 1e-6 and the statement says `numerical_margin` |

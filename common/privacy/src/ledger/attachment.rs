@@ -2,8 +2,8 @@
 
 use crate::ledger::state::{Pending, Secret};
 use crate::ledger::store::StoreError;
-use crate::records::{Released, Sensitive};
 use crate::mechanism::Masked;
+use crate::records::{Released, Sensitive};
 use crate::release::{Hash, LatticeVector, Payload, PayloadKind};
 
 /// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.

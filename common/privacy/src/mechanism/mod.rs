@@ -1,6 +1,7 @@
 //! Mechanisms: clip, sum and noise are one call, and the permit must equal the event that runs, so what is accounted is what
 //! is executed.
 
+pub mod batch;
 mod clean;
 mod either;
 mod lattice;
@@ -11,6 +12,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 
+pub use batch::{BatchSum, BatchTerms};
 pub use clean::CleanTerms;
 pub use either::{Message, SumMechanism};
 pub use lattice::{LatticeOverflow, MAX_UNITS};

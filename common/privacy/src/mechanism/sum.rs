@@ -43,7 +43,7 @@ impl LatticeSum {
     /// Checks that sums of at most [`MAX_UNITS`] terms fit the lattice.
     ///
     /// # Errors
-    /// They do not, or the path is [`LatticePath::Sum`], which no model needs yet.
+    /// They do not, or the path is [`LatticePath::Sum`], which is [`BatchSum`](crate::mechanism::BatchSum)'s.
     pub fn new(
         dimension: u32,
         clip: ClipNorm,
@@ -56,7 +56,7 @@ impl LatticeSum {
             return Err(LatticeOverflow("a sum needs at least one coordinate"));
         }
         if path == LatticePath::Sum {
-            return Err(LatticeOverflow("the path that sums in floating point is not built into this version; use the path `term`"));
+            return Err(LatticeOverflow("terms that are summed in floating point are a batched sum's; this one takes the path `term`"));
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;

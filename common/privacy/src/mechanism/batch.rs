@@ -1,0 +1,440 @@
+//! Sum of clipped terms that a model computes for a whole batch at once: norms first, then one weighted sum ("ghost clipping").
+//!
+//! [`LatticeSum`](crate::mechanism::LatticeSum) looks at every term and brings it onto the lattice by itself. For a neural network that would mean to form
+//! every unit's gradient; matrix products give all norms, and the sum with a factor for each unit, much faster. Here the model does both, the
+//! mechanism computes the factors between the two and rounds the sum once: path [`LatticePath::Sum`].
+//!
+//! # Privacy
+//! * **Unit and relation**: as [`LatticeSum`](crate::mechanism::LatticeSum); lattice and noise, too.
+//! * **Sensitivity.** Let v_i be unit i's term, n_i the norm that the model tells, c_i = min(1, C/n_i), B the public maximum number of units, u = 2⁻⁵³ and
+//!   η = 2⁻³⁵. With the two promises below, ‖c_i v_i‖ ≤ C(1+2η), and the computed sum of a batch is within E = (2B+8)u·B·C(1+2η) of Σ c_i v_i. Rounding to
+//!   the lattice γℤᵈ moves each of two neighbouring sums by at most γ√d/2. So their integer distance is at most
+//!   (1 or 2)·C/γ + [√d + 2E/γ + 4ηC/γ], and the bracket, rounded up with 2 for ⌊(C/γ)²⌋, is the event's `excess`. If the differing unit is not in the Poisson sample,
+//!   both batches are the same list of units, the same chunks, and the same sum to the last bit. Units' draws are independent words, so the others' can be
+//!   coupled, whoever comes or goes.
+//! * **What is trusted of the model** ([`BatchTerms`]), because nothing here can check it at run time:
+//!   1. v_i is a function of unit i, of its own draw and of public values: *to the last bit*, whatever the other units of the batch are and wherever in
+//!      the batch it stands; and |n_i − ‖v_i‖| ≤ η‖v_i‖;
+//!   2. what [`BatchTerms::add`] adds over n units is Σ c_i v_i up to (2n+8)u·Σ c_i‖v_i‖ in L2: each entry is rounded a few times
+//!      relative to itself and then plainly added, in any order.
+//!
+//!   [`compare`] checks both on given units; every model's conformance test calls it. A sum that is not finite although the model promised it counts as zero
+//!   coordinate by coordinate.
+//! * **Event**: [`BatchSum::event`]; the permit must equal it.
+
+use rand_core::Rng;
+
+use crate::adjacency::Terms;
+use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
+use crate::ledger::StepPermit;
+use crate::mechanism::ReleaseError;
+use crate::mechanism::lattice::{Lattice, LatticeOverflow, MAX_UNITS};
+use crate::noise::{NoiseSource, Purpose};
+use crate::records::{Released, UnitTable, Units};
+use crate::release::LatticeVector;
+use crate::sampler::{Coins, DiscreteGaussianSampler};
+use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+
+/// η: how far a told norm may be from the norm of what is added, relative to it.
+pub const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;
+
+/// u: unit roundoff.
+const ROUNDOFF: f64 = f64::EPSILON / 2.0;
+
+/// Relative shortening of clipped terms, so that the rounding of the factor is on the safe side.
+const SHRINK: f64 = 1e-12;
+
+/// Terms of units, computed batch by batch. What a model promises is in the [module's](self) `Privacy` section.
+///
+/// Everything is `&self`: a model keeps nothing. What it remembers between [`BatchTerms::norms`] and [`BatchTerms::add`] is in its `Work`, which
+/// the mechanism makes and drops.
+pub trait BatchTerms<T: UnitTable> {
+    /// Buffers, and draws that do not depend on data.
+    type Work;
+
+    /// Called once a release, before a record is touched.
+    fn start(&self, draws: &mut dyn Rng) -> Self::Work;
+
+    /// Most units of a call, a public number: larger batches come in chunks.
+    fn chunk(&self) -> usize;
+
+    /// Pushes the L2 norm of each unit's term onto `norms` (empty at the call). A unit's own randomness is one word of `draws` (or none), taken in the
+    /// order of the units: given that word, nothing else about a unit may depend on its position or on how many units there are.
+    fn norms(&self, units: &[T::Unit<'_>], draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>);
+
+    /// Adds Σ factor·term to `sums`, over the units of the last [`BatchTerms::norms`]. Units with factor 0 are left out, whatever their numbers are.
+    fn add(&self, work: &mut Self::Work, factors: &[f64], sums: &mut [f64]);
+}
+
+/// Sum of clipped terms over a batch plus discrete Gaussian noise. See the [module](self).
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchSum {
+    dimension: u32,
+    clip: ClipNorm,
+    noise: NoiseMultiplier,
+    sampling: Option<SamplingRate>,
+    terms: Terms,
+    max_units: u64,
+    lattice: Lattice,
+    sampler: DiscreteGaussianSampler,
+    excess: u64,
+}
+
+impl BatchSum {
+    /// `max_units` is B: a public bound on the units of a site, and so on any batch.
+    ///
+    /// # Errors
+    /// Parameters that do not fit the lattice, or a B for which rounding could cost more than the clipping norm (beyond 2²⁶).
+    pub fn new(
+        dimension: u32,
+        clip: ClipNorm,
+        noise: NoiseMultiplier,
+        sampling: Option<SamplingRate>,
+        terms: Terms,
+        max_units: u64,
+    ) -> Result<Self, LatticeOverflow> {
+        if dimension == 0 || max_units == 0 || max_units > MAX_UNITS {
+            return Err(LatticeOverflow("a batched sum needs at least one coordinate, and between 1 and 2^32 units"));
+        }
+        let lattice = Lattice::new(clip, noise)?;
+        let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
+        let excess = excess(dimension, clip, &lattice, max_units)?;
+        Ok(Self { dimension, clip, noise, sampling, terms, max_units, lattice, sampler, excess })
+    }
+
+    /// What one release is to an accountant.
+    #[must_use]
+    pub fn event(&self) -> DpEvent {
+        let event = DpEvent::DiscreteGaussian(DiscreteGaussian {
+            exponent: self.lattice.exponent,
+            scale: self.lattice.scale,
+            bound_squared: self.lattice.bound_squared,
+            excess: self.excess,
+            dimension: self.dimension,
+            terms: self.terms,
+            path: LatticePath::Sum,
+        });
+        match self.sampling {
+            Some(rate) => DpEvent::PoissonSampled { rate, event: Box::new(event) },
+            None => event,
+        }
+    }
+
+    /// C.
+    #[must_use]
+    pub fn clip_norm(&self) -> ClipNorm {
+        self.clip
+    }
+
+    /// z.
+    #[must_use]
+    pub fn noise_multiplier(&self) -> NoiseMultiplier {
+        self.noise
+    }
+
+    /// Number of coordinates.
+    #[must_use]
+    pub fn dimension(&self) -> u32 {
+        self.dimension
+    }
+
+    /// The lattice constant is 2^this.
+    #[must_use]
+    pub fn exponent(&self) -> i32 {
+        self.lattice.exponent
+    }
+
+    /// B.
+    #[must_use]
+    pub fn max_units(&self) -> u64 {
+        self.max_units
+    }
+
+    /// Tosses the coins, lets the model sum the clipped terms chunk by chunk, rounds and adds noise. A unit whose norm is not a number counts as zero.
+    ///
+    /// # Errors
+    /// The permit is for another event; no randomness; overflow; a table that does not fit the event, or has more than B units. Nothing is released then.
+    pub fn release_sum<T: UnitTable, M: BatchTerms<T>, N: NoiseSource>(
+        &self,
+        units: &Units<T>,
+        model: &M,
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<Released<LatticeVector>, ReleaseError> {
+        if *permit.event() != self.event() {
+            return Err(ReleaseError::PermitMismatch);
+        }
+        let table = &units.0;
+        table.grouping().fits(self.terms, permit.scope().unit(), permit.scope().relation())?;
+        if table.len() as u64 > self.max_units {
+            return Err(ReleaseError::TooManyUnits);
+        }
+        let mut released = vec![0i64; self.dimension as usize];
+        self.sampler.fill(&mut noise.stream(permit.release(), permit.step(), Purpose::Noise)?, &mut released)?;
+        let mut draws = noise.stream(permit.release(), permit.step(), Purpose::Draws)?;
+        let mut summing = Summing::start(model, self.clip, self.dimension, &mut draws);
+        match self.sampling {
+            None => (0..table.len()).for_each(|position| summing.push(table.unit(position))),
+            Some(rate) => {
+                let mut stream = noise.stream(permit.release(), permit.step(), Purpose::Coins)?;
+                Coins::new(rate).toss(&mut stream, table.len(), |position| summing.push(table.unit(position)));
+            }
+        }
+        let per_step = self.lattice.per_step();
+        for (released, sum) in released.iter_mut().zip(summing.finish()) {
+            *released = released.checked_add(steps(sum * per_step)).ok_or(ReleaseError::Overflow)?;
+        }
+        Ok(Released(LatticeVector { exponent: self.lattice.exponent, values: released }))
+    }
+}
+
+/// A sum in the making: the one loop over chunks.
+struct Summing<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> {
+    model: &'m M,
+    clip: f64,
+    draws: &'m mut dyn Rng,
+    work: M::Work,
+    chunk: usize,
+    units: Vec<T::Unit<'u>>,
+    norms: Vec<f64>,
+    sums: Vec<f64>,
+}
+
+impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
+    fn start(model: &'m M, clip: ClipNorm, dimension: u32, draws: &'m mut dyn Rng) -> Self {
+        let work = model.start(draws);
+        let chunk = model.chunk().max(1);
+        let (units, norms) = (Vec::with_capacity(chunk), Vec::with_capacity(chunk));
+        Self { model, clip: clip.get(), draws, work, chunk, units, norms, sums: vec![0.0; dimension as usize] }
+    }
+
+    fn push(&mut self, unit: T::Unit<'u>) {
+        self.units.push(unit);
+        if self.units.len() == self.chunk {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.norms.clear();
+        self.model.norms(&self.units, self.draws, &mut self.work, &mut self.norms);
+        // A model that tells too few norms gets factor 0 for the rest.
+        self.norms.resize(self.units.len(), f64::NAN);
+        self.norms.iter_mut().for_each(|norm| *norm = factor(*norm, self.clip));
+        self.model.add(&mut self.work, &self.norms, &mut self.sums);
+        self.units.clear();
+    }
+
+    fn finish(mut self) -> Vec<f64> {
+        if !self.units.is_empty() {
+            self.flush();
+        }
+        self.sums
+    }
+}
+
+/// min(1, C/norm), or 0 for what is no norm.
+fn factor(norm: f64, clip: f64) -> f64 {
+    if norm <= clip && norm >= 0.0 {
+        1.0
+    } else if norm.is_finite() && norm > clip {
+        clip / norm * (1.0 - SHRINK)
+    } else {
+        0.0
+    }
+}
+
+/// Nearest lattice step; 0 for what is no number.
+#[allow(clippy::cast_possible_truncation, reason = "far below 2^63 for every lattice that was let through, and saturating")]
+fn steps(x: f64) -> i64 {
+    if x.is_finite() { x.round() as i64 } else { 0 }
+}
+
+/// ⌈√d + 2E/γ + 4ηC/γ⌉ + 2, rounded up.
+fn excess(dimension: u32, clip: ClipNorm, lattice: &Lattice, max_units: u64) -> Result<u64, LatticeOverflow> {
+    #[allow(clippy::cast_precision_loss, reason = "rounded up by the last factor")]
+    let units = max_units as f64;
+    let clip_steps = clip.get() * lattice.per_step();
+    let summation = (2.0 * units + 8.0) * ROUNDOFF * units * (1.0 + 2.0 * NORM_ERROR);
+    if summation > 1.0 {
+        return Err(LatticeOverflow("sums of so many units in double precision could be off by the clipping norm: declare fewer units"));
+    }
+    let excess = f64::from(dimension).sqrt() + (2.0 * summation + 4.0 * NORM_ERROR) * clip_steps;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and below 2^33")]
+    let excess = (excess * (1.0 + 1e-12)).ceil() as u64 + 2;
+    Ok(excess)
+}
+
+/// How close a model came to what it may do: shares of what is allowed, so that 1 is the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Comparison {
+    /// Largest |n − ‖v‖| over η‖v‖.
+    pub norm: f64,
+    /// Largest ‖sum − Σ c v‖ over (2n+8)u·Σ c‖v‖.
+    pub sum: f64,
+}
+
+/// A promise that a model breaks.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum BrokenPromise {
+    /// Not one norm a unit.
+    #[error("the model told {told} norms for {units} units")]
+    Count {
+        /// Norms.
+        told: usize,
+        /// Units.
+        units: usize,
+    },
+    /// The norm is not that of what is added.
+    #[error("the norm of unit {unit} is told as {told:e}, and {added:e} is added")]
+    Norm {
+        /// Which unit.
+        unit: usize,
+        /// Told.
+        told: f64,
+        /// Norm of what is added for factor 1.
+        added: f64,
+    },
+    /// The norm depends on the other units.
+    #[error("the norm of unit {unit} depends on the other units of its batch")]
+    Company {
+        /// Which unit.
+        unit: usize,
+    },
+    /// The sum is not the sum of the terms.
+    #[error("the sum of a batch is off by {error:e}; {allowed:e} is allowed")]
+    Sum {
+        /// ‖sum − Σ c v‖.
+        error: f64,
+        /// Allowed.
+        allowed: f64,
+    },
+}
+
+/// Checks a model's two promises on the units of a table, for tests: every unit alone against the same unit in batches, forwards and backwards, in
+/// chunks of several sizes, with the factors of several clipping norms. `stream(i)` gives the draws of the start (0) and of unit i−1.
+///
+/// It looks at single terms, so the table must hold public test records.
+///
+/// # Errors
+/// The first broken promise.
+pub fn compare<T: UnitTable, M: BatchTerms<T>, R: Rng>(
+    table: &T,
+    model: &M,
+    dimension: usize,
+    stream: impl Fn(u64) -> R,
+) -> Result<Comparison, BrokenPromise> {
+    let mut worst = Comparison::default();
+    // What the model tells and adds for these units, in this order, as one chunk.
+    let batch = |units: &[usize], factors: &dyn Fn(usize, f64) -> f64, sums: &mut [f64]| -> Result<Vec<f64>, BrokenPromise> {
+        let mut work = model.start(&mut stream(0));
+        let mut norms = Vec::new();
+        let views: Vec<_> = units.iter().map(|&unit| table.unit(unit)).collect();
+        let mut draws = InTurn { streams: units.iter().map(|&unit| stream(unit as u64 + 1)).collect(), used: 0 };
+        model.norms(&views, &mut draws, &mut work, &mut norms);
+        if norms.len() != units.len() {
+            return Err(BrokenPromise::Count { told: norms.len(), units: units.len() });
+        }
+        let factors: Vec<f64> = units.iter().zip(&norms).map(|(&unit, &norm)| factors(unit, norm)).collect();
+        model.add(&mut work, &factors, sums);
+        Ok(norms)
+    };
+    let mut terms = Vec::with_capacity(table.len());
+    let mut told = Vec::with_capacity(table.len());
+    for unit in 0..table.len() {
+        let mut term = vec![0.0; dimension];
+        let norm = batch(&[unit], &|_, norm| factor(norm, f64::MAX), &mut term)?[0];
+        let added = length(&term);
+        let error = (norm - added).abs();
+        // The norm of a term that counts as zero does not matter.
+        if factor(norm, f64::MAX) > 0.0 && (error > NORM_ERROR * added || error.is_nan()) {
+            return Err(BrokenPromise::Norm { unit, told: norm, added });
+        }
+        if added > 0.0 {
+            worst.norm = worst.norm.max(error / (NORM_ERROR * added));
+        }
+        told.push(norm);
+        terms.push(term);
+    }
+    let forwards: Vec<usize> = (0..table.len()).collect();
+    let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
+    let largest = told.iter().copied().filter(|norm| norm.is_finite()).fold(0.0, f64::max);
+    for order in [forwards, backwards] {
+        for chunk in [table.len(), table.len().div_ceil(2), table.len().div_ceil(3), 7] {
+            for clip in [2.0 * largest, 0.3 * largest, 1e-3 * largest] {
+                let clipped = |unit: usize, norm: f64| if unit % 5 == 4 { 0.0 } else { factor(norm, clip) };
+                let mut sums = vec![0.0; dimension];
+                for units in order.chunks(chunk.clamp(1, model.chunk().max(1))) {
+                    let norms = batch(units, &clipped, &mut sums)?;
+                    if let Some((&unit, _)) = units.iter().zip(&norms).find(|&(&unit, norm)| norm.to_bits() != told[unit].to_bits()) {
+                        return Err(BrokenPromise::Company { unit });
+                    }
+                }
+                let factors: Vec<f64> = told.iter().enumerate().map(|(unit, &norm)| clipped(unit, norm)).collect();
+                let error = length(&difference(&sums, &terms, &factors));
+                let total: f64 = factors.iter().zip(&terms).map(|(factor, term)| factor * length(term)).sum();
+                #[allow(clippy::cast_precision_loss, reason = "a test table")]
+                let allowed = (2.0 * table.len() as f64 + 8.0) * ROUNDOFF * total;
+                if error > allowed || error.is_nan() {
+                    return Err(BrokenPromise::Sum { error, allowed });
+                }
+                if allowed > 0.0 {
+                    worst.sum = worst.sum.max(error / allowed);
+                }
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// Σ factor·term − sums, with errors of sums and products carried along, so that the reference does not use up the allowance.
+fn difference(sums: &[f64], terms: &[Vec<f64>], factors: &[f64]) -> Vec<f64> {
+    let one = |j: usize| {
+        let (mut total, mut rest) = (-sums[j], 0.0);
+        for (term, &factor) in terms.iter().zip(factors).filter(|(_, factor)| **factor != 0.0) {
+            let product = factor * term[j];
+            rest += factor.mul_add(term[j], -product);
+            let next = total + product;
+            // What the addition lost (Neumaier).
+            rest += if total.abs() >= product.abs() { (total - next) + product } else { (product - next) + total };
+            total = next;
+        }
+        total + rest
+    };
+    (0..sums.len()).map(one).collect()
+}
+
+fn length(values: &[f64]) -> f64 {
+    values.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// One word of each stream: every unit has its own, wherever in the batch it stands.
+struct InTurn<R> {
+    streams: Vec<R>,
+    used: usize,
+}
+
+impl<R: Rng> rand_core::TryRng for InTurn<R> {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        self.used += 1;
+        Ok(self.streams.get_mut(self.used - 1).map_or(0, Rng::next_u32))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        self.used += 1;
+        Ok(self.streams.get_mut(self.used - 1).map_or(0, Rng::next_u64))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.try_next_u64()?.to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The path `sum` against its claims, with a small model that keeps its promises and some that do not.
+
+use std::cell::RefCell;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use proptest::prelude::*;
+
+use super::*;
+use crate::ledger::Permit;
+use crate::noise::NoRandomness;
+use crate::shards::{PermitScope, ShardSalt};
+use crate::{ClientId, Hash, PrivacyUnit, Relation, ReleaseId, RunId};
+
+const D: usize = 4;
+
+struct Rows(Vec<[f64; D]>);
+
+impl UnitTable for Rows {
+    type Unit<'a> = &'a [f64; D];
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn unit(&self, position: usize) -> &[f64; D] {
+        &self.0[position]
+    }
+}
+
+/// How a model breaks its promises.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    Norm,
+    Company,
+    Factors,
+    Silent,
+}
+
+/// The term of a row is the row itself, with the sign of the unit's own coin.
+struct Model {
+    chunk: usize,
+    coins: bool,
+    fault: Fault,
+    calls: RefCell<Vec<usize>>,
+}
+
+impl Model {
+    fn new(chunk: usize) -> Self {
+        Self { chunk, coins: false, fault: Fault::None, calls: RefCell::default() }
+    }
+
+    fn broken(fault: Fault) -> Self {
+        Self { fault, coins: true, ..Self::new(100) }
+    }
+}
+
+impl BatchTerms<Rows> for Model {
+    type Work = Vec<[f64; D]>;
+
+    fn start(&self, draws: &mut dyn Rng) -> Self::Work {
+        draws.next_u64();
+        Vec::new()
+    }
+
+    fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    fn norms(&self, units: &[&[f64; D]], draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>) {
+        self.calls.borrow_mut().push(units.len());
+        work.clear();
+        for (i, unit) in units.iter().enumerate() {
+            let sign = if self.coins && draws.next_u64() >> 63 == 1 { -1.0 } else { 1.0 };
+            let mut term = unit.map(|x| sign * x);
+            if self.fault == Fault::Company && i > 0 {
+                term[0] *= 1.0 + f64::EPSILON;
+                term[1] *= 1.0 + 1e-13;
+            }
+            work.push(term);
+            let norm = length(&term);
+            norms.push(if self.fault == Fault::Norm { norm * (1.0 - 1e-9) } else { norm });
+        }
+        if self.fault == Fault::Silent {
+            norms.pop();
+        }
+    }
+
+    fn add(&self, work: &mut Self::Work, factors: &[f64], sums: &mut [f64]) {
+        for (term, &factor) in work.iter().zip(factors).filter(|(_, factor)| **factor != 0.0) {
+            let factor = if self.fault == Fault::Factors && factor < 1.0 { factor * (1.0 + 1e-12) } else { factor };
+            sums.iter_mut().zip(term).for_each(|(sum, x)| *sum += factor * x);
+        }
+    }
+}
+
+struct Seeded(u8);
+
+impl NoiseSource for Seeded {
+    type Stream = ChaCha20Rng;
+    fn stream(&self, release: &ReleaseId, step: u64, purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
+        Ok(ChaCha20Rng::from_seed(Hash::of("test", &[&[self.0], format!("{release}/{step}/{purpose:?}").as_bytes()]).0))
+    }
+}
+
+fn mechanism(clip: f64, noise: f64, rate: Option<f64>, max_units: u64) -> BatchSum {
+    BatchSum::new(
+        D as u32,
+        ClipNorm::new(clip).unwrap(),
+        NoiseMultiplier::new(noise).unwrap(),
+        rate.map(|q| SamplingRate::nearest(q).unwrap()),
+        Terms::Units,
+        max_units,
+    )
+    .unwrap()
+}
+
+fn permit(mechanism: &BatchSum) -> StepPermit {
+    let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("here").unwrap(), round: 0 };
+    let scope = PermitScope { unit: PrivacyUnit::Record, relation: Relation::AddRemove, salt: ShardSalt::new([0; 32]) };
+    Permit::mint(mechanism.event(), release, scope).into_steps().next().unwrap()
+}
+
+fn release(mechanism: &BatchSum, rows: &[[f64; D]], model: &Model, seed: u8) -> Vec<i64> {
+    mechanism.release_sum(&Units::new(Rows(rows.to_vec())), model, permit(mechanism), &Seeded(seed)).unwrap().into_inner().values
+}
+
+/// The sum before noise: the noise of a seed does not depend on data.
+fn sum(mechanism: &BatchSum, rows: &[[f64; D]], chunk: usize) -> Vec<i64> {
+    let noise = release(mechanism, &[], &Model::new(chunk), 1);
+    release(mechanism, rows, &Model::new(chunk), 1).iter().zip(noise).map(|(x, y)| x - y).collect()
+}
+
+fn norm_of_difference(a: &[i64], b: &[i64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| u128::from(x.abs_diff(*y)).pow(2)).sum::<u128>() as f64
+}
+
+fn sensitivity(mechanism: &BatchSum, relation: Relation) -> f64 {
+    match mechanism.event() {
+        DpEvent::DiscreteGaussian(event) => event.sensitivity_ratio(relation) * event.scale as f64,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rows() -> impl Strategy<Value = Vec<[f64; D]>> {
+    let value =
+        prop_oneof![6 => -3.0..3.0f64, 1 => -1e9..1e9f64, 1 => Just(0.0), 1 => Just(f64::NAN), 1 => Just(1e300), 1 => -1e-9..1e-9f64];
+    proptest::collection::vec(proptest::array::uniform4(value), 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever the units are, and however their batches fall into chunks: neighbouring sums are within the charged sensitivity.
+    #[test]
+    fn neighbouring_sums_are_within_the_charged_sensitivity(
+        rows in rows(), other in proptest::array::uniform4(-1e3..1e3f64), at in any::<prop::sample::Index>(), chunk in 1..9usize,
+        clip in prop_oneof![Just(1.0), Just(0.1), Just(3.7)], noise in prop_oneof![Just(1.0), Just(0.004), Just(30.0)]
+    ) {
+        let mechanism = mechanism(clip, noise, None, 64);
+        let whole = sum(&mechanism, &rows, chunk);
+        let at = at.index(rows.len());
+        let mut fewer = rows.clone();
+        fewer.remove(at);
+        let bound = sensitivity(&mechanism, Relation::AddRemove);
+        prop_assert!(norm_of_difference(&whole, &sum(&mechanism, &fewer, chunk)) <= bound * bound);
+        let bound = sensitivity(&mechanism, Relation::ReplaceOne);
+        for other in [other, rows[at].map(|x| -x)] {
+            let mut replaced = rows.clone();
+            replaced[at] = other;
+            prop_assert!(norm_of_difference(&whole, &sum(&mechanism, &replaced, chunk)) <= bound * bound);
+        }
+        // A few units in other chunks: rounding only.
+        let excess = sensitivity(&mechanism, Relation::AddRemove) - clip * mechanism.lattice.per_step();
+        prop_assert!(norm_of_difference(&whole, &sum(&mechanism, &rows, 1 + chunk % 5)) <= excess * excess);
+    }
+}
+
+#[test]
+fn the_sum_is_the_clipped_sum_rounded_once() {
+    let mechanism = mechanism(1.0, 1.0, None, 10);
+    let step = 2f64.powi(-20);
+    // A third of a step from each of three units: the terms are not truncated one by one.
+    assert_eq!(sum(&mechanism, &[[step / 3.0, 0.0, 0.0, 0.0]; 3], 2), [1, 0, 0, 0]);
+    // Clipped to (0.6, 0.8); what is not a number, or has no finite norm, counts as zero.
+    let rows =
+        [[3.0, 4.0, 0.0, 0.0], [f64::NAN, 0.0, 0.0, 9.0], [f64::INFINITY, 0.0, 0.0, 9.0], [1e200, 0.0, 0.0, 9.0], [0.0, 0.0, -0.25, 0.0]];
+    let expected = [0.6 / step, 0.8 / step, -0.25 / step, 0.0];
+    for (x, expected) in sum(&mechanism, &rows, 2).iter().zip(expected) {
+        assert!((*x as f64 - expected).abs() <= 1.0, "{x} {expected}");
+    }
+}
+
+#[test]
+fn a_batch_of_any_size_comes_in_chunks_of_the_models_size() {
+    let mechanism = mechanism(1.0, 1.0, None, 1000);
+    let model = Model::new(7);
+    release(&mechanism, &[[0.1; D]; 30], &model, 1);
+    assert_eq!(model.calls.take(), [7, 7, 7, 7, 2]);
+    release(&mechanism, &[], &model, 1);
+    assert_eq!(model.calls.take(), Vec::<usize>::new());
+}
+
+/// Poisson batches: every unit is in with probability q, and the empty batch is noise alone.
+#[test]
+fn sampled_batches_include_every_unit_with_probability_q() {
+    let mechanism = mechanism(1.0, 1.0, Some(0.2), 1000);
+    let rows = [[1.0, 0.0, 0.0, 0.0]; 1000];
+    let (mut total, mut runs) = (0.0, 0.0);
+    for seed in 0..100 {
+        let included = (release(&mechanism, &rows, &Model::new(64), seed)[0] - release(&mechanism, &[], &Model::new(64), seed)[0]) as f64
+            / 1_048_576.0;
+        assert!((included - included.round()).abs() < 1e-6);
+        total += included;
+        runs += 1.0;
+    }
+    let sd = (1000.0f64 * 0.2 * 0.8).sqrt();
+    assert!((total / runs - 200.0).abs() < 4.0 * sd / runs.sqrt(), "{total}");
+}
+
+#[test]
+fn the_event_charges_rounding_and_says_which_path_ran() {
+    let event = |mechanism: &BatchSum| match mechanism.event() {
+        DpEvent::DiscreteGaussian(event) => event,
+        other => panic!("{other:?}"),
+    };
+    // √4 = 2 and summation errors far below a step, and 2 for the floor.
+    let small = event(&mechanism(1.0, 1.0, None, 100));
+    assert_eq!((small.path, small.excess, small.bound_squared, small.dimension), (LatticePath::Sum, 5, 1 << 40, 4));
+    // E = (2B+8)·2⁻⁵³·B·C: with B = 2²⁰ and C = 2²⁰ steps 2E is 2·(2²¹+8)·2⁻³³·2²⁰·2⁻²⁰ ≈ 2⁻¹¹·2²⁰ steps.
+    let large = event(&mechanism(1.0, 1.0, None, 1 << 20));
+    let exact =
+        2.0 + 2.0 * (2f64.powi(21) + 8.0) * 2f64.powi(-53) * 2f64.powi(20) * 2f64.powi(20) * (1.0 + 2f64.powi(-34)) + 2f64.powi(-13);
+    assert_eq!(large.excess, exact.ceil() as u64 + 2);
+    assert!(large.sensitivity_ratio(Relation::AddRemove) < 1.001, "{large:?}");
+    // It is charged.
+    let loss = |event: DiscreteGaussian| {
+        let delta = crate::Delta::new(1e-5).unwrap();
+        crate::accountant::epsilon_upper([&DpEvent::DiscreteGaussian(event)], Relation::AddRemove, delta).unwrap().epsilon.get()
+    };
+    assert!(loss(large) > loss(DiscreteGaussian { excess: 0, ..large }));
+    let clip = ClipNorm::new(1.0).unwrap();
+    let noise = NoiseMultiplier::new(1.0).unwrap();
+    for (dimension, units) in [(0, 10), (4, 0), (4, 1 << 27), (4, (1 << 32) + 1)] {
+        assert!(BatchSum::new(dimension, clip, noise, None, Terms::Units, units).is_err(), "{dimension} {units}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_releases_nothing() {
+    let (mechanism, other) = (mechanism(1.0, 1.0, None, 10), mechanism(1.0, 1.0, None, 100_000));
+    let units = |n| Units::new(Rows(vec![[0.1; D]; n]));
+    assert_ne!(mechanism.event(), other.event());
+    let result = mechanism.release_sum(&units(1), &Model::new(1), permit(&other), &Seeded(1));
+    assert!(matches!(result, Err(ReleaseError::PermitMismatch)));
+    let result = mechanism.release_sum(&units(11), &Model::new(1), permit(&mechanism), &Seeded(1));
+    assert!(matches!(result, Err(ReleaseError::TooManyUnits)));
+    let scope = PermitScope { unit: PrivacyUnit::Site, relation: Relation::AddRemove, salt: ShardSalt::new([0; 32]) };
+    let permit = Permit::mint(mechanism.event(), permit(&mechanism).release().clone(), scope).into_steps().next().unwrap();
+    let result = mechanism.release_sum(&units(1), &Model::new(1), permit, &Seeded(1));
+    assert!(matches!(result, Err(ReleaseError::Grouping(_))));
+    // A model that tells too few norms: the rest counts as zero.
+    let rows = [[0.5, 0.0, 0.0, 0.0]; 2];
+    let silent = release(&mechanism, &rows, &Model { coins: false, ..Model::broken(Fault::Silent) }, 1);
+    assert_eq!(silent[0] - release(&mechanism, &[], &Model::new(1), 1)[0], 1 << 19);
+}
+
+#[test]
+fn the_comparison_passes_an_honest_model_and_finds_every_fault() {
+    let mut rng = ChaCha20Rng::from_seed([1; 32]);
+    let mut draw = || (rng.next_u64() >> 11) as f64 / 4_503_599_627_370_496.0 - 1.0;
+    let mut rows: Vec<[f64; D]> = (0..50).map(|i| std::array::from_fn(|_| draw() * 10f64.powi(i % 7 - 3))).collect();
+    rows.push([0.0; D]);
+    rows.push([f64::NAN; D]);
+    let table = Rows(rows);
+    let stream = |i: u64| ChaCha20Rng::from_seed(Hash::of("draws", &[&i.to_le_bytes()]).0);
+    for chunk in [1, 5, 1000] {
+        let honest = Model { coins: true, ..Model::new(chunk) };
+        let worst = compare(&table, &honest, D, stream).unwrap();
+        assert!(worst.norm < 1e-3 && worst.sum > 0.0 && worst.sum < 1.0, "{worst:?}");
+    }
+    assert!(matches!(compare(&table, &Model::broken(Fault::Norm), D, stream), Err(BrokenPromise::Norm { .. })));
+    assert!(matches!(compare(&table, &Model::broken(Fault::Company), D, stream), Err(BrokenPromise::Company { .. })));
+    assert!(matches!(compare(&table, &Model::broken(Fault::Factors), D, stream), Err(BrokenPromise::Sum { .. })));
+    assert!(matches!(compare(&table, &Model::broken(Fault::Silent), D, stream), Err(BrokenPromise::Count { .. })));
+}
