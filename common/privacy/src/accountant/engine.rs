@@ -269,9 +269,15 @@ impl Engine {
         self.delta(epsilon).estimate
     }
 
-    pub(super) fn renyi(&self, order: f64) -> f64 {
-        let worst = self.directions.iter().map(|d| d.renyi(order)).fold(0.0, f64::max);
-        worst + order * self.rho
+    pub(super) fn renyi(&self, order: f64) -> Interval {
+        let worst = self.directions.iter().map(|d| d.renyi(order)).reduce(Interval::max).unwrap_or(Interval::exact(0.0));
+        // A ρ is an upper bound; what such a step really costs may be nothing.
+        let rho = order * self.rho;
+        Interval::bounded(worst.lower, worst.estimate + rho, up(worst.upper + rho))
+    }
+
+    pub(super) fn renyi_estimate(&self, order: f64) -> f64 {
+        self.directions.iter().map(|d| d.renyi_estimate(order)).fold(0.0, f64::max) + order * self.rho
     }
 
     pub(super) fn delta(&self, epsilon: f64) -> Interval {

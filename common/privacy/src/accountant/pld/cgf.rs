@@ -5,6 +5,8 @@ use super::quadrature::GAUSS_16;
 
 /// Panels whose integrand is this many nats below the largest are left out: e^−70 times the number of panels is below rounding.
 const NEGLIGIBLE: f64 = 70.0;
+/// Width of the range of outcomes over which the high end fades out.
+const FADE: f64 = 3.0;
 /// No more panels than this; beyond, the nodes are only an estimate (the certificate does not use them).
 const MOST_PANELS: usize = 60_000;
 
@@ -25,31 +27,53 @@ pub(crate) struct Cumulants {
 }
 
 impl Nodes {
-    /// `nats`: outcomes beyond mass e^−nats are left out (a far mode that no window contains would only disturb the tilt).
+    /// `nats`: outcomes beyond mass e^−nats are left out (a far mode that no window contains would only disturb the tilt). At the high end,
+    /// where the tilted law may still have weight, they fade out: a cut would make the transform decay slowly.
     pub(crate) fn new(pair: &Pair, orders: (f64, f64), nats: (f64, f64)) -> Self {
+        Self::build(pair, orders, nats, 1.0).0
+    }
+
+    /// As [`Nodes::new`] with panels scaled by `scale`. `None`: the panels that are allowed do not cover the outcomes.
+    pub(crate) fn with_panels(pair: &Pair, orders: (f64, f64), nats: (f64, f64), scale: f64) -> Option<Self> {
+        let (nodes, complete) = Self::build(pair, orders, nats, scale);
+        complete.then_some(nodes)
+    }
+
+    fn build(pair: &Pair, orders: (f64, f64), nats: (f64, f64), scale: f64) -> (Self, bool) {
+        let mut complete = true;
         let mut nodes: Vec<_> = pair.atoms.iter().filter(|(_, mass)| *mass > 0.0).map(|&(loss, mass)| (loss, mass.ln(), mass)).collect();
         let probes: Vec<f64> = [0.0, 1.0, 0.25, 0.5, 0.75].iter().map(|f| orders.0 + f * (orders.1 - orders.0)).chain([0.0]).collect();
         for segment in &pair.segments {
-            let panels = panels(pair, segment, orders, nats);
-            let exponents = |y: f64| {
+            let fade = pair.reach(segment, nats.1).1 + 0.5 * FADE;
+            let fades = fade < segment.high - FADE;
+            let at = |y: f64| {
                 let (loss, log_density) = pair.at(segment.map, y);
+                let share = if fades { 0.5 * libm::erfc((y - fade) * (6.0 / FADE)) } else { 1.0 };
+                (loss, log_density + share.ln())
+            };
+            let (panels, all) = panels(pair, segment, orders, nats, if fades { FADE } else { 0.0 }, scale);
+            complete &= all;
+            let exponents = |y: f64| {
+                let (loss, log_density) = at(y);
                 probes.iter().map(move |s| log_density + s * loss).collect::<Vec<_>>()
             };
-            let at: Vec<_> = panels.windows(2).map(|e| exponents(0.5 * (e[0] + e[1]))).collect();
-            let best: Vec<_> = (0..probes.len()).map(|i| at.iter().map(|v| v[i]).fold(f64::NEG_INFINITY, f64::max)).collect();
-            for (edges, values) in panels.windows(2).zip(&at) {
+            let middles: Vec<_> = panels.windows(2).map(|e| exponents(0.5 * (e[0] + e[1]))).collect();
+            let best: Vec<_> = (0..probes.len()).map(|i| middles.iter().map(|v| v[i]).fold(f64::NEG_INFINITY, f64::max)).collect();
+            for (edges, values) in panels.windows(2).zip(&middles) {
                 if values.iter().zip(&best).all(|(v, b)| *v < b - NEGLIGIBLE) {
                     continue;
                 }
                 let (middle, half) = (0.5 * (edges[0] + edges[1]), 0.5 * (edges[1] - edges[0]));
                 for &(x, w) in &GAUSS_16.points {
-                    let (loss, log_density) = pair.at(segment.map, middle + half * x);
+                    let (loss, log_density) = at(middle + half * x);
                     let log_weight = log_density + (half * w).ln();
-                    nodes.push((loss, log_weight, log_weight.exp()));
+                    if log_weight > f64::NEG_INFINITY {
+                        nodes.push((loss, log_weight, log_weight.exp()));
+                    }
                 }
             }
         }
-        Self { nodes, orders }
+        (Self { nodes, orders }, complete)
     }
 
     /// Whether the nodes resolve this order.
@@ -101,12 +125,12 @@ impl Nodes {
     }
 }
 
-/// Edges of panels that are narrow where ℓ bends.
-fn panels(pair: &Pair, segment: &Segment, orders: (f64, f64), nats: (f64, f64)) -> Vec<f64> {
+/// Edges of panels that are narrow where ℓ bends, and whether they are all.
+fn panels(pair: &Pair, segment: &Segment, orders: (f64, f64), nats: (f64, f64), fade: f64, scale: f64) -> (Vec<f64>, bool) {
     let ratio = pair.ratio;
-    let (low, high) = (pair.reach(segment, nats.0).0, pair.reach(segment, nats.1).1);
+    let (low, high) = (pair.reach(segment, nats.0).0, pair.reach(segment, nats.1).1 + fade);
     if low >= high {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     let bends: Vec<f64> = match (segment.map, pair.bend()) {
         (Map::Laplace, _) | (_, None) => Vec::new(),
@@ -119,7 +143,7 @@ fn panels(pair: &Pair, segment: &Segment, orders: (f64, f64), nats: (f64, f64)) 
     let widest = ((high - low) / 20_000.0).max(0.5);
     let width = |y: f64| {
         let distance = bends.iter().map(|bend| (y - bend).abs()).fold(f64::INFINITY, f64::min);
-        (distance / 4.0).clamp(narrow, widest)
+        scale * (distance / 4.0).clamp(narrow, widest)
     };
     let mut edges = vec![low];
     let mut y = low;
@@ -129,5 +153,5 @@ fn panels(pair: &Pair, segment: &Segment, orders: (f64, f64), nats: (f64, f64)) 
         y = (y + step.min(width(y + step).max(0.3 * step))).min(high);
         edges.push(y);
     }
-    edges
+    (edges, y >= high)
 }

@@ -71,15 +71,17 @@ impl Contour {
 
     /// ε(δ) by safeguarded Newton on ln δ from a start; `None` where it does not converge.
     pub(crate) fn epsilon(&self, delta: f64, start: f64) -> Option<f64> {
-        if self.delta(0.0) <= delta {
-            return Some(0.0);
-        }
         let mut epsilon = start.max(0.0);
         let target = delta.ln();
         let mut slope = -self.theta;
         let (mut last, mut value) = (f64::NAN, f64::NAN);
         for _ in 0..60 {
-            let log = self.delta(epsilon).ln();
+            let value_here = self.delta(epsilon);
+            // Only where the way leads there: far below the saddle point the sum is rounding.
+            if epsilon <= 0.0 && value_here <= delta {
+                return Some(0.0);
+            }
+            let log = value_here.ln();
             if !log.is_finite() {
                 return None;
             }

@@ -271,6 +271,21 @@ impl Pair {
         segments.chain(self.atoms.iter().map(|atom| atom.0)).fold(0.0, f64::max)
     }
 
+    /// Whether it is a Gaussian (or lattice noise) without sampling: D_α = αr²/2, for lattice noise at most.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.lattice.is_some() || matches!(self.segments.as_slice(), [Segment { map: Map::Remove | Map::Add, low: f64::NEG_INFINITY, high: f64::INFINITY }] if self.rest <= 0.0)
+    }
+
+    /// Upper bound on the Rényi divergence: that of the same pair without sampling (joint quasi-convexity; pair D lies below the curve of
+    /// its unsampled Gaussians in both directions), for Laplace noise the largest loss.
+    pub(crate) fn unsampled_renyi(&self, order: f64) -> f64 {
+        match self.segments.first().map(|segment| segment.map) {
+            Some(Map::Laplace) => self.ratio,
+            Some(Map::Replace) => 2.0 * order * self.ratio * self.ratio,
+            _ => 0.5 * order * self.ratio * self.ratio,
+        }
+    }
+
     /// Where ℓ bends: q·e^a = 1 − q.
     pub(crate) fn bend(&self) -> Option<f64> {
         (self.rest > 0.0).then(|| ((self.rest / self.rate).ln() + 0.5 * self.ratio * self.ratio) / self.ratio)
