@@ -56,6 +56,15 @@ impl Damping {
     /// Default for updates that carry noise, sites in turn: the first visits move fast, the last ones average the noise.
     pub const SEQUENTIAL: Self = Self::Decay(Decay { start: 0.5, end: 0.1, decay: None });
 
+    /// Default of client-level updates: ρ²T stays below 2 for tens of rounds.
+    pub const CLIENT_LEVEL: Self = Self::Decay(Decay { start: 0.5, end: 0.2, decay: None });
+
+    /// Default for sums over shards: the stability bound min(1, 1.5/s) of section 4.6, at most ½ because the sum is noisy.
+    #[must_use]
+    pub fn shards(max_nonzeros: u32) -> Self {
+        Self::Constant((1.5 / f64::from(max_nonzeros.max(1))).min(0.5))
+    }
+
     /// Default for all `sites` at once. Mean-field updates in parallel are a Jacobi iteration: with at most `max_nonzeros` = s
     /// entries in a row every ρ < 2/s is stable, however many shards there are (section 4.6), and 1/`sites` is safe for a few large
     /// sites. The larger of 1.5/s and 1/`sites`.

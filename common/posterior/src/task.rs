@@ -10,10 +10,11 @@ mod raw;
 mod update;
 
 pub use aggregation::{AggregationSpec, RawAggregation, SumSpec};
-pub use model::{ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
+pub use model::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
+pub use update::{Clip, DocumentsSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec};
 pub use update::{
-    ClipTarget, DpOptimisationSpec, FactorOwner, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer, Preconditioner,
+    ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, MessageForm, NaturalGradientSpec, NaturalGradientVisit, FactorState, ShardMethod, ShardSpec, Optimizer, Preconditioner,
     PropagationSpec, SiteStateForm, UpdateKind, UpdateSpec, VisitOrder,
 };
 
@@ -247,6 +248,12 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn message(&self, visit: u32) -> Result<MessageForm, TaskError> {
         self.update.rules().message(self, visit)
+    }
+
+    /// What somebody should know before a run, in sentences.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.update.rules().warnings(self)
     }
 
     /// What a site keeps between its visits.

@@ -3,17 +3,20 @@
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
 //! factor come out. To add an update, write a folder beside the two that are here and add an arm to [`run`].
 
+mod dp_em;
 pub mod dp_optimisation;
 pub mod ep;
 pub mod natural_gradient;
 mod pvi;
+mod shards;
+pub mod vips;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
 use dp_pvi_expfam::Factor;
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::Message;
@@ -58,7 +61,11 @@ pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit
     match &job.task.update {
         UpdateSpec::Pvi {} => pvi::run(&Local::new(job)?, model.as_ref(), units, permit),
         UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &Local::new(job)?, model.as_ref(), units, permit, noise),
+        UpdateSpec::Vips(spec) => vips::run(spec, job, units, permit, noise),
         UpdateSpec::NaturalGradient(spec) => natural_gradient::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Shards(spec) => shards::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Propagation(spec) => ep::visit::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::DpEm(spec) => dp_em::run(spec, job, units, permit, noise),
     }
 }
 
@@ -75,20 +82,12 @@ pub(crate) struct Local {
 impl Local {
     fn new(job: &Job) -> Result<Self, InferenceError> {
         let family = job.task.family();
-        let length = |_| InferenceError::Job("lambda or the factor has another length than the task's family");
-        let lambda = Factor::new(family, job.lambda.to_vec()).map_err(length)?;
         let factor =
             job.state.public(job.lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
-        let factor = Factor::new(family, factor).map_err(length)?;
-        let mut cavity = (lambda.clone() - &factor).into_natural();
-        let precision = &mut cavity[family.dimension()..];
-        if let Some(floored) = PrecisionFloor::Cavity.apply(family, &job.task.prior_natural()[family.dimension()..], precision) {
-            precision.copy_from_slice(&floored.precision);
-        }
         Ok(Self {
-            global: lambda.try_into().map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
-            cavity: Gaussian::from_natural(family, cavity)
-                .map_err(|_| InferenceError::Job("the factor is too far from lambda for a cavity: it is not of this run"))?,
+            global: Gaussian::from_natural(family, job.lambda.to_vec())
+                .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
+            cavity: cavity(family, &job.task.prior_natural(), job.lambda, &factor)?,
             prior_scale: job.task.prior.scale,
             visit: job.visit,
         })
@@ -103,4 +102,18 @@ impl Local {
     fn change(&self, optimum: &[f64]) -> Vec<f64> {
         optimum.iter().zip(self.global.natural()).map(|(new, old)| new - old).collect()
     }
+}
+
+/// λ − λ_m with its precision raised to κ_c Λ0 where it was below; h is kept (algorithms, section 1.6 no. 1).
+fn cavity(family: Family, prior: &[f64], lambda: &[f64], factor: &[f64]) -> Result<Gaussian, InferenceError> {
+    let length = |_| InferenceError::Job("lambda or the factor has another length than the task's family");
+    let lambda = Factor::new(family, lambda.to_vec()).map_err(length)?;
+    let factor = Factor::new(family, factor.to_vec()).map_err(length)?;
+    let mut cavity = (lambda - &factor).into_natural();
+    let precision = &mut cavity[family.dimension()..];
+    if let Some(floored) = PrecisionFloor::Cavity.apply(family, &prior[family.dimension()..], precision) {
+        precision.copy_from_slice(&floored.precision);
+    }
+    Gaussian::from_natural(family, cavity)
+        .map_err(|_| InferenceError::Job("the factor is too far from lambda for a cavity: it is not of this run"))
 }

@@ -7,9 +7,19 @@
 //!
 //! Each rule is one module here, chosen by the task's update ([`ResolvedTask::rule`](crate::task::ResolvedTask::rule)).
 
+mod natural_gradient;
+mod em;
+mod propagation;
 mod pvi;
+mod shards;
+mod vips;
 
+pub use natural_gradient::NaturalGradientRule;
+pub use em::EmRule;
+pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule, network_noise, network_posterior};
 pub use pvi::PviRule;
+pub use shards::{Coding, ShardRule};
+pub use vips::VipsRule;
 
 /// What a closed round brought.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -121,9 +121,7 @@ impl NaturalGradientRule {
         let average: Vec<f64> = mean.iter().zip(old.standard().mean()).map(|(new, old)| old + gain.mean * (new - old)).collect();
         let lambda = with_mean(self.family, &average, &precision);
         Gaussian::from_natural(self.family, lambda.clone()).ok()?;
-        let next =
-            Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: parts.preconditioner }
-                .concat();
+        let next = Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: parts.preconditioner }.concat();
         next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
     }
 

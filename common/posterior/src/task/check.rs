@@ -51,7 +51,10 @@ impl ResolvedTask {
             (PrivacyUnit::Record, None) | (PrivacyUnit::Person, Some(_)) => {}
             (PrivacyUnit::Record, Some(_)) => return invalid("the schema has a unit_column: use unit = \"person\", or remove unit_column"),
             (PrivacyUnit::Person, None) => return invalid("unit = \"person\" needs a unit_column in the schema"),
-            (PrivacyUnit::Site, _) => return invalid("unit = \"site\" is not offered by this engine: use unit = \"record\" or \"person\""),
+            (PrivacyUnit::Site, _) => require(
+                self.update.rules().protects_sites(),
+                "unit = \"site\" needs update = \"client-level\": use unit = \"record\" or \"person\"",
+            )?,
         }
         Ok(())
     }

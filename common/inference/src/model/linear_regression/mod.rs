@@ -43,6 +43,10 @@ impl Model for LinearRegression {
         Some(self)
     }
 
+    fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
+        Some(self)
+    }
+
     fn gradients(&self) -> Option<&dyn Gradients> {
         Some(self)
     }
@@ -52,8 +56,16 @@ impl LocalOptimum for LinearRegression {
     /// Closed forms. Full covariance: Λ* = Λ_c + XᵀX/σ², h* = h_c + Xᵀy/σ². Mean field: Λ* = Λ_c + diag(XᵀX)/σ² and μ* solves
     /// (diag Λ_c + XᵀX/σ²) μ* = h_c + Xᵀy/σ². The off-diagonal of XᵀX belongs to the mean: h* = Λ*μ*, and *not* h_c + Xᵀy/σ²,
     /// which is what dropping it gives (algorithms, section 15 no. 5).
-    fn local_optimum(&self, table: &RecordTable, cavity: &Gaussian, _start: &Gaussian) -> Result<Gaussian, InvalidParameters> {
-        let (xy, xx) = glm::sums(table, |record| Statistics { residual: self.precision * record.target, curvature: self.precision });
+    fn weighted_optimum(
+        &self,
+        table: &RecordTable,
+        weight: f64,
+        _tolerance: f64,
+        cavity: &Gaussian,
+        _start: &Gaussian,
+    ) -> Result<Gaussian, InvalidParameters> {
+        let precision = weight * self.precision;
+        let (xy, xx) = glm::sums(table, |record| Statistics { residual: precision * record.target, curvature: precision });
         let family = *cavity.family();
         let d = family.dimension();
         let (h, precision) = cavity.natural().split_at(d);

@@ -3,10 +3,11 @@
 mod optimum;
 
 use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::quadrature::{sigmoid_moments, softplus};
 
 use super::glm::{self, LinearPredictor, Statistics};
+use super::tilted::{MomentMatching, PredictorMatching};
 use super::{Gradients, LocalOptimum, Model};
 use crate::records::{RecordTable, RecordView};
 
@@ -36,13 +37,28 @@ impl Model for LogisticRegression {
         Some(self)
     }
 
+    fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
+        Some(self)
+    }
+
+    fn moment_matching(&self, family: Family) -> Option<Box<dyn MomentMatching>> {
+        Some(Box::new(PredictorMatching { model: *self, family }))
+    }
+
     fn gradients(&self) -> Option<&dyn Gradients> {
         Some(self)
     }
 }
 
 impl LocalOptimum for LogisticRegression {
-    fn local_optimum(&self, table: &RecordTable, cavity: &Gaussian, start: &Gaussian) -> Result<Gaussian, InvalidParameters> {
-        optimum::natural_gradient(self, table, cavity, start)
+    fn weighted_optimum(
+        &self,
+        table: &RecordTable,
+        weight: f64,
+        tolerance: f64,
+        cavity: &Gaussian,
+        start: &Gaussian,
+    ) -> Result<Gaussian, InvalidParameters> {
+        optimum::natural_gradient(self, table, weight, tolerance, cavity, start)
     }
 }

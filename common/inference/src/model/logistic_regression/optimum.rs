@@ -14,17 +14,17 @@ const ITERATIONS: usize = 200;
 const HALVINGS: usize = 20;
 /// A step is accepted if the bound falls by less than this share of 1 + |bound|: without it, rounding stalls the search near 1e-8.
 const SLACK: f64 = 1e-12;
-/// The search ends when no parameter changes by more than this share of the largest.
-const TOLERANCE: f64 = 1e-12;
 
-/// Maximises Σ E_q log p(record | θ) − KL(q‖cavity).
+/// Maximises w Σ E_q log p(record | θ) − KL(q‖cavity). The search ends when no parameter changes by more than `tolerance` of the largest.
 ///
-/// One iteration sets Λ' = (1−ρ)Λ + ρ(Λ_c + H) and μ' = μ + ρ A⁻¹(g + h_c − Λ_c μ), where A = Λ_c + Xᵀdiag(B2)X is the full matrix
+/// One iteration sets Λ' = (1−ρ)Λ + ρ(Λ_c + H) and μ' = μ + ρ A⁻¹(g + h_c − Λ_c μ), where A = Λ_c + w Xᵀdiag(B2)X is the full matrix
 /// for both families (it only preconditions the mean field), begins with ρ = 1 and halves ρ until the bound does not decrease.
-/// Λ starts at Λ_c + ¼Σxxᵀ (its diagonal in the mean field), μ at the mean of `start`.
+/// Λ starts at Λ_c + ¼wΣxxᵀ (its diagonal in the mean field), μ at the mean of `start`.
 pub(super) fn natural_gradient(
     model: &impl LinearPredictor,
     table: &RecordTable,
+    weight: f64,
+    tolerance: f64,
     cavity: &Gaussian,
     start: &Gaussian,
 ) -> Result<Gaussian, InvalidParameters> {
@@ -32,9 +32,9 @@ pub(super) fn natural_gradient(
     let shape = Shape { family };
     let cavity_precision = shape.matrix(cavity);
     let cavity_h = DVector::from_column_slice(&cavity.natural()[..family.dimension()]);
-    let bound = |q: &Gaussian| glm::total(model, table, q) - q.kl(cavity);
+    let bound = |q: &Gaussian| weight * glm::total(model, table, q) - q.kl(cavity);
 
-    let bohning = glm::sums(table, |_| glm::Statistics { residual: 0.0, curvature: 0.25 }).1;
+    let bohning = glm::sums(table, |_| glm::Statistics { residual: 0.0, curvature: 0.25 * weight }).1;
     let mut mean = DVector::from_column_slice(start.standard().mean());
     let mut precision = shape.restrict(&cavity_precision + bohning);
     let mut q = shape.distribution(&mean, &precision)?;
@@ -42,7 +42,8 @@ pub(super) fn natural_gradient(
     for _ in 0..ITERATIONS {
         let (gradient, curvature) = glm::sums(table, |record| {
             let (a, s2) = q.standard().project(record.indices, record.values);
-            model.statistics(a, s2, record.target)
+            let glm::Statistics { residual, curvature } = model.statistics(a, s2, record.target);
+            glm::Statistics { residual: weight * residual, curvature: weight * curvature }
         });
         let matrix = &cavity_precision + curvature;
         let slope = gradient + &cavity_h - &cavity_precision * &mean;
@@ -63,7 +64,8 @@ pub(super) fn natural_gradient(
             rho *= 0.5;
         }
         let Some((new_mean, new_precision, new_q, new_value)) = accepted else { break };
-        let still = unchanged(mean.as_slice(), new_mean.as_slice()) && unchanged(precision.as_slice(), new_precision.as_slice());
+        let still = unchanged(mean.as_slice(), new_mean.as_slice(), tolerance)
+            && unchanged(precision.as_slice(), new_precision.as_slice(), tolerance);
         (mean, precision, q, value) = (new_mean, new_precision, new_q, new_value);
         if still {
             break;
@@ -104,7 +106,7 @@ impl Shape {
     }
 }
 
-fn unchanged(old: &[f64], new: &[f64]) -> bool {
+fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
     let largest = new.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
-    old.iter().zip(new).all(|(a, b)| (a - b).abs() <= TOLERANCE * largest)
+    old.iter().zip(new).all(|(a, b)| (a - b).abs() <= tolerance * largest)
 }

@@ -28,6 +28,10 @@ pub(super) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
 }
 
 impl ModelRules for LinearRegression {
+    fn is_linear(&self) -> bool {
+        true
+    }
+
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require(positive(self.noise_sd), "noise_sd must be a finite number above 0")?;
         require(

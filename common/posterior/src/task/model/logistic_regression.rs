@@ -8,6 +8,7 @@ use super::{ModelRules, ModelSpec, options};
 use crate::schema::{LabelKind, Schema};
 use crate::task::TaskError;
 use crate::task::check::require;
+use crate::task::update::PredictorBounds;
 
 pub(super) struct LogisticRegression;
 
@@ -26,6 +27,14 @@ impl ModelRules for LogisticRegression {
             matches!(schema.label().kind, LabelKind::Binary { .. }),
             "logistic-regression predicts a class: give the schema's label kind = \"binary\"",
         )
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    fn predictor_bounds(&self) -> Option<PredictorBounds> {
+        Some(PredictorBounds::logit())
     }
 
     /// |y − E σ| ≤ 1, so the gradient is at most R (algorithms section 2).

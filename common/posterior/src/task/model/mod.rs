@@ -1,19 +1,25 @@
 //! What the public side knows of a likelihood: its numbers, what labels it needs, how many parameters it has. To add a model, write a
 //! file beside these and an arm in [`ModelSpec`], [`ModelFamily`] and their two methods here.
 
+mod gaussian_mixture;
+mod latent_dirichlet;
 mod linear_regression;
 mod logistic_regression;
 mod neural_network;
+mod pbp_network;
+mod probit_regression;
 
 use std::fmt::{Display, Formatter};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use latent_dirichlet::LatentDirichletSpec;
 pub use neural_network::{NetworkOutput, NeuralNetworkSpec};
 
 use super::TaskError;
 use super::check::invalid;
+use super::update::PredictorBounds;
 use crate::floor::PrecisionFloor;
 use crate::schema::Schema;
 
@@ -30,6 +36,26 @@ pub enum ModelSpec {
     LogisticRegression {},
     /// A network of ReLU layers.
     NeuralNetwork(NeuralNetworkSpec),
+    /// Latent Dirichlet allocation.
+    LatentDirichlet(LatentDirichletSpec),
+    /// P(y = 1) = Φ(xᵀθ).
+    ProbitRegression {},
+    /// x ~ (1/J) Σ_j N(μ_j, noise_sd² I).
+    GaussianMixture {
+        /// J.
+        components: u32,
+        /// Known standard deviation around every mean.
+        noise_sd: f64,
+        /// Public seed of the means at which inference starts.
+        seed: u32,
+    },
+    /// A network of ReLU layers and unknown noise, by probabilistic back-propagation.
+    PbpNetwork {
+        /// Units of every hidden layer.
+        hidden: Vec<u32>,
+        /// Public seed of the means at which inference starts.
+        seed: u32,
+    },
 }
 
 /// Names of the likelihoods.
@@ -42,6 +68,14 @@ pub enum ModelFamily {
     LogisticRegression,
     /// A network of ReLU layers.
     NeuralNetwork,
+    /// Latent Dirichlet allocation.
+    LatentDirichlet,
+    /// P(y = 1) = Φ(xᵀθ).
+    ProbitRegression,
+    /// A mixture of Gaussians with known variance.
+    GaussianMixture,
+    /// A network of ReLU layers and unknown noise, by probabilistic back-propagation.
+    PbpNetwork,
 }
 
 /// What a model says about itself.
@@ -75,6 +109,16 @@ pub(super) trait ModelRules: Display {
         PrecisionFloor::LogConcave
     }
 
+    /// Whether a record enters only through its linear predictor xᵀθ.
+    fn is_linear(&self) -> bool {
+        false
+    }
+
+    /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
+    fn predictor_bounds(&self) -> Option<PredictorBounds> {
+        None
+    }
+
     /// Public bound on the norm of one record's gradient of E_q log p in μ, for rows of norm at most `feature_bound`, if there is one.
     fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
         let _ = feature_bound;
@@ -88,6 +132,10 @@ impl ModelSpec {
             Self::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression { noise_sd }),
             Self::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
             Self::NeuralNetwork(ref spec) => Box::new(spec.clone()),
+            Self::LatentDirichlet(spec) => Box::new(spec),
+            Self::ProbitRegression {} => Box::new(probit_regression::ProbitRegression),
+            Self::GaussianMixture { components, noise_sd, .. } => Box::new(gaussian_mixture::GaussianMixture { components, noise_sd }),
+            Self::PbpNetwork { ref hidden, .. } => Box::new(pbp_network::PbpNetwork { hidden: hidden.clone() }),
         }
     }
 
@@ -111,6 +159,10 @@ impl ModelFamily {
             Self::LinearRegression => linear_regression::resolve(options),
             Self::LogisticRegression => logistic_regression::resolve(options),
             Self::NeuralNetwork => neural_network::resolve(options),
+            Self::LatentDirichlet => latent_dirichlet::resolve(options),
+            Self::ProbitRegression => probit_regression::resolve(options),
+            Self::GaussianMixture => gaussian_mixture::resolve(options),
+            Self::PbpNetwork => pbp_network::resolve(options),
         }
     }
 }

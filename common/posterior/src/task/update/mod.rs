@@ -2,10 +2,12 @@
 //! moves the state. To add an update, write a file beside these and an arm in [`UpdateSpec`], [`UpdateKind`] and their methods here;
 //! what it computes on records is a folder of `dp-pvi-inference`.
 
+mod dp_em;
 mod dp_optimisation;
 mod natural_gradient;
 mod propagation;
 mod pvi;
+mod shards;
 mod vips;
 
 use std::fmt::{Display, Formatter};
@@ -14,10 +16,12 @@ use dp_pvi_privacy::{DpEvent, PayloadKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use dp_em::DpEmSpec;
 pub use dp_optimisation::{DpOptimisationSpec, Optimizer};
 pub(super) use natural_gradient::PredictorBounds;
 pub use natural_gradient::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
 pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
+pub use shards::{FactorState, ShardMethod, ShardSpec};
 
 pub use vips::{Clip, DocumentsSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec};
 
@@ -36,10 +40,14 @@ pub enum UpdateSpec {
     DpOptimisation(DpOptimisationSpec),
     /// Bounded natural gradients (algorithms.md 13.1).
     NaturalGradient(NaturalGradientSpec),
+    /// Clipped changes of whole shards (algorithms.md 6.2 to 6.4, 8.2).
+    Shards(ShardSpec),
     /// Perturbed expected sufficient statistics (algorithms.md 12).
     Vips(VipsSpec),
     /// Expectation propagation with a shared factor or private ones (algorithms.md 9).
     Propagation(PropagationSpec),
+    /// Expectation maximisation from noised statistics (algorithms.md 11).
+    DpEm(DpEmSpec),
 }
 
 /// Names of the updates.
@@ -52,12 +60,22 @@ pub enum UpdateKind {
     DpOptimisation,
     /// Noised sums of bounded natural gradients.
     NaturalGradient,
+    /// A noised change of a site's whole fit.
+    ParameterPerturbation,
+    /// A noised average of the changes of a site's shards.
+    LocalAveraging,
+    /// A noised sum of the changes of a site's shards.
+    VirtualClients,
+    /// A noised change of a site's whole fit, where the site is what is protected.
+    ClientLevel,
     /// Noised sums of expected sufficient statistics.
     Vips,
     /// Stochastic expectation propagation: one factor that stands for every record.
     Sep,
     /// Expectation propagation with a private factor for every record.
     Ep,
+    /// Expectation maximisation from noised statistics.
+    DpEm,
 }
 
 /// What a site sends at a visit.
@@ -125,6 +143,17 @@ pub(super) trait UpdateRules: Display {
         true
     }
 
+    /// Whether the unit of privacy is the site.
+    fn protects_sites(&self) -> bool {
+        false
+    }
+
+    /// What somebody should know before a run, in sentences.
+    fn warnings(&self, task: &ResolvedTask) -> Vec<String> {
+        let _ = task;
+        Vec::new()
+    }
+
     /// What is released at a visit, in words: "at every visit …".
     fn released(&self) -> String;
 }
@@ -147,8 +176,10 @@ impl UpdateSpec {
             Self::Pvi {} => &pvi::Pvi,
             Self::DpOptimisation(spec) => spec,
             Self::NaturalGradient(spec) => spec,
+            Self::Shards(spec) => spec,
             Self::Vips(spec) => spec,
             Self::Propagation(spec) => spec,
+            Self::DpEm(spec) => spec,
         }
     }
 
@@ -172,9 +203,14 @@ impl UpdateKind {
             Self::Pvi => pvi::resolve(resolving),
             Self::DpOptimisation => dp_optimisation::resolve(resolving),
             Self::NaturalGradient => natural_gradient::resolve(resolving),
+            Self::ParameterPerturbation => shards::resolve(resolving, ShardMethod::ParameterPerturbation),
+            Self::LocalAveraging => shards::resolve(resolving, ShardMethod::LocalAveraging),
+            Self::VirtualClients => shards::resolve(resolving, ShardMethod::VirtualClients),
+            Self::ClientLevel => shards::resolve(resolving, ShardMethod::ClientLevel),
             Self::Vips => vips::resolve(resolving),
             Self::Sep => propagation::resolve(resolving, FactorOwner::Shared),
             Self::Ep => propagation::resolve(resolving, FactorOwner::Record),
+            Self::DpEm => dp_em::resolve(resolving),
         }
     }
 
@@ -184,8 +220,14 @@ impl UpdateKind {
             (ScheduleSpec::Sequential { .. }, Self::Pvi) => Damping::Constant(1.0),
             // The server's rule has a step of its own.
             (_, Self::NaturalGradient | Self::Vips) => Damping::Constant(1.0),
+            // However many shards: section 4.6.
+            (_, Self::VirtualClients) => Damping::shards(max_nonzeros),
+            // A random walk of the noise is short where the last steps are (section 8.2).
+            (ScheduleSpec::Synchronous { .. }, Self::ClientLevel) => Damping::CLIENT_LEVEL,
+            (ScheduleSpec::Sequential { .. }, Self::ParameterPerturbation | Self::LocalAveraging | Self::ClientLevel) => Damping::SEQUENTIAL,
             // Algorithms, section 9.3.
             (_, Self::Sep | Self::Ep) => Damping::Constant(0.5),
+            (_, Self::DpEm) => Damping::Constant(1.0),
             (ScheduleSpec::Sequential { .. }, Self::DpOptimisation) => Damping::SEQUENTIAL,
             (ScheduleSpec::Synchronous { .. }, _) => Damping::synchronous(sites, max_nonzeros),
         }

@@ -1,0 +1,207 @@
+//! Updates over shards (algorithms, sections 6.2 to 6.5 and 8.2): every shard of a site fits its records to its cavity, and one noised
+//! sum of clipped changes leaves. Parameter perturbation and client-level updates have one shard, the whole site.
+//!
+//! The factor that a cavity leaves out is the site's (parameter perturbation, local averaging, client-level) or the shard's own (virtual
+//! clients). It is one of three states, none of which holds noise that was not released (R2):
+//!
+//! * released: what the site sent so far, decoded; public.
+//! * tied: (λ − λ0)/M, public, not stored.
+//! * private-clean: the very terms that were summed, before noise, decoded; behind the gate.
+//!
+//! # Privacy
+//! * **Unit and relation**: the task's; the gate cuts shards as the ledger's relation demands (hash or contiguous).
+//! * **Sensitivity**: one unit changes one shard's term, of norm at most 1 in the scaled coordinates: 2 under either relation; 1 or 2 for
+//!   client-level terms, where the site is the unit.
+//! * **R1**: a shard's term is a function of its own records, its own private state and the public λ.
+//! * A fit that fails contributes 0, and nobody learns of it (R9). Fits have a fixed largest number of iterations.
+
+use std::num::NonZeroU32;
+
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_posterior::rule::Coding;
+use dp_pvi_posterior::task::{FactorState, ShardMethod, ShardSpec};
+use dp_pvi_privacy::mechanism::{CleanTerms, Message, Term};
+use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
+use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
+
+use super::{Job, Output, cavity};
+use crate::error::InferenceError;
+use crate::model::{LocalOptimum, Model};
+use crate::records::RecordTable;
+
+/// Relative change of the parameters at which a fit ends: far below any noise.
+const TOLERANCE: f64 = 1e-10;
+/// Largest d: exact optima factorise a d × d matrix.
+const LARGEST_DIMENSION: usize = 8_192;
+
+pub(super) fn run<N: NoiseSource>(
+    spec: &ShardSpec,
+    job: &Job<'_>,
+    model: &dyn Model,
+    units: &Units<RecordTable>,
+    permit: Permit,
+    noise: &N,
+) -> Result<Output, InferenceError> {
+    let fit = Fit::new(spec, job, model)?;
+    match spec.method {
+        ShardMethod::ParameterPerturbation | ShardMethod::ClientLevel => {
+            fit.release(job, &units.whole_site(), permit, noise)
+        }
+        ShardMethod::LocalAveraging | ShardMethod::VirtualClients => {
+            let count = NonZeroU32::new(spec.shards).ok_or(InferenceError::Job("the task has no shards"))?;
+            let shards = units.shards(count, permit.scope());
+            fit.release(job, &shards, permit, noise)
+        }
+    }
+}
+
+/// A table whose units are fitted as a whole.
+trait Fitted: UnitTable {
+    /// Calls `f` with the records of a unit.
+    fn fit<'u, R>(unit: Self::Unit<'u>, f: impl FnOnce(&RecordTable) -> R) -> R
+    where
+        Self: 'u;
+}
+
+impl Fitted for WholeSite<'_, RecordTable> {
+    fn fit<'u, R>(unit: Self::Unit<'u>, f: impl FnOnce(&RecordTable) -> R) -> R
+    where
+        Self: 'u,
+    {
+        f(unit)
+    }
+}
+
+impl Fitted for Shards<'_, RecordTable> {
+    fn fit<'u, R>(unit: Self::Unit<'u>, f: impl FnOnce(&RecordTable) -> R) -> R
+    where
+        Self: 'u,
+    {
+        f(&table(unit))
+    }
+}
+
+/// The records of a shard as a table of their own.
+fn table(shard: Shard<'_, RecordTable>) -> RecordTable {
+    let mut builder = RecordTable::builder(shard.table().dimension());
+    for unit in shard.units() {
+        builder.start_unit();
+        for record in unit.records() {
+            // A row of a table fits a table of the same width that holds no more rows.
+            if builder.push(record.indices, record.values, record.target).is_err() {
+                break;
+            }
+        }
+    }
+    builder.finish()
+}
+
+/// What every shard of a visit computes.
+struct Fit<'a> {
+    spec: &'a ShardSpec,
+    coding: Coding,
+    optimum: &'a dyn LocalOptimum,
+    global: Gaussian,
+    prior: Vec<f64>,
+    /// The factor that every cavity leaves out, where it is public.
+    factor: Option<Vec<f64>>,
+}
+
+impl<'a> Fit<'a> {
+    fn new(spec: &'a ShardSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
+        let optimum = model.local_optimum().ok_or(InferenceError::Capability("this update", "an exact local optimum"))?;
+        let family = job.task.family();
+        if family.dimension() > LARGEST_DIMENSION {
+            return Err(InferenceError::Job(
+                "exact local optima are computed for at most 8192 coefficients; DP optimisation has no such limit",
+            ));
+        }
+        let global = Gaussian::from_natural(family, job.lambda.to_vec())
+            .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution of the task's family"))?;
+        let prior = job.task.prior_natural();
+        // Shards of virtual clients have equal parts of the site's public factor.
+        let parts = f64::from(spec.factors());
+        let factor = match spec.state {
+            FactorState::Released => {
+                let kept = job.state.public(family.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+                Some(kept.iter().map(|value| value / parts).collect())
+            }
+            FactorState::Tied => {
+                let parts = parts * f64::from(spec.sites);
+                Some(job.lambda.iter().zip(&prior).map(|(lambda, prior)| (lambda - prior) / parts).collect())
+            }
+            FactorState::PrivateClean => None,
+        };
+        Ok(Self { coding: Coding::new(job.task, spec.clone()), spec, optimum, global, prior, factor })
+    }
+
+    /// clip(λ* − λ) of one shard in the coordinates of a message; `None` where the fit fails.
+    fn message(&self, records: &RecordTable, factor: &[f64]) -> Option<Vec<f64>> {
+        let cavity = cavity(*self.global.family(), &self.prior, self.global.natural(), factor).ok()?;
+        let weight = self.spec.divisor();
+        let fit = self.optimum.weighted_optimum(records, weight, TOLERANCE, &cavity, &self.global).ok()?;
+        let change: Vec<f64> = fit.natural().iter().zip(self.global.natural()).map(|(new, old)| new - old).collect();
+        Some(self.coding.encode(&change, &self.global))
+    }
+
+    fn release<T, N>(
+        &self,
+        job: &Job<'_>,
+        shards: &Units<T>,
+        permit: Permit,
+        noise: &N,
+    ) -> Result<Output, InferenceError>
+    where
+        T: Fitted,
+        N: NoiseSource,
+    {
+        let mechanism = self.spec.mechanism(job.task)?;
+        let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+        let (len, own) = (self.prior.len(), self.spec.method == ShardMethod::VirtualClients);
+        let add = |shard: T::Unit<'_>, position: usize, state: &Vec<f64>, term: &mut Term| {
+            let start = if own { position * len } else { 0 };
+            let private = state.get(start..start + len);
+            // A private state of another length has no factor for this shard: it contributes 0.
+            let Some(factor) = self.factor.as_deref().or(private) else { return };
+            if let Some(message) = T::fit(shard, |records| self.message(records, factor)) {
+                term.extend((0u32..).zip(message));
+            }
+        };
+        let (message, pending) = match self.spec.state {
+            FactorState::PrivateClean => {
+                let zeros = || Sensitive::constant(vec![0.0; len * self.spec.factors() as usize]);
+                let other = |_| InferenceError::Job("the site's state is of another kind");
+                let (message, kept) = mechanism.release_keeping(shards, &job.state.private(zeros).map_err(other)?, add, permit, noise)?;
+                (message, Pending::Private(kept.map(|terms| self.clean(terms))))
+            }
+            FactorState::Tied => (mechanism.release(shards, &Sensitive::constant(Vec::new()), add, permit, noise)?, Pending::None),
+            FactorState::Released => {
+                let message = mechanism.release(shards, &Sensitive::constant(Vec::new()), add, permit, noise)?;
+                let pending = self.released(&message)?;
+                (message, pending)
+            }
+        };
+        Ok(Output { message, pending })
+    }
+
+    /// The clipped changes that were summed, as changes of the private factors.
+    fn clean(&self, terms: &CleanTerms) -> Vec<f64> {
+        if self.spec.method != ShardMethod::VirtualClients {
+            return self.coding.decode(&terms.sum(), &self.global);
+        }
+        terms.to_dense().chunks(self.prior.len()).flat_map(|message| self.coding.decode(message, &self.global)).collect()
+    }
+
+    /// What was released, as a change of the public factor.
+    fn released(&self, message: &Message) -> Result<Pending, InferenceError> {
+        let released = message.released().ok_or(InferenceError::Job("a share of a sum tells nobody a factor"))?;
+        Ok(Pending::Public(released.clone().map(|payload| match payload {
+            Payload::Lattice(sum) => self.coding.decode(&sum.to_f64(), &self.global),
+            Payload::Values(values) => values,
+            Payload::Masked(_) => Vec::new(),
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests;

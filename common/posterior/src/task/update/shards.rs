@@ -1,0 +1,350 @@
+//! Updates that clip the change that a whole shard of records makes (algorithms.md 6.2 to 6.4, 8.2): parameter perturbation (one shard a
+//! site), local averaging, virtual clients, and client-level updates (one shard a site, and the site is what is protected).
+//!
+//! A site cuts its units into K shards. Every shard fits its records to the cavity, the change is written in the coordinates of the clip
+//! metric, each block is cut to its bound and scaled, and one noised sum over the shards is released. Server and site decode with the
+//! same public λ.
+//!
+//! # Privacy
+//! Removing a unit changes its shard's result to another vector of the ball, so the terms are `ShardResults` and the sensitivity is 2C
+//! under either relation; in a client-level update the site is the unit and its term a `Units` term. States are released, tied or
+//! private-clean ([`FactorState`]); none of them holds noise that was not released (R2).
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_privacy::mechanism::SumMechanism;
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, Terms};
+use serde::{Deserialize, Serialize};
+
+use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::blocks::block_scales;
+use crate::clip_metric::ClipMetric;
+use crate::rule::{Rule, ShardRule};
+use crate::task::calibration::{calibrated, checked};
+use crate::task::check::{invalid, require, requires_epsilon};
+use crate::task::describe::Short;
+use crate::task::{Approximation, ResolvedTask, SumSpec, TaskError, Trust};
+
+/// Numbers of an update over shards.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardSpec {
+    /// What shards are and how their changes are put together.
+    pub method: ShardMethod,
+    /// K: shards of a site.
+    pub shards: u32,
+    /// M: public number of sites, by which a tied factor is divided.
+    pub sites: u32,
+    /// What a site takes for its own factor.
+    pub state: FactorState,
+    /// Coordinates that are clipped.
+    pub clip_metric: ClipMetric,
+    /// One bound for every block of the metric.
+    pub clip_norms: Vec<ClipNorm>,
+    /// What every block is divided by inside the one release, whose clipping norm is 1: the noise on a block is z times its scale.
+    pub scales: Vec<f64>,
+    /// z of the sum that the server sees.
+    pub noise_multiplier: NoiseMultiplier,
+    /// Λ_step: where a mean's step is divided by the new precision, it is divided by no less than this.
+    pub step_precision: f64,
+}
+
+/// Updates over shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShardMethod {
+    /// One shard a site.
+    ParameterPerturbation,
+    /// Every shard stands for the whole site (its likelihood to the power K), and the changes are averaged.
+    LocalAveraging,
+    /// Every shard has a factor of its own, and the changes are added up.
+    VirtualClients,
+    /// One shard a site, and the site is the unit of privacy.
+    ClientLevel,
+}
+
+/// What a site takes for its own factor λ_m (or its shards for theirs): the only states that rule R2 allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FactorState {
+    /// ρ times the sum of what the site released (local trust only); shards have equal parts of it.
+    Released,
+    /// (λ − λ0)/M; shards have equal parts of it. Nothing is kept.
+    Tied,
+    /// ρ times the sum of the site's own clipped changes before noise; it never leaves the site.
+    PrivateClean,
+}
+
+/// Options of `[pvi]` with one of these updates.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// K. Required for local averaging and virtual clients, 1 otherwise.
+    shards: Option<u32>,
+    /// Default: `released` under local trust and `tied` under aggregation (parameter perturbation, local averaging), else `private-clean`.
+    state: Option<FactorState>,
+    /// Default: `centred`.
+    clip_metric: Option<ClipMetric>,
+    /// The bound of a metric with one block.
+    clip_norm: Option<f64>,
+    /// The bounds of a metric with two: mean block, precision block.
+    clip_norms: Option<Vec<f64>>,
+    /// Expected harm of a unit of noise variance on either block (R5). Default: equal shares of the budget.
+    importances: Option<Vec<f64>>,
+    /// Λ_step. Default: see [`SHRINKAGE`].
+    step_precision: Option<f64>,
+}
+
+/// Default of Λ_step: this times K s/τ, K = Σρ the gain of the run in steps, s the noise that is left on the mean block of the sum after
+/// all visits, and τ the prior's scale; as for natural gradients and DP optimisation. Block and flat coordinates have no such step.
+const SHRINKAGE: f64 = 3.0;
+
+/// A site's change is worth noise below this share of what all sites can say together: M ≥ 3 z √dim (algorithms.md 8.2).
+const SIGNAL: f64 = 3.0;
+
+impl ShardMethod {
+    /// The name in `task.toml`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ParameterPerturbation => "parameter-perturbation",
+            Self::LocalAveraging => "local-averaging",
+            Self::VirtualClients => "virtual-clients",
+            Self::ClientLevel => "client-level",
+        }
+    }
+
+    fn has_shards(self) -> bool {
+        matches!(self, Self::LocalAveraging | Self::VirtualClients)
+    }
+}
+
+pub(super) fn resolve(resolving: &Resolving<'_>, method: ShardMethod) -> Result<ResolvedTask, TaskError> {
+    let raw: Raw = resolving.options(method.name())?;
+    let spec = raw.spec(resolving, method)?;
+    let with = |spec| ResolvedTask { update: UpdateSpec::Shards(spec), ..resolving.task.clone() };
+    with(spec.clone()).check()?;
+    let z = calibrated(|noise_multiplier| with(ShardSpec { noise_multiplier, ..spec.clone() }))?;
+    let mut spec = ShardSpec { noise_multiplier: z, ..spec };
+    if raw.step_precision.is_none() && resolving.task.approximation == Approximation::MeanField && spec.clip_metric == ClipMetric::Centred {
+        // The event does not depend on it: z stays calibrated.
+        spec.step_precision = spec.default_step_precision(resolving.task, resolving.expected_sites);
+    }
+    let task = with(spec);
+    task.check()?;
+    Ok(task)
+}
+
+impl Raw {
+    /// All numbers but z, which stands at 1 until it is calibrated.
+    fn spec(&self, resolving: &Resolving<'_>, method: ShardMethod) -> Result<ShardSpec, TaskError> {
+        let task = resolving.task;
+        let shards = match (self.shards, method.has_shards()) {
+            (Some(shards), true) => shards,
+            (None, false) => 1,
+            (None, true) => return invalid(&format!("update = \"{}\" needs shards, the number of shards of a site", method.name())),
+            (Some(_), false) => return invalid(&format!("update = \"{}\" has one shard a site: remove shards", method.name())),
+        };
+        let clip_metric = self.clip_metric.unwrap_or(ClipMetric::Centred);
+        let blocks = blocks(task, clip_metric).len();
+        let bounds = match (&self.clip_norms, resolving.clip_norm(self.clip_norm)?) {
+            (Some(norms), None) => norms.clone(),
+            (None, Some(norm)) => vec![norm; blocks],
+            (Some(_), Some(_)) => return invalid("give clip_norm or clip_norms, not both"),
+            (None, None) => vec![task.feature_bound; blocks],
+        };
+        if bounds.len() != blocks {
+            return invalid(&format!("this clip_metric has {blocks} blocks: give clip_norms with as many bounds"));
+        }
+        let clip_norms = bounds.iter().map(|&norm| checked(ClipNorm::new(norm))).collect::<Result<Vec<_>, _>>()?;
+        let importances = match &self.importances {
+            Some(given) if given.len() == blocks && given.iter().all(|w| *w > 0.0 && w.is_finite()) => given.clone(),
+            Some(_) => return invalid("importances must be one finite number above 0 for every block"),
+            None => bounds.iter().map(|norm| 1.0 / (norm * norm)).collect(),
+        };
+        let public = match task.privacy.trust {
+            Trust::Local => FactorState::Released,
+            Trust::Aggregated => FactorState::Tied,
+        };
+        let state = match method {
+            ShardMethod::ParameterPerturbation | ShardMethod::LocalAveraging => public,
+            ShardMethod::VirtualClients | ShardMethod::ClientLevel => FactorState::PrivateClean,
+        };
+        Ok(ShardSpec {
+            method,
+            shards,
+            sites: task.aggregation.map_or(resolving.expected_sites, |aggregation| aggregation.sites),
+            state: self.state.unwrap_or(state),
+            clip_metric,
+            scales: block_scales(&bounds, &importances),
+            clip_norms,
+            noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
+            step_precision: self.step_precision.unwrap_or(0.0),
+        })
+    }
+}
+
+/// Lengths of the blocks of a message.
+fn blocks(task: &ResolvedTask, metric: ClipMetric) -> Vec<usize> {
+    let family = task.family();
+    let (d, len) = (family.dimension(), family.len());
+    if metric.has_blocks() { vec![d, len - d] } else { vec![len] }
+}
+
+impl ShardSpec {
+    /// Lengths of the blocks of a message and their bounds.
+    #[must_use]
+    pub fn blocks(&self, task: &ResolvedTask) -> Vec<(usize, ClipNorm)> {
+        blocks(task, self.clip_metric).into_iter().zip(self.clip_norms.iter().copied()).collect()
+    }
+
+    /// What the sum of a site's changes is divided by: K for an average.
+    #[must_use]
+    pub fn divisor(&self) -> f64 {
+        match self.method {
+            ShardMethod::LocalAveraging => f64::from(self.shards),
+            ShardMethod::ParameterPerturbation | ShardMethod::VirtualClients | ShardMethod::ClientLevel => 1.0,
+        }
+    }
+
+    /// Number of factors that a site has: one for each shard of virtual clients.
+    #[must_use]
+    pub fn factors(&self) -> u32 {
+        match self.method {
+            ShardMethod::VirtualClients => self.shards,
+            ShardMethod::ParameterPerturbation | ShardMethod::LocalAveraging | ShardMethod::ClientLevel => 1,
+        }
+    }
+
+    /// The mechanism of a visit.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn mechanism(&self, task: &ResolvedTask) -> Result<SumMechanism, TaskError> {
+        self.release(task)?.mechanism(task)
+    }
+
+    fn release(&self, task: &ResolvedTask) -> Result<SumSpec, TaskError> {
+        let Ok(coordinates) = u32::try_from(task.family().len()) else { return invalid("the model has too many parameters for one sum") };
+        let terms = match self.method {
+            ShardMethod::ClientLevel => Terms::Units,
+            ShardMethod::ParameterPerturbation | ShardMethod::LocalAveraging | ShardMethod::VirtualClients => Terms::ShardResults,
+        };
+        Ok(SumSpec { coordinates, clip: checked(ClipNorm::new(1.0))?, noise: self.noise_multiplier, sampling: None, terms })
+    }
+
+    fn default_step_precision(&self, task: &ResolvedTask, sites: u32) -> f64 {
+        let sites = match task.privacy.trust {
+            Trust::Local => f64::from(sites),
+            Trust::Aggregated => 1.0,
+        };
+        let one = self.noise_multiplier.get() * self.scales[0] / self.divisor();
+        let noise = one * (sites / f64::from(task.visits())).sqrt();
+        SHRINKAGE * task.damping.iter().sum::<f64>() * noise / task.prior.scale
+    }
+}
+
+impl UpdateRules for ShardSpec {
+    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
+        let name = self.method.name();
+        requires_epsilon(task, name)?;
+        require(self.shards >= 1, "shards must be at least 1")?;
+        require(self.method.has_shards() || self.shards == 1, "this update has one shard a site")?;
+        require(self.sites >= 1, "sites must be at least 1")?;
+        require(task.model.rules().is_linear(), &format!("update = \"{name}\" needs a model with an exact local optimum"))?;
+        match (self.method, task.privacy.unit) {
+            (ShardMethod::ClientLevel, PrivacyUnit::Site) => {}
+            (ShardMethod::ClientLevel, _) => return invalid("update = \"client-level\" protects whole sites: use unit = \"site\""),
+            (_, PrivacyUnit::Site) => return invalid(&format!("update = \"{name}\" protects records or persons, not sites")),
+            _ => {}
+        }
+        require(
+            self.state != FactorState::Released || task.privacy.trust == Trust::Local,
+            "state = \"released\" needs trust = \"local\": under aggregation nobody sees what one site sends; use \"tied\" or \"private-clean\"",
+        )?;
+        let blocks = blocks(task, self.clip_metric).len();
+        require(self.clip_norms.len() == blocks, "clip_norms must have one bound for every block")?;
+        require(self.scales.len() == blocks && self.scales.iter().all(|s| *s > 0.0 && s.is_finite()), "scales must be positive")?;
+        // The release clips to 1, whatever the blocks say; blocks that say more would be clipped twice.
+        let joint: f64 = self.clip_norms.iter().zip(&self.scales).map(|(c, s)| (c.get() / s).powi(2)).sum();
+        require(joint <= 1.0 + 1e-9, "the scaled bounds of all blocks must have a joint norm of at most 1")?;
+        require(self.step_precision >= 0.0 && self.step_precision.is_finite(), "step_precision must be finite and not negative")?;
+        require(
+            task.approximation == Approximation::MeanField || self.step_precision <= 0.0,
+            "step_precision needs approximation = \"mean-field\"",
+        )
+    }
+
+    fn event(&self, task: &ResolvedTask, _visit: u32) -> Result<DpEvent, TaskError> {
+        Ok(self.mechanism(task)?.event())
+    }
+
+    fn sum(&self, task: &ResolvedTask, _visit: u32) -> Result<Option<SumSpec>, TaskError> {
+        self.release(task).map(Some)
+    }
+
+    fn message(&self, task: &ResolvedTask, _visit: u32) -> Result<MessageForm, TaskError> {
+        Ok(MessageForm::of_sum(&self.mechanism(task)?))
+    }
+
+    fn site_state(&self, task: &ResolvedTask) -> SiteStateForm {
+        let len = task.family().len();
+        match self.state {
+            FactorState::Released => SiteStateForm::Public(len),
+            FactorState::Tied => SiteStateForm::None,
+            FactorState::PrivateClean => SiteStateForm::Private(len * self.factors() as usize),
+        }
+    }
+
+    fn rule(&self, task: &ResolvedTask) -> Box<dyn Rule> {
+        Box::new(ShardRule::new(task, self.clone()))
+    }
+
+    fn protects_sites(&self) -> bool {
+        self.method == ShardMethod::ClientLevel
+    }
+
+    fn warnings(&self, task: &ResolvedTask) -> Vec<String> {
+        #[allow(clippy::cast_precision_loss, reason = "a number of parameters")]
+        let needed = SIGNAL * self.noise_multiplier.get() * (task.family().len() as f64).sqrt();
+        if self.method == ShardMethod::ClientLevel && f64::from(self.sites) < needed {
+            return vec![format!(
+                "{} sites are too few: all of them together add less to the sum than the noise; {} are needed for these parameters",
+                self.sites,
+                needed.ceil()
+            )];
+        }
+        Vec::new()
+    }
+
+    fn released(&self) -> String {
+        let terms = match self.method {
+            ShardMethod::ParameterPerturbation => "the clipped change of the natural parameters, fitted to all records of the site, with noise",
+            ShardMethod::LocalAveraging => "the noised average of clipped changes of the natural parameters over shards of the records",
+            ShardMethod::VirtualClients => "the noised sum of clipped changes of the natural parameters over shards of the records",
+            ShardMethod::ClientLevel => "the clipped change of the natural parameters of the whole site, with noise",
+        };
+        format!("at every visit {terms}")
+    }
+}
+
+impl Display for ShardSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.method {
+            ShardMethod::ParameterPerturbation => "parameter perturbation",
+            ShardMethod::LocalAveraging => "local averaging",
+            ShardMethod::VirtualClients => "virtual clients",
+            ShardMethod::ClientLevel => "client-level updates",
+        })?;
+        if self.method.has_shards() {
+            write!(f, " over {} shards a site", self.shards)?;
+        }
+        let state = match self.state {
+            FactorState::Released => "released",
+            FactorState::Tied => "tied",
+            FactorState::PrivateClean => "private, noise-free",
+        };
+        let norms: Vec<String> = self.clip_norms.iter().map(|c| Short(c.get()).to_string()).collect();
+        write!(f, ", {state} factors, clipping norms {}, noise multiplier {}", norms.join(" / "), Short(self.noise_multiplier.get()))
+    }
+}
