@@ -64,6 +64,7 @@ impl Rows {
                 LabelKind::Binary { .. } => "row,probability,lower,upper",
                 LabelKind::Number(rule) if rule.transform == Transform::Identity => "row,mean,sd,lower,upper",
                 LabelKind::Number(_) => "row,median,sd,lower,upper",
+                LabelKind::Absent => "row",
             };
             writeln!(out, "{header}")?;
         }
@@ -86,7 +87,7 @@ impl Rows {
             Prediction::Number { mean, variance } => {
                 let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
                     LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
-                    LabelKind::Binary { .. } => (&|entry| entry, Some(variance.sqrt())),
+                    LabelKind::Binary { .. } | LabelKind::Absent => (&|entry| entry, Some(variance.sqrt())),
                 };
                 Line::Number { middle: decode(mean), sd, lower: decode(interval.lower), upper: decode(interval.upper) }
             }
@@ -108,6 +109,7 @@ fn csv(line: Option<Line>, schema: &Schema) -> String {
         None => match schema.label().kind {
             LabelKind::Binary { .. } => ",,".into(),
             LabelKind::Number(_) => ",,,".into(),
+            LabelKind::Absent => String::new(),
         },
     }
 }

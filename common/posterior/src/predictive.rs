@@ -4,11 +4,14 @@ use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_expfam::any::{Family, Gaussian};
 
+use crate::lda::Topics;
+use crate::lda::document::{Document, DocumentLength, Sweeps};
 use crate::mixture::{Components, Covariance, Density, MixtureShape};
 use crate::network::NetworkPredictor;
 use crate::normal;
 use crate::pbp;
 use crate::quadrature::{log_sigmoid_expectation, sigmoid_moments};
+use crate::rule::VipsRule;
 use crate::rule::network_posterior;
 use crate::summary::{Interval, Level};
 use crate::task::{ModelSpec, ResolvedTask};
@@ -48,6 +51,8 @@ enum Law {
     Probit,
     /// A mixture: the row itself is what has a density.
     Mixture(Box<Density>),
+    /// Topics: a document is what has a density.
+    Topics(Box<Topics>),
     /// A network, by moments.
     Moments(Box<pbp::Network>, Box<pbp::Posterior>),
 }
@@ -112,6 +117,9 @@ impl Predictor {
                     MixtureShape { components, dimension: family.dimension() / components.max(1), covariance: Covariance::Diagonal };
                 Law::Mixture(Box::new(Density::predictive(&Components::from_natural(shape, natural)?, noise_sd * noise_sd)?))
             }
+            ModelSpec::LatentDirichlet(_) => {
+                return Err(InvalidParameters::Domain("a topic model predicts from the whole state of its run"));
+            }
             ModelSpec::PbpNetwork { hidden, .. } => {
                 let network = pbp::Network::of_weights(family.dimension() - 1, hidden)?;
                 let posterior = network_posterior(&network, posterior.standard());
@@ -126,6 +134,11 @@ impl Predictor {
     /// # Errors
     /// Its head is not a distribution of the task's family.
     pub fn of_state(task: &ResolvedTask, state: &[f64]) -> Result<Self, InvalidParameters> {
+        if matches!(task.model, ModelSpec::LatentDirichlet(_)) {
+            let topics = VipsRule::topics(task, state).map_err(|_| InvalidParameters::Domain("the state holds no topics"))?;
+            let posterior = Gaussian::from_natural(task.family(), task.posterior(state).to_vec())?;
+            return Ok(Self { model: task.model.clone(), posterior, law: Law::Topics(Box::new(topics)) });
+        }
         Self::new(task.model.clone(), task.family(), task.posterior(state))
     }
 
@@ -135,6 +148,7 @@ impl Predictor {
         match &self.law {
             Law::Normal { .. } | Law::Logit | Law::Probit => self.posterior.family().dimension(),
             Law::Mixture(density) => density.dimension(),
+            Law::Topics(topics) => topics.shape().words(),
             Law::Moments(network, _) => network.inputs(),
             Law::Network(network) => network.network().features(),
         }
@@ -176,6 +190,13 @@ impl Predictor {
                 let (component, probability) = best.unwrap_or((0, 0.0));
                 Prediction::Component { component, probability }
             }
+            Law::Topics(topics) => {
+                // The topic that most of the document's words are from, and its share of them.
+                let shares = document(topics, row).map(|document| document.shares()).unwrap_or_default();
+                let best = shares.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+                let (component, probability) = best.unwrap_or((0, 0.0));
+                Prediction::Component { component, probability }
+            }
             Law::Moments(network, posterior) => {
                 let (mean, variance) = pbp::predictive::NetworkPredictor::new(network, posterior).predict(entries(row));
                 Prediction::Number { mean, variance }
@@ -204,6 +225,7 @@ impl Predictor {
                 normal::log_cdf(sign * mean / (1.0 + variance).sqrt()).value
             }
             Law::Mixture(density) => density.score(&dense(row, density.dimension())).0,
+            Law::Topics(topics) => document(topics, row).map_or(0.0, |document| document.bound(topics, row.indices).0),
             Law::Moments(network, posterior) => {
                 pbp::predictive::NetworkPredictor::new(network, posterior).log_density(entries(row), row.target)
             }
@@ -230,6 +252,12 @@ impl Prediction {
             Self::Component { probability, .. } => Interval { lower: probability, upper: probability },
         }
     }
+}
+
+/// The converged E-step of a document; none without words.
+fn document(topics: &Topics, row: Example<'_>) -> Option<Document> {
+    let mut document = Document::default();
+    document.fit(topics, DocumentLength::AsIs, row.indices, row.values, Sweeps::Converged).then_some(document)
 }
 
 /// Pairs (position, value) of a row.

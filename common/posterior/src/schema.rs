@@ -61,8 +61,12 @@
 //! *Drop* means that the record contributes 0 to every sum; its unit stays a unit, so counts and slices do not move.
 //! *Reject* means that the file is not loaded at all: the person who runs the site is told the row and the column.
 
+//!
+//! A schema may also describe data that is no table: see [`content`].
+
 use std::collections::HashSet;
 
+pub mod content;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -89,6 +93,7 @@ pub enum SchemaError {
 /// A checked public schema. See the [module](self) for its file format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
+    content: content::Content,
     columns: Vec<Column>,
     label: Label,
     unit_column: Option<String>,
@@ -200,6 +205,8 @@ pub enum LabelKind {
     },
     /// A number, with the same rule as a feature.
     Number(NumberRule),
+    /// Nothing is predicted; every target is 0.
+    Absent,
 }
 
 /// What happens to a number outside its range.
@@ -283,7 +290,16 @@ impl Schema {
     /// # Errors
     /// See [`SchemaError`].
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
-        raw::parse(text)
+        match content::parse(text)? {
+            Some(schema) => Ok(schema),
+            None => raw::parse(text),
+        }
+    }
+
+    /// What the files hold.
+    #[must_use]
+    pub fn content(&self) -> &content::Content {
+        &self.content
     }
 
     /// Number of entries d of a feature row, with the intercept.
@@ -295,7 +311,7 @@ impl Schema {
     /// The d names of the coefficients, in order: `age`, `ward=surgery`, `(intercept)`.
     #[must_use]
     pub fn coefficient_names(&self) -> Vec<String> {
-        let mut names = Vec::with_capacity(self.dimension as usize);
+        let mut names = content::names(&self.content);
         for column in &self.columns {
             match &column.kind {
                 ColumnKind::Number(_) | ColumnKind::Boolean(_) => names.push(column.name.clone()),
@@ -329,7 +345,8 @@ impl Schema {
     #[must_use]
     pub fn max_abs_entry(&self) -> f64 {
         let entries = self.columns.iter().map(|column| column.kind.max_abs());
-        entries.fold(if self.intercept.is_some() { 1.0 } else { 0.0 }, f64::max).min(self.norm_bound)
+        let rest = if self.intercept.is_some() { 1.0 } else { content::max_abs_entry(&self.content) };
+        entries.fold(rest, f64::max).min(self.norm_bound)
     }
 
     /// Upper bound on the target's absolute value, after centre and scale.
@@ -338,6 +355,7 @@ impl Schema {
         match &self.label.kind {
             LabelKind::Binary { .. } => 1.0,
             LabelKind::Number(rule) => rule.max_abs(),
+            LabelKind::Absent => 0.0,
         }
     }
 

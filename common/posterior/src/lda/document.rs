@@ -115,6 +115,13 @@ impl Document {
         &self.gamma
     }
 
+    /// Expected share of every topic in the document: E θ.
+    #[must_use]
+    pub fn shares(&self) -> Vec<f64> {
+        let total: f64 = self.gamma.iter().sum();
+        self.gamma.iter().map(|g| g / total).collect()
+    }
+
     /// φ of the document's i-th word, for every topic.
     pub fn phi(&self, word: usize) -> impl Iterator<Item = f64> {
         let row = &self.rows[word * self.theta.len()..][..self.theta.len()];

@@ -178,6 +178,18 @@ impl Topics {
         (0..self.shape.topics).map(share).collect()
     }
 
+    /// Mean and variance of every word's probability in every topic, word by word.
+    #[must_use]
+    pub fn moments(&self) -> Vec<[f64; 2]> {
+        let totals = column_sums(&self.lambda, self.shape.topics);
+        let moment = |(l, total): (&f64, &f64)| {
+            let mean = l / total;
+            // (total − l)/total without the cancellation of 1 − mean.
+            [mean, mean * ((total - l) / total) / (total + 1.0)]
+        };
+        self.lambda.chunks_exact(self.shape.topics).flat_map(|row| row.iter().zip(&totals).map(moment)).collect()
+    }
+
     /// The `count` most probable words of a topic, with their probabilities.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_expfam::{ExponentialFamily, InvalidParameters, gaussian};
 use nalgebra::{Cholesky, DMatrix, SymmetricEigen};
+use serde::{Deserialize, Serialize};
 
 use crate::noise_aware;
 
@@ -118,7 +119,8 @@ pub fn raise_to(second: &[f64], dimension: usize, level: f64) -> RaisedStatistic
 }
 
 /// q(α) = Gamma(shape, rate) of the common precision of all coefficients (automatic relevance determination).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Relevance {
     /// a.
     pub shape: f64,

@@ -1,5 +1,6 @@
 //! The schema file as it is written, and how it becomes a checked [`Schema`].
 
+use super::content::Content;
 use super::{
     Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, Label, LabelKind, Matching, NumberRule, OtherColumns,
     Outside, Schema, SchemaError, Transform, first_repeated, worst_case_norm,
@@ -201,6 +202,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         }
     };
     Ok(Schema {
+        content: Content::Table,
         columns,
         label,
         unit_column: raw.unit_column,

@@ -54,7 +54,8 @@ impl<'a> Prepared<'a> {
     }
 
     /// Runs the E-step on images, given as the columns of a matrix of numbers between 0 and 1. Every image's result depends on that
-    /// image only.
+    /// image only, to the last bit: batches are filled up with empty images to a multiple of a tile of the matrix product, which treats
+    /// full tiles alike.
     ///
     /// # Panics
     /// The images have another number of pixels than the network has visible units.
@@ -63,7 +64,9 @@ impl<'a> Prepared<'a> {
         let network = self.network;
         let (visible, hidden) = network.weights.shape();
         assert_eq!(images.nrows(), visible, "images of another size");
-        let count = images.ncols();
+        let real = images.ncols();
+        let count = real.next_multiple_of(TILE);
+        let images = images.resize_horizontally(count, 0.0);
         let mut pi = DMatrix::from_fn(hidden, count, |k, _| self.start[k]);
         let mut omega = DMatrix::zeros(visible, count);
         let evidence = &self.transposed * images.map(|v| v - 0.5);
@@ -94,9 +97,14 @@ impl<'a> Prepared<'a> {
                 }
             }
         }
-        Batch { visible: images, hidden: pi, omega }
+        let cut = |matrix: DMatrix<f64>| matrix.resize_horizontally(real, 0.0);
+        Batch { visible: cut(images), hidden: cut(pi), omega: cut(omega) }
     }
 }
+
+/// Columns of a batch are a multiple of this: of every tile width of the matrix product, and above the size below which it takes
+/// another way.
+const TILE: usize = 32;
 
 /// The turns of one image's hidden units.
 struct Turn<'a> {

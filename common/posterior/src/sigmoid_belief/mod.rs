@@ -101,6 +101,8 @@ pub struct Network {
     visible_bias: DVector<f64>,
     /// Means of b.
     hidden_bias: DVector<f64>,
+    /// Variances of c, then of b: no E-step needs them, a posterior is not one without.
+    bias_variances: Vec<f64>,
 }
 
 impl Network {
@@ -124,7 +126,46 @@ impl Network {
         if !(fits && finite && variances.iter().all(|v| *v > 0.0)) {
             return Err(NetworkError::Parameters);
         }
-        Ok(Self { shape, weights, variances, visible_bias, hidden_bias })
+        let bias_variances = vec![1.0; shape.visible + shape.hidden];
+        Ok(Self { shape, weights, variances, visible_bias, hidden_bias, bias_variances })
+    }
+
+    /// Natural parameters [h; Λ] of the mean-field Gaussian over W (visible unit by visible unit), c and b.
+    #[must_use]
+    pub fn natural(&self) -> Vec<f64> {
+        let (means, variances) = (self.weights.transpose(), self.variances.transpose());
+        let means = means.iter().chain(&self.visible_bias).chain(&self.hidden_bias);
+        let variances: Vec<f64> = variances.iter().chain(&self.bias_variances).copied().collect();
+        let h = means.zip(&variances).map(|(m, v)| m / v);
+        h.chain(variances.iter().map(|v| 1.0 / v)).collect()
+    }
+
+    /// From such natural parameters.
+    ///
+    /// # Errors
+    /// Another length, or not the parameters of a distribution.
+    pub fn from_natural(shape: Shape, natural: &[f64]) -> Result<Self, NetworkError> {
+        let (visible, hidden) = (shape.visible, shape.hidden);
+        let parameters = visible * hidden + visible + hidden;
+        if natural.len() != 2 * parameters {
+            return Err(NetworkError::Parameters);
+        }
+        let (h, precision) = natural.split_at(parameters);
+        let variances: Vec<f64> = precision.iter().map(|p| 1.0 / p).collect();
+        let means: Vec<f64> = h.iter().zip(&variances).map(|(h, v)| h * v).collect();
+        let pairs = visible * hidden;
+        let mut network = Self::new(
+            shape,
+            DMatrix::from_row_slice(visible, hidden, &means[..pairs]),
+            DMatrix::from_row_slice(visible, hidden, &variances[..pairs]),
+            DVector::from_column_slice(&means[pairs..pairs + visible]),
+            DVector::from_column_slice(&means[pairs + visible..]),
+        )?;
+        if !variances[pairs..].iter().all(|v| v.is_finite() && *v > 0.0) {
+            return Err(NetworkError::Parameters);
+        }
+        network.bias_variances = variances[pairs..].to_vec();
+        Ok(network)
     }
 
     /// Where the iteration starts: biases 0, weights of this standard deviation from a public seed. Hidden units that start equal
@@ -140,6 +181,7 @@ impl Network {
             variances: DMatrix::from_element(shape.visible, shape.hidden, sd * sd),
             visible_bias: DVector::zeros(shape.visible),
             hidden_bias: DVector::zeros(shape.hidden),
+            bias_variances: vec![sd * sd; shape.visible + shape.hidden],
         }
     }
 
@@ -219,6 +261,7 @@ pub fn m_step(network: &Network, shrinkage: &mut Shrinkage, priors: &Priors, sta
     let mut weights = DMatrix::zeros(visible, hidden);
     let mut variances = DMatrix::zeros(visible, hidden);
     let mut visible_bias = DVector::zeros(visible);
+    let mut bias_variances = Vec::with_capacity(visible + hidden);
     let pairs = omega_hh.chunks_exact(triangle(hidden));
     let rows = v_pi.chunks_exact(hidden).zip(omega_pi.chunks_exact(hidden)).zip(pairs);
     for (j, ((v_pi, omega_pi), omega_hh)) in rows.enumerate() {
@@ -230,12 +273,15 @@ pub fn m_step(network: &Network, shrinkage: &mut Shrinkage, priors: &Priors, sta
         let h = sums - &activity * 0.5 - &omega_pi * network.visible_bias[j];
         let mean = factor.solve(&h);
         let scale = omega[j].clamp(0.0, 0.25 * n) + priors.visible_sd.powi(-2);
+        bias_variances.push(1.0 / scale);
         visible_bias[j] = (v[j].clamp(0.0, n) - 0.5 * n - mean.dot(&omega_pi)) / scale;
         weights.set_row(j, &mean.transpose());
         variances.set_row(j, &inverse_diagonal(&factor).transpose());
     }
     let hidden_bias = DVector::from_fn(hidden, |k, _| hidden_bias(network.hidden_bias[k], activity[k], priors));
-    let network = Network::new(shape, weights, variances, visible_bias, hidden_bias).map_err(|_| NetworkError::Statistics)?;
+    bias_variances.extend(hidden_bias.iter().map(|&b| 1.0 / (priors.hidden_sd.powi(-2) + n * polya_gamma::mean(b))));
+    let mut network = Network::new(shape, weights, variances, visible_bias, hidden_bias).map_err(|_| NetworkError::Statistics)?;
+    network.bias_variances = bias_variances;
     shrinkage.update(&network.second_moments());
     Ok(network)
 }

@@ -79,6 +79,32 @@ impl Shrinkage {
         }
     }
 
+    /// All expectations as one vector, and back: what a run's state carries.
+    #[must_use]
+    pub fn to_state(&self) -> Vec<f64> {
+        let matrices = self.precision.iter().chain(&self.xi);
+        matrices.chain(&self.phi).chain(std::iter::once(&self.global)).copied().collect()
+    }
+
+    /// Number of entries of [`Self::to_state`].
+    #[must_use]
+    pub fn state_length(visible: usize, hidden: usize) -> usize {
+        2 * visible * hidden + hidden + 1
+    }
+
+    /// From a vector of [`Self::to_state`]; `None` for another length or an expectation that is not positive.
+    #[must_use]
+    pub fn from_state(visible: usize, hidden: usize, state: &[f64]) -> Option<Self> {
+        if state.len() != Self::state_length(visible, hidden) || !state.iter().all(|v| v.is_finite() && *v > 0.0) {
+            return None;
+        }
+        let (precision, rest) = state.split_at(visible * hidden);
+        let (xi, rest) = rest.split_at(visible * hidden);
+        let (phi, global) = rest.split_at(hidden);
+        let matrix = |values: &[f64]| DMatrix::from_column_slice(visible, hidden, values);
+        Some(Self { precision: matrix(precision), xi: matrix(xi), phi: phi.to_vec(), global: global[0] })
+    }
+
     /// One pass of updates from E W² (visible × hidden).
     ///
     /// # Panics
@@ -160,6 +186,8 @@ mod tests {
             shrinkage.update(&second);
         }
         assert!(shrinkage.precision.iter().all(|p| p.is_finite() && *p > 0.0));
+        assert_eq!(Shrinkage::from_state(3, 2, &shrinkage.to_state()), Some(shrinkage.clone()));
+        assert_eq!(Shrinkage::from_state(2, 2, &shrinkage.to_state()), None);
         assert!(shrinkage.precision[(0, 0)] > 1e3 && shrinkage.precision[(0, 1)] < 1.0);
     }
 }

@@ -64,6 +64,23 @@ fn the_batched_kernel_equals_the_formulas() {
     }
 }
 
+/// The proof of the batched sum needs it to the last bit: a result depends on its image only.
+#[test]
+fn an_image_has_the_same_result_whatever_else_is_in_the_batch() {
+    let network = network(300, 7, 8);
+    let v = images(300, 70, 9);
+    let prepared = Prepared::new(&network);
+    let all = prepared.fit(v.clone(), 5);
+    for count in [1, 2, 7, 31, 33, 53] {
+        let some = prepared.fit(v.columns(70 - count, count).into_owned(), 5);
+        for i in 0..count {
+            let bits = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(some.hidden(i)), bits(all.hidden(70 - count + i)), "{count} {i}");
+            assert_eq!(bits(some.omega(i)), bits(all.omega(70 - count + i)));
+        }
+    }
+}
+
 /// Statistics of one image in full, as the definitions say.
 fn statistics(v: &[f64], pi: &[f64], omega: &[f64]) -> Vec<Vec<f64>> {
     let outer = |a: &[f64], b: &[f64]| a.iter().flat_map(|x| b.iter().map(move |y| x * y)).collect::<Vec<_>>();
@@ -195,6 +212,19 @@ fn the_m_step_is_that_of_the_formulas() {
         let activity: f64 = (0..50).map(|i| batch.hidden(i)[k]).sum();
         assert!((b * (1.0 / 9.0 + 50.0 * polya_gamma::mean(b)) - (activity - 25.0)).abs() < 1e-9);
     }
+}
+
+#[test]
+fn a_network_survives_its_natural_parameters() {
+    let network = network(3, 2, 41);
+    let again = Network::from_natural(network.shape(), &network.natural()).unwrap();
+    assert!((again.weights() - network.weights()).norm() < 1e-14 && (again.variances() - network.variances()).norm() < 1e-14);
+    assert!((again.hidden_bias() - network.hidden_bias()).norm() < 1e-14);
+    assert!((again.visible_bias() - network.visible_bias()).norm() < 1e-14);
+    assert!(Network::from_natural(network.shape(), &network.natural()[1..]).is_err());
+    let mut broken = network.natural();
+    *broken.last_mut().unwrap() = -1.0;
+    assert!(Network::from_natural(network.shape(), &broken).is_err());
 }
 
 #[test]

@@ -15,6 +15,9 @@ use dp_pvi_posterior::lda::Topics;
 use dp_pvi_posterior::lda::document::{Document, DocumentLength, Sweeps};
 use dp_pvi_privacy::mechanism::Term;
 
+use dp_pvi_expfam::any::Gaussian;
+
+use super::Model;
 use super::statistics::ExpectedStatistics;
 use crate::records::RecordView;
 
@@ -48,5 +51,16 @@ impl ExpectedStatistics for DocumentStatistics<'_> {
         if document.fit(self.topics, self.length, record.indices, record.values, Sweeps::Exactly(self.sweeps)) {
             term.extend(document.statistics(record.indices));
         }
+    }
+}
+
+/// The model as the registry knows it: it offers expected statistics only, which [`crate::update::vips`] builds from a run's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicModel;
+
+impl Model for TopicModel {
+    /// NaN: a document's density needs topics, and a Gaussian over probabilities is none.
+    fn expected_log_likelihood(&self, _record: RecordView<'_>, _q: &Gaussian) -> f64 {
+        f64::NAN
     }
 }

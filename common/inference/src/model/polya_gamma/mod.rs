@@ -29,8 +29,11 @@ pub enum Blocks {
         /// Scale of the second block.
         second: f64,
     },
-    /// svec Σ E ω xxᵀ, unscaled: every later round.
-    Second,
+    /// svec Σ E ω xxᵀ: every later round.
+    Second {
+        /// Its scale.
+        scale: f64,
+    },
 }
 
 /// E-steps at a public Gaussian q(θ).
@@ -71,7 +74,7 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
         let d = self.q.family().dimension();
         match self.blocks {
             Blocks::Both { .. } => d + triangle(d),
-            Blocks::Second => triangle(d),
+            Blocks::Second { .. } => triangle(d),
         }
     }
 
@@ -79,7 +82,7 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
         let [one, two] = sensitivities(self.feature_bound);
         match self.blocks {
             Blocks::Both { first, second } => (one / first).hypot(two / second),
-            Blocks::Second => two,
+            Blocks::Second { scale } => two / scale,
         }
     }
 
@@ -95,7 +98,7 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 (d, second)
             }
-            Blocks::Second => (0, 1.0),
+            Blocks::Second { scale } => (0, scale),
         };
         let weight = omega / scale;
         for (k, (&i, &x)) in record.indices.iter().zip(record.values).enumerate() {

@@ -23,7 +23,7 @@ fn fixed_point(prior: &Gaussian, data: &RecordTable) -> Gaussian {
     let first = total(&both, data)[..d].to_vec();
     let mut q = prior.clone();
     for _ in 0..2000 {
-        let second = total(&LogisticStatistics::new(&q, Blocks::Second, 1.0), data);
+        let second = total(&LogisticStatistics::new(&q, Blocks::Second { scale: 1.0 }, 1.0), data);
         let next = m_step(prior, &first, &second).unwrap();
         let change = next.natural().iter().zip(q.natural()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         q = next;
@@ -45,7 +45,7 @@ fn the_fixed_point_equals_the_reference() {
     let Standard::Full(standard) = q.standard() else { panic!("full covariance") };
     close(standard.mean().as_slice(), &vector(&expected["mean"]), 1e-8);
     close(standard.covariance().as_slice(), &matrix(&expected["cov"]).concat(), 1e-8);
-    let statistics = LogisticStatistics::new(&q, Blocks::Second, 1.0);
+    let statistics = LogisticStatistics::new(&q, Blocks::Second { scale: 1.0 }, 1.0);
     let c: Vec<f64> = table.records().map(|record| statistics.tilt(record)).collect();
     close(&c, &vector(&expected["c"]), 1e-8);
     close(&c.iter().map(|&c| mean(c)).collect::<Vec<_>>(), &vector(&expected["E_omega"]), 1e-8);
@@ -101,12 +101,12 @@ fn sensitivities_hold_for_adversarial_records() {
             length / statistics.bound()
         };
         largest[0] = largest[0].max(length(&LogisticStatistics::new(&q, Blocks::Both { first: 0.7, second: 1.3 }, bound)));
-        largest[1] = largest[1].max(length(&LogisticStatistics::new(&q, Blocks::Second, bound)));
+        largest[1] = largest[1].max(length(&LogisticStatistics::new(&q, Blocks::Second { scale: 1.0 }, bound)));
     }
     assert!(largest.iter().all(|l| *l > 0.999), "{largest:?}");
     // Neither NaN nor infinities nor a distribution that overflows gets through.
     let data = table(d, &rows(&[vec![f64::NAN; 4], vec![f64::INFINITY; 4], vec![1e300; 4], vec![1.0; 4]], &[1.0, 0.0, 1.0, f64::NAN]));
     let q = prior(d);
-    let sums = total(&LogisticStatistics::new(&q, Blocks::Second, bound), &data);
+    let sums = total(&LogisticStatistics::new(&q, Blocks::Second { scale: 1.0 }, bound), &data);
     assert!(sums.len() == triangle(d) && sums.iter().all(|s| s.is_finite()));
 }

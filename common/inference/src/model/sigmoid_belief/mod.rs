@@ -15,9 +15,11 @@ mod tests;
 
 use dp_pvi_posterior::sigmoid_belief::hidden::{Batch, Prepared};
 use dp_pvi_posterior::sigmoid_belief::{BLOCKS, Network, Shape};
+use dp_pvi_privacy::mechanism::BatchTerms;
 use nalgebra::DMatrix;
+use rand_core::Rng;
 
-use crate::records::RecordView;
+use crate::records::{RecordTable, RecordView, UnitView};
 
 /// E-steps at a given network.
 #[derive(Debug, Clone)]
@@ -94,6 +96,57 @@ impl<'a> ImageStatistics<'a> {
         let factors: Vec<f64> = norms.iter().map(factor).collect();
         self.add(batch, &factors, sums);
         factors.iter().filter(|f| **f < 1.0).count()
+    }
+}
+
+/// Images of a chunk: the last batch, and which images are each unit's.
+#[derive(Default)]
+pub struct ImageWork {
+    batch: Option<ImageBatch>,
+    /// One past the last image of every unit.
+    ends: Vec<usize>,
+}
+
+/// Images to a chunk: enough for matrix products, few enough for E hhᵀ of all to stay small.
+const CHUNK: usize = 128;
+
+/// Two promises, checked by this module's tests: an image's statistics are the same to the last bit in every batch
+/// ([`Prepared::fit`]), and the sums are products of two factors each, plainly added.
+impl BatchTerms<RecordTable> for ImageStatistics<'_> {
+    type Work = ImageWork;
+
+    fn start(&self, _draws: &mut dyn Rng) -> ImageWork {
+        ImageWork::default()
+    }
+
+    fn chunk(&self) -> usize {
+        CHUNK
+    }
+
+    fn norms(&self, units: &[UnitView<'_>], _draws: &mut dyn Rng, work: &mut ImageWork, norms: &mut Vec<f64>) {
+        let mut images = Vec::with_capacity(units.len());
+        work.ends.clear();
+        for unit in units {
+            images.extend(unit.records());
+            work.ends.push(images.len());
+        }
+        let batch = self.fit(images.into_iter());
+        let mut first = 0;
+        for &end in &work.ends {
+            // No less than the norm of the sum of a person's images, and that of a single one.
+            norms.push((first..end).map(|image| self.norm(&batch, image)).sum());
+            first = end;
+        }
+        work.batch = Some(batch);
+    }
+
+    fn add(&self, work: &mut ImageWork, factors: &[f64], sums: &mut [f64]) {
+        let Some(batch) = &work.batch else { return };
+        let mut images = Vec::with_capacity(batch.images);
+        for (&end, &factor) in work.ends.iter().zip(factors) {
+            images.resize(end, factor);
+        }
+        ImageStatistics::add(self, batch, &images, sums);
     }
 }
 

@@ -84,3 +84,19 @@ fn clipped_sums_are_within_the_clip_and_ignore_what_is_broken() {
     }
     assert_eq!(BLOCKS, 6);
 }
+
+/// What the batched sum trusts: the same term to the last bit in every batch, and sums within their rounding bound.
+#[test]
+fn the_promises_of_the_batched_sum_are_kept() {
+    use chacha20::ChaCha20Rng;
+    use chacha20::rand_core::SeedableRng;
+    use dp_pvi_privacy::mechanism::batch;
+    let network = Network::start(Shape::new(40, 9).unwrap(), 4, 0.5);
+    let statistics = ImageStatistics::new(&network, [2.0, 1.0, 3.0, 0.5, 1.5, 1.0], 10);
+    let mut rng = ChaCha20Rng::seed_from_u64(4);
+    for count in [1, 7, 53, 200] {
+        let rows: Vec<Vec<f64>> =
+            (0..count).map(|_| (0..40).map(|_| f64::from(u8::from(crate::testing::uniform(&mut rng) > 0.3))).collect()).collect();
+        batch::compare(&images(40, &rows), &statistics, statistics.coordinates(), ChaCha20Rng::seed_from_u64).unwrap();
+    }
+}

@@ -1,0 +1,216 @@
+//! The server's step of perturbed expected sufficient statistics (algorithms 12): the M-step.
+//!
+//! * **Logistic regression**: the state is [λ | s1 | svec S2 | α]: the posterior, Σ x(y−½) once it is known, the running
+//!   Σ E ω xxᵀ, and the prior's precision. A visit moves S2 ← (1−ρ)S2 + ρŜ2; λ has Λ = αI + S2 with S2's eigenvalues raised to its noise,
+//!   h = α m0 + s1. The last visit's λ includes the noise's variance where the task says so.
+//! * **Topic models**: the state is [λ | Dirichlet parameters | C]. λ is a Gaussian with the moments of every word's probability in
+//!   every topic, for whatever reads posteriors; the Dirichlet parameters are what E-steps use.
+
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_privacy::ClipNorm;
+
+use super::{Arrived, Rule, Step};
+use crate::adaptive_clip::{next_bound, share_within};
+use crate::lda::{Shape, Topics};
+use crate::polya_gamma::{m_step, noise_aware_posterior, raise_to};
+use crate::task::{Clip, DocumentsSpec, Intervals, ModelSpec, PolyaGammaSpec, ResolvedTask, StatisticsSpec, Trust, VipsSpec};
+
+/// The rule of one task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VipsRule {
+    family: Family,
+    damping: Vec<f64>,
+    /// Per visit: noise on one coordinate of one site's sum.
+    noise: Vec<f64>,
+    /// Per visit: scales of the blocks.
+    scales: Vec<Vec<f64>>,
+    trust: Trust,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    PolyaGamma {
+        spec: PolyaGammaSpec,
+        prior_mean: f64,
+        prior_precision: f64,
+    },
+    Documents {
+        spec: DocumentsSpec,
+        shape: Shape,
+    },
+    /// Not a task that was checked: the state never moves.
+    Nothing,
+}
+
+impl VipsRule {
+    /// The rule of a task with this update.
+    #[must_use]
+    pub fn new(task: &ResolvedTask, spec: VipsSpec) -> Self {
+        let kind = match (spec.statistics, &task.model) {
+            (StatisticsSpec::PolyaGamma(spec), _) => {
+                let prior_precision = spec.relevance.map_or(task.prior.scale.powi(-2), |r| r.expected_precision());
+                Kind::PolyaGamma { spec, prior_mean: task.prior.mean, prior_precision }
+            }
+            (StatisticsSpec::Documents(spec), ModelSpec::LatentDirichlet(model)) => {
+                model.shape(task.features).map_or(Kind::Nothing, |shape| Kind::Documents { spec, shape })
+            }
+            (StatisticsSpec::Documents(_), _) => Kind::Nothing,
+        };
+        // A task that was checked has both for every visit.
+        let noise = |visit| spec.clip_and_noise(task, visit).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
+        Self {
+            family: task.family(),
+            damping: task.damping.clone(),
+            noise: (0..task.visits()).map(noise).collect(),
+            scales: (0..task.visits()).map(|visit| spec.scales(task, visit)).collect(),
+            trust: task.privacy.trust,
+            kind,
+        }
+    }
+
+    /// Topics of a state of a topic model.
+    ///
+    /// # Errors
+    /// The state is not one of this rule.
+    pub fn topics(task: &ResolvedTask, state: &[f64]) -> Result<Topics, crate::lda::LdaError> {
+        let ModelSpec::LatentDirichlet(model) = &task.model else { return Err(crate::lda::LdaError::Topics) };
+        let shape = model.shape(task.features).map_err(|_| crate::lda::LdaError::Size)?;
+        let start = task.family().len();
+        let lambda = state.get(start..start + shape.coordinates()).ok_or(crate::lda::LdaError::Topics)?;
+        Topics::new(shape, lambda.to_vec())
+    }
+
+    /// C of a state of a topic model.
+    ///
+    /// # Errors
+    /// The state is not one of this rule.
+    pub fn clip(state: &[f64]) -> Result<ClipNorm, dp_pvi_privacy::unit::InvalidUnit> {
+        ClipNorm::new(state.last().copied().unwrap_or(f64::NAN))
+    }
+
+    /// Standard deviation of the noise on one coordinate of the sum of a visit.
+    fn noise(&self, visit: u32, sites: u32) -> f64 {
+        let one = self.noise.get(visit as usize).copied().unwrap_or(0.0);
+        match self.trust {
+            Trust::Local => one * f64::from(sites).sqrt(),
+            Trust::Aggregated => one,
+        }
+    }
+
+    /// Noise on a coordinate of the running S2 after a visit, if so many sites were in every sum.
+    fn running_noise(&self, visit: u32, sites: u32) -> f64 {
+        let visits = (0..=visit).zip(&self.damping).zip(&self.scales);
+        let variance = visits.fold(0.0, |variance: f64, ((t, rho), scales)| {
+            let one = scales.last().copied().unwrap_or(0.0) * self.noise(t, sites);
+            (1.0 - rho).powi(2) * variance + (rho * one).powi(2)
+        });
+        variance.sqrt()
+    }
+
+    fn logistic(&self, spec: &PolyaGammaSpec, prior_mean: f64, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+        let d = self.family.dimension();
+        let mut rest = state;
+        let [_, first, second, precision] = [self.family.len(), d, triangle(d), 1].map(|length| {
+            let (block, after) = rest.split_at(length.min(rest.len()));
+            rest = after;
+            block
+        });
+        let scales = self.scales.get(arrived.visit as usize)?;
+        let rho = *self.damping.get(arrived.visit as usize)?;
+        let (released_first, released) = arrived.sum.split_at(if arrived.visit == 0 { d.min(arrived.sum.len()) } else { 0 });
+        if precision.len() != 1 || released.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
+            return None;
+        }
+        let first: Vec<f64> = match (released_first, scales.as_slice()) {
+            ([], _) => first.to_vec(),
+            (block, [scale, ..]) => block.iter().map(|s| s * scale).collect(),
+            (_, []) => return None,
+        };
+        let scale = *scales.last()?;
+        let second: Vec<f64> = second.iter().zip(released).map(|(old, new)| (1.0 - rho) * old + rho * scale * new).collect();
+        let noise = self.running_noise(arrived.visit, arrived.sites);
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        let level = spec.eigenvalue_floor * noise * (0.5 * d as f64).sqrt();
+        let raised = raise_to(&second, d, level);
+        let prior = Gaussian::from_natural(self.family, self.family.isotropic(prior_mean, 1.0 / precision[0])).ok()?;
+        let naive = m_step(&prior, &first, &raised.second).ok()?;
+        let last = arrived.visit as usize + 1 == self.damping.len();
+        let posterior = match spec.intervals {
+            Intervals::NoiseAware if last => {
+                let first_noise = self.scales.first().and_then(|s| s.first()).copied().unwrap_or(0.0) * self.noise(0, arrived.sites);
+                noise_aware_posterior(&prior, &naive, &first, &raised.second, [first_noise, noise]).ok()?
+            }
+            Intervals::NoiseAware | Intervals::Naive => naive.clone(),
+        };
+        let precision = spec.relevance.map_or(precision[0], |relevance| relevance.updated(&naive).expected_precision());
+        let mut state = posterior.natural().to_vec();
+        state.extend(first);
+        state.extend(second);
+        state.push(precision);
+        state.iter().all(|v| v.is_finite()).then_some(Step { state, correction: None, floored: raised.directions })
+    }
+
+    fn documents(&self, spec: &DocumentsSpec, shape: &Shape, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+        let clip = Self::clip(state).ok()?;
+        let rho = *self.damping.get(arrived.visit as usize)?;
+        let lambda = state.get(self.family.len()..self.family.len() + shape.coordinates())?;
+        let (counts, indicator) = arrived.sum.split_at(shape.coordinates().min(arrived.sum.len()));
+        if counts.len() != lambda.len() || !arrived.sum.iter().all(|v| v.is_finite()) {
+            return None;
+        }
+        let rate = spec.sampling_rate.get();
+        let statistics: Vec<f64> = counts.iter().map(|s| s * clip.get() / rate).collect();
+        let clip = match (spec.clip, indicator) {
+            (Clip::Fixed {}, []) => clip,
+            (Clip::Learned { documents, target, rate: step, weight }, [sum]) => {
+                next_bound(clip, spec.clip_norm, share_within(sum / weight, documents * rate), target, step)
+            }
+            _ => return None,
+        };
+        let floored = statistics.iter().filter(|s| **s < 0.0).count();
+        let lambda = shape.m_step(lambda, rho, &statistics);
+        Some(Step { state: document_state(shape, lambda, clip)?, correction: None, floored })
+    }
+}
+
+/// [λ | Dirichlet parameters | C].
+fn document_state(shape: &Shape, lambda: Vec<f64>, clip: ClipNorm) -> Option<Vec<f64>> {
+    let topics = Topics::new(*shape, lambda).ok()?;
+    let moments = topics.moments();
+    let mut state: Vec<f64> = moments.iter().map(|[mean, variance]| mean / variance).collect();
+    state.extend(moments.iter().map(|[_, variance]| 1.0 / variance));
+    state.extend(topics.lambda());
+    state.push(clip.get());
+    state.iter().all(|v| v.is_finite()).then_some(state)
+}
+
+impl Rule for VipsRule {
+    fn initial(&self) -> Vec<f64> {
+        match &self.kind {
+            Kind::PolyaGamma { prior_mean, prior_precision, .. } => {
+                let mut state = self.family.isotropic(*prior_mean, 1.0 / prior_precision);
+                let d = self.family.dimension();
+                state.resize(state.len() + d + triangle(d), 0.0);
+                state.push(*prior_precision);
+                state
+            }
+            Kind::Documents { spec, shape } => {
+                #[allow(clippy::cast_precision_loss, reason = "below 2^32")]
+                let mass = shape.coordinates() as f64;
+                document_state(shape, shape.start(spec.start_seed, mass), spec.clip_norm).unwrap_or_else(|| self.family.isotropic(0.0, 1.0))
+            }
+            Kind::Nothing => self.family.isotropic(0.0, 1.0),
+        }
+    }
+
+    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+        let step = match &self.kind {
+            Kind::PolyaGamma { spec, prior_mean, .. } => self.logistic(spec, *prior_mean, state, arrived),
+            Kind::Documents { spec, shape } => self.documents(spec, shape, state, arrived),
+            Kind::Nothing => None,
+        };
+        step.unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: 0 })
+    }
+}

@@ -1,0 +1,408 @@
+//! Perturbed expected sufficient statistics (algorithms.md 12): numbers, defaults and calibration.
+//!
+//! Every visit asks for one sum of expected sufficient statistics at the current posterior; the server's M-step is post-processing. All
+//! blocks of a visit are one vector, each divided by a public scale, so that one Gaussian release pays for all of them (R4, R5).
+//!
+//! * **Logistic regression** (Pólya–Gamma): the first visit asks for Σ x(y−½), which no later visit can change, and Σ E ω svec(xxᵀ); every
+//!   later one for the second alone. Block b of visit t gets the share f_{b,t} of the run's budget: its scale is a = Δ_b/√f, the visit's
+//!   clipping norm C = √Σf, its multiplier z/√Σf, and the noise on the block itself is Δ_b z/√f.
+//! * **Topic models**: the counts of words by topic. The worst case N is attained by one word in one topic; documents are clipped at C far
+//!   below it, fixed or learned: then a unit also reports whether it was within C (section 4.4), in the same vector, and terms are sent
+//!   in units of C so that the mechanism is the same in every visit.
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_privacy::mechanism::SumMechanism;
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
+use serde::{Deserialize, Serialize};
+
+use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::polya_gamma::{Relevance, sensitivities};
+use crate::rule::{Rule, VipsRule};
+use crate::task::aggregation::SumSpec;
+use crate::task::calibration::{calibrated, checked};
+use crate::task::check::{invalid, positive, require, requires_epsilon};
+use crate::task::describe::Short;
+use crate::task::{Approximation, ModelSpec, ResolvedTask, ScheduleSpec, TaskError};
+
+/// Numbers of perturbed expected sufficient statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VipsSpec {
+    /// z of one unsampled release that would cost what the whole run costs; visit t has z/√(its share of the budget).
+    pub noise_multiplier: NoiseMultiplier,
+    /// Share of a visit over that of the one before (section 13.5).
+    pub budget_growth: f64,
+    /// What is summed.
+    pub statistics: StatisticsSpec,
+}
+
+/// Statistics by model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum StatisticsSpec {
+    /// Logistic regression.
+    PolyaGamma(PolyaGammaSpec),
+    /// Topic models.
+    Documents(DocumentsSpec),
+}
+
+/// Statistics of logistic regression.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolyaGammaSpec {
+    /// Share of the budget of Σ x(y−½).
+    pub first_share: f64,
+    /// κ: eigenvalues of Σ E ω xxᵀ below κ s√(d/2), s the noise of a coordinate, are raised to it.
+    pub eigenvalue_floor: f64,
+    /// Prior of the common precision of all coefficients, where it is learned; otherwise the task's prior scale is it.
+    pub relevance: Option<Relevance>,
+    /// What the last visit's posterior says about the noise.
+    pub intervals: Intervals,
+}
+
+/// Posteriors of noisy statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Intervals {
+    /// With the noise's variance (section 13.3).
+    NoiseAware,
+    /// As if the statistics were exact.
+    Naive,
+}
+
+/// Statistics of a topic model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DocumentsSpec {
+    /// C of the first visit (of all visits, where it is not learned).
+    pub clip_norm: ClipNorm,
+    /// How C moves.
+    pub clip: Clip,
+    /// Poisson rate of the documents.
+    pub sampling_rate: SamplingRate,
+    /// Sweeps of every document's E-step.
+    pub sweeps: u32,
+    /// Seed of the public jitter that tells topics apart at the start.
+    pub start_seed: u64,
+}
+
+/// How a clipping norm moves from visit to visit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Clip {
+    /// It does not.
+    Fixed {},
+    /// Towards a quantile of the documents' norms.
+    Learned {
+        /// Public expected number of documents of all sites.
+        documents: f64,
+        /// Share of the documents that are to be within C.
+        target: f64,
+        /// Step of ln C.
+        rate: f64,
+        /// Weight of the indicator ±½ in a term of norm at most 1.
+        weight: f64,
+    },
+}
+
+/// Options of `[pvi]` with `update = "vips"`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// Default: 1.
+    budget_growth: Option<f64>,
+    /// Logistic regression. Default: 0.5.
+    first_share: Option<f64>,
+    /// Logistic regression. Default: 0.5.
+    eigenvalue_floor: Option<f64>,
+    /// Logistic regression: a0, with `relevance_rate`. Default: the prior scale is fixed.
+    relevance_shape: Option<f64>,
+    /// Logistic regression: b0.
+    relevance_rate: Option<f64>,
+    /// Logistic regression. Default: `noise-aware`.
+    intervals: Option<Intervals>,
+    /// Topic models: C. Default: a tenth of the schema's document length.
+    clip_norm: Option<f64>,
+    /// Topic models: public number of documents of all sites. With it C is learned; without it C is fixed.
+    documents: Option<f64>,
+    /// Topic models. Default: 0.9.
+    clip_target: Option<f64>,
+    /// Topic models. Default: 0.3.
+    clip_rate: Option<f64>,
+    /// Topic models. Default: 1.
+    sampling_rate: Option<f64>,
+    /// Topic models: sweeps of an E-step. Default: 50.
+    e_step_sweeps: Option<u32>,
+    /// Topic models. Default: 1.
+    start_seed: Option<u64>,
+}
+
+/// w: squared and over 4 it is the share of a term that the indicator takes, 1 %.
+const INDICATOR_WEIGHT: f64 = 0.2;
+
+/// Largest d: the message and the state hold d(d+1)/2 numbers, and the server factorises the matrix.
+const LARGEST_MATRIX: u32 = 2048;
+
+pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskError> {
+    let raw: Raw = resolving.options("vips")?;
+    let spec = raw.spec(resolving)?;
+    let with = |spec| ResolvedTask { update: UpdateSpec::Vips(spec), ..resolving.task.clone() };
+    with(spec).check()?;
+    let z = calibrated(|noise_multiplier| with(VipsSpec { noise_multiplier, ..spec }))?;
+    let task = with(VipsSpec { noise_multiplier: z, ..spec });
+    task.check()?;
+    Ok(task)
+}
+
+impl Raw {
+    /// All numbers but z, which stands at 1 until it is calibrated.
+    fn spec(&self, resolving: &Resolving<'_>) -> Result<VipsSpec, TaskError> {
+        let statistics = match resolving.task.model {
+            ModelSpec::LogisticRegression {} => StatisticsSpec::PolyaGamma(self.polya_gamma(resolving)?),
+            ModelSpec::LatentDirichlet(_) => StatisticsSpec::Documents(self.documents(resolving)?),
+            _ => {
+                return invalid(
+                    "update = \"vips\" needs a model with expected sufficient statistics: logistic-regression or latent-dirichlet",
+                );
+            }
+        };
+        Ok(VipsSpec { noise_multiplier: checked(NoiseMultiplier::new(1.0))?, budget_growth: self.budget_growth.unwrap_or(1.0), statistics })
+    }
+
+    fn polya_gamma(&self, resolving: &Resolving<'_>) -> Result<PolyaGammaSpec, TaskError> {
+        let others = [
+            ("clip_norm", self.clip_norm.is_some() || resolving.clip_norm.is_some()),
+            ("documents", self.documents.is_some()),
+            ("clip_target", self.clip_target.is_some()),
+            ("clip_rate", self.clip_rate.is_some()),
+            ("sampling_rate", self.sampling_rate.is_some()),
+            ("e_step_sweeps", self.e_step_sweeps.is_some()),
+            ("start_seed", self.start_seed.is_some()),
+        ];
+        refuse(&others, "logistic-regression")?;
+        let relevance = match (self.relevance_shape, self.relevance_rate) {
+            (None, None) => None,
+            (Some(shape), Some(rate)) => Some(Relevance { shape, rate }),
+            _ => return invalid("relevance_shape and relevance_rate belong together: give both, or neither"),
+        };
+        Ok(PolyaGammaSpec {
+            first_share: self.first_share.unwrap_or(0.5),
+            eigenvalue_floor: self.eigenvalue_floor.unwrap_or(0.5),
+            relevance,
+            intervals: self.intervals.unwrap_or(Intervals::NoiseAware),
+        })
+    }
+
+    fn documents(&self, resolving: &Resolving<'_>) -> Result<DocumentsSpec, TaskError> {
+        let others = [
+            ("first_share", self.first_share.is_some()),
+            ("eigenvalue_floor", self.eigenvalue_floor.is_some()),
+            ("relevance_shape", self.relevance_shape.is_some()),
+            ("relevance_rate", self.relevance_rate.is_some()),
+            ("intervals", self.intervals.is_some()),
+        ];
+        refuse(&others, "latent-dirichlet")?;
+        let clip = match self.documents {
+            Some(documents) => Clip::Learned {
+                documents,
+                target: self.clip_target.unwrap_or(crate::adaptive_clip::TARGET),
+                rate: self.clip_rate.unwrap_or(crate::adaptive_clip::RATE),
+                weight: INDICATOR_WEIGHT,
+            },
+            None if self.clip_target.is_some() || self.clip_rate.is_some() => {
+                return invalid("a clipping norm that is learned needs documents, the public number of documents of all sites");
+            }
+            None => Clip::Fixed {},
+        };
+        let norm = resolving.clip_norm(self.clip_norm)?.unwrap_or(0.1 * resolving.task.feature_bound);
+        Ok(DocumentsSpec {
+            clip_norm: checked(ClipNorm::new(norm))?,
+            clip,
+            sampling_rate: checked(SamplingRate::nearest(self.sampling_rate.unwrap_or(1.0)))?,
+            sweeps: self.e_step_sweeps.unwrap_or(50),
+            start_seed: self.start_seed.unwrap_or(1),
+        })
+    }
+}
+
+fn refuse(given: &[(&str, bool)], model: &str) -> Result<(), TaskError> {
+    match given.iter().find(|(_, given)| *given) {
+        Some((name, _)) => invalid(&format!("update = \"vips\" with {model} has no option {name}: remove it")),
+        None => Ok(()),
+    }
+}
+
+impl VipsSpec {
+    /// Shares of the run's budget that a visit's blocks have, in order.
+    #[must_use]
+    pub fn shares(&self, visit: u32, visits: u32) -> Vec<f64> {
+        let growth = |t: u32| self.budget_growth.powi(t.cast_signed());
+        let share = growth(visit) / (0..visits.max(visit + 1)).map(growth).sum::<f64>();
+        match self.statistics {
+            StatisticsSpec::PolyaGamma(spec) => {
+                let second = (1.0 - spec.first_share) * share;
+                if visit == 0 { vec![spec.first_share, second] } else { vec![second] }
+            }
+            StatisticsSpec::Documents(_) => vec![share],
+        }
+    }
+
+    /// Scales of a visit's blocks: what the term's blocks are divided by.
+    #[must_use]
+    pub fn scales(&self, task: &ResolvedTask, visit: u32) -> Vec<f64> {
+        let shares = self.shares(visit, task.visits());
+        match self.statistics {
+            StatisticsSpec::PolyaGamma(_) => {
+                let bounds = sensitivities(task.feature_bound);
+                // The last blocks are what a later visit has.
+                shares.iter().zip(&bounds[bounds.len() - shares.len()..]).map(|(share, bound)| bound / share.sqrt()).collect()
+            }
+            // The clip is in the state: see the rule.
+            StatisticsSpec::Documents(_) => vec![1.0],
+        }
+    }
+
+    /// C and z of a visit.
+    pub(crate) fn clip_and_noise(&self, task: &ResolvedTask, visit: u32) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
+        let share: f64 = self.shares(visit, task.visits()).iter().sum();
+        let clip = match self.statistics {
+            // Rounding of the terms must not make the mechanism clip.
+            StatisticsSpec::PolyaGamma(_) => share.sqrt() * (1.0 + 1e-9),
+            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Fixed {}, .. }) => 1.0,
+            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Learned { weight, .. }, .. }) => 1.0_f64.hypot(0.5 * weight),
+        };
+        let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;
+        Ok((checked(ClipNorm::new(clip))?, noise))
+    }
+
+    /// The mechanism of a visit.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn mechanism(&self, task: &ResolvedTask, visit: u32) -> Result<SumMechanism, TaskError> {
+        self.sum_of(task, visit)?.mechanism(task)
+    }
+
+    fn sum_of(&self, task: &ResolvedTask, visit: u32) -> Result<SumSpec, TaskError> {
+        let (clip, noise) = self.clip_and_noise(task, visit)?;
+        let coordinates = u32::try_from(self.coordinates(task, visit));
+        let Ok(coordinates) = coordinates else { return invalid("the model has too many parameters for one sum") };
+        let sampling = match self.statistics {
+            StatisticsSpec::PolyaGamma(_) => None,
+            StatisticsSpec::Documents(spec) => (spec.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(spec.sampling_rate),
+        };
+        Ok(SumSpec { coordinates, clip, noise, sampling, terms: Terms::Units })
+    }
+
+    fn coordinates(&self, task: &ResolvedTask, visit: u32) -> usize {
+        let d = task.dimension as usize;
+        match self.statistics {
+            StatisticsSpec::PolyaGamma(_) if visit == 0 => d + triangle(d),
+            StatisticsSpec::PolyaGamma(_) => triangle(d),
+            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Fixed {}, .. }) => d,
+            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Learned { .. }, .. }) => d + 1,
+        }
+    }
+}
+
+impl UpdateRules for VipsSpec {
+    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
+        requires_epsilon(task, "vips")?;
+        require(
+            matches!(task.schedule, ScheduleSpec::Synchronous { .. }),
+            "update = \"vips\" sums over all sites: use schedule = \"synchronous\"",
+        )?;
+        require(self.budget_growth >= 0.1 && self.budget_growth <= 10.0, "budget_growth must lie between 0.1 and 10")?;
+        match (&self.statistics, &task.model) {
+            (StatisticsSpec::PolyaGamma(spec), ModelSpec::LogisticRegression {}) => spec.check(task),
+            (StatisticsSpec::Documents(spec), ModelSpec::LatentDirichlet(_)) => spec.check(task),
+            _ => invalid("the statistics are those of another model"),
+        }
+    }
+
+    fn sum(&self, task: &ResolvedTask, visit: u32) -> Result<Option<SumSpec>, TaskError> {
+        self.sum_of(task, visit).map(Some)
+    }
+
+    fn event(&self, task: &ResolvedTask, visit: u32) -> Result<DpEvent, TaskError> {
+        Ok(self.mechanism(task, visit)?.event())
+    }
+
+    fn message(&self, task: &ResolvedTask, visit: u32) -> Result<MessageForm, TaskError> {
+        Ok(MessageForm::of_sum(&self.mechanism(task, visit)?))
+    }
+
+    fn site_state(&self, _task: &ResolvedTask) -> SiteStateForm {
+        SiteStateForm::None
+    }
+
+    fn rule(&self, task: &ResolvedTask) -> Box<dyn Rule> {
+        Box::new(VipsRule::new(task, *self))
+    }
+
+    fn released(&self) -> String {
+        match self.statistics {
+            StatisticsSpec::PolyaGamma(_) => {
+                "at every visit one noised sum over the records, of products of features weighted by how well the model knows the class \
+                 (at the first visit also of features times class)"
+            }
+            StatisticsSpec::Documents(_) => {
+                "at every visit one noised sum over the documents, of how often each word was used in each topic"
+            }
+        }
+        .to_owned()
+    }
+}
+
+impl PolyaGammaSpec {
+    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
+        require(
+            task.approximation == Approximation::FullCovariance,
+            "update = \"vips\" with logistic-regression keeps a whole covariance: use approximation = \"full-covariance\"",
+        )?;
+        require(task.dimension <= LARGEST_MATRIX, "more than 2048 coefficients are too many for a covariance")?;
+        require(self.first_share > 0.0 && self.first_share < 1.0, "first_share must lie strictly between 0 and 1")?;
+        require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;
+        let relevance = self.relevance.is_none_or(|r| positive(r.shape) && positive(r.rate));
+        require(relevance, "relevance_shape and relevance_rate must be finite numbers above 0")
+    }
+}
+
+impl DocumentsSpec {
+    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
+        require(
+            task.approximation == Approximation::MeanField,
+            "topics are independent of each other: approximation = \"mean-field\" is the only one for latent-dirichlet",
+        )?;
+        require((1..=10_000).contains(&self.sweeps), "e_step_sweeps must lie between 1 and 10000")?;
+        require(self.clip_norm.get() <= task.feature_bound, "clip_norm is above the document length, which no document exceeds")?;
+        match self.clip {
+            Clip::Fixed {} => Ok(()),
+            Clip::Learned { documents, target, rate, weight } => {
+                require(documents >= 1.0 && documents.is_finite(), "documents must be a finite number of at least 1")?;
+                require(target > 0.0 && target < 1.0, "clip_target must lie strictly between 0 and 1")?;
+                require(rate > 0.0 && rate <= 1.0, "clip_rate must be above 0 and at most 1")?;
+                require(weight > 0.0 && weight <= 1.0, "the indicator's weight must be above 0 and at most 1")
+            }
+        }
+    }
+}
+
+impl Display for VipsSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let z = Short(self.noise_multiplier.get());
+        match self.statistics {
+            StatisticsSpec::PolyaGamma(_) => write!(f, "expected statistics (Pólya–Gamma): noise multiplier of the run {z}"),
+            StatisticsSpec::Documents(spec) => {
+                let moves = match spec.clip {
+                    Clip::Fixed {} => "",
+                    Clip::Learned { .. } => " at first, then learned",
+                };
+                let clip = Short(spec.clip_norm.get());
+                write!(f, "expected statistics (words by topic): clipping norm {clip}{moves}, noise multiplier of the run {z}")
+            }
+        }
+    }
+}
