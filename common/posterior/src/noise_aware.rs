@@ -9,10 +9,50 @@
 //! This is Bayes' rule for a Gaussian likelihood with known H and Gaussian noise; without noise it is the plain posterior, and under
 //! much noise the prior. It is computed from public numbers only, so it costs no privacy.
 //!
-//! What it does not include: the clip's bias, the noise of Poisson sampling, and the approximation of the variational family itself.
+//! [`of_run`] derives the noise that is left on the final posterior of a run from the run's public history: every released sum had
+//! noise of known variance, and everything after a release is a public recursion.
+//!
+//! What it does not include: the clip's bias, and the approximation of the variational family itself.
+
+mod affine;
+mod dp_optimisation;
 
 use dp_pvi_expfam::gaussian::full::{svec, svec_times, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
+
+use crate::task::{ResolvedTask, UpdateSpec};
+
+/// A round that was closed, as its public record tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosedRound {
+    /// Number of the visit, from 0.
+    pub visit: u32,
+    /// Sites whose updates are in it, as positions in [`History::shares`].
+    pub included: Vec<usize>,
+    /// The state after it.
+    pub state: Vec<f64>,
+    /// r, where a floor moved the posterior.
+    pub correction: Option<Vec<f64>>,
+}
+
+/// What is public about a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    /// Share of every site in the declared units, in any fixed order of sites; adds up to 1.
+    pub shares: Vec<f64>,
+    /// All closed rounds.
+    pub rounds: Vec<ClosedRound>,
+}
+
+/// Natural parameters of the noise-aware posterior of a run, in the task's family. `None` where the noise on the posterior is not
+/// known: exact updates have none, Adam divides by what it has seen, and other updates bring their own covariance.
+#[must_use]
+pub fn of_run(task: &ResolvedTask, history: &History) -> Option<Vec<f64>> {
+    match &task.update {
+        UpdateSpec::DpOptimisation(spec) => dp_optimisation::posterior(task, spec, history),
+        _ => None,
+    }
+}
 
 /// Mean field: natural parameters [h; Λ] of the noise-aware posterior from those of the prior and of the released likelihood, and the
 /// variance of the noise on every entry of the likelihood's h. A coordinate whose released precision is not positive says nothing:
