@@ -254,10 +254,13 @@ impl Prediction {
     }
 }
 
-/// The converged E-step of a document; none without words.
+/// Sweeps behind a document's prediction.
+const SWEEPS: u32 = 100;
+
+/// The E-step of a document; none without words.
 fn document(topics: &Topics, row: Example<'_>) -> Option<Document> {
     let mut document = Document::default();
-    document.fit(topics, DocumentLength::AsIs, row.indices, row.values, Sweeps::Converged).then_some(document)
+    document.fit(topics, DocumentLength::AsIs, row.indices, row.values, Sweeps::Exactly(SWEEPS)).then_some(document)
 }
 
 /// Pairs (position, value) of a row.
