@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::adjacency::{Relation, Terms};
-use crate::unit::{NoiseMultiplier, SamplingRate};
+use crate::unit::{Delta, Epsilon, InvalidUnit, NoiseMultiplier, SamplingRate};
 
 /// One privacy-relevant computation on a data set (closed, versioned by [`DpEvent::to_bytes`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,86 @@ pub enum DpEvent {
         /// Number of steps.
         count: u64,
     },
+    // New kinds stand at the end: a ledger's bytes name a kind by its position.
+    /// Continuous Laplace noise on a sum of terms that are clipped in L1 norm (simulation only: floating point is not covered).
+    Laplace {
+        /// Scale of the noise over the clipping norm.
+        scale: NoiseMultiplier,
+        /// What is summed.
+        terms: Terms,
+    },
+    /// Anything that is ρ-zero-concentrated differentially private under the ledger's relation.
+    Zcdp {
+        /// ρ.
+        rho: Rho,
+    },
+    /// Anything that is (ε, δ)-differentially private under the ledger's relation.
+    Approximate {
+        /// ε; infinite is no protection.
+        epsilon: Epsilon,
+        /// δ; none is 0.
+        delta: Option<Delta>,
+    },
+    /// The sum of several sites' independent shares of discrete Gaussian noise, on one lattice.
+    NoiseShares {
+        /// One share: its noise, and the sensitivity of the sum.
+        share: DiscreteGaussian,
+        /// Shares that are counted (honest, and not dropped out).
+        count: u32,
+    },
+    /// A fresh batch of fixed, public size, drawn without replacement; the inner event ran on it.
+    FixedBatch {
+        /// Units in the batch.
+        batch: u64,
+        /// Units of the data set.
+        units: u64,
+        /// What ran on the batch.
+        event: Box<DpEvent>,
+    },
+    /// One pass over shuffled data that is cut into batches of fixed size; the inner event ran once on each batch. It is no sample:
+    /// no amplification is claimed.
+    ShuffledPass {
+        /// What ran on each batch.
+        event: Box<DpEvent>,
+    },
+}
+
+/// ρ of zero-concentrated differential privacy: a finite number that is at least 0.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Rho(f64);
+
+impl Rho {
+    /// Checks the value.
+    ///
+    /// # Errors
+    /// Not a finite number at least 0.
+    pub fn new(value: f64) -> Result<Self, InvalidUnit> {
+        if value >= 0.0 && value.is_finite() {
+            Ok(Self(value))
+        } else {
+            Err(InvalidUnit { name: "rho", expected: "a finite number that is at least 0" })
+        }
+    }
+
+    /// The plain number.
+    #[must_use]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Rho {
+    type Error = InvalidUnit;
+    fn try_from(value: f64) -> Result<Self, InvalidUnit> {
+        Self::new(value)
+    }
+}
+
+impl From<Rho> for f64 {
+    fn from(value: Rho) -> f64 {
+        value.0
+    }
 }
 
 /// How terms come onto the lattice (named in the event because the sensitivity differs).
@@ -113,10 +193,13 @@ impl DpEvent {
     #[must_use]
     pub fn sums_shards(&self) -> bool {
         match self {
-            Self::NonPrivate => false,
-            Self::Gaussian { terms, .. } => *terms == Terms::ShardResults,
-            Self::DiscreteGaussian(noise) => noise.terms == Terms::ShardResults,
-            Self::PoissonSampled { event, .. } | Self::Composed { event, .. } => event.sums_shards(),
+            Self::NonPrivate | Self::Zcdp { .. } | Self::Approximate { .. } => false,
+            Self::Gaussian { terms, .. } | Self::Laplace { terms, .. } => *terms == Terms::ShardResults,
+            Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => noise.terms == Terms::ShardResults,
+            Self::PoissonSampled { event, .. }
+            | Self::Composed { event, .. }
+            | Self::FixedBatch { event, .. }
+            | Self::ShuffledPass { event } => event.sums_shards(),
         }
     }
 
@@ -155,6 +238,36 @@ mod tests {
             "0101000000000000f83f01"
         );
         assert_eq!(hex(sampled()), "0104034d022780804080808080808080808080 0103d2010000c801".replace(' ', ""));
+        let scale = NoiseMultiplier::new(1.5).unwrap();
+        let laplace = DpEvent::Laplace { scale, terms: Terms::Units };
+        assert_eq!(hex(laplace.clone()), "0105000000000000f83f00");
+        assert_eq!(hex(DpEvent::Zcdp { rho: Rho::new(0.5).unwrap() }), "0106000000000000e03f");
+        let (epsilon, delta) = (Epsilon::new(1.0).unwrap(), Delta::new(0.25).unwrap());
+        assert_eq!(hex(DpEvent::Approximate { epsilon, delta: None }), "0107000000000000f03f00");
+        assert_eq!(hex(DpEvent::Approximate { epsilon, delta: Some(delta) }), "0107000000000000f03f01000000000000d03f");
+        let share = DiscreteGaussian {
+            exponent: -1,
+            scale: 1 << 20,
+            bound_squared: 9,
+            excess: 0,
+            dimension: 2,
+            terms: Terms::Units,
+            path: LatticePath::Term,
+        };
+        assert_eq!(hex(DpEvent::NoiseShares { share, count: 3 }), "010801808040090002000003");
+        assert_eq!(hex(DpEvent::FixedBatch { batch: 10, units: 1000, event: Box::new(laplace.clone()) }), "01090ae80705000000000000f83f00");
+        assert_eq!(hex(DpEvent::ShuffledPass { event: Box::new(laplace) }), "010a05000000000000f83f00");
+    }
+
+    /// A number out of range is no event, whoever wrote the bytes.
+    #[test]
+    fn numbers_are_checked_when_bytes_are_read() {
+        let negative = [&[1, 6][..], &(-0.5f64).to_le_bytes()].concat();
+        let endless = [&[1, 6][..], &f64::INFINITY.to_le_bytes()].concat();
+        let certain = [&[1, 7][..], &1.0f64.to_le_bytes(), &[1], &1.0f64.to_le_bytes()].concat();
+        for bytes in [negative, endless, certain] {
+            assert_eq!(DpEvent::from_bytes(&bytes), Err(UnknownEvent));
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub mod shards;
 pub mod unit;
 
 pub use adjacency::{PrivacyUnit, Relation, Terms};
-pub use event::{DiscreteGaussian, DpEvent, LatticePath};
+pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho};
 pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
 pub use noise::{NoiseSource, Purpose, SecureNoise};
 pub use records::{Released, Sensitive, UnitTable, Units};

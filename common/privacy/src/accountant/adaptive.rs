@@ -39,6 +39,21 @@ impl Filter {
         Ok(fits)
     }
 
+    /// Everything that was admitted: to be saved, and to be stated as a filter.
+    #[must_use]
+    pub fn admitted(&self) -> &Composition {
+        &self.spent
+    }
+
+    /// Goes on from what [`Composition::to_bytes`] saved; the budget is stated anew.
+    ///
+    /// # Errors
+    /// Other bytes, or an event that no engine bounds.
+    pub fn resume(bytes: &[u8], epsilon: Epsilon, delta: Delta) -> Result<Self, AccountantError> {
+        let (relation, spent) = Composition::from_bytes(bytes)?;
+        Ok(Self { spent, ..Self::new(relation, epsilon, delta) })
+    }
+
     /// What was admitted so far costs at most this. Inside a run it is a bound only for the whole budget: see [`Odometer`].
     #[must_use]
     pub fn spent(&self) -> PrivacyLoss {

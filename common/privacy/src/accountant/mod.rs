@@ -15,6 +15,7 @@
 //! falling exponentially), not proved. [`PrivacyLoss::numerical_margin`] says so.
 
 mod adaptive;
+mod composition;
 pub mod calibrate;
 pub mod comparison;
 mod engine;
@@ -32,15 +33,16 @@ mod golden;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use adaptive::{Filter, Odometer};
+pub use composition::Composition;
 pub use gdp::Gdp;
 pub use plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 pub use pld::Interval;
 pub use rdp::Curve;
-pub use statement::{Engine, Statement};
+pub use statement::{Counted, Engine, FilterStatement, Statement};
 pub use zcdp::Zcdp;
 
 use crate::adjacency::{Relation, Terms};
@@ -49,6 +51,9 @@ use crate::unit::{Delta, Epsilon, NoiseMultiplier, SamplingRate};
 
 /// From this noise scale on, discrete noise may be accounted as continuous, with [`MARGIN`].
 pub const CONTINUOUS_FROM: u64 = 1 << 20;
+/// From this scale on, a sum of shares is within e^τ of one discrete Gaussian, τ ≤ 10(h−1)exp(−π²s²): nothing, in floating point
+/// (Kairouz, Liu & Steinke 2021, Theorem 1).
+const SHARES_FROM: u64 = 1 << 10;
 /// δ is divided by this where discrete noise is accounted as continuous.
 pub const MARGIN: f64 = 1.0 + 1e-6;
 
@@ -109,6 +114,8 @@ struct Cost {
     /// Where it is unsampled.
     zcdp: Option<Zcdp>,
     curve: Curve,
+    /// Probability with which none of this holds: the δ of a black box.
+    failure: f64,
     /// Whether `gdp` needs the margin.
     gdp_margin: bool,
     /// Whether `curve` needs the margin.
@@ -155,7 +162,12 @@ impl Cost {
                 let fine = checked(noise)?.scale >= CONTINUOUS_FROM;
                 Ok(Some(Self::unsampled(noise.sensitivity_ratio(relation), fine, true)))
             }
-            DpEvent::PoissonSampled { rate, event } if rate.numerator() == SamplingRate::DENOMINATOR => Self::of(event, relation),
+            DpEvent::PoissonSampled { rate, event }
+                if rate.numerator() == SamplingRate::DENOMINATOR
+                    && matches!(event.as_ref(), DpEvent::Gaussian { .. } | DpEvent::DiscreteGaussian(_)) =>
+            {
+                Self::of(event, relation)
+            }
             DpEvent::PoissonSampled { rate, event } => match event.as_ref() {
                 DpEvent::NonPrivate => Ok(None),
                 DpEvent::Gaussian { noise, terms } => {
@@ -174,12 +186,75 @@ impl Cost {
                         Self::unsampled(noise.sensitivity_ratio(relation), false, false)
                     }))
                 }
-                DpEvent::PoissonSampled { .. } | DpEvent::Composed { .. } => {
-                    Err(AccountantError::Unsupported("Poisson sampling around anything but one Gaussian release"))
+                _ => Err(AccountantError::Unsupported("Poisson sampling around anything but one Gaussian release")),
+            },
+            DpEvent::Laplace { scale, terms } => {
+                let epsilon = f64::from(relation.sensitivity_factor(*terms)) / scale.get() * (1.0 + 2.0 * f64::EPSILON);
+                Ok(Some(Self::by_curve(Curve::laplace(epsilon), 0.0)))
+            }
+            DpEvent::Zcdp { rho } => {
+                let ratio = (2.0 * rho.get()).sqrt() * (1.0 + 4.0 * f64::EPSILON);
+                Ok(Some(Self::unsampled(ratio, false, false)))
+            }
+            DpEvent::Approximate { epsilon, .. } if epsilon.get().is_infinite() => Ok(None),
+            DpEvent::Approximate { epsilon, delta } => Ok(Some(Self::by_curve(Curve::pure(epsilon.get()), delta.map_or(0.0, Delta::get)))),
+            DpEvent::NoiseShares { share, count } => {
+                if *count == 0 || share.scale < SHARES_FROM {
+                    return Err(AccountantError::Unsupported("shares of a discrete Gaussian with a scale below 2^10, or none"));
                 }
+                let ratio = share.sensitivity_ratio(relation) / f64::from(*count).sqrt() * (1.0 + 4.0 * f64::EPSILON);
+                Ok(Some(Self::unsampled(ratio, share.scale >= CONTINUOUS_FROM, true)))
+            }
+            DpEvent::FixedBatch { batch, units, event } => Self::fixed_batch(*batch, *units, event, relation),
+            DpEvent::ShuffledPass { event } => match event.as_ref() {
+                DpEvent::NonPrivate => Ok(None),
+                DpEvent::Gaussian { terms, .. } | DpEvent::Laplace { terms, .. } if replaces(relation, *terms) => Self::of(event, relation),
+                DpEvent::DiscreteGaussian(noise) if replaces(relation, noise.terms) => Self::of(event, relation),
+                DpEvent::Gaussian { .. } | DpEvent::Laplace { .. } | DpEvent::DiscreteGaussian(_) => {
+                    // A unit more or less shifts others into another batch.
+                    Err(AccountantError::Unsupported("a shuffled pass under add-remove: state it under replace-one"))
+                }
+                _ => Err(AccountantError::Unsupported("a shuffled pass around anything but one release a batch")),
             },
             DpEvent::Composed { .. } => Err(AccountantError::Unsupported("a composition inside a mechanism")),
         }
+    }
+
+    /// A batch without replacement: pair D where a term is replaced; where a unit is added or removed, the Poisson pair with twice the
+    /// shift, because another unit takes its place in the batch.
+    fn fixed_batch(batch: u64, units: u64, event: &DpEvent, relation: Relation) -> Result<Option<Self>, AccountantError> {
+        if batch == 0 || batch > units {
+            return Err(AccountantError::Unsupported("a batch that is empty or larger than the data set"));
+        }
+        #[allow(clippy::cast_precision_loss, reason = "rounded up")]
+        let rate = (batch as f64 / units as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
+        let sampled = |shift: f64, replaces: bool, margin: bool| {
+            let curve = if replaces { Curve::fixed_batch(shift, rate) } else { Curve::add_remove_at(shift, rate) };
+            Self { curve_margin: margin, ..Self::by_curve(curve, 0.0) }
+        };
+        match event {
+            DpEvent::NonPrivate => Ok(None),
+            DpEvent::Gaussian { noise, terms } => {
+                let shift = 2.0 / noise.get() * (1.0 + 2.0 * f64::EPSILON);
+                Ok(Some(if batch == units { Self::unsampled(shift, true, false) } else { sampled(shift, replaces(relation, *terms), false) }))
+            }
+            DpEvent::DiscreteGaussian(noise) => {
+                let noise = checked(noise)?;
+                let shift = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::ReplaceOne);
+                let fine = noise.scale >= CONTINUOUS_FROM;
+                // On a coarse lattice no amplification is proved.
+                Ok(Some(if fine && batch < units {
+                    sampled(shift, replaces(relation, noise.terms), true)
+                } else {
+                    Self::unsampled(shift, fine, true)
+                }))
+            }
+            _ => Err(AccountantError::Unsupported("a batch of fixed size around anything but one Gaussian release")),
+        }
+    }
+
+    fn by_curve(curve: Curve, failure: f64) -> Self {
+        Self { gdp: None, zcdp: None, curve, failure, gdp_margin: false, curve_margin: false }
     }
 
     fn unsampled(ratio: f64, gdp: bool, gdp_margin: bool) -> Self {
@@ -187,6 +262,7 @@ impl Cost {
             gdp: gdp.then(|| Gdp::of_ratio(ratio)),
             zcdp: Some(Zcdp::of_ratio(ratio)),
             curve: Curve::gaussian(ratio),
+            failure: 0.0,
             gdp_margin,
             curve_margin: false,
         }
@@ -194,7 +270,7 @@ impl Cost {
 
     fn sampled(ratio: f64, rate: SamplingRate, replaces: bool, curve_margin: bool) -> Self {
         let curve = if replaces { Curve::poisson_replace(ratio, rate) } else { Curve::poisson_add_remove(ratio, rate) };
-        Self { gdp: None, zcdp: None, curve, gdp_margin: false, curve_margin }
+        Self { curve_margin, ..Self::by_curve(curve, 0.0) }
     }
 }
 
@@ -207,61 +283,9 @@ fn checked(noise: &DiscreteGaussian) -> Result<&DiscreteGaussian, AccountantErro
     if noise.scale == 0 { Err(AccountantError::Unsupported("discrete Gaussian without noise")) } else { Ok(noise) }
 }
 
-/// A sequence of events as a multiset of mechanisms: what a ledger keeps instead of reading all rows at every question.
-///
-/// The answer depends on how often each mechanism ran, and on nothing else, to the last bit: a plan of k releases costs exactly
-/// what k rows cost.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Composition {
-    /// By canonical bytes of the mechanism: its cost and the number of repetitions.
-    mechanisms: BTreeMap<Vec<u8>, (Option<Arc<Cost>>, u64)>,
-}
-
-impl Composition {
-    /// Adds `times` repetitions of a charge.
-    pub fn add(&mut self, charge: &Charge, times: u64) {
-        // 2^64 repetitions and more cost more than any budget; saturating keeps the number astronomic.
-        let times = charge.count.saturating_mul(times);
-        if times > 0 {
-            let (_, count) = self.mechanisms.entry(charge.mechanism.clone()).or_insert_with(|| (charge.cost.clone(), 0));
-            *count = count.saturating_add(times);
-        }
-    }
-
-    /// Whether a release without protection was added.
-    #[must_use]
-    pub fn non_private(&self) -> bool {
-        self.mechanisms.values().any(|(cost, _)| cost.is_none())
-    }
-
-    /// Upper bound on ε(δ) of all that was added, except releases without protection.
-    #[must_use]
-    pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
-        let costs = || self.mechanisms.values().filter_map(|(cost, times)| Some((cost.as_deref()?, *times)));
-        let gdp = costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
-        let zcdp = costs().try_fold(Zcdp::default(), |total, (cost, times)| Some(total.and(cost.zcdp?.repeated(times))));
-        let (epsilon, method, numerical_margin) = if let Some(gdp) = gdp {
-            let margin = costs().any(|(cost, _)| cost.gdp_margin);
-            (gdp.epsilon_upper(with_margin(delta, margin)), Method::GaussianDp, margin)
-        } else if let Some(zcdp) = zcdp {
-            (zcdp.epsilon_upper(delta), Method::Zcdp, false)
-        } else {
-            let margin = costs().any(|(cost, _)| cost.curve_margin);
-            let mut curve = Curve::default();
-            costs().for_each(|(cost, times)| curve.add(&cost.curve, times));
-            (curve.epsilon_upper(with_margin(delta, margin)), Method::Rdp, margin)
-        };
-        PrivacyLoss { epsilon, delta, method, numerical_margin }
-    }
-
-    /// Upper bound on ε(δ) of all that was added.
-    #[must_use]
-    pub fn loss(&self, delta: Delta) -> PrivacyLoss {
-        if self.non_private() {
-            return PrivacyLoss { epsilon: Epsilon::INFINITE, delta, method: Method::NonPrivate, numerical_margin: false };
-        }
-        self.protected_loss(delta)
-    }
+#[allow(clippy::cast_precision_loss, reason = "a relative error of 1e-16, rounded up where it matters")]
+fn count(times: u64) -> f64 {
+    times as f64
 }
 
 fn with_margin(delta: Delta, margin: bool) -> Delta {

@@ -133,19 +133,28 @@ impl Phase {
     /// The phase that an event of the ledger is, under add-remove or replace-one of units.
     ///
     /// # Errors
-    /// Events that have no loss distribution here: lattice noise (accounted by [`crate::accountant`]) and unprotected releases.
+    /// Events that have no loss distribution here: lattice noise (accounted by [`crate::accountant`]), shards, and unprotected releases.
     pub fn of(event: &DpEvent) -> Result<Self, AccountantError> {
+        use crate::adjacency::Terms::Units;
+        const NONE: AccountantError = AccountantError::Unsupported("a plan of lattice noise, of shards, or without protection");
         let (mechanism, steps) = super::repetitions(event)?;
-        match mechanism {
-            DpEvent::Gaussian { noise, terms: crate::adjacency::Terms::Units } => Ok(Self::gaussian(noise.get(), Sampling::None, steps)),
-            DpEvent::PoissonSampled { rate, event } => match event.as_ref() {
-                DpEvent::Gaussian { noise, terms: crate::adjacency::Terms::Units } => {
-                    Ok(Self::gaussian(noise.get(), Sampling::Poisson(rate.get()), steps))
-                }
-                _ => Err(AccountantError::Unsupported("a plan of sampled lattice noise or of shards")),
-            },
-            _ => Err(AccountantError::Unsupported("a plan of lattice noise, of shards, or without protection")),
-        }
+        let released = |event: &DpEvent| match event {
+            DpEvent::Gaussian { noise, terms: Units } => Ok(Mechanism::Gaussian { sigma: noise.get() }),
+            DpEvent::Laplace { scale, terms: Units } => Ok(Mechanism::Laplace { scale: scale.get() }),
+            DpEvent::Zcdp { rho } => Ok(Mechanism::Zcdp { rho: rho.get() }),
+            DpEvent::Approximate { epsilon, delta } => {
+                Ok(Mechanism::Approximate { epsilon: epsilon.get(), delta: delta.map_or(0.0, Delta::get) })
+            }
+            _ => Err(NONE),
+        };
+        let (mechanism, sampling) = match mechanism {
+            DpEvent::PoissonSampled { rate, event } => (released(event)?, Sampling::Poisson(rate.get())),
+            #[allow(clippy::cast_precision_loss, reason = "a rate")]
+            DpEvent::FixedBatch { batch, units, event } => (released(event)?, Sampling::WithoutReplacement(*batch as f64 / *units as f64)),
+            DpEvent::ShuffledPass { event } => (released(event)?, Sampling::ShuffledPasses(1.0)),
+            other => (released(other)?, Sampling::None),
+        };
+        Ok(Self { mechanism, sampling, steps })
     }
 
     fn check(&self, relation: Neighbours) -> Result<(), AccountantError> {

@@ -21,6 +21,7 @@
 
 use std::sync::LazyLock;
 
+use crate::accountant::pld::{self, Pair};
 use crate::accountant::special::log_add;
 use crate::unit::{Delta, Epsilon, SamplingRate};
 
@@ -87,6 +88,17 @@ impl Curve {
     /// As [`Curve::poisson_replace`], for any rate in (0, 1].
     pub(super) fn replace_at(ratio: f64, rate: f64) -> Self {
         Self(ORDERS.iter().map(|&order| replace_one(order, ratio, rate)).collect())
+    }
+
+    /// Pair D of a batch of fixed size under replace-one; `ratio` = twice the clipping norm over the noise scale. Its hockey-stick curve is
+    /// above that of every two neighbours (Zhu, Dong & Wang 2022), so its divergences are, too.
+    pub(super) fn fixed_batch(ratio: f64, rate: f64) -> Self {
+        let pair = Pair::symmetrised(ratio, rate);
+        let at = |order: f64| {
+            let bound = unsampled(order, ratio);
+            if order * ratio * ratio > QUADRATURE_LIMIT { bound } else { (pld::renyi(&pair, order).upper * (1.0 + QUADRATURE_ERROR)).min(bound) }
+        };
+        Self(ORDERS.iter().map(|&order| at(order)).collect())
     }
 
     /// Laplace noise of scale Δ/`epsilon` for sensitivity Δ (Mironov 2017, Proposition 6):

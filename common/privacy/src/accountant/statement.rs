@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::PrivacyLoss;
 use super::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 use super::pld::Interval;
+use crate::adjacency::Relation;
+use crate::event::DpEvent;
 use crate::unit::Delta;
 
 /// How the bounds of a statement came about.
@@ -39,6 +42,36 @@ pub struct Statement {
     pub engine: Engine,
     /// The pairs that were composed.
     pub pairs: Vec<String>,
+}
+
+/// An event and how often it ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// What ran.
+    pub event: DpEvent,
+    /// How often.
+    pub count: u64,
+}
+
+/// What a ledger's filter says: a bound that holds although later parameters were chosen after earlier outputs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FilterStatement {
+    /// Format of this statement.
+    pub version: u32,
+    /// Always `filter`: a fixed budget, adaptive parameters. A plan's statements are of fixed parameters.
+    pub kind: String,
+    /// What neighbouring data sets differ by.
+    pub relation: Relation,
+    /// What ran, in the order of canonical bytes.
+    pub events: Vec<Counted>,
+    /// ε at δ, and by which engine.
+    pub loss: PrivacyLoss,
+}
+
+impl FilterStatement {
+    pub(super) fn new(relation: Relation, events: Vec<Counted>, loss: PrivacyLoss) -> Self {
+        Self { version: 1, kind: "filter".to_owned(), relation, events, loss }
+    }
 }
 
 impl Plan {

@@ -108,6 +108,190 @@ fn thousands_of_events_are_cheap_after_the_first() {
     assert!(((a - b) / b).abs() < 1e-11, "{a} {b}");
 }
 
+fn laplace(scale: f64) -> DpEvent {
+    DpEvent::Laplace { scale: NoiseMultiplier::new(scale).unwrap(), terms: Terms::Units }
+}
+
+fn gaussian(noise: f64) -> DpEvent {
+    DpEvent::Gaussian { noise: NoiseMultiplier::new(noise).unwrap(), terms: Terms::Units }
+}
+
+fn batch(event: DpEvent) -> DpEvent {
+    DpEvent::FixedBatch { batch: 10, units: 500, event: Box::new(event) }
+}
+
+fn pass(event: DpEvent) -> DpEvent {
+    DpEvent::ShuffledPass { event: Box::new(event) }
+}
+
+fn black_box(epsilon: f64, delta: f64) -> DpEvent {
+    DpEvent::Approximate { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(delta).ok() }
+}
+
+fn rho(rho: f64) -> DpEvent {
+    DpEvent::Zcdp { rho: crate::event::Rho::new(rho).unwrap() }
+}
+
+#[test]
+fn a_shuffled_sampler_cannot_be_registered_as_poisson_or_without_replacement() {
+    let shuffled = pass(gaussian(4.0));
+    for disguise in [sampled(shuffled.clone(), 0.1), sampled(shuffled.clone(), 1.0), batch(shuffled.clone()), pass(sampled(gaussian(4.0), 0.1))] {
+        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
+            assert!(matches!(Charge::of(&disguise, relation), Err(AccountantError::Unsupported(_))), "{disguise:?}");
+        }
+    }
+    // What it is charged: one release without sampling a pass.
+    let (a, b) = (epsilon(&shuffled.repeated(7), Relation::ReplaceOne, 1e-6), epsilon(&gaussian(4.0).repeated(7), Relation::ReplaceOne, 1e-6));
+    assert!((a - b).abs() < 1e-15, "{a} {b}");
+}
+
+#[test]
+fn pairs_of_relation_and_sampler_without_a_bound_are_refused() {
+    let empty = DpEvent::FixedBatch { batch: 0, units: 5, event: Box::new(gaussian(1.0)) };
+    let larger = DpEvent::FixedBatch { batch: 6, units: 5, event: Box::new(gaussian(1.0)) };
+    let coarse_shares = DpEvent::NoiseShares {
+        share: DiscreteGaussian {
+            exponent: 0,
+            scale: 1023,
+            bound_squared: 1,
+            excess: 0,
+            dimension: 1,
+            terms: Terms::Units,
+            path: LatticePath::Term,
+        },
+        count: 2,
+    };
+    for event in [pass(gaussian(1.0)), pass(laplace(1.0)), batch(laplace(1.0)), sampled(laplace(1.0), 0.5), sampled(rho(0.1), 0.5), empty, larger, coarse_shares] {
+        assert!(matches!(Charge::of(&event, Relation::AddRemove), Err(AccountantError::Unsupported(_))), "{event:?}");
+    }
+}
+
+/// privacy.md 5.8 (c): one event, two engines, every relation; Rényi is never below the loss distribution's lower bound.
+#[test]
+fn the_same_event_costs_consistently_in_both_engines() {
+    let events = [
+        gaussian(5.0),
+        sampled(gaussian(2.0), 0.02),
+        batch(gaussian(4.0)),
+        laplace(30.0),
+        rho(0.002),
+        black_box(0.05, 1e-9),
+        pass(gaussian(8.0)),
+    ];
+    for event in events {
+        for (relation, neighbours) in [(Relation::AddRemove, Neighbours::AddRemove), (Relation::ReplaceOne, Neighbours::ReplaceOne)] {
+            let many = event.clone().repeated(50);
+            let Ok(charge) = Charge::of(&many, relation) else {
+                assert!(matches!(event, DpEvent::ShuffledPass { .. }) && relation == Relation::AddRemove, "{event:?}");
+                continue;
+            };
+            let mut total = Composition::default();
+            total.add(&charge, 1);
+            let at = Delta::new(1e-6).unwrap();
+            let filter = total.loss(at).epsilon.get();
+            let plan = Plan::of(neighbours, Phase::of(&many).unwrap()).unwrap().epsilon(at);
+            assert!(filter >= plan.lower * (1.0 - 1e-9), "{event:?} {relation:?}: {filter} {plan:?}");
+            // Without replacement the filter composes pair D's divergences, a black box the worst mechanism of its kind.
+            assert!(filter <= 1.5 * plan.upper + 0.05, "{event:?} {relation:?}: {filter} {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn shares_of_noise_cost_what_their_sum_costs() {
+    let share = |bound: u64| DiscreteGaussian {
+        exponent: -20,
+        scale: FINE,
+        bound_squared: u128::from(bound) * u128::from(bound),
+        excess: 0,
+        dimension: 10,
+        terms: Terms::Units,
+        path: LatticePath::Term,
+    };
+    for relation in [Relation::AddRemove, Relation::ReplaceOne] {
+        let shares = DpEvent::NoiseShares { share: share(FINE), count: 4 };
+        let one = DpEvent::DiscreteGaussian(share(FINE / 2));
+        let (a, b) = (epsilon(&shares, relation, 1e-6), epsilon(&one, relation, 1e-6));
+        assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
+    }
+}
+
+#[test]
+fn black_boxes_use_up_delta_and_are_worth_their_epsilon() {
+    let one = epsilon(&black_box(0.5, 1e-7), Relation::ReplaceOne, 1e-6);
+    assert!((0.5..0.52).contains(&one), "{one}");
+    assert!(epsilon(&black_box(0.5, 1e-7).repeated(10), Relation::ReplaceOne, 1e-6).is_infinite());
+    assert!(epsilon(&black_box(0.5, 1e-7).repeated(9), Relation::ReplaceOne, 1e-6).is_finite());
+    assert!(Charge::of(&black_box(f64::INFINITY, 0.0), Relation::ReplaceOne).unwrap().is_non_private());
+    // Laplace noise is pure: never worse than the black box of its ε.
+    for delta in [1e-3, 1e-9] {
+        let (noise, any) = (epsilon(&laplace(4.0).repeated(20), Relation::AddRemove, delta), epsilon(&black_box(0.25, 0.0).repeated(20), Relation::AddRemove, delta));
+        assert!(noise <= any * (1.0 + 1e-12), "{noise} {any}");
+    }
+}
+
+/// The loss distribution of Laplace noise and of the worst (ε, δ) mechanism, one step, by their formulas.
+#[test]
+fn one_step_of_laplace_and_of_a_black_box_have_their_exact_curves() {
+    let one = |mechanism| Plan::of(Neighbours::AddRemove, Phase { mechanism, sampling: Sampling::None, steps: 1 }).unwrap();
+    for at in [0.0, 0.1, 0.4] {
+        let delta = one(Mechanism::Laplace { scale: 2.0 }).delta(Epsilon::new(at).unwrap());
+        let exact = 1.0 - f64::exp(0.5 * (at - 0.5));
+        assert!(delta.lower <= exact * (1.0 + 1e-12) && delta.upper >= exact * (1.0 - 1e-12) && delta.upper - delta.lower < 1e-11, "{delta:?} {exact}");
+        let boxed = one(Mechanism::Approximate { epsilon: 0.5, delta: 1e-3 }).delta(Epsilon::new(at).unwrap());
+        let exact = 1e-3 + 0.999 * (0.5f64.exp() - f64::exp(at)) / (1.0 + 0.5f64.exp());
+        assert!((boxed.estimate - exact).abs() < 1e-12, "{boxed:?} {exact}");
+    }
+}
+
+#[test]
+fn a_filter_is_saved_resumed_and_states_itself() {
+    let (epsilon, delta) = (Epsilon::new(3.0).unwrap(), Delta::new(1e-5).unwrap());
+    let mut filter = Filter::new(Relation::ReplaceOne, epsilon, delta);
+    let events = [sampled(gaussian(2.0), 0.02).repeated(100), laplace(20.0), batch(gaussian(4.0)).repeated(30), rho(0.001), black_box(0.1, 1e-8)];
+    for event in &events {
+        assert!(filter.admit(event).unwrap());
+    }
+    let bytes = filter.admitted().to_bytes(Relation::ReplaceOne);
+    let mut resumed = Filter::resume(&bytes, epsilon, delta).unwrap();
+    assert_eq!((resumed.spent(), resumed.admitted()), (filter.spent(), filter.admitted()));
+    // The order in which events came does not show.
+    let mut reversed = Filter::new(Relation::ReplaceOne, epsilon, delta);
+    for event in events.iter().rev() {
+        assert!(reversed.admit(event).unwrap());
+    }
+    assert_eq!(reversed.admitted().to_bytes(Relation::ReplaceOne), bytes);
+    for cut in 0..bytes.len() {
+        assert!(Composition::from_bytes(&bytes[..cut]).is_err());
+    }
+    // Refused at the budget's end, and refusing changes nothing.
+    let costly = gaussian(0.5);
+    assert!(!resumed.admit(&costly).unwrap());
+    assert_eq!(resumed.spent(), filter.spent());
+    let statement = filter.admitted().statement(Relation::ReplaceOne, delta).unwrap();
+    assert_eq!((statement.kind.as_str(), statement.events.len(), statement.loss), ("filter", 5, filter.spent()));
+    let text = serde_json::to_string(&statement).unwrap();
+    assert_eq!(serde_json::from_str::<FilterStatement>(&text).unwrap(), statement);
+}
+
+/// An odometer holds at all times at once, so its reading is never below the filter's bound of the same events, nor far above.
+#[test]
+fn an_odometer_reads_at_least_what_was_spent() {
+    let (unit, delta) = (Epsilon::new(0.1).unwrap(), Delta::new(1e-5).unwrap());
+    let mut odometer = Odometer::new(Relation::AddRemove, unit, delta);
+    let mut spent = Composition::default();
+    let event = sampled(gaussian(2.0), 0.02).repeated(50);
+    let charge = Charge::of(&event, Relation::AddRemove).unwrap();
+    let mut before = 0.0;
+    for _ in 0..20 {
+        odometer.book(&event).unwrap();
+        spent.add(&charge, 1);
+        let (reading, filter) = (odometer.reading().get(), spent.loss(delta).epsilon.get());
+        assert!(reading >= filter && reading >= before && reading <= 4.0 * filter + 0.1, "{reading} {filter}");
+        before = reading;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 

@@ -517,7 +517,8 @@ fn renyi_quadrature(pair: &Pair, order: f64, scale: f64) -> Option<f64> {
     Some((nodes.value(tilt) / tilt).max(0.0))
 }
 
-fn renyi(pair: &Pair, order: f64) -> Interval {
+/// Rényi divergence of one step; see [`Composition::renyi`].
+pub(crate) fn renyi(pair: &Pair, order: f64) -> Interval {
     if let Some(value) = closed_renyi(pair, order) {
         return Interval::bounded(value * (1.0 - 1e-14), value, value * (1.0 + 1e-14));
     }

@@ -1,0 +1,119 @@
+//! What a ledger keeps instead of reading all its rows at every question: how often each mechanism ran.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{AccountantError, Charge, Cost, Counted, Curve, FilterStatement, Gdp, Method, Prices, PrivacyLoss, Zcdp, count, with_margin};
+use crate::adjacency::Relation;
+use crate::event::DpEvent;
+use crate::unit::{Delta, Epsilon};
+
+/// Canonical bytes of mechanisms, and how often each ran.
+type Counts = Vec<(Vec<u8>, u64)>;
+
+/// First byte of the canonical bytes.
+const VERSION: u8 = 1;
+
+/// A sequence of events as a multiset of mechanisms: what a ledger keeps instead of reading all rows at every question.
+///
+/// The answer depends on how often each mechanism ran, and on nothing else, to the last bit: a plan of k releases costs exactly
+/// what k rows cost.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Composition {
+    /// By canonical bytes of the mechanism: its cost and the number of repetitions.
+    mechanisms: BTreeMap<Vec<u8>, (Option<Arc<Cost>>, u64)>,
+}
+
+impl Composition {
+    /// Adds `times` repetitions of a charge.
+    pub fn add(&mut self, charge: &Charge, times: u64) {
+        // 2^64 repetitions and more cost more than any budget; saturating keeps the number astronomic.
+        let times = charge.count.saturating_mul(times);
+        if times > 0 {
+            let (_, count) = self.mechanisms.entry(charge.mechanism.clone()).or_insert_with(|| (charge.cost.clone(), 0));
+            *count = count.saturating_add(times);
+        }
+    }
+
+    /// Whether a release without protection was added.
+    #[must_use]
+    pub fn non_private(&self) -> bool {
+        self.mechanisms.values().any(|(cost, _)| cost.is_none())
+    }
+
+    /// Upper bound on ε(δ) of all that was added, except releases without protection.
+    #[must_use]
+    pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
+        let costs = || self.mechanisms.values().filter_map(|(cost, times)| Some((cost.as_deref()?, *times)));
+        let gdp = costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
+        let zcdp = costs().try_fold(Zcdp::default(), |total, (cost, times)| Some(total.and(cost.zcdp?.repeated(times))));
+        let (epsilon, method, numerical_margin) = if let Some(gdp) = gdp {
+            let margin = costs().any(|(cost, _)| cost.gdp_margin);
+            (gdp.epsilon_upper(with_margin(delta, margin)), Method::GaussianDp, margin)
+        } else if let Some(zcdp) = zcdp {
+            (zcdp.epsilon_upper(delta), Method::Zcdp, false)
+        } else {
+            let margin = costs().any(|(cost, _)| cost.curve_margin);
+            let mut curve = Curve::default();
+            costs().for_each(|(cost, times)| curve.add(&cost.curve, times));
+            // The δ of black boxes adds up (Bun & Steinke 2016, Lemma 8.3 and section 8); the rest is for the curve.
+            let failure: f64 = costs().map(|(cost, times)| cost.failure * count(times)).sum();
+            let rest = Delta::new((delta.get() - failure * (1.0 + 1e-12)) * (1.0 - f64::EPSILON));
+            let epsilon = rest.map_or(Epsilon::INFINITE, |rest| curve.epsilon_upper(with_margin(rest, margin)));
+            (epsilon, Method::Rdp, margin)
+        };
+        PrivacyLoss { epsilon, delta, method, numerical_margin }
+    }
+
+    /// Upper bound on ε(δ) of all that was added.
+    #[must_use]
+    pub fn loss(&self, delta: Delta) -> PrivacyLoss {
+        if self.non_private() {
+            return PrivacyLoss { epsilon: Epsilon::INFINITE, delta, method: Method::NonPrivate, numerical_margin: false };
+        }
+        self.protected_loss(delta)
+    }
+
+    /// Canonical bytes: equal compositions under one relation have equal bytes, in whatever order they were built.
+    #[must_use]
+    pub fn to_bytes(&self, relation: Relation) -> Vec<u8> {
+        let counts: Vec<(&[u8], u64)> = self.mechanisms.iter().map(|(mechanism, (_, times))| (mechanism.as_slice(), *times)).collect();
+        let mut bytes = vec![VERSION];
+        // Writing to a vector cannot fail and every field is serialisable.
+        bytes.extend(postcard::to_stdvec(&(relation, counts)).expect("compositions serialise into memory"));
+        bytes
+    }
+
+    /// Reads canonical bytes; what every event costs is derived again.
+    ///
+    /// # Errors
+    /// Other bytes, or an event that no engine bounds.
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Relation, Self), AccountantError> {
+        const WRONG: AccountantError = AccountantError::Unsupported("bytes that are not a composition of a version that is known here");
+        let Some((&VERSION, rest)) = bytes.split_first() else { return Err(WRONG) };
+        let ((relation, counts), rest): ((Relation, Counts), _) = postcard::take_from_bytes(rest).map_err(|_| WRONG)?;
+        let mut composition = Self::default();
+        let mut prices = Prices::new(relation);
+        for (mechanism, times) in counts {
+            let event = DpEvent::from_bytes(&mechanism).map_err(|_| WRONG)?;
+            composition.add(&prices.learn(&event)?, times);
+        }
+        if rest.is_empty() && composition.to_bytes(relation) == bytes { Ok((relation, composition)) } else { Err(WRONG) }
+    }
+
+    /// States ε(δ) of everything, as the filter that it is.
+    ///
+    /// # Errors
+    /// None for what [`Composition::add`] was given; the bytes of its events are read back.
+    pub fn statement(&self, relation: Relation, delta: Delta) -> Result<FilterStatement, AccountantError> {
+        let events = self
+            .mechanisms
+            .iter()
+            .map(|(mechanism, (_, count))| {
+                let event = DpEvent::from_bytes(mechanism).map_err(|_| AccountantError::Unsupported("an event of another version"))?;
+                Ok(Counted { event, count: *count })
+            })
+            .collect::<Result<_, AccountantError>>()?;
+        Ok(FilterStatement::new(relation, events, self.loss(delta)))
+    }
+}
