@@ -1,8 +1,9 @@
 //! The one thread that owns the run.
 //!
 //! It takes all messages that wait, lets the protocol's [`Server`] decide about each, makes all records durable in one
-//! transaction, and only then answers. Ten sites that send at the same time so share one disk flush, and no lock is held
-//! anywhere. When records cannot be made durable nothing is answered and the server ends: memory would be ahead of the disk.
+//! transaction, and only then answers. Ten sites that send at the same time so share one disk flush and one signature over their
+//! receipts, and no lock is held anywhere. When records cannot be made durable nothing is answered and the server ends: memory
+//! would be ahead of the disk.
 
 mod command;
 mod durable;
@@ -15,14 +16,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_protocol::coordinator::{Begin, Coordinator, Record, Rejected, Settings, Stage};
+use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
 use tokio::sync::{oneshot, watch};
 use tracing::error;
 
-pub(crate) use self::command::{Answer, EngineHandle, Refused};
+pub(crate) use self::command::{Answer, Begun, EngineHandle, Refused};
 use self::command::{Ask, Command, Reply};
 use self::durable::RunStore;
 use self::observe::Observer;
@@ -31,7 +32,7 @@ pub use self::snapshot::{MemberView, Snapshot};
 use crate::clock;
 use crate::config::KeepUpdates;
 use crate::error::{Result, ServerError};
-use crate::store::{Spool, Store, StoredRun};
+use crate::store::{SmallPayload, Spool, Store, StoredRun};
 use crate::telemetry::{Telemetry, UpdateResult};
 
 /// The engine looks at the clock this often when nothing else tells it to.
@@ -39,6 +40,12 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Messages that share one transaction.
 const BATCH: usize = 64;
+
+/// Updates of a round that waits for more are not made durable at once: as long as others follow within a step, they share the
+/// flush, the signature and the answer's way back. Nothing can go on before the last of them anyway.
+const GATHER_STEP: Duration = Duration::from_micros(500);
+/// But none of them waits for its receipt longer than this.
+const GATHER_MOST: Duration = Duration::from_millis(5);
 
 /// Where the engine is, for those who wait for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +102,10 @@ struct Waiting {
 #[derive(Default)]
 struct Batch {
     answers: Vec<Box<dyn FnOnce()>>,
+    /// Updates that get a receipt, and who waits for it.
+    receipts: Vec<(Answered, Reply<Signed<Receipt>>)>,
+    /// Number of messages.
+    messages: usize,
     excluded: Vec<(ClientId, Hash)>,
     asked: bool,
     closing: bool,
@@ -103,7 +114,23 @@ struct Batch {
 impl Batch {
     /// Whether no message is in it: time alone woke the engine.
     fn is_empty(&self) -> bool {
-        self.answers.is_empty() && !self.asked && !self.closing
+        self.messages == 0
+    }
+
+    /// Keeps an update's answer for later, as [`Batch::keep`].
+    fn receipt(
+        &mut self,
+        result: std::result::Result<Answered, ServeError>,
+        reply: Reply<Signed<Receipt>>,
+        telemetry: &Telemetry,
+    ) -> Result<()> {
+        match result {
+            Ok(answered) => {
+                self.receipts.push((answered, reply));
+                Ok(())
+            }
+            Err(error) => self.keep(Err(error), reply, telemetry),
+        }
     }
 
     /// Keeps an answer for later. Only the protocol's own rejections are answers; a store that fails ends the engine.
@@ -218,9 +245,21 @@ impl Engine {
                 },
             };
             let mut batch = Batch::default();
+            let rounds = self.server.coordinator().entries().len();
+            let gathering = clock::instant();
             while let Some(command) = next {
                 self.take(command, &mut batch)?;
-                next = if batch.answers.len() < BATCH { self.receiver.try_recv().ok() } else { None };
+                next = if batch.messages < BATCH { self.receiver.try_recv().ok() } else { None };
+                let more = |server: &Server<RunStore>| server.coordinator().entries().len() == rounds && server.coordinator().awaited() > 0;
+                if next.is_none()
+                    && !batch.receipts.is_empty()
+                    && batch.messages < BATCH
+                    && more(&self.server)
+                    && gathering.elapsed() < GATHER_MOST
+                {
+                    std::thread::sleep(GATHER_STEP);
+                    next = self.receiver.try_recv().ok();
+                }
             }
             let (closing, timer) = (batch.closing, batch.is_empty());
             let changed = self.settle(batch)?;
@@ -234,6 +273,7 @@ impl Engine {
     /// Lets the protocol decide about one message.
     fn take(&mut self, command: Command, batch: &mut Batch) -> Result<()> {
         let now = clock::now();
+        batch.messages += 1;
         let Self { server, telemetry, hellos, .. } = self;
         let known = |client: &ClientId, tls_key: &Hash| match hellos.get(client) {
             Some(key) if key == tls_key => Ok(()),
@@ -249,23 +289,27 @@ impl Engine {
                 }
                 batch.keep(result, reply, telemetry)
             }
-            Command::Begin { peer, update, reply } => {
+            Command::Begin { peer, update, accept, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
                 count(&result, telemetry);
-                batch.keep(result, reply, telemetry)
+                match result {
+                    Ok(Begin::Accept(expected)) => batch.keep(Ok(expected), accept, telemetry),
+                    Ok(Begin::Answered(answered)) => batch.receipt(Ok(answered), reply, telemetry),
+                    Err(error) => batch.keep(Err(error), accept, telemetry),
+                }
             }
             Command::Small { peer, update, payload, reply, next } => {
                 let begun = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
                 count(&begun, telemetry);
                 let result = begun.and_then(|begin| match begin {
-                    Begin::Answered(receipt) => Ok(receipt),
+                    Begin::Answered(answered) => Ok(answered),
                     Begin::Accept(expected) => {
                         let mut check = PayloadCheck::new(expected);
                         check.update(&payload).and_then(|()| check.finish()).map_err(|e| ServeError::Rejected(e.into()))?;
-                        server.store().offer(peer.client.clone(), update.hash(), payload);
-                        let receipt = server.stored(&peer.client, &update, now);
+                        server.store().offer(SmallPayload { client: peer.client.clone(), update: update.hash(), bytes: payload });
+                        let answered = server.stored(&peer.client, &update, now);
                         server.store().withdraw();
-                        receipt
+                        answered
                     }
                 });
                 // One that was not taken ends its stream.
@@ -273,14 +317,14 @@ impl Engine {
                     self.waiting.push(Waiting { client: peer.client, ask });
                     batch.asked = true;
                 }
-                batch.keep(result, reply, telemetry)
+                batch.receipt(result, reply, telemetry)
             }
             Command::Stored { client, update, reply } => {
                 let result = server.stored(&client, &update, now);
-                if result.as_ref().ok().and_then(outcome) == Some(ReceiptOutcome::Excluded) {
+                if result.as_ref().is_ok_and(|answered| answered.outcome == ReceiptOutcome::Excluded) {
                     batch.excluded.push((client, update.hash()));
                 }
-                batch.keep(result, reply, telemetry)
+                batch.receipt(result, reply, telemetry)
             }
             Command::Refuse { peer, refusal, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.refuse(&peer.client, &refusal, now));
@@ -338,6 +382,11 @@ impl Engine {
         }
         // After the next round: a site that gets both finds both when it wakes, and sends them in one piece.
         batch.answers.into_iter().for_each(|answer| answer());
+        let (answered, replies): (Vec<_>, Vec<_>) = batch.receipts.into_iter().unzip();
+        let receipts = self.server.coordinator().receipts(&answered);
+        for (receipt, reply) in receipts.into_iter().zip(replies) {
+            drop(reply.send(Ok(receipt)));
+        }
         self.announce();
         Ok(!records.is_empty())
     }
@@ -378,16 +427,11 @@ impl Engine {
 /// Counts updates that were answered before their payload was read.
 fn count(begun: &std::result::Result<Begin, ServeError>, telemetry: &Telemetry) {
     match begun {
-        Ok(Begin::Answered(receipt)) if outcome(receipt) == Some(ReceiptOutcome::Stored) => {
+        Ok(Begin::Answered(answered)) if answered.outcome == ReceiptOutcome::Stored => {
             telemetry.update(UpdateResult::Repeated);
             telemetry.retries.inc();
         }
         Err(_) => telemetry.update(UpdateResult::Rejected),
         Ok(_) => {}
     }
-}
-
-/// What one of our own receipts says.
-fn outcome(receipt: &Signed<Receipt>) -> Option<ReceiptOutcome> {
-    receipt.peek().ok().map(|receipt| receipt.outcome)
 }

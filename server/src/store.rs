@@ -4,8 +4,8 @@
 //! killed one was; λ′, the transcript entry with the receipts it includes and the next round's header are in one transaction.
 //! λ lies in a column of its own and is written and read in pieces: a vector is never held twice.
 //!
-//! Payloads of small updates lie in the database and become durable with their receipts, in one flush; larger ones are written to
-//! files while they arrive.
+//! The payload of a small update lies in the row of its record and becomes durable with it, in one flush; larger ones are written
+//! to files while they arrive.
 //!
 //! A file lock beside the database keeps a second server away. Readers ([`Reader`]) need no lock.
 
@@ -14,11 +14,13 @@ mod schema;
 mod spool;
 mod vector;
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
+use rusqlite::types::{Null, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use self::reader::Reader;
@@ -36,6 +38,10 @@ pub struct Store {
     connection: Connection,
     /// Number of the next record of the run that was written last.
     next: Option<(i64, i64)>,
+    /// Rows of the small payloads that this process stored in the open round.
+    small: HashMap<(ClientId, Hash), i64>,
+    /// Rows before this one hold no payload of the open round.
+    open_from: i64,
     _lock: FileLock,
 }
 
@@ -64,7 +70,7 @@ impl Store {
         let connection = Connection::open(database).map_err(|e| sqlite_error(database, &e))?;
         schema::prepare(&connection, database)?;
         sync_directory(database).map_err(|e| ServerError::unavailable(database, e))?;
-        Ok(Self { path: database.to_owned(), connection, next: None, _lock: lock })
+        Ok(Self { path: database.to_owned(), connection, next: None, small: HashMap::new(), open_from: 0, _lock: lock })
     }
 
     /// Limits the size of the database, so that tests can fill the disk.
@@ -91,15 +97,49 @@ impl Store {
         reader::last_run(&self.connection, None).map_err(|e| sqlite_error(&self.path, &e))
     }
 
-    /// Adds a run.
+    /// Adds a run, and notes the ledger heads that the last one saw.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database does not answer, or holds other bytes than were written.
     pub fn create_run(&mut self, id: RunId) -> Result<StoredRun> {
-        self.connection
-            .execute("INSERT INTO runs (task, number) VALUES (?1, ?2)", params![id.task.0, id.number])
-            .map_err(|e| sqlite_error(&self.path, &e))?;
-        Ok(StoredRun { key: self.connection.last_insert_rowid(), id, ended: false })
+        let heads = match self.last_run_of_any_task()? {
+            Some(last) => self.heads_of(&last)?,
+            None => BTreeMap::new(),
+        };
+        let write = || {
+            let transaction = self.connection.unchecked_transaction()?;
+            for (client, head) in heads {
+                // Of two heads at one row the first that was seen stays, so that a forked ledger is not witnessed.
+                transaction.execute(
+                    "INSERT INTO heads (client, seq, hash) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (client) DO UPDATE SET seq = excluded.seq, hash = excluded.hash WHERE excluded.seq > heads.seq",
+                    params![client.as_str(), i64::try_from(head.seq).unwrap_or(i64::MAX), head.hash.0],
+                )?;
+            }
+            transaction.execute("INSERT INTO runs (task, number) VALUES (?1, ?2)", params![id.task.0, id.number])?;
+            let key = transaction.last_insert_rowid();
+            transaction.commit()?;
+            Ok(key)
+        };
+        Ok(StoredRun { key: write().map_err(|e| sqlite_error(&self.path, &e))?, id, ended: false })
+    }
+
+    /// Highest ledger head of every site that a run's records show.
+    fn heads_of(&self, run: &StoredRun) -> Result<BTreeMap<ClientId, LedgerHead>> {
+        let mut heads: BTreeMap<ClientId, LedgerHead> = BTreeMap::new();
+        for seq in 0.. {
+            let Some(record) = reader::record(&self.connection, &self.path, run, seq, reader::Vectors::Skip)? else { break };
+            let (client, head) = match record {
+                Record::Joined { client, head: Some(head), .. } => (client, head),
+                Record::UpdateStored { client, update, .. } | Record::UpdateExcluded { client, update, .. } => match update.peek() {
+                    Ok(update) => (client, update.ledger_head),
+                    Err(_) => continue,
+                },
+                _ => continue,
+            };
+            heads.entry(client).and_modify(|known| *known = if head.seq > known.seq { head } else { *known }).or_insert(head);
+        }
+        Ok(heads)
     }
 
     /// Record `seq` of a run; `None` after the last.
@@ -110,7 +150,7 @@ impl Store {
         reader::record(&self.connection, &self.path, run, seq, reader::Vectors::Read)
     }
 
-    /// Highest ledger head of every site over all runs.
+    /// Highest ledger head of every site over all runs before the last; those of the last are in its records.
     ///
     /// # Errors
     /// The database does not answer.
@@ -135,20 +175,35 @@ impl Store {
     /// # Errors
     /// The disk is full or the database does not answer; the transaction is lost then.
     pub fn append(&mut self, run: &StoredRun, records: &[Record]) -> Result<()> {
+        self.append_with(run, records, None)
+    }
+
+    /// The same, with the payload of one of the records if it is small.
+    ///
+    /// # Errors
+    /// As [`Store::append`].
+    pub(crate) fn append_with(&mut self, run: &StoredRun, records: &[Record], payload: Option<&SmallPayload>) -> Result<()> {
         // Unknown again if anything fails.
         let known = self.next.take().filter(|(key, _)| *key == run.key).map(|(_, next)| next);
-        let write = || {
+        let small = &mut self.small;
+        let mut write = || {
             if self.connection.is_autocommit() {
-                self.connection.execute_batch("BEGIN IMMEDIATE")?;
+                self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             }
             let mut next = match known {
                 Some(next) => next,
-                None => self
-                    .connection
-                    .query_row("SELECT coalesce(max(seq) + 1, 0) FROM records WHERE run = ?1", [run.key], |row| row.get(0))?,
+                None => {
+                    let (first, last) = schema::keys(run.key);
+                    let sql = "SELECT coalesce(max(seq) + 1, 0) FROM records WHERE key BETWEEN ?1 AND ?2";
+                    self.connection.query_row(sql, [first, last], |row| row.get(0))?
+                }
             };
             for record in records {
-                append(&self.connection, run.key, next, record)?;
+                let bytes = payload.filter(|payload| payload.belongs_to(record));
+                append(&self.connection, run.key, next, record, bytes.map(|payload| payload.bytes.as_slice()))?;
+                if let Some(payload) = bytes {
+                    small.insert((payload.client.clone(), payload.update), schema::key(run.key, next));
+                }
                 next += 1;
             }
             Ok(next)
@@ -157,38 +212,64 @@ impl Store {
         Ok(())
     }
 
-    /// Adds the payload of a small update to the transaction in progress.
-    ///
-    /// # Errors
-    /// As [`Store::append`].
-    pub(crate) fn add_payload(&mut self, run: &StoredRun, client: &ClientId, update: Hash, bytes: &[u8]) -> Result<()> {
-        let write = || {
-            let mut insert =
-                self.connection.prepare_cached("INSERT OR REPLACE INTO payloads (run, client, hash, bytes) VALUES (?1, ?2, ?3, ?4)")?;
-            insert.execute(params![run.key, client.as_str(), update.0, bytes])
-        };
-        write().map(drop).map_err(|e| sqlite_error(&self.path, &e))
-    }
-
     /// The payload of a small update.
     ///
     /// # Errors
     /// The database does not answer.
     pub(crate) fn payload(&self, run: &StoredRun, client: &ClientId, update: Hash) -> Result<Option<Vec<u8>>> {
-        let read = || {
-            let mut select = self.connection.prepare_cached("SELECT bytes FROM payloads WHERE run = ?1 AND client = ?2 AND hash = ?3")?;
-            select.query_row(params![run.key, client.as_str(), update.0], |row| row.get(0)).optional()
+        let key = match self.small.get(&(client.clone(), update)) {
+            Some(key) => Some(*key),
+            None => self.find_payload(run, client, update)?,
         };
-        read().map_err(|e| sqlite_error(&self.path, &e))
+        let Some(key) = key else { return Ok(None) };
+        let read = || {
+            let mut select = self.connection.prepare_cached("SELECT vector FROM records WHERE key = ?1")?;
+            select.query_row([key], |row| row.get(0)).optional()
+        };
+        read().map(Option::flatten).map_err(|e| sqlite_error(&self.path, &e))
     }
 
-    /// Forgets the payloads of all small updates of a run.
+    /// The row of a small payload that an earlier process stored.
+    fn find_payload(&self, run: &StoredRun, client: &ClientId, update: Hash) -> Result<Option<i64>> {
+        let (first, last) = schema::keys(run.key);
+        let read = || {
+            let mut select = self.connection.prepare_cached(
+                "SELECT key, seq FROM records WHERE key BETWEEN ?1 AND ?2 AND kind = 'update-stored' AND client = ?3 AND vector IS NOT NULL
+                 ORDER BY key DESC",
+            )?;
+            let rows = select.query_map(params![first.max(self.open_from), last, client.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(i64, i64)>>>()
+        };
+        for (key, seq) in read().map_err(|e| sqlite_error(&self.path, &e))? {
+            // Never negative: this process or an earlier one counted them.
+            if let Some(Record::UpdateStored { update: stored, .. }) = self.record(run, seq.unsigned_abs())?
+                && stored.hash() == update
+            {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Forgets the payloads of all small updates that were stored so far.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// As [`Store::append`].
     pub(crate) fn forget_payloads(&mut self, run: &StoredRun) -> Result<()> {
-        let forget = || self.connection.execute("DELETE FROM payloads WHERE run = ?1", [run.key]);
-        forget().map(drop).map_err(|e| sqlite_error(&self.path, &e))
+        let (first, last) = schema::keys(run.key);
+        let forget = || {
+            let sql = "UPDATE records SET vector = NULL WHERE key BETWEEN ?1 AND ?2 AND kind = 'update-stored' AND vector IS NOT NULL";
+            self.connection.prepare_cached(sql)?.execute([first.max(self.open_from), last])
+        };
+        forget().map_err(|e| sqlite_error(&self.path, &e))?;
+        self.rounds_closed(run);
+        Ok(())
+    }
+
+    /// No payload that was stored so far is read again.
+    pub(crate) fn rounds_closed(&mut self, run: &StoredRun) {
+        self.small.clear();
+        self.open_from = self.next.map_or(0, |(_, next)| schema::key(run.key, next));
     }
 
     /// Makes everything that was appended durable, in one step.
@@ -200,65 +281,72 @@ impl Store {
         if self.connection.is_autocommit() {
             return Ok(());
         }
-        self.connection.execute_batch("COMMIT").map_err(|e| sqlite_error(&self.path, &e))
+        let commit = || self.connection.prepare_cached("COMMIT")?.execute([]);
+        commit().map(drop).map_err(|e| sqlite_error(&self.path, &e))
     }
 }
 
-fn append(transaction: &Connection, run: i64, seq: i64, record: &Record) -> rusqlite::Result<()> {
+/// A payload that fits into the row of its record.
+#[derive(Debug)]
+pub(crate) struct SmallPayload {
+    pub(crate) client: ClientId,
+    /// Hash of the update message.
+    pub(crate) update: Hash,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl SmallPayload {
+    fn belongs_to(&self, record: &Record) -> bool {
+        matches!(record, Record::UpdateStored { client, update, .. } if *client == self.client && update.hash() == self.update)
+    }
+}
+
+fn append(transaction: &Connection, run: i64, seq: i64, record: &Record, payload: Option<&[u8]>) -> rusqlite::Result<()> {
     let (light, vector) = vector::split(record);
     // Records are plain data: writing them into memory cannot fail.
     let body = postcard::to_stdvec(light.as_ref().unwrap_or(record)).expect("records serialise into memory");
     let facts = Facts::of(record);
     let length = vector.map_or(0, <[f64]>::len) as u64 * 8;
+    let short = vector.filter(|_| length <= SMALL_PAYLOAD).map(vector::to_bytes);
+    let zeroes = rusqlite::blob::ZeroBlob(length);
+    let column: &dyn ToSql = match (&payload, &short, vector) {
+        (Some(payload), _, _) => payload,
+        (None, Some(short), _) => short,
+        (None, None, Some(_)) => &zeroes,
+        (None, None, None) => &Null,
+    };
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO records (run, seq, kind, at, client, round, body, checksum, vector)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO records (key, run, seq, kind, at, client, round, body, checksum, vector)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     let checksum = Hash::of(schema::CHECKSUM, &[&body]);
-    let zeroes = vector.map(|_| rusqlite::blob::ZeroBlob(length));
     let at = i64::try_from(facts.at).unwrap_or(i64::MAX);
-    insert.execute(params![run, seq, facts.kind, at, facts.client.map(ClientId::as_str), facts.round, body, checksum.0, zeroes])?;
-    if let Some(vector) = vector {
-        let row = transaction.last_insert_rowid();
-        vector::write(transaction, row, vector)?;
+    let key = schema::key(run, seq);
+    insert.execute(params![key, run, seq, facts.kind, at, facts.client.map(ClientId::as_str), facts.round, body, checksum.0, column])?;
+    match vector {
+        Some(vector) if short.is_none() => vector::write(transaction, key, vector),
+        _ => Ok(()),
     }
-    if let Some((client, head)) = facts.head {
-        let mut witness = transaction.prepare_cached(
-            "INSERT INTO heads (client, seq, hash) VALUES (?1, ?2, ?3)
-             ON CONFLICT (client) DO UPDATE SET seq = excluded.seq, hash = excluded.hash WHERE excluded.seq > heads.seq",
-        )?;
-        witness.execute(params![client.as_str(), i64::try_from(head.seq).unwrap_or(i64::MAX), head.hash.0])?;
-    }
-    Ok(())
 }
 
-/// Columns beside a record's bytes: for people who look into the file, and for witnessed heads.
+/// Columns beside a record's bytes: for people who look into the file.
 struct Facts<'a> {
     kind: &'static str,
     at: u64,
     client: Option<&'a ClientId>,
     round: Option<u32>,
-    head: Option<(&'a ClientId, LedgerHead)>,
 }
 
 impl<'a> Facts<'a> {
     fn of(record: &'a Record) -> Self {
-        let plain = |kind, at: &dp_pvi_protocol::time::Timestamp| Facts { kind, at: at.as_millis(), client: None, round: None, head: None };
+        let plain = |kind, at: &dp_pvi_protocol::time::Timestamp| Facts { kind, at: at.as_millis(), client: None, round: None };
         match record {
             Record::RunOpened { at, .. } => plain("run-opened", at),
-            Record::Joined { client, head, at, .. } => {
-                Facts { client: Some(client), head: head.map(|head| (client, head)), ..plain("joined", at) }
-            }
+            Record::Joined { client, at, .. } => Facts { client: Some(client), ..plain("joined", at) },
             Record::RoundOpened { header, at, .. } => Facts { round: header.peek().ok().map(|h| h.round), ..plain("round-opened", at) },
             Record::UpdateStored { client, update, at, .. } | Record::UpdateExcluded { client, update, at, .. } => {
-                let update = update.peek().ok();
                 let kind = if matches!(record, Record::UpdateStored { .. }) { "update-stored" } else { "update-excluded" };
-                Facts {
-                    client: Some(client),
-                    round: update.as_ref().map(|u| u.release.round),
-                    head: update.map(|u| (client, u.ledger_head)),
-                    ..plain(kind, at)
-                }
+                Facts { client: Some(client), round: update.peek().ok().map(|u| u.release.round), ..plain(kind, at) }
             }
             Record::Refused { client, refusal, at } => {
                 Facts { client: Some(client), round: refusal.peek().ok().map(|r| r.release.round), ..plain("refused", at) }
@@ -286,8 +374,13 @@ pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> ServerError 
 
 /// The last end of a run, if any row says so.
 fn ended(connection: &Connection, run: i64) -> rusqlite::Result<bool> {
+    let (first, last) = schema::keys(run);
     connection
-        .query_row("SELECT 1 FROM records WHERE run = ?1 AND kind = 'run-ended' LIMIT 1", [run], |_| Ok(()))
+        .query_row(
+            "SELECT 1 FROM records WHERE key BETWEEN ?1 AND ?2 AND kind = 'run-ended' ORDER BY key DESC LIMIT 1",
+            [first, last],
+            |_| Ok(()),
+        )
         .optional()
         .map(|row| row.is_some())
 }

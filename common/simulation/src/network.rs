@@ -204,13 +204,14 @@ fn handle(
         }
         Request::Next(seen) => Answer::Next(server.next(client, *seen, now)?),
         Request::Submit(update, payload) => Answer::Receipt(match server.begin(client, update, now)? {
-            Begin::Answered(receipt) => receipt,
+            Begin::Answered(answered) => server.receipt(&answered)?,
             Begin::Accept(expected) => {
                 let mut check = PayloadCheck::new(expected);
                 let checked = payload.chunks(1000).try_for_each(|chunk| check.update(chunk)).and_then(|()| check.finish());
                 checked.map_err(|error| ServeError::Rejected(error.into()))?;
                 disk.spool(client, update.hash(), payload)?;
-                server.stored(client, update, now)?
+                let answered = server.stored(client, update, now)?;
+                server.receipt(&answered)?
             }
         }),
         Request::Refuse(refusal) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dp_pvi_privacy::ClientId;
-use dp_pvi_protocol::coordinator::{Begin, Control, Enrolled, Peer, Rejected};
+use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
 use tokio::sync::{oneshot, watch};
 
@@ -37,8 +37,22 @@ impl<T> Answer<T> {
 
     /// Waits for it. It comes once.
     pub(crate) async fn get(&mut self) -> Result<T, Refused> {
-        (&mut self.0).await.unwrap_or(Err(Refused::Gone))
+        self.used().await.unwrap_or(Err(Refused::Gone))
     }
+
+    /// Waits for it; `None` where the engine dropped its end.
+    async fn used(&mut self) -> Option<Result<T, Refused>> {
+        (&mut self.0).await.ok()
+    }
+}
+
+/// What the engine makes of a large update.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// The payload is read and stored next.
+    Accepted(Expected),
+    /// The payload is not needed.
+    Answered(Signed<Receipt>),
 }
 
 /// A site's request for work: how much it has seen, and where the answer goes.
@@ -50,7 +64,7 @@ pub(super) struct Ask {
 pub(super) enum Command {
     Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Signed<Welcome>> },
     Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<Ask> },
-    Begin { peer: Peer, update: Signed<Update>, reply: Reply<Begin> },
+    Begin { peer: Peer, update: Signed<Update>, accept: Reply<Expected>, reply: Reply<Signed<Receipt>> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
     Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
     Report { peer: Peer, report: Signed<MetricsReport>, reply: Reply<()> },
@@ -121,8 +135,16 @@ impl EngineHandle {
         Ok((receipt, work))
     }
 
-    pub(crate) async fn begin(&self, peer: Peer, update: Signed<Update>) -> Result<Begin, Refused> {
-        self.ask(|reply| Command::Begin { peer, update, reply }).await
+    /// A large update, before its payload: what to expect of that, or its receipt.
+    pub(crate) async fn begin(&self, peer: Peer, update: Signed<Update>) -> Result<Begun, Refused> {
+        let ((accept, mut accepted), (reply, mut receipt)) = (Answer::new(), Answer::new());
+        self.send(Command::Begin { peer, update, accept, reply })?;
+        // The engine uses one of the two and drops the other.
+        tokio::select! {
+            Some(expected) = accepted.used() => expected.map(Begun::Accepted),
+            Some(receipt) = receipt.used() => receipt.map(Begun::Answered),
+            else => Err(Refused::Gone),
+        }
     }
 
     /// The payload of an accepted update is durable.

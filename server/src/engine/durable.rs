@@ -11,7 +11,7 @@ use dp_pvi_protocol::sum::PayloadError;
 use crate::clock;
 use crate::config::KeepUpdates;
 use crate::error::{Result, ServerError};
-use crate::store::{Spool, Store, StoredRun, WriteError};
+use crate::store::{SmallPayload, Spool, Store, StoredRun, WriteError};
 
 /// Store of one run. `persist` puts records into the transaction in progress; they are durable after [`RunStore::commit`], which
 /// the engine calls before it gives any answer that follows from them.
@@ -23,7 +23,7 @@ pub(super) struct RunStore {
     /// Records of the transaction in progress.
     fresh: Vec<Record>,
     /// Payload of the small update that the protocol decides about now.
-    offered: Option<(ClientId, Hash, Vec<u8>)>,
+    offered: Option<SmallPayload>,
     /// First and last payload of the last sum.
     summing: Option<(Instant, Instant)>,
 }
@@ -33,9 +33,9 @@ impl RunStore {
         Self { store, run, spool, updates, fresh: Vec::new(), offered: None, summing: None }
     }
 
-    /// A small payload: it is stored in one transaction with the record of its update, if there will be one.
-    pub(super) fn offer(&mut self, client: ClientId, update: Hash, payload: Vec<u8>) {
-        self.offered = Some((client, update, payload));
+    /// A small payload: it is stored in the row of its update's record, if there will be one.
+    pub(super) fn offer(&mut self, payload: SmallPayload) {
+        self.offered = Some(payload);
     }
 
     /// Drops what was offered and not taken.
@@ -73,15 +73,12 @@ impl RunStore {
 
 impl ProtocolStore for RunStore {
     fn persist(&mut self, records: &[Record]) -> std::result::Result<(), StoreError> {
-        self.store.append(&self.run, records).map_err(store_error)?;
-        for record in records {
-            let (Record::UpdateStored { client, update, .. }, Some((offered, hash, payload))) = (record, &self.offered) else { continue };
-            if client == offered && update.hash() == *hash {
-                self.store.add_payload(&self.run, client, *hash, payload).map_err(store_error)?;
+        self.store.append_with(&self.run, records, self.offered.as_ref()).map_err(store_error)?;
+        if records.iter().any(|record| matches!(record, Record::RoundClosed { .. })) {
+            match self.updates {
+                KeepUpdates::OpenRound => self.store.forget_payloads(&self.run).map_err(store_error)?,
+                KeepUpdates::All => self.store.rounds_closed(&self.run),
             }
-        }
-        if self.updates == KeepUpdates::OpenRound && records.iter().any(|record| matches!(record, Record::RoundClosed { .. })) {
-            self.store.forget_payloads(&self.run).map_err(store_error)?;
         }
         self.fresh.extend_from_slice(records);
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dp_pvi_proto::server::{self as wire, Request};
 use dp_pvi_proto::v1;
-use dp_pvi_protocol::coordinator::{Begin, Expected, Peer};
+use dp_pvi_protocol::coordinator::{Expected, Peer};
 use dp_pvi_protocol::message::{Next, Receipt, Signed, Update};
 use futures_util::{FutureExt, Stream, stream};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 use tonic::{Status, Streaming};
 
 use super::{Service, frame_status, status};
-use crate::engine::Answer;
+use crate::engine::{Answer, Begun};
 use crate::listener::ConnectedPeer;
 use crate::store::SMALL_PAYLOAD;
 
@@ -146,11 +146,11 @@ impl Session {
     async fn large(&mut self, peer: &Peer, update: Signed<Update>, announced: u64) -> Result<Signed<Receipt>, Status> {
         let engine = self.service.engine.clone();
         match engine.begin(peer.clone(), update.clone()).await.map_err(|e| status(&e))? {
-            Begin::Accept(expected) => {
+            Begun::Accepted(expected) => {
                 self.spool(peer, &update, expected).await?;
                 engine.stored(peer.client.clone(), update).await.map_err(|e| status(&e))
             }
-            Begin::Answered(receipt) => {
+            Begun::Answered(receipt) => {
                 // The payload is on its way all the same.
                 let mut skipped = 0;
                 while skipped < announced {

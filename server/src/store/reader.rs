@@ -64,12 +64,9 @@ impl Reader {
     /// The database does not answer.
     pub(crate) fn last_vector(&self, run: &StoredRun) -> Result<Option<Vec<f64>>> {
         let read = || {
-            let row: Option<i64> = self
-                .connection
-                .query_row("SELECT key FROM records WHERE run = ?1 AND kind = 'round-closed' ORDER BY seq DESC LIMIT 1", [run.key], |row| {
-                    row.get(0)
-                })
-                .optional()?;
+            let (first, last) = schema::keys(run.key);
+            let sql = "SELECT key FROM records WHERE key BETWEEN ?1 AND ?2 AND kind = 'round-closed' ORDER BY key DESC LIMIT 1";
+            let row: Option<i64> = self.connection.query_row(sql, [first, last], |row| row.get(0)).optional()?;
             row.map(|row| vector::read(&self.connection, row)).transpose()
         };
         read().map_err(|e| sqlite_error(&self.path, &e))
@@ -98,11 +95,10 @@ pub(super) fn last_run(connection: &Connection, task: Option<Hash>) -> rusqlite:
 pub(super) fn record(connection: &Connection, path: &Path, run: &StoredRun, seq: u64, vectors: Vectors) -> Result<Option<Record>> {
     let fail = |e: rusqlite::Error| sqlite_error(path, &e);
     let read = || {
-        let mut statement =
-            connection.prepare_cached("SELECT key, body, checksum, vector IS NOT NULL FROM records WHERE run = ?1 AND seq = ?2")?;
-        let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+        let mut statement = connection.prepare_cached("SELECT key, body, checksum, kind = 'round-closed' FROM records WHERE key = ?1")?;
+        let key = schema::key(run.key, i64::try_from(seq).unwrap_or(i64::MAX));
         let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-        statement.query_row(params![run.key, seq], row).optional()
+        statement.query_row([key], row).optional()
     };
     let row: Option<(i64, Vec<u8>, [u8; 32], bool)> = read().map_err(fail)?;
     let Some((key, body, checksum, heavy)) = row else { return Ok(None) };

@@ -10,7 +10,7 @@ use crate::error::{Result, ServerError};
 /// Marks the file as one of ours ("dpvS").
 const APPLICATION_ID: i32 = 0x6470_7653;
 /// Version of the tables.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// Domain of a record's checksum.
 pub(super) const CHECKSUM: &str = "dp-pvi server record v1";
 
@@ -31,22 +31,28 @@ const TABLES: &str = "
         round INTEGER,
         body BLOB NOT NULL,
         checksum BLOB NOT NULL,
-        vector BLOB,
-        UNIQUE (run, seq)
+        vector BLOB
     ) STRICT;
-    CREATE TABLE payloads (
-        run INTEGER NOT NULL REFERENCES runs (key),
-        client TEXT NOT NULL,
-        hash BLOB NOT NULL,
-        bytes BLOB NOT NULL,
-        PRIMARY KEY (run, client, hash)
-    ) STRICT, WITHOUT ROWID;
     CREATE TABLE heads (
         client TEXT PRIMARY KEY,
         seq INTEGER NOT NULL,
         hash BLOB NOT NULL
     ) STRICT;
 ";
+
+/// Rows of one run that a key has room for.
+const ROWS: i64 = 1 << 32;
+
+/// Key of record `seq` of a run: in the order of the records, so that a round's rows stand together, and without an index.
+pub(super) fn key(run: i64, seq: i64) -> i64 {
+    // Beyond, the key is not found: 2^31 runs, or 2^32 records of a run.
+    if seq < ROWS { run.checked_mul(ROWS).and_then(|first| first.checked_add(seq)).unwrap_or(i64::MAX) } else { i64::MAX }
+}
+
+/// Keys of a run's records, first and last.
+pub(super) fn keys(run: i64) -> (i64, i64) {
+    (key(run, 0), key(run, ROWS - 1))
+}
 
 /// Sets the connection up and makes or checks the tables.
 pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
@@ -59,6 +65,8 @@ pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
     connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     // Vectors go through the cache in pieces: more would only hold memory.
     connection.pragma_update(None, "cache_size", -2000).map_err(fail)?;
+    // The last pages are written again with every round: most of that never has to reach the file itself.
+    connection.pragma_update(None, "wal_autocheckpoint", 4000).map_err(fail)?;
     connection.set_prepared_statement_cache_capacity(16);
 
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(fail)?;

@@ -1,4 +1,4 @@
-//! λ′ of a closed round, kept outside the record's bytes.
+//! λ′ of a closed round, kept outside the record's bytes: in the same row, and a long one in pieces.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -19,6 +19,11 @@ pub(super) fn split(record: &Record) -> (Option<Record>, Option<&[f64]>) {
         }
         _ => (None, None),
     }
+}
+
+/// Little-endian bytes of a short vector.
+pub(super) fn to_bytes(vector: &[f64]) -> Vec<u8> {
+    vector.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// Puts a vector back into its record.

@@ -19,8 +19,8 @@ use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
 use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 
 pub use self::record::{Control, Record};
-use self::run::{Gathering, Open, Phase, Progress, Run, higher};
-pub use self::types::{Action, Begin, Close, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage};
+use self::run::{Gathering, Given, Open, Phase, Progress, Run, higher};
+pub use self::types::{Action, Answered, Begin, Close, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage};
 use crate::message::{
     HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
     RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
@@ -146,11 +146,10 @@ impl Coordinator {
                 let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload };
                 self.durable(Vec::new(), Begin::Accept(expected))
             }
-            Verdict::Known(receipt) => self.durable(Vec::new(), Begin::Answered(receipt)),
+            Verdict::Known(outcome) => self.durable(Vec::new(), Begin::Answered(answered(body, outcome))),
             Verdict::Late => {
-                let receipt = self.receipt(client, &body, update, ReceiptOutcome::Excluded);
-                let record = Record::UpdateExcluded { client: client.clone(), update: update.clone(), receipt: receipt.clone(), at: now };
-                self.durable(vec![record], Begin::Answered(receipt))
+                let record = Record::UpdateExcluded { client: client.clone(), update: update.clone(), at: now };
+                self.durable(vec![record], Begin::Answered(answered(body, ReceiptOutcome::Excluded)))
             }
         })
     }
@@ -159,25 +158,38 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_update_stored(
-        &mut self,
-        client: &ClientId,
-        update: &Signed<Update>,
-        now: Timestamp,
-    ) -> Result<Durable<Signed<Receipt>>, Rejected> {
+    pub fn on_update_stored(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Durable<Answered>, Rejected> {
         let (body, verdict) = self.check_update(client, update)?;
         let (client, update, at) = (client.clone(), update.clone(), now);
         Ok(match verdict {
-            Verdict::Known(receipt) => self.durable(Vec::new(), receipt),
-            Verdict::Fits => {
-                let receipt = self.receipt(&client, &body, &update, ReceiptOutcome::Stored);
-                self.durable(vec![Record::UpdateStored { client, update, receipt: receipt.clone(), at }], receipt)
-            }
-            Verdict::Late => {
-                let receipt = self.receipt(&client, &body, &update, ReceiptOutcome::Excluded);
-                self.durable(vec![Record::UpdateExcluded { client, update, receipt: receipt.clone(), at }], receipt)
-            }
+            Verdict::Known(outcome) => self.durable(Vec::new(), answered(body, outcome)),
+            Verdict::Fits => self.durable(vec![Record::UpdateStored { client, update, at }], answered(body, ReceiptOutcome::Stored)),
+            Verdict::Late => self.durable(vec![Record::UpdateExcluded { client, update, at }], answered(body, ReceiptOutcome::Excluded)),
         })
+    }
+
+    /// The receipts of updates that were answered, in their order, under one signature. They may be given once the records that came
+    /// with the answers are durable. An answer of another run has none and is left out.
+    #[must_use]
+    pub fn receipts(&self, answered: &[Answered]) -> Vec<Signed<Receipt>> {
+        let body = |answered: &Answered| {
+            let Answered { client, round, .. } = answered;
+            let given = self.run.receipts.get(&(client.clone(), *round))?;
+            let release = ReleaseId { run: self.run.id, client: client.clone(), round: *round };
+            let Given { update, outcome, witnessed } = *given;
+            Some(Receipt { release, update, outcome, witnessed, reserved: Vec::new() })
+        };
+        let bodies: Vec<_> = answered.iter().filter_map(body).collect();
+        Signed::seal_all(&bodies, &self.settings.key)
+    }
+
+    /// How many answers the open round still waits for.
+    #[must_use]
+    pub fn awaited(&self) -> usize {
+        match &self.run.phase {
+            Phase::Open(open) => open.waiting().count(),
+            _ => 0,
+        }
     }
 
     /// A site sends no update in the open round (or, where the refusal names no header, in no further round).
@@ -443,11 +455,11 @@ impl Coordinator {
         let body = if self.verified.get(client) == Some(update) { update.peek()? } else { update.open(key)? };
         self.own_release(client, &body.release)?;
         let round = body.release.round;
-        if let Some((known, receipt)) = self.run.receipts.get(&(client.clone(), round)) {
-            if *known != update.hash() {
+        if let Some(given) = self.run.receipts.get(&(client.clone(), round)) {
+            if given.update != update.hash() {
                 return Err(Rejected::Conflict);
             }
-            return Ok((body, Verdict::Known(receipt.clone())));
+            return Ok((body, Verdict::Known(given.outcome)));
         }
         let (header, visit, verdict) = match &self.run.phase {
             Phase::Open(open) if open.round == round => {
@@ -484,12 +496,6 @@ impl Coordinator {
     fn form(&self, visit: u32) -> MessageForm {
         // Reading the task computed the form of every visit.
         self.run.task.message(visit).expect("a task that was read says what is sent")
-    }
-
-    fn receipt(&self, client: &ClientId, body: &Update, update: &Signed<Update>, outcome: ReceiptOutcome) -> Signed<Receipt> {
-        let witnessed = higher(self.run.members.get(client).and_then(|member| member.head), Some(body.ledger_head));
-        let receipt = Receipt { release: body.release.clone(), update: update.hash(), outcome, witnessed, reserved: Vec::new() };
-        Signed::seal(&receipt, &self.settings.key)
     }
 
     /// Active sites that are still enrolled, ascending.
@@ -629,10 +635,14 @@ impl Coordinator {
     }
 }
 
+fn answered(update: Update, outcome: ReceiptOutcome) -> Answered {
+    Answered { client: update.release.client, round: update.release.round, outcome }
+}
+
 /// What to do with an update.
 enum Verdict {
     Fits,
-    Known(Signed<Receipt>),
+    Known(ReceiptOutcome),
     Late,
 }
 

@@ -6,7 +6,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, RunId};
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Hello, MetricsReport, Receipt, Refusal, Role, RoundHeader, RunOutcome, Signed, TranscriptEntry, Update};
+use crate::message::{Hello, MetricsReport, Refusal, Role, RoundHeader, RunOutcome, Signed, TranscriptEntry, Update};
 use crate::time::Timestamp;
 
 /// One durable fact of a run. A run is the fold of its records: the live coordinator applies the same records that a
@@ -46,14 +46,13 @@ pub enum Record {
         /// When; the deadline is counted from here.
         at: Timestamp,
     },
-    /// An update's payload is durable and its receipt may be given.
+    /// An update's payload is durable and its receipt may be given: what a receipt says follows from the records, so the same bytes
+    /// get the same receipt whenever they come again.
     UpdateStored {
         /// Who sent it.
         client: ClientId,
         /// The update, as signed.
         update: Signed<Update>,
-        /// The receipt, given again whenever the same bytes come again.
-        receipt: Signed<Receipt>,
         /// When.
         at: Timestamp,
     },
@@ -63,8 +62,6 @@ pub enum Record {
         client: ClientId,
         /// The update, as signed.
         update: Signed<Update>,
-        /// The receipt, given again whenever the same bytes come again.
-        receipt: Signed<Receipt>,
         /// When.
         at: Timestamp,
     },

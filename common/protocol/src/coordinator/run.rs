@@ -10,7 +10,7 @@ use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
 use super::{Control, Member, Record, RestoreError};
-use crate::message::{HeldOutMetrics, Receipt, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
+use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
 use crate::time::Timestamp;
 
 /// Everything that a run's records say.
@@ -24,14 +24,23 @@ pub(super) struct Run {
     pub(super) previous: Hash,
     pub(super) lambda: Arc<[f64]>,
     pub(super) lambda_hash: Hash,
-    /// Answered releases by client and round: hash of the update, receipt.
-    pub(super) receipts: BTreeMap<(ClientId, u32), (Hash, Signed<Receipt>)>,
+    /// What the receipts of answered releases say, by client and round.
+    pub(super) receipts: BTreeMap<(ClientId, u32), Given>,
     /// Metrics by rounds in λ, then client.
     pub(super) metrics: BTreeMap<u32, BTreeMap<ClientId, HeldOutMetrics>>,
     pub(super) control: Control,
     /// The sweep in progress (sequential).
     pub(super) sweep: Option<Sweep>,
     pub(super) phase: Phase,
+}
+
+/// What a receipt says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Given {
+    /// Hash of the update.
+    pub(super) update: Hash,
+    pub(super) outcome: ReceiptOutcome,
+    pub(super) witnessed: Option<LedgerHead>,
 }
 
 /// One pass over the sites.
@@ -239,13 +248,13 @@ impl Run {
                 member.head = higher(member.head, *head);
                 member.withdrawn = false;
             }
-            Record::UpdateStored { client, update, receipt, .. } => {
-                self.answered(client, update, receipt);
+            Record::UpdateStored { client, update, .. } => {
+                self.answered(client, update, ReceiptOutcome::Stored);
                 if let Phase::Open(open) = &mut self.phase {
                     open.stored.insert(client.clone(), update.hash());
                 }
             }
-            Record::UpdateExcluded { client, update, receipt, .. } => self.answered(client, update, receipt),
+            Record::UpdateExcluded { client, update, .. } => self.answered(client, update, ReceiptOutcome::Excluded),
             Record::Refused { client, refusal, .. } => self.refused(client, refusal),
             Record::Metrics { client, report, .. } => {
                 if let Ok(report) = report.peek() {
@@ -303,13 +312,15 @@ impl Run {
         }
     }
 
-    fn answered(&mut self, client: &ClientId, update: &Signed<crate::message::Update>, receipt: &Signed<Receipt>) {
+    fn answered(&mut self, client: &ClientId, update: &Signed<crate::message::Update>, outcome: ReceiptOutcome) {
         // Made from a verified update, or checked: it can be read.
         let body = update.peek().expect("verified update");
-        self.receipts.insert((client.clone(), body.release.round), (update.hash(), receipt.clone()));
+        let mut witnessed = Some(body.ledger_head);
         if let Some(member) = self.members.get_mut(client) {
-            member.head = higher(member.head, Some(body.ledger_head));
+            witnessed = higher(member.head, witnessed);
+            member.head = witnessed;
         }
+        self.receipts.insert((client.clone(), body.release.round), Given { update: update.hash(), outcome, witnessed });
     }
 
     fn refused(&mut self, client: &ClientId, refusal: &Signed<crate::message::Refusal>) {

@@ -9,7 +9,7 @@ use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::Record;
-use crate::message::{InvalidMessage, Receipt, RefusalReason, Role, RunOutcome, Signed};
+use crate::message::{InvalidMessage, ReceiptOutcome, RefusalReason, Role, RunOutcome};
 use crate::sum::PayloadError;
 use crate::time::Timestamp;
 use crate::transport::Rejection;
@@ -67,8 +67,19 @@ pub struct Durable<T> {
 pub enum Begin {
     /// Read the payload, check it with [`crate::sum::PayloadCheck`], make it durable, then call [`super::Coordinator::on_update_stored`].
     Accept(Expected),
-    /// Do not read the payload; this is the receipt (stored before, or excluded).
-    Answered(Signed<Receipt>),
+    /// Do not read the payload; it has its receipt (stored before, or excluded).
+    Answered(Answered),
+}
+
+/// An update that has been answered: [`super::Coordinator::receipts`] signs its receipt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Who sent it.
+    pub client: ClientId,
+    /// For which round.
+    pub round: u32,
+    /// What its receipt says.
+    pub outcome: ReceiptOutcome,
 }
 
 /// The payload that an update announces.

@@ -3,7 +3,7 @@
 
 use dp_pvi_privacy::{ClientId, Hash};
 
-use crate::coordinator::{Action, Begin, Close, Control, Coordinator, Durable, Peer, Record, Rejected};
+use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Peer, Record, Rejected};
 use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
 use crate::sum::{Accumulator, PayloadError, Sum};
 use crate::time::Timestamp;
@@ -144,8 +144,17 @@ impl<S: Store> Server<S> {
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn stored(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Signed<Receipt>, ServeError> {
+    pub fn stored(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Answered, ServeError> {
         self.input(now, |coordinator| coordinator.on_update_stored(client, update, now))
+    }
+
+    /// The receipt of an update that was answered. For many see [`Coordinator::receipts`].
+    ///
+    /// # Errors
+    /// It was answered by another server.
+    pub fn receipt(&self, answered: &Answered) -> Result<Signed<Receipt>, ServeError> {
+        let receipts = self.coordinator.receipts(std::slice::from_ref(answered));
+        receipts.into_iter().next().ok_or(ServeError::Rejected(Rejected::UnknownRound))
     }
 
     /// A refusal came.
