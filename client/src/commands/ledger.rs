@@ -185,11 +185,15 @@ fn row_json(row: &Row, hash: Hash) -> Value {
         RowBody::Genesis(identity) => {
             ("genesis", None, json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation}))
         }
-        RowBody::Reserved { release, event, header } => (
-            "reserved",
-            Some(release),
-            json!({"event": DpEvent::from_bytes(event).map(|e| event_json(&e)).ok(), "event_bytes": hex::encode(event), "header": header.to_string()}),
-        ),
+        RowBody::Reserved { release, event, header, fallback } => {
+            let parsed = |bytes: &[u8]| DpEvent::from_bytes(bytes).map(|e| event_json(&e)).ok();
+            let mut more = json!({"event": parsed(event), "event_bytes": hex::encode(event), "header": header.to_string()});
+            if let Some(fallback) = fallback {
+                more["fallback"] = json!(parsed(fallback));
+                more["fallback_bytes"] = json!(hex::encode(fallback));
+            }
+            ("reserved", Some(release), more)
+        }
         RowBody::Committed { release, attachment } => ("committed", Some(release), json!({"attachment": attachment.to_string()})),
         RowBody::Sent { release } => ("sent", Some(release), json!({})),
         RowBody::Receipted { release, receipt } => ("receipted", Some(release), json!({"receipt": receipt.to_string()})),

@@ -18,6 +18,7 @@ pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {
 /// A charged release.
 pub(crate) struct Reservation {
     event: Vec<u8>,
+    fallback: Option<Vec<u8>>,
     header: Hash,
     state: ReleaseState,
     attachment: Option<Hash>,
@@ -25,9 +26,9 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Whether it was made for this event and header.
-    pub(crate) fn matches(&self, event: &[u8], header: Hash) -> bool {
-        self.event == event && self.header == header
+    /// Whether it was made for these events and this header.
+    pub(crate) fn matches(&self, event: &[u8], fallback: Option<&[u8]>, header: Hash) -> bool {
+        self.event == event && self.fallback.as_deref() == fallback && self.header == header
     }
 }
 
@@ -36,6 +37,9 @@ pub(crate) struct Book {
     releases: BTreeMap<ReleaseId, Reservation>,
     total: Composition,
     runs: BTreeMap<RunId, Composition>,
+    /// The same with the fallback in place of an aggregated sum.
+    fallback_total: Composition,
+    fallback_runs: BTreeMap<RunId, Composition>,
     factors: BTreeMap<RunId, Hash>,
     prices: Prices,
     frozen: FreezeState,
@@ -47,6 +51,8 @@ impl Book {
             releases: BTreeMap::new(),
             total: Composition::default(),
             runs: BTreeMap::new(),
+            fallback_total: Composition::default(),
+            fallback_runs: BTreeMap::new(),
             factors: BTreeMap::new(),
             prices: Prices::new(relation),
             frozen: FreezeState::Open,
@@ -85,6 +91,14 @@ impl Book {
         self.runs.get(run).cloned().unwrap_or_default()
     }
 
+    pub(crate) fn fallback_total(&self) -> &Composition {
+        &self.fallback_total
+    }
+
+    pub(crate) fn fallback_run(&self, run: &RunId) -> Composition {
+        self.fallback_runs.get(run).cloned().unwrap_or_default()
+    }
+
     pub(crate) fn frozen(&self) -> bool {
         self.frozen == FreezeState::Frozen
     }
@@ -112,7 +126,7 @@ impl Book {
     pub(crate) fn apply(&mut self, body: &RowBody) -> Result<(), LedgerError> {
         match body {
             RowBody::Genesis(_) => Err(corrupt("a second first row")),
-            RowBody::Reserved { release, event, header } => self.reserve(release, event, *header),
+            RowBody::Reserved { release, event, header, fallback } => self.reserve(release, event, fallback.as_deref(), *header),
             RowBody::Committed { release, attachment } => {
                 self.step(release, ReleaseState::Committed, |state| state == ReleaseState::Reserved)?.attachment = Some(*attachment);
                 Ok(())
@@ -139,16 +153,23 @@ impl Book {
         }
     }
 
-    fn reserve(&mut self, release: &ReleaseId, bytes: &[u8], header: Hash) -> Result<(), LedgerError> {
+    fn reserve(&mut self, release: &ReleaseId, bytes: &[u8], fallback: Option<&[u8]>, header: Hash) -> Result<(), LedgerError> {
         if self.releases.contains_key(release) {
             return Err(corrupt("a release that is charged twice"));
         }
-        let event = DpEvent::from_bytes(bytes).map_err(|_| corrupt("an event that this version does not know"))?;
-        let charge = self.prices.learn(&event)?;
+        let read = |bytes| DpEvent::from_bytes(bytes).map_err(|_| corrupt("an event that this version does not know"));
+        let charge = self.prices.learn(&read(bytes)?)?;
+        let worst = match fallback {
+            Some(fallback) => self.prices.learn(&read(fallback)?)?,
+            None => charge.clone(),
+        };
         self.total.add(&charge, 1);
         self.runs.entry(release.run).or_default().add(&charge, 1);
+        self.fallback_total.add(&worst, 1);
+        self.fallback_runs.entry(release.run).or_default().add(&worst, 1);
         let order = self.releases.len();
-        let reservation = Reservation { event: bytes.to_vec(), header, state: ReleaseState::Reserved, attachment: None, order };
+        let fallback = fallback.map(<[u8]>::to_vec);
+        let reservation = Reservation { event: bytes.to_vec(), fallback, header, state: ReleaseState::Reserved, attachment: None, order };
         self.releases.insert(release.clone(), reservation);
         Ok(())
     }

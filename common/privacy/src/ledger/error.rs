@@ -26,6 +26,16 @@ pub enum LedgerError {
         /// Limit.
         limit: f64,
     },
+    /// Over the site's cap on what is lost if everybody else works together.
+    #[error(
+        "if everybody else worked together, this site's own shares of noise would protect epsilon {would_be} only, above its cap of {limit}: ask for fewer honest sites or more noise"
+    )]
+    OverFallback {
+        /// ε after the charge.
+        would_be: f64,
+        /// Limit.
+        limit: f64,
+    },
     /// Not allowed by the site.
     #[error("a release without protection was asked for; set allow_non_private = true in [policy] if that is intended")]
     NonPrivateForbidden,

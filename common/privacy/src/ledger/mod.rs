@@ -51,6 +51,7 @@ pub struct Ledger<S, K> {
     signer: K,
     identity: LedgerIdentity,
     budget: Budget,
+    fallback_cap: Option<Epsilon>,
     rows: Vec<(Row, Hash)>,
     book: Book,
     /// Releases whose permit was given out since this ledger was opened.
@@ -74,6 +75,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             book: Book::new(identity.relation),
             identity,
             budget,
+            fallback_cap: None,
             rows: Vec::with_capacity(stored.len()),
             minted: BTreeSet::new(),
             doubtful: false,
@@ -93,6 +95,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         }
         ledger.verify_contents()?;
         Ok(ledger)
+    }
+
+    /// Caps the loss over everything charged if all other parties of aggregated sums work together ([`Losses::fallback`]): part of a
+    /// site's policy.
+    #[must_use]
+    pub fn cap_fallback(mut self, cap: Option<Epsilon>) -> Self {
+        self.fallback_cap = cap;
+        self
     }
 
     /// What the ledger is about.
@@ -132,6 +142,31 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Over budget, frozen, conflict, permit already given out, store.
     pub fn reserve(&mut self, release: &ReleaseId, event: &DpEvent, header: Hash) -> Result<Permit, LedgerError> {
+        self.reserve_any(release, event, None, header)
+    }
+
+    /// [`Ledger::reserve`] for an aggregated sum: `event` is what the *sum* of all sites is, and charged to the budget; `fallback` is what this
+    /// site's own part is if everything else is known. Both are booked, and the cap on the fallback is compared, too.
+    ///
+    /// # Errors
+    /// As [`Ledger::reserve`], and [`LedgerError::OverFallback`].
+    pub fn reserve_aggregated(
+        &mut self,
+        release: &ReleaseId,
+        event: &DpEvent,
+        fallback: &DpEvent,
+        header: Hash,
+    ) -> Result<Permit, LedgerError> {
+        self.reserve_any(release, event, Some(fallback), header)
+    }
+
+    fn reserve_any(
+        &mut self,
+        release: &ReleaseId,
+        event: &DpEvent,
+        fallback: Option<&DpEvent>,
+        header: Hash,
+    ) -> Result<Permit, LedgerError> {
         self.refuse_doubt()?;
         if self.book.frozen() {
             return Err(LedgerError::Frozen);
@@ -140,19 +175,31 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             return Err(LedgerError::PermitOutstanding(release.clone()));
         }
         let bytes = event.to_bytes();
+        let fallback_bytes = fallback.map(DpEvent::to_bytes);
         let again = match self.book.reservation(release) {
             None => false,
-            Some(known) if known.matches(&bytes, header) && self.state(release) == Some(ReleaseState::Reserved) => true,
+            Some(known)
+                if known.matches(&bytes, fallback_bytes.as_deref(), header) && self.state(release) == Some(ReleaseState::Reserved) =>
+            {
+                true
+            }
             Some(_) => return Err(LedgerError::Conflict(release.clone())),
         };
         let charge = self.book.prices_mut().learn(event)?;
-        self.check_budget(&release.run, &[(charge.clone(), if again { 0 } else { 1 })])?;
+        let worst = match fallback {
+            Some(fallback) => self.book.prices_mut().learn(fallback)?,
+            None => charge.clone(),
+        };
+        let times = if again { 0 } else { 1 };
+        self.check_budget(&release.run, &[(charge, times)])?;
+        self.check_fallback(&[(worst, times)])?;
         if !again {
-            self.append(RowBody::Reserved { release: release.clone(), event: bytes, header }, None)?;
+            self.append(RowBody::Reserved { release: release.clone(), event: bytes, header, fallback: fallback_bytes }, None)?;
         }
         self.minted.insert(release.clone());
         let LedgerIdentity { unit, relation, .. } = self.identity;
-        Ok(Permit::mint(event.clone(), release.clone(), PermitScope { unit, relation, salt: self.shard_salt(&release.run) }))
+        let scope = PermitScope { unit, relation, salt: self.shard_salt(&release.run) };
+        Ok(Permit::mint(event.clone(), release.clone(), scope).with_fallback(fallback.cloned()))
     }
 
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
@@ -273,6 +320,20 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self.book.run(run).loss(self.budget.delta))
     }
 
+    /// Both losses of all charged events, at the budget's δ.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        let delta = self.budget.delta;
+        Losses { joint: self.book.total().loss(delta), fallback: self.book.fallback_total().loss(delta) }
+    }
+
+    /// Both losses of the events of one run.
+    #[must_use]
+    pub fn losses_in(&self, run: &RunId) -> Losses {
+        let delta = self.budget.delta;
+        Losses { joint: self.book.run(run).loss(delta), fallback: self.book.fallback_run(run).loss(delta) }
+    }
+
     /// Loss of all charged events and of these, each with how often it comes: what a plan would cost.
     ///
     /// # Errors
@@ -292,6 +353,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// engine bounds.
     pub fn would_admit(&self, run: &RunId, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
         self.check_budget(run, &self.charges(events)?)
+    }
+
+    /// Whether aggregated sums with these fallback events would keep to the cap on the fallback.
+    ///
+    /// # Errors
+    /// [`LedgerError::OverFallback`], or an event that no engine bounds.
+    pub fn would_admit_fallback(&self, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
+        self.check_fallback(&self.charges(events)?)
     }
 
     fn charges(&self, events: &[(DpEvent, u64)]) -> Result<Vec<(Charge, u64)>, LedgerError> {
@@ -373,6 +442,18 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Secret::derive(&self.signer, purpose, &[release.to_string().as_bytes(), words])
     }
 
+    /// The cap on the fallback, with these charges more. As with the budget, releases without protection are left out where the site
+    /// allows them.
+    fn check_fallback(&self, charges: &[(Charge, u64)]) -> Result<(), LedgerError> {
+        let Some(cap) = self.fallback_cap else { return Ok(()) };
+        let mut total = self.book.fallback_total().clone();
+        charges.iter().for_each(|(charge, times)| total.add(charge, *times));
+        let delta = self.budget.delta;
+        let loss = if self.budget.allow_non_private { total.protected_loss(delta) } else { total.loss(delta) };
+        let would_be = loss.epsilon;
+        if would_be > cap { Err(LedgerError::OverFallback { would_be: would_be.get(), limit: cap.get() }) } else { Ok(()) }
+    }
+
     /// The state of a release, if it allows `step`.
     fn expect(&self, release: &ReleaseId, step: &'static str, allowed: impl Fn(ReleaseState) -> bool) -> Result<ReleaseState, LedgerError> {
         self.refuse_doubt()?;
@@ -448,6 +529,15 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
 
 fn mixed() -> StoreError {
     StoreError::Corrupt("a stored update changes the site's factor as another kind or length than it has".into())
+}
+
+/// The two figures that a statement about aggregated sums shows side by side; for everything else they are the same.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Losses {
+    /// With the honest sites' shares of noise in every sum.
+    pub joint: PrivacyLoss,
+    /// If all other parties work together: this site's own shares of noise alone.
+    pub fallback: PrivacyLoss,
 }
 
 /// What a limit is about.

@@ -10,11 +10,16 @@ pub struct Permit {
     event: DpEvent,
     release: ReleaseId,
     scope: PermitScope,
+    fallback: Option<DpEvent>,
 }
 
 impl Permit {
     pub(crate) fn mint(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Self {
-        Self { event, release, scope }
+        Self { event, release, scope, fallback: None }
+    }
+
+    pub(crate) fn with_fallback(self, fallback: Option<DpEvent>) -> Self {
+        Self { fallback, ..self }
     }
 
     /// What the ledger protects: decides how units come into shards.
@@ -41,8 +46,19 @@ impl Permit {
             DpEvent::Composed { event, count } => (*event, count),
             event => (event, 1),
         };
+        // The fallback of one step; a fallback of another number of steps fits no step.
+        let fallback = match self.fallback {
+            Some(DpEvent::Composed { event, count: steps }) if steps == count => Some(*event),
+            fallback => fallback,
+        };
         let (release, scope) = (self.release, self.scope);
-        (0..count).map(move |step| StepPermit { event: event.clone(), release: release.clone(), scope: scope.clone(), step })
+        (0..count).map(move |step| StepPermit {
+            event: event.clone(),
+            release: release.clone(),
+            scope: scope.clone(),
+            fallback: fallback.clone(),
+            step,
+        })
     }
 }
 
@@ -52,6 +68,7 @@ pub struct StepPermit {
     event: DpEvent,
     release: ReleaseId,
     scope: PermitScope,
+    fallback: Option<DpEvent>,
     step: u64,
 }
 
@@ -60,6 +77,12 @@ impl StepPermit {
     #[must_use]
     pub fn event(&self) -> &DpEvent {
         &self.event
+    }
+
+    /// What was booked for this site's own part of an aggregated step.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&DpEvent> {
+        self.fallback.as_ref()
     }
 
     /// The release that the step belongs to.

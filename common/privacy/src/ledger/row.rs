@@ -43,8 +43,9 @@ pub struct Row {
     pub body: RowBody,
 }
 
-/// What a row says.
+/// What a row says. Its bytes are those of [`Written`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub enum RowBody {
     /// First row.
     Genesis(LedgerIdentity),
@@ -52,10 +53,12 @@ pub enum RowBody {
     Reserved {
         /// Which release.
         release: ReleaseId,
-        /// Canonical bytes of the event ([`DpEvent::to_bytes`](crate::DpEvent::to_bytes)).
+        /// Canonical bytes of the event ([`DpEvent::to_bytes`](crate::DpEvent::to_bytes)); under aggregation, of the sum of all sites.
         event: Vec<u8>,
         /// Hash of the signed round header that asked for it.
         header: Hash,
+        /// Under aggregation: canonical bytes of what this site's own part is if everything else is known.
+        fallback: Option<Vec<u8>>,
     },
     /// Payload fixed for ever and stored beside the row.
     Committed {
@@ -90,6 +93,53 @@ pub enum RowBody {
         /// Whether it is frozen now.
         FreezeState,
     ),
+}
+
+/// The form in which rows are stored: variants are numbered, so they only ever come to the end.
+#[derive(Serialize, Deserialize)]
+enum Written {
+    Genesis(LedgerIdentity),
+    Reserved { release: ReleaseId, event: Vec<u8>, header: Hash },
+    Committed { release: ReleaseId, attachment: Hash },
+    Sent { release: ReleaseId },
+    Receipted { release: ReleaseId, receipt: Hash },
+    Settled { release: ReleaseId, included: bool, factor: Hash },
+    Frozen(FreezeState),
+    ReservedAggregated { release: ReleaseId, event: Vec<u8>, header: Hash, fallback: Vec<u8> },
+}
+
+impl From<RowBody> for Written {
+    fn from(body: RowBody) -> Self {
+        match body {
+            RowBody::Genesis(identity) => Self::Genesis(identity),
+            RowBody::Reserved { release, event, header, fallback: None } => Self::Reserved { release, event, header },
+            RowBody::Reserved { release, event, header, fallback: Some(fallback) } => {
+                Self::ReservedAggregated { release, event, header, fallback }
+            }
+            RowBody::Committed { release, attachment } => Self::Committed { release, attachment },
+            RowBody::Sent { release } => Self::Sent { release },
+            RowBody::Receipted { release, receipt } => Self::Receipted { release, receipt },
+            RowBody::Settled { release, included, factor } => Self::Settled { release, included, factor },
+            RowBody::Frozen(state) => Self::Frozen(state),
+        }
+    }
+}
+
+impl From<Written> for RowBody {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Genesis(identity) => Self::Genesis(identity),
+            Written::Reserved { release, event, header } => Self::Reserved { release, event, header, fallback: None },
+            Written::ReservedAggregated { release, event, header, fallback } => {
+                Self::Reserved { release, event, header, fallback: Some(fallback) }
+            }
+            Written::Committed { release, attachment } => Self::Committed { release, attachment },
+            Written::Sent { release } => Self::Sent { release },
+            Written::Receipted { release, receipt } => Self::Receipted { release, receipt },
+            Written::Settled { release, included, factor } => Self::Settled { release, included, factor },
+            Written::Frozen(state) => Self::Frozen(state),
+        }
+    }
 }
 
 /// Whether the data set may be charged.

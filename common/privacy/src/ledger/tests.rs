@@ -14,6 +14,7 @@ use crate::event::{DiscreteGaussian, LatticePath};
 use crate::release::{ClientId, LatticeVector, Payload};
 use crate::unit::Delta;
 
+mod aggregated;
 mod state;
 
 type TestLedger = Ledger<MemoryStore, SigningKey>;
@@ -429,7 +430,7 @@ fn missing_swapped_and_repeated_rows_are_detected() {
 #[test]
 fn signed_rows_that_cannot_follow_are_refused() {
     let id = || release(0, 0);
-    let reserved = || RowBody::Reserved { release: id(), event: event().to_bytes(), header: header(0) };
+    let reserved = || RowBody::Reserved { release: id(), event: event().to_bytes(), header: header(0), fallback: None };
     let bodies: [Vec<RowBody>; 8] = [
         vec![RowBody::Genesis(identity())],
         vec![RowBody::Committed { release: id(), attachment: Hash::default() }],
@@ -437,7 +438,7 @@ fn signed_rows_that_cannot_follow_are_refused() {
         vec![reserved(), RowBody::Sent { release: id() }],
         vec![reserved(), RowBody::Receipted { release: id(), receipt: Hash::default() }],
         vec![reserved(), RowBody::Settled { release: id(), included: true, factor: Hash::default() }],
-        vec![RowBody::Reserved { release: id(), event: vec![99, 0], header: header(0) }],
+        vec![RowBody::Reserved { release: id(), event: vec![99, 0], header: header(0), fallback: None }],
         vec![reserved(), RowBody::Committed { release: id(), attachment: Hash::default() }],
     ];
     for (i, bodies) in bodies.into_iter().enumerate() {

@@ -153,7 +153,17 @@ impl ShareSum {
         u128::from(self.max_units) * u128::from(self.clip_steps()) + u128::from(gaussian::bound(self.scale()))
     }
 
-    /// As [`LatticeSum::release_sum`], but the noise is a share, and the permit must be for the event of the *sum*.
+    /// The permit must be for the event of the sum, with this site's own part booked as its fallback.
+    fn check(&self, permit: &StepPermit) -> Result<(), ReleaseError> {
+        if *permit.event() == self.event() && permit.fallback() == Some(&self.fallback_event()) {
+            Ok(())
+        } else {
+            Err(ReleaseError::PermitMismatch)
+        }
+    }
+
+    /// As [`LatticeSum::release_sum`], but the noise is a share, and the permit must be for the event of the *sum*
+    /// ([`Ledger::reserve_aggregated`](crate::Ledger::reserve_aggregated)).
     ///
     /// # Errors
     /// The permit is for another event; no randomness; overflow; more units than were declared. Nothing is left then.
@@ -179,9 +189,7 @@ impl ShareSum {
         permit: StepPermit,
         noise: &N,
     ) -> Result<NoiseShare<LatticeVector>, ReleaseError> {
-        if *permit.event() != self.event() {
-            return Err(ReleaseError::PermitMismatch);
-        }
+        self.check(&permit)?;
         self.local.noised_sum(units, state, f, &permit, self.max_units, noise, &mut ()).map(NoiseShare)
     }
 
@@ -197,9 +205,7 @@ impl ShareSum {
         permit: StepPermit,
         noise: &N,
     ) -> Result<(NoiseShare<LatticeVector>, Sensitive<CleanTerms>), ReleaseError> {
-        if *permit.event() != self.event() {
-            return Err(ReleaseError::PermitMismatch);
-        }
+        self.check(&permit)?;
         let mut kept = self.local.no_terms();
         let sum = self.local.noised_sum(units, state, f, &permit, self.max_units, noise, &mut kept)?;
         Ok((NoiseShare(sum), Sensitive(kept)))

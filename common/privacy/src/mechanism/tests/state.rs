@@ -82,7 +82,7 @@ fn a_shared_sum_keeps_the_same_terms_and_no_noise() {
     let shared = ShareSum::new(3, clip, NoiseMultiplier::new(2.0).unwrap(), 1, 10, None, Terms::Units).unwrap();
     let rows = vec![vec![(0, 0.5), (2, -0.25)], vec![(1, 9.0)]];
     let run = |mechanism: &SumMechanism, seed| {
-        let permit = mint(mechanism.event()).into_steps().next().unwrap();
+        let permit = mint(mechanism.event()).with_fallback(mechanism.fallback_event()).into_steps().next().unwrap();
         let units = Units::new(Rows(rows.clone()));
         let (message, kept) =
             mechanism.release_keeping(&units, &Sensitive(()), |row, _, (), term| fill(row, term), permit, &Seeded(seed)).unwrap();
