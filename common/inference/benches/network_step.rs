@@ -73,14 +73,14 @@ fn gradients(bencher: Bencher, hidden: &[usize], samples: usize) {
 fn sum(network: &Network, point: &MeanField, samples: usize, table: &RecordTable, stream: &mut ChaCha20Rng) -> Vec<f64> {
     let gradients = BatchGradients::new(network, point, samples);
     let mut work = gradients.start(stream);
-    let mut norms = Vec::new();
+    let (mut norms, mut sums) = (Vec::new(), vec![0.0; gradients.len()]);
     for first in (0..BATCH).step_by(gradients.chunk()) {
         let end = BATCH.min(first + gradients.chunk());
         gradients.norms((first..end).map(|i| table.unit(i)), stream, &mut work, &mut norms);
         let factors: Vec<f64> = norms.iter().map(|norm| (1.0 / norm).min(1.0)).collect();
-        gradients.add(&mut work, &factors);
+        gradients.add(&mut work, &factors, &mut sums);
     }
-    gradients.finish(work)
+    sums
 }
 
 /// The whole step.

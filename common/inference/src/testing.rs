@@ -55,7 +55,12 @@ pub(crate) fn release(round: u32) -> ReleaseId {
 
 /// A permit from a ledger that allows everything.
 pub(crate) fn permit(event: &DpEvent, round: u32) -> Permit {
-    let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    permit_under(PrivacyUnit::Record, Relation::ReplaceOne, event, round)
+}
+
+/// A permit from a ledger of this unit and relation that allows everything.
+pub(crate) fn permit_under(unit: PrivacyUnit, relation: Relation, event: &DpEvent, round: u32) -> Permit {
+    let identity = LedgerIdentity { data: "test".into(), unit, relation };
     let delta = Delta::new(1e-5).unwrap();
     let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, allow_non_private: true };
     let key = SigningKey::from_bytes(&[7; 32]);
@@ -83,6 +88,7 @@ pub(crate) fn spec(optimizer: Optimizer, steps: u32, rate: f64, clip: f64, noise
         step_precision: 5.0,
         curvature_weight: 1.0,
         averaging: 0.5,
+        max_units: None,
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Local {
     cavity: Gaussian,
     /// Λ0.
     prior_scale: f64,
+    /// Means at which the model's first fit starts, while λ is the prior: nothing was learned yet by anybody.
+    start: Option<Vec<f64>>,
     visit: u32,
 }
 
@@ -89,6 +91,7 @@ impl Local {
                 .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
             cavity: cavity(family, &job.task.prior_natural(), job.lambda, &factor)?,
             prior_scale: job.task.prior.scale,
+            start: if job.lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
             visit: job.visit,
         })
     }

@@ -92,7 +92,7 @@ impl Matrix {
     }
 }
 
-/// A (rows × depth) times the columns: `by_depth` has `depth` rows of `rows` numbers, `by_row` is its transpose.
+/// A (rows × depth) times the columns, each to the same bits whatever the others are: `by_depth` has `depth` rows of `rows` numbers, `by_row` is its transpose.
 fn product(rows: usize, depth: usize, by_depth: &[f64], by_row: &[f64], columns: &[f64], out: &mut [f64]) {
     let count = columns.len() / depth;
     assert!(columns.len() == count * depth && out.len() == count * rows, "one column out for every column in");
@@ -103,6 +103,13 @@ fn product(rows: usize, depth: usize, by_depth: &[f64], by_row: &[f64], columns:
                 *out = dot(row, column);
             }
         }
+    } else if count < BLOCKED {
+        // `gemm` takes another way, with other roundings, for a few columns: a column's product must not depend on how many there are.
+        let mut padded = columns.to_vec();
+        padded.resize(BLOCKED * depth, 0.0);
+        let mut products = vec![0.0; BLOCKED * rows];
+        product(rows, depth, by_depth, by_row, &padded, &mut products);
+        out.copy_from_slice(&products[..count * rows]);
     } else {
         let a = DMatrixView::from_slice(by_depth, rows, depth);
         let b = DMatrixView::from_slice(columns, depth, count);
@@ -115,10 +122,13 @@ fn product(rows: usize, depth: usize, by_depth: &[f64], by_row: &[f64], columns:
 /// # Panics
 /// Lengths do not fit.
 pub fn add_outer_products(left: &[f64], right: &[f64], count: usize, sums: &mut [f64]) {
-    let (rows, columns) = (left.len() / count.max(1), right.len() / count.max(1));
+    if count == 0 {
+        return;
+    }
+    let (rows, columns) = (left.len() / count, right.len() / count);
     assert!(rows * count == left.len() && columns * count == right.len() && sums.len() == rows * columns, "as many left as right columns");
     if rows < BLOCKED {
-        for (left, right) in left.chunks_exact(rows.max(1)).zip(right.chunks_exact(columns.max(1))) {
+        for (left, right) in left.chunks_exact(rows).zip(right.chunks_exact(columns)) {
             for (sums, &x) in sums.chunks_exact_mut(rows).zip(right) {
                 sums.iter_mut().zip(left).for_each(|(sum, y)| *sum += x * y);
             }

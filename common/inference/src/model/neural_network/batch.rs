@@ -20,11 +20,12 @@ use dp_pvi_posterior::network::{
     Forward, LARGEST, Layer, Matrix, Network, SMALLEST, Weights, add_outer_products, add_scaled, combine, dot,
 };
 
+use dp_pvi_privacy::mechanism::BatchTerms;
 use rand_core::Rng;
 
 use super::draws::Draws;
 use crate::point::{MeanField, ScaleCoordinate};
-use crate::records::{RecordView, UnitView};
+use crate::records::{RecordTable, RecordView, UnitView};
 
 /// Layers with fewer outputs than this form their mean gradients even for one sample: there is nothing to gain.
 const GHOST: usize = 6;
@@ -65,9 +66,9 @@ pub struct Work {
     /// One column of Vᵀq or of powers of activations.
     columns: Vec<f64>,
     products: Vec<f64>,
-    /// Σ over records: gradients by means, then by scale coordinates before c.
-    sums: Vec<f64>,
-    /// One unit's gradient, in the same form.
+    /// Σ over records of the gradients by scale coordinates, before c.
+    unscaled: Vec<f64>,
+    /// One unit's gradient: by means, then by scale coordinates before c.
     unit: Vec<f64>,
     formed: Derivatives,
 }
@@ -166,7 +167,7 @@ impl<'a> BatchGradients<'a> {
             later: Vec::new(),
             columns: Vec::new(),
             products: Vec::new(),
-            sums: vec![0.0; self.len()],
+            unscaled: Vec::new(),
             unit: Vec::new(),
             formed: Derivatives::default(),
         }
@@ -206,34 +207,37 @@ impl<'a> BatchGradients<'a> {
         }
     }
 
-    /// Adds Σ factor · gradient over the units of the last call of [`norms`](Self::norms) with this `work`; once for every such call.
+    /// Adds Σ factor · gradient over the units of the last call of [`norms`](Self::norms) with this `work` to `sums`, 2d numbers; once for
+    /// every such call.
     ///
     /// # Panics
-    /// Not one factor for every unit.
-    pub fn add(&self, work: &mut Work, factors: &[f64]) {
-        assert_eq!(factors.len() + 1, work.units.len(), "a factor for every unit");
-        let mut total = std::mem::take(&mut work.sums);
+    /// Not one factor for every unit, or `sums` has another length.
+    pub fn add(&self, work: &mut Work, factors: &[f64], sums: &mut [f64]) {
+        assert!(factors.len() + 1 == work.units.len() && sums.len() == self.len(), "a factor for every unit, and 2d sums");
+        let d = self.network.dimension();
+        let (by_mean, by_scale) = sums.split_at_mut(d);
+        // By scales the sum is taken before c, which is the same for all.
+        let mut unscaled = std::mem::take(&mut work.unscaled);
+        unscaled.clear();
+        unscaled.resize(d, 0.0);
         for (unit, &factor) in factors.iter().enumerate() {
+            if factor == 0.0 {
+                continue;
+            }
             match work.units[unit + 1] - work.units[unit] {
                 0 => {}
-                1 => self.add_formed(work, work.units[unit], factor, &mut total),
+                1 => self.add_formed(work, work.units[unit], factor, by_mean, &mut unscaled),
                 _ => {
                     self.form_unit(work, unit);
-                    add_scaled(factor, &work.unit, &mut total);
+                    add_scaled(factor, &work.unit[..d], by_mean);
+                    add_scaled(factor, &work.unit[d..], &mut unscaled);
                 }
             }
         }
-        self.add_ghosts(work, factors, &mut total);
-        work.sums = total;
-    }
-
-    /// What all calls of [`add`](Self::add) with this `work` have summed: 2d numbers.
-    #[must_use]
-    pub fn finish(&self, work: Work) -> Vec<f64> {
-        let mut sums = work.sums;
+        self.add_ghosts(work, factors, by_mean, &mut unscaled);
         let scales = (0..self.network.layers().len()).flat_map(|number| self.scale(number));
-        sums[self.network.dimension()..].iter_mut().zip(scales).for_each(|(sum, c)| *sum *= c);
-        sums
+        by_scale.iter_mut().zip(&unscaled).zip(scales).for_each(|((sum, g), c)| *sum += c * g);
+        work.unscaled = unscaled;
     }
 
     /// Whether a layer's gradients are never formed.
@@ -420,12 +424,13 @@ impl<'a> BatchGradients<'a> {
         let mut formed = std::mem::take(&mut work.unit);
         formed.clear();
         formed.resize(2 * d, 0.0);
+        let (by_mean, by_scale) = formed.split_at_mut(d);
         for record in work.units[unit]..work.units[unit + 1] {
-            self.add_formed(work, record, 1.0, &mut formed);
+            self.add_formed(work, record, 1.0, by_mean, by_scale);
             for (number, layer) in self.network.layers().iter().enumerate() {
                 if self.is_ghost(number) {
                     self.form(work, number, record);
-                    self.add_layer(work, layer, 1.0, &mut formed);
+                    work.add_layer(layer, 1.0, by_mean, by_scale);
                 }
             }
         }
@@ -436,13 +441,11 @@ impl<'a> BatchGradients<'a> {
         squared
     }
 
-    /// `total` += factor · a record's gradient, but for ghost layers.
-    fn add_formed(&self, work: &mut Work, record: usize, factor: f64, total: &mut [f64]) {
-        let d = self.network.dimension();
+    /// Adds factor · a record's gradient, but for ghost layers, to `by_mean` and (before c) `by_scale`.
+    fn add_formed(&self, work: &mut Work, record: usize, factor: f64, by_mean: &mut [f64], by_scale: &mut [f64]) {
         let width = self.network.layers()[0].outputs;
         let place = record * width..(record + 1) * width;
         let (p, q) = (&work.first.mean[place.clone()], &work.first.variance[place]);
-        let (by_mean, by_scale) = total.split_at_mut(d);
         for entry in work.entries(record) {
             let row = work.indices[entry] as usize * width;
             let (x, y) = (factor * work.values[entry], factor * work.squares[entry]);
@@ -455,22 +458,14 @@ impl<'a> BatchGradients<'a> {
         for (number, layer) in self.network.layers().iter().enumerate().skip(1) {
             if !self.is_ghost(number) {
                 self.form(work, number, record);
-                self.add_layer(work, layer, factor, total);
+                work.add_layer(layer, factor, by_mean, by_scale);
             }
         }
     }
 
-    /// `total` += factor · `work.formed`.
-    fn add_layer(&self, work: &Work, layer: &Layer, factor: f64, total: &mut [f64]) {
-        let (by_mean, by_scale) = total.split_at_mut(self.network.dimension());
-        add_scaled(factor, &work.formed.mean, &mut by_mean[layer.offset..][..layer.len()]);
-        add_scaled(factor, &work.formed.variance, &mut by_scale[layer.offset..][..layer.len()]);
-    }
-
-    /// `total` += Σ factor · gradients of ghost layers over units of one record, as products of batch matrices.
-    fn add_ghosts(&self, work: &mut Work, factors: &[f64], total: &mut [f64]) {
+    /// Adds Σ factor · gradients of ghost layers over units of one record, as products of batch matrices.
+    fn add_ghosts(&self, work: &mut Work, factors: &[f64], by_mean: &mut [f64], by_scale: &mut [f64]) {
         let records = work.records.len();
-        let (by_mean, by_scale) = total.split_at_mut(self.network.dimension());
         for (number, layer) in self.network.layers().iter().enumerate().filter(|(number, _)| self.is_ghost(*number)) {
             let Derivatives { mean: p, variance: q } = &mut work.later[number];
             for (unit, factor) in factors.iter().enumerate() {
@@ -486,6 +481,26 @@ impl<'a> BatchGradients<'a> {
             add_outer_products(p, inputs, records, &mut by_mean[place.clone()]);
             add_outer_products(q, &work.columns, records, &mut by_scale[place]);
         }
+    }
+}
+
+impl BatchTerms<RecordTable> for BatchGradients<'_> {
+    type Work = Work;
+
+    fn start(&self, draws: &mut dyn Rng) -> Work {
+        self.start(draws)
+    }
+
+    fn chunk(&self) -> usize {
+        self.chunk()
+    }
+
+    fn norms(&self, units: &[UnitView<'_>], draws: &mut dyn Rng, work: &mut Work, norms: &mut Vec<f64>) {
+        self.norms(units.iter().copied(), draws, work, norms);
+    }
+
+    fn add(&self, work: &mut Work, factors: &[f64], sums: &mut [f64]) {
+        self.add(work, factors, sums);
     }
 }
 
@@ -513,6 +528,12 @@ impl Work {
         self.units.push(self.records.len());
         self.squares.clear();
         self.squares.extend(self.values.iter().map(|x| x * x));
+    }
+
+    /// Adds factor · `formed`.
+    fn add_layer(&self, layer: &Layer, factor: f64, by_mean: &mut [f64], by_scale: &mut [f64]) {
+        add_scaled(factor, &self.formed.mean, &mut by_mean[layer.offset..][..layer.len()]);
+        add_scaled(factor, &self.formed.variance, &mut by_scale[layer.offset..][..layer.len()]);
     }
 
     fn entries(&self, record: usize) -> std::ops::Range<usize> {

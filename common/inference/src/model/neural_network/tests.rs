@@ -4,6 +4,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_posterior::network::{Forward, Network, Output, Weights, public_normals};
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_privacy::mechanism::batch::compare;
 
 use super::{BatchGradients, Draws};
 use crate::point::{MeanField, ScaleCoordinate};
@@ -40,8 +41,9 @@ fn run(gradients: &BatchGradients, table: &RecordTable, seed: u64, factors: &[f6
     let mut work = gradients.start(&mut stream);
     let mut norms = Vec::new();
     gradients.norms((0..table.len()).map(|i| table.unit(i)), &mut stream, &mut work, &mut norms);
-    gradients.add(&mut work, factors);
-    (norms, gradients.finish(work))
+    let mut sums = vec![0.0; gradients.len()];
+    gradients.add(&mut work, factors, &mut sums);
+    (norms, sums)
 }
 
 /// The mean over samples of E log p(target | outputs) at one row of draws: what the gradients differentiate.
@@ -227,6 +229,26 @@ fn records_that_cannot_be_used_contribute_nothing() {
     assert!(norms[..3] == [0.0; 3] && norms[3] > 0.0, "{norms:?}");
 }
 
+/// The promises on which the sensitivity of a batched sum rests: norms are those of what is added and do not depend on the company, to
+/// the last bit; the sum is the sum up to the rounding that is charged.
+#[test]
+fn the_promises_of_a_batched_sum_are_kept() {
+    let mut units = random_units(71, 40, D);
+    let row = |x: f64, y: f64| vec![(vec![x; D], y)];
+    units.extend([row(f64::NAN, 1.0), row(1e9, 1.0), row(-1e17, 0.0), row(1e-300, 1.0), row(1.0, f64::INFINITY), row(0.0, 0.0), vec![]]);
+    let table = table(D, &units);
+    for network in shapes() {
+        let (mean, log_scale) = parameters(&network);
+        for coordinate in [ScaleCoordinate::LogScale, ScaleCoordinate::HalfVariance { weight: 0.6 }] {
+            for samples in [1, 3] {
+                let gradients = BatchGradients::new(&network, &point(&mean, &log_scale, coordinate), samples);
+                let found = compare(&table, &gradients, gradients.len(), stream).unwrap_or_else(|e| panic!("{network:?} {samples}: {e}"));
+                assert!(found.norm < 0.1, "far from the limit: {found:?}");
+            }
+        }
+    }
+}
+
 /// A batch in chunks is the batch.
 #[test]
 fn chunks_add_up() {
@@ -238,15 +260,15 @@ fn chunks_add_up() {
     let (norms, whole) = run(&gradients, &table, 4, &vec![0.5; units.len()]);
     let mut stream = stream(4);
     let mut work = gradients.start(&mut stream);
-    let (mut all, mut norms_of_chunk) = (Vec::new(), Vec::new());
+    let (mut sums, mut all, mut norms_of_chunk) = (vec![0.0; gradients.len()], Vec::new(), Vec::new());
     for first in (0..units.len()).step_by(7) {
         let chunk = first..units.len().min(first + 7);
         gradients.norms(chunk.clone().map(|i| table.unit(i)), &mut stream, &mut work, &mut norms_of_chunk);
-        gradients.add(&mut work, &vec![0.5; chunk.len()]);
+        gradients.add(&mut work, &vec![0.5; chunk.len()], &mut sums);
         all.extend_from_slice(&norms_of_chunk);
     }
     assert_eq!(all, norms);
-    crate::testing::close(&gradients.finish(work), &whole, 1e-12);
+    crate::testing::close(&sums, &whole, 1e-12);
 }
 
 /// More samples, less variance, the same mean: the samples are averaged record by record.

@@ -56,7 +56,7 @@ struct Cavity {
 }
 
 impl Iterate {
-    /// At λ; in the first visit with log σ at most the task's initial one.
+    /// At λ, or at the model's start while λ is the prior; in the first visit with log σ at most the task's initial one.
     pub(in crate::update) fn start(spec: &DpOptimisationSpec, local: &Local) -> Result<Self, InferenceError> {
         let d = local.dimension();
         let lambda = local.global.standard();
@@ -76,8 +76,9 @@ impl Iterate {
                 (ScaleCoordinate::HalfVariance { weight: spec.curvature_weight }, rule)
             }
         };
-        let point = MeanField::new(lambda.mean().to_vec(), variance, coordinate)
-            .map_err(|_| InferenceError::Job("the task's initial log scale is out of range"))?;
+        let mean = local.start.as_ref().map_or_else(|| lambda.mean().to_vec(), Clone::clone);
+        let point =
+            MeanField::new(mean, variance, coordinate).map_err(|_| InferenceError::Job("the task's initial log scale is out of range"))?;
         let (h, precision) = local.cavity.natural().split_at(d);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=steps")]
         let tail = (f64::from(spec.steps) * spec.averaging).ceil().clamp(1.0, f64::from(spec.steps)) as u32;

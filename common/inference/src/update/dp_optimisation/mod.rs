@@ -38,21 +38,24 @@
 //!
 //! # Privacy
 //! * **Unit and relation**: the task's; one term per unit.
-//! * **Sensitivity**: C (add-remove) or 2C (replace-one) per step, on the lattice of [`LatticeSum`].
+//! * **Sensitivity**: C (add-remove) or 2C (replace-one) per step, on the lattice of [`LatticeSum`]; for neural networks, whose gradients are
+//!   summed batch by batch, with the rounding that [`BatchSum`] charges.
 //! * **Event**: L times the event of one step, Poisson-sampled where q < 1. The permit is consumed into exactly L step permits.
 //! * **State**: the factor moves by ρΔ, which is public; no noise is removed later (rules R1, R2).
 
 mod iterate;
 
 use dp_pvi_expfam::any::Family;
+use dp_pvi_posterior::network::Network;
 use dp_pvi_posterior::task::DpOptimisationSpec;
-use dp_pvi_privacy::mechanism::{LatticeSum, Message};
+use dp_pvi_privacy::mechanism::{BatchSum, LatticeSum, Message};
 use dp_pvi_privacy::{LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
 
 pub(super) use iterate::Iterate;
 
 use super::{Local, Output};
 use crate::error::InferenceError;
+use crate::model::neural_network::NeuralNetwork;
 use crate::model::{Gradients, Model};
 use crate::point::MeanField;
 use crate::records::RecordTable;
@@ -65,19 +68,17 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let gradients = model.gradients().ok_or(InferenceError::Capability("DP optimisation", "gradients record by record"))?;
     if !matches!(local.global.family(), Family::DiagonalGaussian { .. }) {
         return Err(InferenceError::Job("DP optimisation fits a mean field, and the task names another family"));
     }
-    let coordinates = u32::try_from(2 * local.dimension()).map_err(|_| InferenceError::Job("the dimension is above 2^31"))?;
-    let mechanism = spec.mechanism(coordinates)?;
+    let gradients = GradientSum::new(spec, model, local.dimension())?;
     let start = Iterate::start(spec, local)?;
 
     let mut permits = permit.into_steps();
     let first = permits.next().ok_or(InferenceError::Job("the permit holds no step"))?;
-    let mut iterate = step(gradients, &mechanism, start.point(), units, first, noise)?.map(|sum| start.advance(&sum.to_f64()));
+    let mut iterate = gradients.release(start.point(), units, first, noise)?.map(|sum| start.advance(&sum.to_f64()));
     for permit in permits {
-        let sum = step(gradients, &mechanism, iterate.get().point(), units, permit, noise)?;
+        let sum = gradients.release(iterate.get().point(), units, permit, noise)?;
         iterate = sum.map(|sum| iterate.into_inner().advance(&sum.to_f64()));
     }
     let change = iterate.map(|iterate| local.change(&iterate.finish()));
@@ -85,7 +86,46 @@ pub(super) fn run<N: NoiseSource>(
     Ok(Output { message: Message::values(change), pending })
 }
 
-/// One release: the noisy sum of clipped gradients at `point`.
+/// How the clipped gradients of a model are summed.
+pub(super) enum GradientSum<'a> {
+    /// Term by term.
+    Terms { gradients: &'a dyn Gradients, mechanism: LatticeSum },
+    /// Batch by batch.
+    Batches { model: &'a NeuralNetwork, network: Network, mechanism: BatchSum },
+}
+
+impl<'a> GradientSum<'a> {
+    /// For a model of `dimension` parameters.
+    pub(super) fn new(spec: &DpOptimisationSpec, model: &'a dyn Model, dimension: usize) -> Result<Self, InferenceError> {
+        let coordinates = u32::try_from(2 * dimension).map_err(|_| InferenceError::Job("the dimension is above 2^31"))?;
+        match (spec.max_units, model.network(), model.gradients()) {
+            (Some(max_units), Some(model), _) => {
+                let mechanism = spec.batch_mechanism(coordinates, max_units)?;
+                Ok(Self::Batches { model, network: model.network(dimension)?, mechanism })
+            }
+            (None, None, Some(gradients)) => Ok(Self::Terms { gradients, mechanism: spec.mechanism(coordinates)? }),
+            _ => Err(InferenceError::Capability("DP optimisation", "gradients of the kind that the task asks for")),
+        }
+    }
+
+    /// One release: the noisy sum of clipped gradients at `point`.
+    pub(super) fn release<N: NoiseSource>(
+        &self,
+        point: &MeanField,
+        units: &Units<RecordTable>,
+        permit: StepPermit,
+        noise: &N,
+    ) -> Result<Released<LatticeVector>, InferenceError> {
+        match self {
+            Self::Terms { gradients, mechanism } => step(*gradients, mechanism, point, units, permit, noise),
+            Self::Batches { model, network, mechanism } => {
+                Ok(mechanism.release_sum(units, &model.gradients(network, point), permit, noise)?)
+            }
+        }
+    }
+}
+
+/// One release, summed term by term.
 pub(super) fn step<N: NoiseSource>(
     gradients: &dyn Gradients,
     mechanism: &LatticeSum,

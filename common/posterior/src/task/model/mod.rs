@@ -99,6 +99,11 @@ pub(super) trait ModelRules: Display {
         None
     }
 
+    /// Whether gradients are summed batch by batch.
+    fn is_batched(&self) -> bool {
+        false
+    }
+
     /// Default of log σ at which the first fit starts.
     fn initial_log_scale(&self, prior_scale: f64) -> f64 {
         prior_scale.ln()

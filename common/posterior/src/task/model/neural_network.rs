@@ -126,6 +126,10 @@ impl ModelRules for NeuralNetworkSpec {
         self.network(features as usize).ok().map(|network| network.initial_mean())
     }
 
+    fn is_batched(&self) -> bool {
+        true
+    }
+
     /// From the prior's scale a first fit fails (algorithms section 5): every layer adds its own noise to the next.
     fn initial_log_scale(&self, _prior_scale: f64) -> f64 {
         0.05f64.ln()

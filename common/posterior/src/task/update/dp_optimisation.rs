@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_privacy::mechanism::{LatticeOverflow, LatticeSum};
+use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
 use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,10 @@ pub struct DpOptimisationSpec {
     pub curvature_weight: f64,
     /// Share of a visit's last iterates whose mean is the visit's result (preconditioned only).
     pub averaging: f64,
+    /// B, public bound on the units of a site, for models whose gradients are summed batch by batch in floating point (path `sum`);
+    /// absent for those that are summed term by term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_units: Option<u64>,
 }
 
 /// What a step of DP optimisation does with the released sum; post-processing either way.
@@ -81,7 +85,12 @@ struct Raw {
     curvature_weight: Option<f64>,
     /// Default: 0.5.
     averaging: Option<f64>,
+    /// B. Default: 100,000, for models whose gradients are summed batch by batch; no other takes it.
+    max_units: Option<u64>,
 }
+
+/// Default of B: rounding a sum of so many terms costs less than rounding it to the lattice.
+const MAX_UNITS: u64 = 100_000;
 
 /// Bounds of log σ (algorithms section 6.1): every start must lie inside.
 const LOG_SCALE: std::ops::RangeInclusive<f64> = -10.0..=2.0;
@@ -133,6 +142,7 @@ impl Raw {
             step_precision: self.step_precision.unwrap_or(0.0),
             curvature_weight: self.curvature_weight.unwrap_or(1.0),
             averaging: self.averaging.unwrap_or(0.5),
+            max_units: self.max_units.or(model.is_batched().then_some(MAX_UNITS)),
         })
     }
 
@@ -166,6 +176,23 @@ impl DpOptimisationSpec {
         let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
         LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, LatticePath::Term)
     }
+
+    /// The mechanism of one step that sums batch by batch, over sites of at most `max_units` units.
+    ///
+    /// # Errors
+    /// As [`Self::mechanism`].
+    pub fn batch_mechanism(&self, coordinates: u32, max_units: u64) -> Result<BatchSum, LatticeOverflow> {
+        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
+        BatchSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, max_units)
+    }
+
+    /// What one step is to an accountant.
+    fn step_event(&self, coordinates: u32) -> Result<DpEvent, LatticeOverflow> {
+        match self.max_units {
+            Some(max_units) => Ok(self.batch_mechanism(coordinates, max_units)?.event()),
+            None => Ok(self.mechanism(coordinates)?.event()),
+        }
+    }
 }
 
 impl UpdateRules for DpOptimisationSpec {
@@ -180,12 +207,16 @@ impl UpdateRules for DpOptimisationSpec {
         require(self.step_precision.is_finite() && self.step_precision >= 0.0, "step_precision must be finite and not negative")?;
         require(positive(self.curvature_weight), "curvature_weight must be a finite number above 0")?;
         require(self.averaging > 0.0 && self.averaging <= 1.0, "averaging must be above 0 and at most 1")?;
-        self.mechanism(gradient_length(task))?;
+        require(
+            self.max_units.is_some() == task.model.rules().is_batched(),
+            "max_units belongs to models whose gradients are summed batch by batch (neural networks), and only to them",
+        )?;
+        self.step_event(gradient_length(task))?;
         Ok(())
     }
 
     fn event(&self, task: &ResolvedTask, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(gradient_length(task))?.event().repeated(self.steps.into()))
+        Ok(self.step_event(gradient_length(task))?.repeated(self.steps.into()))
     }
 
     fn message(&self, task: &ResolvedTask, _visit: u32) -> Result<MessageForm, TaskError> {
