@@ -34,6 +34,16 @@ fn dp_optimisation_of_logistic_regression_covers_at_epsilon_one() {
     check(Likelihood::Logistic, SEQUENTIAL, 3);
 }
 
+#[test]
+fn natural_gradients_of_logistic_regression_cover_at_epsilon_one() {
+    for approximation in ["mean-field", "full-covariance"] {
+        for sites in [1, 3] {
+            let pvi = "schedule = \"synchronous\"\nrounds = 10\nupdate = \"natural-gradient\"\nclip_norm = 2.5";
+            check_family(Likelihood::Logistic, pvi, approximation, sites);
+        }
+    }
+}
+
 /// Here the recursion is exact but for the coordinates' independence.
 #[test]
 fn dp_optimisation_of_linear_regression_covers_at_epsilon_one() {
@@ -44,7 +54,11 @@ fn dp_optimisation_of_linear_regression_covers_at_epsilon_one() {
 }
 
 fn check(likelihood: Likelihood, pvi: &str, sites: u32) {
-    let task = likelihood.task(pvi, sites);
+    check_family(likelihood, pvi, "mean-field", sites);
+}
+
+fn check_family(likelihood: Likelihood, pvi: &str, approximation: &str, sites: u32) {
+    let task = likelihood.task(pvi, approximation, sites);
     let mut counts = Counts::default();
     for seed in 1..=u64::from(REPLICATIONS) {
         counts.add(&replicate(&task, likelihood, sites, seed));
@@ -52,7 +66,7 @@ fn check(likelihood: Likelihood, pvi: &str, sites: u32) {
     let (aware, plain) = (counts.share(counts.aware), counts.share(counts.plain));
     let mean = |sum: f64| sum / f64::from(counts.intervals);
     println!(
-        "{likelihood:?}, {}, {sites} sites of {ROWS}: 90 % intervals cover {aware:.3} (plain {plain:.3}); width {:.2} ({:.2}); rmse {:.3} ({:.3})",
+        "{likelihood:?}, {approximation}, {}, {sites} sites of {ROWS}: 90 % intervals cover {aware:.3} (plain {plain:.3}); width {:.2} ({:.2}); rmse {:.3} ({:.3})",
         task.schedule,
         mean(counts.width.0),
         mean(counts.width.1),
@@ -114,7 +128,7 @@ enum Likelihood {
 }
 
 impl Likelihood {
-    fn task(self, pvi: &str, sites: u32) -> ResolvedTask {
+    fn task(self, pvi: &str, approximation: &str, sites: u32) -> ResolvedTask {
         let (label, model) = match self {
             Self::Linear => {
                 ("kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1", "family = \"linear-regression\"\nnoise_sd = 3.0")
@@ -126,7 +140,7 @@ impl Likelihood {
             schema += &format!("[[columns]]\nname = \"n{i}\"\nkind = \"number\"\nlower = -3.0\nupper = 3.0\ncentre = 0.0\nscale = 1.0\n");
         }
         let text = format!(
-            "[model]\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\n\
+            "[model]\n{model}\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\n\
              adjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
         );
         let context = ResolveContext { name: "coverage", update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };

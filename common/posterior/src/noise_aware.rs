@@ -16,11 +16,12 @@
 
 mod affine;
 mod dp_optimisation;
+mod natural_gradient;
 
 use dp_pvi_expfam::gaussian::full::{svec, svec_times, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use crate::task::{ResolvedTask, UpdateSpec};
+use crate::task::{Optimizer, Preconditioner, ResolvedTask, UpdateSpec};
 
 /// A round that was closed, as its public record tells it.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,12 +45,23 @@ pub struct History {
     pub rounds: Vec<ClosedRound>,
 }
 
+/// Whether [`of_run`] may have an answer: only then need the states of all rounds be read.
+#[must_use]
+pub fn is_known(task: &ResolvedTask) -> bool {
+    match &task.update {
+        UpdateSpec::DpOptimisation(spec) => spec.optimizer == Optimizer::Preconditioned,
+        UpdateSpec::NaturalGradient(spec) => spec.preconditioner == Preconditioner::Gram,
+        _ => false,
+    }
+}
+
 /// Natural parameters of the noise-aware posterior of a run, in the task's family. `None` where the noise on the posterior is not
 /// known: exact updates have none, Adam divides by what it has seen, and other updates bring their own covariance.
 #[must_use]
 pub fn of_run(task: &ResolvedTask, history: &History) -> Option<Vec<f64>> {
     match &task.update {
         UpdateSpec::DpOptimisation(spec) => dp_optimisation::posterior(task, spec, history),
+        UpdateSpec::NaturalGradient(spec) => natural_gradient::posterior(task, spec, history),
         _ => None,
     }
 }

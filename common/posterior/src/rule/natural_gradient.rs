@@ -125,6 +125,16 @@ impl NaturalGradientRule {
         next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
     }
 
+    /// Share of a visit's iterate in the running mean after it.
+    pub(crate) fn mean_gain(&self, visit: u32) -> f64 {
+        self.gain(visit).mean
+    }
+
+    /// Standard deviation of the noise on one coordinate of a sum over so many sites.
+    pub(crate) fn sum_noise(&self, visit: u32, sites: u32) -> f64 {
+        self.noise(&Arrived { visit, sites, sum: &[] })
+    }
+
     /// Standard deviation of the noise on one coordinate of a sum.
     fn noise(&self, arrived: &Arrived<'_>) -> f64 {
         let one = self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0);
