@@ -32,12 +32,35 @@ pub struct PosteriorDocument {
     pub coefficients: Vec<Coefficient>,
     /// Natural parameters: [h; Λ], or [h; svec Λ].
     pub natural_parameters: Vec<f64>,
+    /// The posterior whose intervals include the noise that protects the records, where that noise is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_aware: Option<NoiseAware>,
     /// One statement for every site.
     pub privacy: Vec<PrivacyStatement>,
     /// Held-out metrics, oldest first.
     pub evaluations: Vec<Evaluation>,
     /// The resolved task, its canonical bytes as text.
     pub task: String,
+}
+
+/// The noise-aware posterior (see [`noise_aware`](crate::noise_aware)), in the document's family.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseAware {
+    /// Marginals by name.
+    pub coefficients: Vec<Coefficient>,
+    /// Natural parameters.
+    pub natural_parameters: Vec<f64>,
+}
+
+/// Which of a document's posteriors is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Intervals {
+    /// The variational posterior as it came out of the run.
+    #[default]
+    Plain,
+    /// The one that includes the noise.
+    NoiseAware,
 }
 
 /// One report of an evaluator.
@@ -64,6 +87,9 @@ pub enum DocumentError {
     /// The parameters are no distribution.
     #[error("posterior.json holds no distribution ({0}): export it again")]
     Parameters(#[from] InvalidParameters),
+    /// The noise on this posterior is not known.
+    #[error("posterior.json has no noise-aware posterior, because its update has no known noise: predict with the plain one")]
+    NoNoiseAware,
     /// The task inside.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -94,10 +120,23 @@ impl PosteriorDocument {
             family,
             coefficients: coefficients(&names, posterior.standard()),
             natural_parameters,
+            noise_aware: None,
             privacy,
             evaluations,
             task: String::from_utf8_lossy(&task.to_bytes()).into_owned(),
         })
+    }
+
+    /// The document with the noise-aware posterior beside the plain one; the statements then say so.
+    ///
+    /// # Errors
+    /// Natural parameters that are not a distribution of the task's family.
+    pub fn with_noise_aware(mut self, natural_parameters: Vec<f64>) -> Result<Self, DocumentError> {
+        let names = self.task()?.parameter_names()?;
+        let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
+        self.noise_aware = Some(NoiseAware { coefficients: coefficients(&names, posterior.standard()), natural_parameters });
+        self.privacy.iter_mut().for_each(PrivacyStatement::intervals_include_noise);
+        Ok(self)
     }
 
     /// The file's text.
@@ -126,11 +165,17 @@ impl PosteriorDocument {
         if task.family() != document.family {
             return Err(DocumentError::Inconsistent("the family is not the task's"));
         }
-        let posterior = document.posterior()?;
         let names = task.parameter_names()?;
-        let expected = coefficients(&names, posterior.standard());
-        if expected.len() != document.coefficients.len() || !expected.iter().zip(&document.coefficients).all(|(a, b)| a.agrees(b)) {
-            return Err(DocumentError::Inconsistent("the coefficients are not those of the natural parameters"));
+        let stated = |natural: &[f64], stated: &[Coefficient]| -> Result<(), DocumentError> {
+            let expected = coefficients(&names, Gaussian::from_natural(document.family, natural.to_vec())?.standard());
+            if expected.len() != stated.len() || !expected.iter().zip(stated).all(|(a, b)| a.agrees(b)) {
+                return Err(DocumentError::Inconsistent("the coefficients are not those of the natural parameters"));
+            }
+            Ok(())
+        };
+        stated(&document.natural_parameters, &document.coefficients)?;
+        if let Some(aware) = &document.noise_aware {
+            stated(&aware.natural_parameters, &aware.coefficients)?;
         }
         Ok(document)
     }
@@ -159,12 +204,25 @@ impl PosteriorDocument {
         Gaussian::from_natural(self.family, self.natural_parameters.clone())
     }
 
-    /// What predicts new rows.
+    /// What predicts new rows from the plain posterior.
     ///
     /// # Errors
     /// The task or the natural parameters are invalid.
     pub fn predictor(&self) -> Result<Predictor, DocumentError> {
-        Ok(Predictor::new(self.task()?.model, self.family, &self.natural_parameters)?)
+        self.predictor_with(Intervals::Plain)
+    }
+
+    /// What predicts new rows.
+    ///
+    /// # Errors
+    /// The task or the natural parameters are invalid, or there is no noise-aware posterior.
+    pub fn predictor_with(&self, intervals: Intervals) -> Result<Predictor, DocumentError> {
+        let natural = match (intervals, &self.noise_aware) {
+            (Intervals::Plain, _) => &self.natural_parameters,
+            (Intervals::NoiseAware, Some(aware)) => &aware.natural_parameters,
+            (Intervals::NoiseAware, None) => return Err(DocumentError::NoNoiseAware),
+        };
+        Ok(Predictor::new(self.task()?.model, self.family, natural)?)
     }
 }
 

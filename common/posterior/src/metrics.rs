@@ -40,7 +40,22 @@ pub struct HeldOutMetrics {
     pub calibration_error: Option<f64>,
     /// Per bin: mean prediction, observed rate, records.
     pub reliability: Vec<(f64, f64, u64)>,
+    /// Area under the ROC curve, ties counted half; absent where one class is missing (classification).
+    #[serde(default)]
+    pub auc: Option<f64>,
+    /// Records by probability integral transform of their target, in [`PIT_BINS`] equal bins: flat where predictions are calibrated
+    /// (regression).
+    #[serde(default)]
+    pub pit: Vec<u64>,
+    /// Content of a central predictive interval, and share of the targets inside (regression).
+    #[serde(default)]
+    pub interval_coverage: Vec<(f64, f64)>,
 }
+
+/// Number of bins of the probability integral transform.
+pub const PIT_BINS: usize = 10;
+/// Central intervals whose coverage is reported.
+const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
 
 /// Number of equal-mass bins of the calibration error.
 pub const BINS: usize = 15;
@@ -48,20 +63,27 @@ pub const BINS: usize = 15;
 /// Evaluates a posterior on public test records. Without records every metric is absent or 0.
 #[must_use]
 pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> PublicMetrics {
-    let (mut count, mut log_likelihood, mut squares) = (0_u64, 0.0, 0.0);
-    let mut classes: Vec<(f64, f64)> = Vec::new();
+    let (mut count, mut numbers, mut log_likelihood, mut squares) = (0_u64, 0_u64, 0.0, 0.0);
+    let (mut classes, mut transforms) = (Vec::new(), Vec::new());
     for record in records.get().examples() {
         count += 1;
         log_likelihood += predictor.log_density(record);
         match predictor.predict(record) {
-            Prediction::Number { mean, .. } => squares += (record.target - mean).powi(2),
-            Prediction::Class { probability, .. } => classes.push((probability, record.target)),
+            Prediction::Number { mean, variance } => {
+                numbers += 1;
+                transforms.push(0.5 * libm::erfc((mean - record.target) / (2.0 * variance).sqrt()));
+                squares += (record.target - mean).powi(2);
+            }
+            Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => classes.push((probability, record.target)),
+            // A mixture predicts no target.
+            Prediction::Component { .. } => {}
         }
     }
     let mean = |sum: f64| sum / as_f64(count.max(1));
-    let regression = count > 0 && classes.is_empty();
+    let regression = numbers > 0;
     let classification = !classes.is_empty();
     let reliability = reliability(&mut classes);
+    let auc = auc(&classes);
     let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
     PublicMetrics(HeldOutMetrics {
         records: count,
@@ -71,6 +93,9 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         brier: classification.then(|| mean(classes.iter().map(|(p, y)| (p - y).powi(2)).sum())),
         calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),
         reliability,
+        auc,
+        pit: histogram(&transforms),
+        interval_coverage: if regression { coverage(&transforms) } else { Vec::new() },
     })
 }
 
@@ -95,6 +120,39 @@ fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
     bins
 }
 
+/// Probability that a random success is predicted higher than a random failure, by ranks. `classes` are sorted by prediction.
+fn auc(classes: &[(f64, f64)]) -> Option<f64> {
+    let (mut failures, mut successes, mut above) = (0.0, 0.0, 0.0);
+    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
+        let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
+        let negative = as_f64(tie.len() as u64) - positive;
+        above += positive * (failures + 0.5 * negative);
+        failures += negative;
+        successes += positive;
+    }
+    (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
+}
+
+/// Counts of values in [0, 1] by equal bins; empty without values.
+fn histogram(transforms: &[f64]) -> Vec<u64> {
+    if transforms.is_empty() {
+        return Vec::new();
+    }
+    let mut bins = vec![0; PIT_BINS];
+    for value in transforms {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the bins")]
+        let bin = (value * as_f64(PIT_BINS as u64)).clamp(0.0, as_f64(PIT_BINS as u64 - 1)) as usize;
+        bins[bin] += 1;
+    }
+    bins
+}
+
+/// A target is inside the central interval of content c iff its transform is within c/2 of ½.
+fn coverage(transforms: &[f64]) -> Vec<(f64, f64)> {
+    let inside = |level: f64| transforms.iter().filter(|u| (*u - 0.5).abs() <= 0.5 * level).count() as u64;
+    LEVELS.map(|level| (level, as_f64(inside(level)) / as_f64(transforms.len() as u64))).to_vec()
+}
+
 #[allow(clippy::cast_precision_loss, reason = "a number of records is far below 2^52")]
 fn as_f64(count: u64) -> f64 {
     count as f64
@@ -106,7 +164,7 @@ mod tests {
 
     use dp_pvi_expfam::any::Family;
 
-    use super::{BINS, HeldOutMetrics, reliability};
+    use super::{BINS, HeldOutMetrics, auc, reliability};
     use crate::predictive::{Example, Predictor};
     use crate::public::Public;
     use crate::task::ModelSpec;
@@ -136,6 +194,8 @@ mod tests {
         let error = ((1.0 - p(2.0)) + (1.0 - p(-1.0)) + p(0.5)) / 3.0;
         assert!((m.calibration_error.unwrap() - error).abs() < 1e-9);
         assert_eq!((m.rmse, m.records, m.reliability.len()), (None, 3, 3));
+        // Of the pairs (2, 0.5) and (−1, 0.5) one is in the right order.
+        assert_eq!((m.auc, m.pit.len(), m.interval_coverage.len()), (Some(0.5), 0, 0));
     }
 
     #[test]
@@ -145,7 +205,10 @@ mod tests {
         assert!((m.rmse.unwrap() - 5.0_f64.sqrt()).abs() < 1e-12);
         let log = -0.5 * (2.0 * std::f64::consts::PI * 4.0_f64).ln() - 0.5 * (0.25 + 2.25) / 2.0;
         assert!((m.log_likelihood - log).abs() < 1e-9);
-        assert!(m.accuracy.is_none() && m.brier.is_none() && m.calibration_error.is_none() && m.reliability.is_empty());
+        // Residuals ½ and 3/2 standard deviations above the mean: Φ = 0.69 and 0.93.
+        assert_eq!(m.pit, [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]);
+        assert_eq!(m.interval_coverage, [(0.5, 0.5), (0.8, 0.5), (0.9, 1.0), (0.95, 1.0)]);
+        assert!(m.auc.is_none() && m.accuracy.is_none() && m.brier.is_none() && m.calibration_error.is_none() && m.reliability.is_empty());
     }
 
     #[test]
@@ -159,6 +222,13 @@ mod tests {
         let bins = reliability(&mut constant);
         assert_eq!(bins.len(), 1);
         assert!((bins[0].0 - 0.3).abs() < 1e-14 && (bins[0].1 - 0.4).abs() < 1e-14 && bins[0].2 == 100);
+    }
+
+    #[test]
+    fn ties_count_half_in_the_area_under_the_curve() {
+        assert_eq!(auc(&[(0.2, 0.0), (0.5, 1.0), (0.5, 0.0), (0.9, 1.0)]), Some(0.875));
+        assert_eq!(auc(&[(0.3, 1.0), (0.3, 0.0)]), Some(0.5));
+        assert_eq!((auc(&[(0.3, 1.0)]), auc(&[])), (None, None));
     }
 
     #[test]

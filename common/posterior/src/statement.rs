@@ -63,6 +63,18 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
     })
 }
 
+impl PrivacyStatement {
+    /// For a document that has the noise-aware posterior too.
+    pub(crate) fn intervals_include_noise(&mut self) {
+        for remark in self.remarks.iter_mut().filter(|remark| *remark == PLAIN_INTERVALS) {
+            AWARE_INTERVALS.clone_into(remark);
+        }
+    }
+}
+
+const PLAIN_INTERVALS: &str = "Intervals are those of the variational posterior: they do not include the noise that protects the records, and are too narrow for coefficients on which that noise weighs.";
+const AWARE_INTERVALS: &str = "Two posteriors are given. The plain one does not include the noise that protects the records. The noise-aware one does, and its intervals are the ones to read; neither includes the bias of clipping, where records were clipped, nor the approximation by the variational family.";
+
 fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
     let mut remarks = vec![match task.release_tick_seconds {
         0 => "An update is sent as soon as its training ends: the time of sending is not covered by epsilon.".to_owned(),
@@ -79,7 +91,7 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
             "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, with delta divided by 1 + 1e-6.".to_owned(),
         );
     }
-    remarks.push("Intervals are those of the variational posterior: they do not include the noise that protects the records, and are too narrow for coefficients on which that noise weighs.".to_owned());
+    remarks.push(PLAIN_INTERVALS.to_owned());
     remarks.push("Epsilon bounds this run at this site. Sites hold different people: the federation's epsilon is the largest of its sites'. A person whose records are at several sites, or who is in several runs, adds them up.".to_owned());
     remarks
 }

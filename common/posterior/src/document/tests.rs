@@ -2,7 +2,7 @@
 
 use dp_pvi_privacy::ClientId;
 
-use super::{DocumentError, Evaluation, PosteriorDocument};
+use super::{DocumentError, Evaluation, Intervals, PosteriorDocument};
 use crate::metrics::HeldOutMetrics;
 use crate::predictive::{Example, Prediction};
 use crate::statement::statement;
@@ -45,10 +45,10 @@ fn document(task: &ResolvedTask) -> PosteriorDocument {
         records: 3,
         log_likelihood: -0.4,
         accuracy: Some(0.9),
-        rmse: None,
         brier: Some(0.1),
         calibration_error: Some(0.02),
         reliability: vec![(0.1, 0.2, 3)],
+        ..HeldOutMetrics::default()
     };
     let evaluation = Evaluation { evaluator: ClientId::new("evaluator").unwrap(), round: 3, metrics };
     let statements = vec![statement(task, &site, 3).unwrap()];
@@ -90,6 +90,27 @@ fn documents_that_were_changed_are_refused() {
     let other = text.replace(&hash, &"0".repeat(64));
     assert!(matches!(PosteriorDocument::from_json(&other), Err(DocumentError::Inconsistent(_))));
     assert!(PosteriorDocument::new(&open(), 0, 1, &[0.0, 0.0, -1.0, 1.0], vec![], vec![]).is_err());
+}
+
+#[test]
+fn the_noise_aware_posterior_stands_beside_the_plain_one() {
+    let plain = document(&private());
+    assert!(plain.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
+    assert!(matches!(plain.predictor_with(Intervals::NoiseAware), Err(DocumentError::NoNoiseAware)));
+    let both = plain.clone().with_noise_aware(vec![0.35, -0.1, 1.5, 0.25]).unwrap();
+    assert_eq!((&both.coefficients, &both.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
+    assert!(both.privacy[0].remarks.iter().any(|r| r.contains("Two posteriors")));
+    assert!(!both.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
+    let text = both.to_json();
+    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), both);
+    let row = Example { indices: &[0], values: &[1.0], target: 0.0 };
+    let sd = |intervals| match both.predictor_with(intervals).unwrap().predict(row) {
+        Prediction::Class { logit_sd, .. } => logit_sd,
+        other => panic!("{other:?}"),
+    };
+    assert!((sd(Intervals::Plain) - 3f64.powf(-0.5)).abs() < 1e-15 && (sd(Intervals::NoiseAware) - 1.5f64.powf(-0.5)).abs() < 1e-15);
+    assert!(PosteriorDocument::from_json(&text.replacen("0.35", "0.36", 1)).is_err());
+    assert!(plain.with_noise_aware(vec![0.0, 0.0, -1.0, 1.0]).is_err());
 }
 
 #[test]
