@@ -176,6 +176,7 @@ impl<'s> Encoder<'s> {
         let cell = self.present(row.cell(field));
         let coded = match &label.kind {
             LabelKind::Number(rule) => number(rule, cell, field, watch)?,
+            LabelKind::Absent => Coded::Entry(0.0),
             LabelKind::Binary { positive, negative, strip_suffix } => match cell {
                 None => absent(label.missing, field, watch)?,
                 Some(cell) => {

@@ -97,6 +97,26 @@ pub enum DataError {
         /// What is wrong, and what to do.
         problem: &'static str,
     },
+    /// A line of a file of documents.
+    #[error("{}: line {line}: {problem}", path.display())]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// Line from 1.
+        line: u64,
+        /// Why.
+        problem: DocumentProblem,
+    },
+    /// An image, or the file's header.
+    #[error("{}: image {image} (0: the header): {problem}", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// Image from 1; 0 for the header.
+        image: u32,
+        /// Why.
+        problem: ImageProblem,
+    },
     /// A private data set was named where a public one is needed.
     #[error("{}: this data set has a privacy ledger ({}), so it is private; an evaluator needs a public test set", path.display(), ledger.display())]
     HasLedger {
@@ -108,6 +128,57 @@ pub enum DataError {
     /// More than one table can hold.
     #[error(transparent)]
     Table(#[from] RecordError),
+}
+
+/// Why a file of documents was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DocumentProblem {
+    /// A line that is not the expected whole numbers.
+    #[error("whole numbers were expected here: a docword file has the lines D, W, NNZ and then `document word count`")]
+    NotNumbers,
+    /// Fewer lines than the header says.
+    #[error("the file ends before the number of entries in its third line is reached: copy it again")]
+    Truncated,
+    /// More lines than the header says.
+    #[error("the file goes on after the number of entries in its third line: correct that number")]
+    TooManyEntries,
+    /// Another W than the schema's.
+    #[error("the file has another number of words than the schema: use the vocabulary that the schema was written for")]
+    OtherVocabulary,
+    /// A document number that falls, or is not between 1 and D.
+    #[error("the document number is not between 1 and D, or smaller than the one before: sort the lines by document")]
+    DocumentNumber,
+    /// A word number that is not between 1 and W.
+    #[error("the word number is not between 1 and W")]
+    WordNumber,
+    /// A count of 0, or above 2³²−1.
+    #[error("a count must be at least 1 and below 2^32")]
+    Count,
+    /// Bytes that are no UTF-8 text.
+    #[error("this is not UTF-8 text: convert the file")]
+    NotText,
+    /// A line of more than 64 MiB.
+    #[error("the line is longer than 64 MiB: put one document on a line")]
+    LongLine,
+}
+
+/// Why a file of images was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageProblem {
+    /// Another magic number.
+    #[error("this is no IDX file of images (magic number 2051): a file of labels is not needed")]
+    NotImages,
+    /// Another width or height than the schema's.
+    #[error("the images have another width or height than the schema says")]
+    OtherSize,
+    /// Fewer bytes than the header says.
+    #[error("the file ends here: copy it again")]
+    Truncated,
+    /// More bytes than the header says.
+    #[error("the file goes on after its last image: copy it again")]
+    TooLong,
 }
 
 /// Why a cell was rejected.

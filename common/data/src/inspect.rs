@@ -3,6 +3,7 @@
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Row, Watch};
 use crate::error::{CellProblem, DataError};
 use crate::source::{RowError, Visitor, field_name, read_files};
+use dp_pvi_posterior::schema::content::Content;
 use dp_pvi_posterior::schema::{ColumnKind, LabelKind, Schema};
 use std::collections::HashMap;
 use std::fmt;
@@ -83,6 +84,9 @@ pub struct FieldCounts {
 /// # Errors
 /// See [`DataError`]; not [`DataError::Cell`].
 pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
+    if *schema.content() != Content::Table {
+        return without_columns(schema, files);
+    }
     let mut counter = Counter::new(schema);
     for (file, path) in files.iter().enumerate() {
         (counter.file, counter.row) = (file + 1, 0);
@@ -92,6 +96,26 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
         return Err(DataError::NoFiles);
     }
     Ok(counter.finish())
+}
+
+/// Documents and images: only their number and their norms can be told.
+fn without_columns<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
+    let (table, counts) = crate::table(schema, files, Purpose::Training)?;
+    let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), bound: schema.row_norm_bound(), norms: vec![0; NORM_BINS + 1] };
+    for record in table.records() {
+        tally.row_norm(record.values.iter().map(|value| value * value).sum::<f64>().sqrt());
+    }
+    Ok(Inspection {
+        units: counts.units,
+        records: counts.records,
+        dropped: counts.dropped,
+        rejected: 0,
+        rejections: Vec::new(),
+        largest_unit: 1,
+        columns: Vec::new(),
+        norm_bound: tally.bound,
+        norms: tally.norms,
+    })
 }
 
 struct Counter<'s> {
@@ -122,7 +146,7 @@ impl<'s> Counter<'s> {
         let mut levels: Vec<Vec<u64>> = schema.columns().iter().map(|column| vec![0; level_count(&column.kind)]).collect();
         levels.push(match schema.label().kind {
             LabelKind::Binary { .. } => vec![0; 2],
-            LabelKind::Number(_) => Vec::new(),
+            LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
         });
         let tally = Tally {
             counts: vec![FieldCounts::default(); levels.len()],
@@ -160,7 +184,7 @@ impl<'s> Counter<'s> {
             .collect();
         let names = match self.schema.label().kind {
             LabelKind::Binary { .. } => vec!["0".to_owned(), "1".to_owned()],
-            LabelKind::Number(_) => Vec::new(),
+            LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
         };
         reports.push(self.tally.report(Encoder::label_field(self.schema), self.schema.label().column.clone(), "label", names));
         let grouped = self.schema.unit_column().is_some();

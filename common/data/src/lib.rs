@@ -1,8 +1,11 @@
-//! From files to privacy units: CSV and Parquet through the public schema.
+//! From files to privacy units: CSV and Parquet, documents and images, through the public schema.
 //!
 //! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (R6 of the algorithm
 //! specification: every range, constant and category list is public). Files are text (CSV, plain or gzip) or Parquet, told apart by
 //! their first bytes; several files are one data set, in the given order.
+//!
+//! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
+//! schema with a `kind` describes them ([`dp_pvi_posterior::schema::content`]).
 //!
 //! * [`load`] puts a site's records behind the release gate: [`Units`] can be summed through a mechanism and
 //!   nothing else. With a `unit_column` all records of one person are one unit; a record without an id is an error.
@@ -19,8 +22,10 @@
 //! one core of a small virtual machine (`cargo bench -p dp-pvi-data`).
 
 mod assemble;
+mod documents;
 mod encode;
 mod error;
+mod images;
 mod inspect;
 mod parquet;
 mod public;
@@ -28,15 +33,17 @@ mod source;
 mod text;
 
 pub use dp_pvi_posterior::public::Public;
-pub use error::{CellProblem, DataError};
+pub use error::{CellProblem, DataError, DocumentProblem, ImageProblem};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
 use assemble::Assembler;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
+use dp_pvi_posterior::schema::content::Content;
 use dp_pvi_privacy::Units;
 use encode::Purpose;
+use std::io::Read;
 use std::path::Path;
 
 /// A site's data set behind the release gate.
@@ -83,8 +90,24 @@ pub fn load_for_prediction<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Resu
     Ok(table(schema, files, Purpose::Prediction)?.0)
 }
 
+/// Reads a public text, plain or gzip: a vocabulary, say.
+///
+/// # Errors
+/// [`DataError::Io`], also for bytes that are no UTF-8.
+pub fn read_text(path: &Path) -> Result<String, DataError> {
+    let mut text = String::new();
+    let read = source::open_plain(path)?.read_to_string(&mut text);
+    read.map(|_| text).map_err(|source| DataError::Io { path: path.to_owned(), source })
+}
+
 fn table<P: AsRef<Path>>(schema: &Schema, files: &[P], purpose: Purpose) -> Result<(RecordTable, LocalCounts), DataError> {
-    let mut assembler = Assembler::new(schema, purpose);
-    source::read_files(schema, files, purpose, &mut assembler)?;
-    assembler.finish()
+    match schema.content() {
+        Content::Table => {
+            let mut assembler = Assembler::new(schema, purpose);
+            source::read_files(schema, files, purpose, &mut assembler)?;
+            assembler.finish()
+        }
+        Content::Documents(rule) => documents::load(rule, files),
+        Content::Images(rule) => images::load(rule, files),
+    }
 }

@@ -47,6 +47,21 @@ pub(crate) fn read_files<P: AsRef<Path>>(
     Ok(())
 }
 
+/// A file's bytes; gzip is told by its first two.
+pub(crate) fn open_plain(path: &Path) -> Result<Box<dyn Read>, DataError> {
+    let io = |source| DataError::Io { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(io)?;
+    let mut start = Vec::with_capacity(2);
+    (&mut file).take(2).read_to_end(&mut start).map_err(io)?;
+    let gzip = start == [0x1f, 0x8b];
+    let bytes = Cursor::new(start).chain(file);
+    if gzip {
+        Ok(Box::new(flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, bytes))))
+    } else {
+        Ok(Box::new(bytes))
+    }
+}
+
 impl Input<'_> {
     /// Reads the file's rows and returns their number.
     fn read(&self, visitor: &mut impl Visitor) -> Result<u64, DataError> {
