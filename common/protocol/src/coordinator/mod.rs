@@ -174,7 +174,7 @@ impl Coordinator {
     pub fn receipts(&self, answered: &[Answered]) -> Vec<Signed<Receipt>> {
         let body = |answered: &Answered| {
             let Answered { client, round, .. } = answered;
-            let given = self.run.receipts.get(&(client.clone(), *round))?;
+            let given = self.run.receipts.get(client)?.get(round)?;
             let release = ReleaseId { run: self.run.id, client: client.clone(), round: *round };
             let Given { update, outcome, witnessed } = *given;
             Some(Receipt { release, update, outcome, witnessed, reserved: Vec::new() })
@@ -455,7 +455,7 @@ impl Coordinator {
         let body = if self.verified.get(client) == Some(update) { update.peek()? } else { update.open(key)? };
         self.own_release(client, &body.release)?;
         let round = body.release.round;
-        if let Some(given) = self.run.receipts.get(&(client.clone(), round)) {
+        if let Some(given) = self.run.receipts.get(client).and_then(|of| of.get(&round)) {
             if given.update != update.hash() {
                 return Err(Rejected::Conflict);
             }

@@ -25,7 +25,7 @@ pub(super) struct Run {
     pub(super) lambda: Arc<[f64]>,
     pub(super) lambda_hash: Hash,
     /// What the receipts of answered releases say, by client and round.
-    pub(super) receipts: BTreeMap<(ClientId, u32), Given>,
+    pub(super) receipts: BTreeMap<ClientId, BTreeMap<u32, Given>>,
     /// Metrics by rounds in λ, then client.
     pub(super) metrics: BTreeMap<u32, BTreeMap<ClientId, HeldOutMetrics>>,
     pub(super) control: Control,
@@ -320,7 +320,8 @@ impl Run {
             witnessed = higher(member.head, witnessed);
             member.head = witnessed;
         }
-        self.receipts.insert((client.clone(), body.release.round), Given { update: update.hash(), outcome, witnessed });
+        let given = Given { update: update.hash(), outcome, witnessed };
+        self.receipts.entry(client.clone()).or_default().insert(body.release.round, given);
     }
 
     fn refused(&mut self, client: &ClientId, refusal: &Signed<crate::message::Refusal>) {
