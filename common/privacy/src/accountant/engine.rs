@@ -213,10 +213,8 @@ impl Engine {
             if direction.largest_loss() <= worst.lower && direction.infinite() <= 0.0 {
                 return Some(worst);
             }
-            if let Some(estimate) = direction.estimate_epsilon(delta.get())
-                && estimate < worst.lower * 0.98 - 1e-3
-                && let Some(upper) = direction.epsilon_upper(delta.get(), 0.3 * (worst.lower - estimate))
-                && upper <= worst.upper
+            if let Some(upper) = direction.epsilon_upper(delta.get(), gap, Some(worst.lower))
+                && upper <= worst.lower
             {
                 return Some(worst);
             }
@@ -232,17 +230,14 @@ impl Engine {
             return 0.0;
         }
         let Some(first) = self.directions.first() else { return self.fallback(delta) };
-        let aim = |d: &Losses| gap * d.estimate_epsilon(delta.get()).unwrap_or(1.0).max(0.01);
-        let Some(mut worst) = first.epsilon_upper(delta.get(), aim(first)) else { return self.fallback(delta) };
+        let Some(mut worst) = first.epsilon_upper(delta.get(), gap, None) else { return self.fallback(delta) };
         for direction in &self.directions[1..] {
             if direction.largest_loss() <= worst && direction.infinite() <= 0.0 {
                 continue;
             }
-            let aim = aim(direction);
-            let room = direction.estimate_epsilon(delta.get()).map_or(0.0, |e| 0.3 * (worst - e));
-            match direction.epsilon_upper(delta.get(), room.max(aim)) {
+            match direction.epsilon_upper(delta.get(), gap, Some(worst)) {
                 Some(upper) if upper <= worst => {}
-                _ => match direction.epsilon_upper(delta.get(), aim) {
+                _ => match direction.epsilon_upper(delta.get(), gap, None) {
                     Some(upper) => worst = worst.max(upper),
                     None => return self.fallback(delta),
                 },

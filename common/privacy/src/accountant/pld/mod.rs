@@ -479,12 +479,17 @@ impl Composition {
         best
     }
 
-    /// Upper bound on ε(δ) alone, to about `gap` absolute.
-    pub(crate) fn epsilon_upper(&self, delta: f64, gap: f64) -> Option<f64> {
+    /// Upper bound on ε(δ) alone, to about `gap` relative to max(ε, 0.01); where `worst` says that only more than this matters, to no more
+    /// than it takes to stay below.
+    pub(crate) fn epsilon_upper(&self, delta: f64, gap: f64, worst: Option<f64>) -> Option<f64> {
         if let Some(pair) = self.single() {
             return Some(single_epsilon(pair, delta).upper);
         }
         let saddle = self.saddle_of_delta(delta)?;
+        let near = saddle.epsilon.max(0.0);
+        // The saddle point's ε is off by some per cent at most where that matters.
+        let room = worst.map_or(0.0, |worst| 0.3 * (worst - 1.02 * near));
+        let gap = room.max(gap * near.max(0.01));
         let nats = self.cut(&saddle, delta, gap);
         let window = self.window(&saddle, nats)?;
         let (upper, ..) = self.bounds(window, self.width(&saddle, gap), nats, POINTS.0, Sides::Upper)?;
