@@ -139,6 +139,13 @@ pub struct Density {
     parts: Vec<(DVector<f64>, Cholesky<f64, nalgebra::Dyn>, f64)>,
 }
 
+impl PartialEq for Density {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |(mean, factor, _): &(DVector<f64>, Cholesky<f64, nalgebra::Dyn>, f64)| (mean.clone(), factor.l());
+        self.parts.iter().map(key).eq(other.parts.iter().map(key))
+    }
+}
+
 impl Density {
     /// The predictive density of a new point, (1/J) Σ_j N(x; m_j, V_j + σ²I), of components whose points have variance `s2`.
     ///
@@ -167,6 +174,12 @@ impl Density {
             Ok((mean, factor, constant))
         };
         Ok(Self { parts: parts.map(part).collect::<Result<_, InvalidParameters>>()? })
+    }
+
+    /// D.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.parts.first().map_or(0, |(mean, ..)| mean.len())
     }
 
     /// ln p(x) and the responsibilities r_j.

@@ -92,6 +92,18 @@ impl Network {
         Ok(Self { layers, weights: start })
     }
 
+    /// The network of so many weights with these hidden layers.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of_weights(weights: usize, hidden: &[u32]) -> Result<Self, InvalidParameters> {
+        let hidden: Vec<usize> = hidden.iter().map(|&units| units as usize).collect();
+        let one = Self::new(1, &hidden)?;
+        let first = hidden.first().copied().unwrap_or(1);
+        let inputs = weights.checked_sub(one.weights()).filter(|rest| rest % first == 0).map(|rest| 1 + rest / first);
+        Self::new(inputs.ok_or(InvalidParameters::Domain("not the weights of this network"))?, &hidden)
+    }
+
     /// Layers, first to last; the last has one unit.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
@@ -203,7 +215,8 @@ impl Posterior {
 }
 
 /// A standard normal number that everybody can compute: Box and Muller's transform of a hash.
-fn standard_normal(seed: u64, position: u64) -> f64 {
+#[must_use]
+pub fn standard_normal(seed: u64, position: u64) -> f64 {
     let Hash(bytes) = Hash::of("dp-pvi initial weight v1", &[&seed.to_le_bytes(), &position.to_le_bytes()]);
     let half = |part: usize| bytes[8 * part..8 * part + 8].iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
     // 53 bits each; the first in (0, 1].

@@ -78,6 +78,20 @@ impl PriorFactors {
         Self { sites: vec![Site { precision: (shape - 1.0) / rate, ..Site::default() }; network.weights()], shape, rate }
     }
 
+    /// The same with weights of this prior standard deviation: Gamma(6, 5·scale²).
+    #[must_use]
+    pub fn with_scale(network: &Network, scale: f64) -> Self {
+        let shape = HYPERPRIOR.0;
+        let rate = (shape - 1.0) * scale * scale;
+        Self { sites: vec![Site { precision: (shape - 1.0) / rate, ..Site::default() }; network.weights()], shape, rate }
+    }
+
+    /// From its parts.
+    #[must_use]
+    pub fn from_parts(sites: Vec<Site>, shape: f64, rate: f64) -> Self {
+        Self { sites, shape, rate }
+    }
+
     /// The product of all prior factors of the weights and of the prior of γ: λ0 = [h; Λ; a − 1; −b].
     #[must_use]
     pub fn natural(&self, noise: (f64, f64)) -> Vec<f64> {

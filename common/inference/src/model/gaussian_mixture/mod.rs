@@ -3,9 +3,11 @@
 //! The site of a point lowers the precision of a component that may or may not have made it: **site precisions can be negative**, which is
 //! correct, and nothing here projects them. A cavity that is not positive definite has no site: the visit is skipped.
 
-use dp_pvi_posterior::mixture::{Components, Covariance, Density, MixtureShape};
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::mixture::{Components, Covariance, Density, MixtureShape, responsibilities};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
+use super::Model;
 use super::tilted::{MomentMatching, Scratch, Sites};
 use crate::records::RecordView;
 
@@ -25,6 +27,49 @@ impl MomentMatching for GaussianMixture {
 
     fn sites(&self) -> Box<dyn Sites> {
         Box::new(MixtureSites { model: *self, components: Vec::new(), density: None })
+    }
+}
+
+/// The likelihood with its numbers, before its columns are known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MixtureModel {
+    /// J.
+    pub components: usize,
+    /// σ.
+    pub noise_sd: f64,
+}
+
+impl MixtureModel {
+    fn mixture(&self, family: Family) -> GaussianMixture {
+        let dimension = family.dimension() / self.components.max(1);
+        let shape = MixtureShape { components: self.components, dimension, covariance: Covariance::Diagonal };
+        GaussianMixture { shape, variance: self.noise_sd * self.noise_sd }
+    }
+}
+
+impl Model for MixtureModel {
+    /// The bound that the best responsibilities give: ln (1/J) Σ_j exp E ln N(x; μ_j, σ²I) ≤ E ln p(x | μ).
+    fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
+        let GaussianMixture { shape, variance } = self.mixture(*q.family());
+        let (mean, spread) = (q.standard().mean(), q.standard().variances());
+        let mut x = vec![0.0; shape.dimension];
+        record.entries().for_each(|(j, value)| x[j] = value);
+        let one = |j: usize| {
+            let start = j * shape.dimension;
+            let terms = x.iter().enumerate().map(|(i, x)| {
+                let square = (x - mean[start + i]).powi(2) + spread[start + i];
+                -0.5 * (square / variance + (std::f64::consts::TAU * variance).ln())
+            });
+            terms.sum::<f64>()
+        };
+        let mut logs: Vec<f64> = (0..shape.components).map(one).collect();
+        #[allow(clippy::cast_precision_loss, reason = "a number of components is far below 2^52")]
+        let count = shape.components as f64;
+        responsibilities(&mut logs) - count.ln()
+    }
+
+    fn moment_matching(&self, family: Family) -> Option<Box<dyn MomentMatching>> {
+        matches!(family, Family::DiagonalGaussian { .. }).then(|| Box::new(self.mixture(family)) as Box<dyn MomentMatching>)
     }
 }
 

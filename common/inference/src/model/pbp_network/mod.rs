@@ -10,9 +10,13 @@
 //!
 //! Measured (`cargo bench -p dp-pvi-inference --bench pbp_pass`): see that file's header.
 
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::special::digamma;
 use dp_pvi_posterior::pbp::noise::{log_normalisers, matched_gamma, slopes};
 use dp_pvi_posterior::pbp::{Activations, Network, Posterior};
+use dp_pvi_posterior::rule::network_posterior;
 
+use super::Model;
 use super::tilted::{MomentMatching, Scratch, Sites};
 use crate::records::RecordView;
 
@@ -33,6 +37,38 @@ impl MomentMatching for PbpNetwork {
 
     fn sites(&self) -> Box<dyn Sites> {
         Box::new(NetworkSites::new(self.network.clone()))
+    }
+}
+
+/// The likelihood with its numbers, before its columns are known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NetworkModel {
+    /// Units of every hidden layer.
+    pub hidden: Vec<u32>,
+}
+
+impl NetworkModel {
+    /// The family's last coordinate is the noise precision.
+    fn network(&self, family: Family) -> Option<Network> {
+        Network::of_weights(family.dimension().checked_sub(1)?, &self.hidden).ok()
+    }
+}
+
+impl Model for NetworkModel {
+    /// E ln N(y; f(x), 1/γ) with the moments of f that propagation gives; NaN for a q that is not of this network.
+    fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
+        let Some(network) = self.network(*q.family()) else { return f64::NAN };
+        let posterior = network_posterior(&network, q.standard());
+        let mut memory = None;
+        let [mean, variance] = forward(&network, &posterior, record, &mut memory).output();
+        let precision = posterior.shape / posterior.rate;
+        let log_precision = digamma(posterior.shape) - posterior.rate.ln();
+        0.5 * (log_precision - std::f64::consts::TAU.ln() - precision * ((record.target - mean).powi(2) + variance))
+    }
+
+    fn moment_matching(&self, family: Family) -> Option<Box<dyn MomentMatching>> {
+        let network = matches!(family, Family::DiagonalGaussian { .. }).then(|| self.network(family))??;
+        Some(Box::new(PbpNetwork { network }))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Bayesian probit regression: P(y = 1) = Φ(xᵀθ), y ∈ {0, 1} (algorithms, section 9.1).
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::normal::log_cdf;
 
 use super::Gradients;
 use super::Model;
 use super::glm::{self, LinearPredictor, Statistics};
-use super::tilted::{Tilted, TiltedPredictor};
+use super::tilted::{MomentMatching, PredictorMatching, Tilted, TiltedPredictor};
 use crate::records::RecordView;
 
 /// P(y = 1) = Φ(xᵀθ).
@@ -60,6 +60,14 @@ impl LinearPredictor for Probit {
 impl Model for Probit {
     fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
         glm::expected_log_likelihood(self, record, q)
+    }
+
+    fn moment_matching(&self, family: Family) -> Option<Box<dyn MomentMatching>> {
+        Some(Box::new(PredictorMatching { model: *self, family }))
+    }
+
+    fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
+        Some(self)
     }
 
     fn gradients(&self) -> Option<&dyn Gradients> {

@@ -7,6 +7,8 @@
 //!
 //! Records that have no site at their cavity are skipped. No visit allocates.
 
+pub(super) mod visit;
+
 use crate::model::tilted::{MomentMatching, Scratch, Sites};
 use crate::records::RecordView;
 
@@ -126,6 +128,16 @@ impl Shared {
 
     /// Visits all records in order, each at the cavity of the moment: λ ← λ + step·(f_n − f). `step` = 1 is SEP.
     pub fn pass<'a>(&mut self, records: impl Iterator<Item = RecordView<'a>>, step: f64) -> Progress {
+        self.pass_with(records, step, |_, _| {})
+    }
+
+    /// [`Self::pass`] with sites that `limit(site, shared factor)` may change before they count: clipped SEP.
+    pub fn pass_with<'a>(
+        &mut self,
+        records: impl Iterator<Item = RecordView<'a>>,
+        step: f64,
+        limit: impl Fn(&mut [f64], &[f64]),
+    ) -> Progress {
         let mut progress = Progress::default();
         for record in records {
             if !self.move_to_cavity() {
@@ -138,6 +150,7 @@ impl Shared {
                 progress.skipped += 1;
                 continue;
             }
+            limit(site, &self.shared);
             for ((l, f), new) in self.lambda.iter_mut().zip(&self.shared).zip(site.iter()) {
                 let change = step * (new - f);
                 *l += change;
@@ -210,3 +223,7 @@ impl Visit {
 fn add(to: &mut [f64], what: &[f64], weight: f64) {
     to.iter_mut().zip(what).for_each(|(t, w)| *t += weight * w);
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod tests;

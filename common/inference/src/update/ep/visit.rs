@@ -1,0 +1,283 @@
+//! One visit of federated expectation propagation (algorithms, section 9.3): Σ clip(f_n′ − f_n) over a site's units.
+//!
+//! # Privacy
+//! * **Unit and relation**: the task's; one term per unit. A unit's factor is a function of its own records, of the public state and, with
+//!   `factors = "record"`, of its own factor so far, which holds no noise (`private-clean`, R1 and R2). Permutation passes are not offered: each
+//!   record would appear exactly once a pass, which is no Poisson sample (R3).
+//! * **Sensitivity**: the blocks of a term are clipped to their bounds and scaled so that the whole has norm at most 1; the mechanism clips and checks
+//!   again, so the proof does not lean on this module. Δ = 1 (add-remove) or 2 (replace-one) in scaled coordinates. With
+//!   `clip_target = "factor"` a term is clip(f_n′), and the server takes the shared factor off again, so that Δ is the same.
+//! * **Event**: one release a visit, Poisson-sampled or not.
+//! * **State**: none with a shared factor. With factors per record, the very terms that were summed, without noise, behind the gate.
+//! * Without ε: everything is `NonPrivate` (ε = ∞).
+
+use dp_pvi_posterior::clip_metric::clip_blocks;
+use dp_pvi_posterior::rule::{Approximation, PropagationRule};
+use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
+use dp_pvi_privacy::mechanism::{Message, Term, release_non_private};
+use dp_pvi_privacy::{ClipNorm, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
+
+use super::{Shared, add};
+use crate::error::InferenceError;
+use crate::model::Model;
+use crate::model::tilted::{MomentMatching, Scratch, Sites};
+use crate::records::{RecordTable, RecordView, UnitView};
+use crate::update::{Job, Output};
+
+pub(in crate::update) fn run<N: NoiseSource>(
+    spec: &PropagationSpec,
+    job: &Job<'_>,
+    model: &dyn Model,
+    units: &Units<RecordTable>,
+    permit: Permit,
+    noise: &N,
+) -> Result<Output, InferenceError> {
+    let visit = Visit::new(spec, job, model)?;
+    match spec.mechanism(job.task)? {
+        Some(mechanism) => {
+            let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+            match spec.factors {
+                FactorOwner::Shared => {
+                    let shared = visit.at_shared_cavity();
+                    let none = Sensitive::constant(());
+                    let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| shared.add(&visit, unit, term);
+                    let message = mechanism.release(units, &none, add, permit, noise)?;
+                    Ok(Output { message, pending: Pending::None })
+                }
+                FactorOwner::Record => {
+                    let state = visit.factors(job, units)?;
+                    let add =
+                        |unit: UnitView<'_>, position: usize, state: &Vec<f64>, term: &mut Term| visit.add_own(unit, position, state, term);
+                    let (message, kept) = mechanism.release_keeping(units, &state, add, permit, noise)?;
+                    let pending = kept.map(|terms| {
+                        let rows = (0..terms.len()).flat_map(|position| {
+                            let mut row = vec![0.0; visit.len()];
+                            terms.term(position).for_each(|(index, value)| row[index] = value);
+                            visit.rule.decode(&row, &visit.mean, &visit.precision)
+                        });
+                        rows.collect::<Vec<_>>()
+                    });
+                    Ok(Output { message, pending: Pending::Private(pending) })
+                }
+            }
+        }
+        None => visit.without_protection(job, units, permit),
+    }
+}
+
+/// What a visit computes from public numbers.
+struct Visit<'a> {
+    spec: &'a PropagationSpec,
+    rule: PropagationRule,
+    matching: Box<dyn MomentMatching>,
+    lambda: Vec<f64>,
+    prior: Vec<f64>,
+    /// Mean and precision of λ.
+    mean: Vec<f64>,
+    precision: Vec<f64>,
+    /// (λ − λ0)/N of the run's first state: where factors per record begin.
+    first_factor: Vec<f64>,
+    /// (λ − λ0)/N.
+    shared_factor: Vec<f64>,
+    /// Lengths and bounds of the blocks, and their scales.
+    blocks: Vec<(usize, ClipNorm)>,
+}
+
+/// Sites at the cavity that all records share; `None` if there is none, and then all terms are zero.
+struct SharedCavity {
+    sites: Option<Box<dyn Sites>>,
+}
+
+impl<'a> Visit<'a> {
+    fn new(spec: &'a PropagationSpec, job: &Job<'_>, model: &dyn Model) -> Result<Self, InferenceError> {
+        let family = job.task.family();
+        let matching = model.moment_matching(family).ok_or(InferenceError::Capability("expectation propagation", "tilted moments"))?;
+        let rule = PropagationRule::new(job.task, spec.clone());
+        let factor = |of: &Approximation| of.lambda.iter().zip(&of.prior).map(|(l, p)| (l - p) / rule.records()).collect::<Vec<_>>();
+        let first_factor = factor(&rule.first());
+        let state = rule.approximation(job.lambda);
+        if state.lambda.len() != matching.len() {
+            return Err(InferenceError::Job("the state is not one of this update"));
+        }
+        let shared_factor = factor(&state);
+        let (mean, precision) = rule.reference(&state.lambda).ok_or(InferenceError::Job("the state is not a distribution"))?;
+        let blocks = rule.blocks().iter().copied().zip(spec.clip_norms.iter().copied()).collect();
+        let Approximation { lambda, prior } = state;
+        Ok(Self { spec, rule, matching, lambda, prior, mean, precision, first_factor, shared_factor, blocks })
+    }
+
+    /// Number of coordinates of λ, of a factor and of a message.
+    fn len(&self) -> usize {
+        self.lambda.len()
+    }
+
+    fn at_shared_cavity(&self) -> SharedCavity {
+        let mut sites = self.matching.sites();
+        let cavity: Vec<f64> = self.lambda.iter().zip(&self.shared_factor).map(|(l, f)| l - f).collect();
+        SharedCavity { sites: sites.move_to(&cavity).then_some(sites) }
+    }
+
+    /// The factors that the site holds, as deviations from the public first one: one a unit, one after the other.
+    fn factors(&self, job: &Job<'_>, units: &Units<RecordTable>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
+        let initial = || units.map(|table| vec![0.0; UnitTable::len(table) * self.len()]);
+        job.state.private(initial).map_err(|_| InferenceError::Job("the site's state is of another kind"))
+    }
+
+    /// Clips a message block by block.
+    fn clip(&self, message: &mut [f64]) {
+        if !self.blocks.is_empty() {
+            clip_blocks(message, &self.blocks);
+        }
+    }
+
+    /// The clipped message of a change, scaled for the release.
+    fn add_message(&self, change: &[f64], term: &mut Term) {
+        let mut message = self.rule.encode(change, &self.mean, &self.precision);
+        self.clip(&mut message);
+        let scales = self.blocks.iter().zip(&self.spec.scales).flat_map(|((len, _), scale)| std::iter::repeat_n(*scale, *len));
+        #[allow(clippy::cast_possible_truncation, reason = "a mechanism over these coordinates exists: they are 32-bit numbers")]
+        term.extend(message.iter().zip(scales).enumerate().map(|(i, (value, scale))| (i as u32, value / scale)));
+    }
+
+    /// The change of a unit's own factor at `lambda`, from the deviation that the state holds for it. Its records are filtered one after the other.
+    fn own_change(&self, lambda: &[f64], unit: UnitView<'_>, deviation: &[f64]) -> Option<Vec<f64>> {
+        let factor: Vec<f64> = self.first_factor.iter().zip(deviation).map(|(f, d)| f + d).collect();
+        let mut cavity: Vec<f64> = lambda.iter().zip(&factor).map(|(l, f)| l - f).collect();
+        let mut new = vec![0.0; factor.len()];
+        let (mut sites, mut scratch, mut site) = (self.matching.sites(), Scratch::default(), vec![0.0; factor.len()]);
+        let mut any = false;
+        for record in unit.records().filter(RecordView::is_finite) {
+            // A coordinate that cannot move keeps what the factor has there, if the unit is this record.
+            if any {
+                site.fill(0.0)
+            } else {
+                site.copy_from_slice(&factor)
+            }
+            if !(sites.move_to(&cavity) && sites.site(record, &mut scratch, &mut site)) {
+                return None;
+            }
+            add(&mut new, &site, 1.0);
+            add(&mut cavity, &site, 1.0);
+            any = true;
+        }
+        any.then(|| new.iter().zip(&factor).map(|(new, old)| new - old).collect())
+    }
+
+    fn add_own(&self, unit: UnitView<'_>, position: usize, state: &[f64], term: &mut Term) {
+        // A state of another table has no factor here: the unit then contributes 0.
+        let Some(deviation) = state.get(position * self.len()..(position + 1) * self.len()) else { return };
+        if let Some(change) = self.own_change(&self.lambda, unit, deviation) {
+            self.add_message(&change, term);
+        }
+    }
+
+    /// The same sums and states without a mechanism (ε = ∞).
+    fn without_protection(&self, job: &Job<'_>, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
+        match (self.spec.factors, self.spec.order) {
+            (FactorOwner::Shared, VisitOrder::Batch) => {
+                let shared = self.at_shared_cavity();
+                let sum = units.map(|table| {
+                    let mut sum = vec![0.0; self.len()];
+                    for position in 0..UnitTable::len(table) {
+                        if let Some(mut message) = shared.message(self, table.unit(position)) {
+                            self.clip(&mut message);
+                            add(&mut sum, &message, 1.0);
+                        }
+                    }
+                    sum
+                });
+                Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::None })
+            }
+            (FactorOwner::Shared, VisitOrder::Pass) => {
+                let change = units.map(|table| {
+                    let mut sep = Shared::new(self.matching.as_ref(), self.prior.clone(), self.lambda.clone(), self.rule.records());
+                    sep.pass_with(table.records(), self.spec.visit_step, |site, shared| self.limit(site, shared));
+                    sep.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
+                });
+                Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
+            }
+            (FactorOwner::Record, order) => {
+                let state = self.factors(job, units)?;
+                let changes = units.map_with(&state, |table, state| self.own_changes(table, state, order));
+                let sum = changes.map(|rows| {
+                    let mut sum = vec![0.0; self.len()];
+                    for row in rows.chunks_exact(self.len()) {
+                        match order {
+                            VisitOrder::Pass => add(&mut sum, row, 1.0),
+                            VisitOrder::Batch => add(&mut sum, &self.rule.encode(row, &self.mean, &self.precision), 1.0),
+                        }
+                    }
+                    sum
+                });
+                Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::Private(changes) })
+            }
+        }
+    }
+
+    /// Clips a site's distance from the shared factor (or the site itself), in the metric's coordinates.
+    fn limit(&self, site: &mut [f64], shared: &[f64]) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        let from: &[f64] = match self.spec.clip_target {
+            ClipTarget::Change => shared,
+            ClipTarget::Factor => &[],
+        };
+        let change: Vec<f64> = site.iter().enumerate().map(|(i, s)| s - from.get(i).copied().unwrap_or(0.0)).collect();
+        let mut message = self.rule.encode(&change, &self.mean, &self.precision);
+        self.clip(&mut message);
+        let clipped = self.rule.decode_message(&message, &self.mean, &self.precision);
+        site.iter_mut().zip(clipped).enumerate().for_each(|(i, (s, c))| *s = from.get(i).copied().unwrap_or(0.0) + c);
+    }
+
+    /// Changes of all units' factors, one after the other, clipped; in a pass every unit sees what the ones before have changed.
+    fn own_changes(&self, table: &RecordTable, state: &[f64], order: VisitOrder) -> Vec<f64> {
+        let mut lambda = self.lambda.clone();
+        let mut changes = Vec::with_capacity(state.len());
+        for (position, deviation) in state.chunks_exact(self.len()).enumerate().take(UnitTable::len(table)) {
+            let mut change = self.own_change(&lambda, table.unit(position), deviation).unwrap_or_else(|| vec![0.0; self.len()]);
+            if !self.blocks.is_empty() {
+                let mut message = self.rule.encode(&change, &self.mean, &self.precision);
+                self.clip(&mut message);
+                change = self.rule.decode_message(&message, &self.mean, &self.precision);
+            }
+            if order == VisitOrder::Pass {
+                change.iter_mut().for_each(|value| *value *= self.spec.visit_step);
+                add(&mut lambda, &change, 1.0);
+            }
+            changes.extend(change);
+        }
+        changes
+    }
+}
+
+impl SharedCavity {
+    /// The message of a unit before clipping: of Σ (f_n′ − f) over its records, or of Σ f_n′.
+    fn message(&self, visit: &Visit<'_>, unit: UnitView<'_>) -> Option<Vec<f64>> {
+        let change = self.change(visit, unit)?;
+        Some(visit.rule.encode(&change, &visit.mean, &visit.precision))
+    }
+
+    fn change(&self, visit: &Visit<'_>, unit: UnitView<'_>) -> Option<Vec<f64>> {
+        let sites = self.sites.as_ref()?;
+        let (mut sum, mut site, mut scratch) = (vec![0.0; visit.len()], vec![0.0; visit.len()], Scratch::default());
+        let mut any = false;
+        for record in unit.records().filter(RecordView::is_finite) {
+            site.copy_from_slice(&visit.shared_factor);
+            if sites.site(record, &mut scratch, &mut site) {
+                add(&mut sum, &site, 1.0);
+                if visit.spec.clip_target == ClipTarget::Change {
+                    add(&mut sum, &visit.shared_factor, -1.0);
+                }
+                any = true;
+            }
+        }
+        any.then_some(sum)
+    }
+
+    fn add(&self, visit: &Visit<'_>, unit: UnitView<'_>, term: &mut Term) {
+        if let Some(change) = self.change(visit, unit) {
+            visit.add_message(&change, term);
+        }
+    }
+}

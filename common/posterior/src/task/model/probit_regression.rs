@@ -1,0 +1,40 @@
+//! P(y = 1) = Φ(xᵀθ).
+
+use std::fmt::{Display, Formatter};
+
+use serde::Deserialize;
+
+use super::{ModelRules, ModelSpec, options};
+use crate::schema::{LabelKind, Schema};
+use crate::task::TaskError;
+use crate::task::check::require;
+
+pub(super) struct ProbitRegression;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {}
+
+pub(super) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
+    let Raw {} = options(table, "probit-regression")?;
+    Ok(ModelSpec::ProbitRegression {})
+}
+
+impl ModelRules for ProbitRegression {
+    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+        require(
+            matches!(schema.label().kind, LabelKind::Binary { .. }),
+            "probit-regression predicts a class: give the schema's label kind = \"binary\"",
+        )
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+}
+
+impl Display for ProbitRegression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("probit regression")
+    }
+}

@@ -1,0 +1,318 @@
+//! Expectation propagation (algorithms.md 9), with one factor f that stands for every record (`update = "sep"`, λ = λ0 + N f) or with a factor of
+//! its own for every record (`update = "ep"`, λ = λ0 + Σ f_n), which its site keeps to itself.
+//!
+//! A visit asks for Σ clip(f_n′ − f_n) over the records (all, or a Poisson sample), f_n′ being the factor that moment matching gives the record at the
+//! cavity λ − f_n; the server moves λ by ρ/q times the sum over all sites. The paper's step γ/N is ρ = γ/N² at q = 1/N, which reaches a tenth of the
+//! way in a hundred passes (section 9.2); ρ here is the honest step, and needs no more noise.
+//!
+//! Without ε nothing is protected: `order = "batch"` is then the clipped or plain algorithm, and `order = "pass"` visits the records one after the other.
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_privacy::mechanism::SumMechanism;
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
+use serde::{Deserialize, Serialize};
+
+use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::blocks::block_scales;
+use crate::clip_metric::ClipMetric;
+use crate::rule::{PropagationRule, Rule};
+use crate::task::calibration::{calibrated, checked};
+use crate::task::check::{invalid, require, requires_local_trust};
+use crate::task::describe::Short;
+use crate::task::{ModelSpec, ResolvedTask, SumSpec, TaskError};
+
+/// Numbers of expectation propagation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PropagationSpec {
+    /// N: public nominal number of records of all sites together.
+    pub records: u64,
+    /// Whose factor is in a cavity.
+    pub factors: FactorOwner,
+    /// How records are visited.
+    pub order: VisitOrder,
+    /// Share of its distance that a record moves λ in a pass; 1 is the published algorithm.
+    pub visit_step: f64,
+    /// Poisson rate q of a visit, as numerator over 2³².
+    pub sampling_rate: SamplingRate,
+    /// z; absent without protection.
+    pub noise_multiplier: Option<NoiseMultiplier>,
+    /// Coordinates that are clipped.
+    pub clip_metric: ClipMetric,
+    /// What is clipped.
+    pub clip_target: ClipTarget,
+    /// One bound for every block of the metric (a network's noise precision is a block of its own); empty: nothing is clipped.
+    pub clip_norms: Vec<ClipNorm>,
+    /// What every block is divided by inside the one release, whose clipping norm is 1: the noise on a block is z times its scale.
+    pub scales: Vec<f64>,
+    /// Λ_step: where a mean's step is divided by the new precision, it is divided by no less than this.
+    pub step_precision: f64,
+}
+
+/// Whose factor is taken out of λ for a cavity, and replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FactorOwner {
+    /// f = (λ − λ0)/N, the same for all: a function of the state, so nothing is kept.
+    Shared,
+    /// The record's own: as many numbers a unit as λ has, kept by the site without noise (`private-clean`).
+    Record,
+}
+
+/// How a site visits its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VisitOrder {
+    /// All at the cavity that the server's state gives.
+    Batch,
+    /// One after the other, each at the cavity that the ones before left (without protection only).
+    Pass,
+}
+
+/// What is clipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClipTarget {
+    /// f_n − f: vanishes where a record agrees with the others, so that clipping does not bias the fixed point much.
+    Change,
+    /// f_n itself, as published: a term is clip(f_n) − clip(f).
+    Factor,
+}
+
+/// Options of `[pvi]` with `update = "sep"`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// N. Required.
+    records: Option<u64>,
+    /// Default: `batch`.
+    order: Option<VisitOrder>,
+    /// Default: 1.
+    visit_step: Option<f64>,
+    /// q. Default: 1.
+    sampling_rate: Option<f64>,
+    /// Default: `centred`.
+    clip_metric: Option<ClipMetric>,
+    /// Default: `change`.
+    clip_target: Option<ClipTarget>,
+    /// The one bound of a metric with one block.
+    clip_norm: Option<f64>,
+    /// The bounds of a metric with more.
+    clip_norms: Option<Vec<f64>>,
+    /// Expected harm of a unit of noise variance on one block. Default: the same share of the budget for every block.
+    importances: Option<Vec<f64>>,
+    /// Default: 0.
+    step_precision: Option<f64>,
+}
+
+pub(super) fn resolve(resolving: &Resolving<'_>, factors: FactorOwner) -> Result<ResolvedTask, TaskError> {
+    let name = match factors {
+        FactorOwner::Shared => "sep",
+        FactorOwner::Record => "ep",
+    };
+    let raw: Raw = resolving.options(name)?;
+    let spec = raw.spec(resolving, factors)?;
+    let with = |spec| ResolvedTask { update: UpdateSpec::Propagation(spec), ..resolving.task.clone() };
+    with(spec.clone()).check()?;
+    let noise_multiplier = match spec.noise_multiplier {
+        None => None,
+        Some(_) => Some(calibrated(|z| with(PropagationSpec { noise_multiplier: Some(z), ..spec.clone() }))?),
+    };
+    let task = with(PropagationSpec { noise_multiplier, ..spec });
+    task.check()?;
+    Ok(task)
+}
+
+impl Raw {
+    /// All numbers but z, which stands at 1 until it is calibrated.
+    fn spec(&self, resolving: &Resolving<'_>, factors: FactorOwner) -> Result<PropagationSpec, TaskError> {
+        let task = resolving.task;
+        let Some(records) = self.records else {
+            return invalid("updates \"sep\" and \"ep\" need records, the public nominal number of records of all sites together");
+        };
+        let clip_metric = self.clip_metric.unwrap_or(ClipMetric::Centred);
+        let blocks = blocks(task, clip_metric).len();
+        let one = resolving.clip_norm(self.clip_norm)?;
+        let private = task.privacy.epsilon.is_some();
+        let bounds = match (&self.clip_norms, one) {
+            (Some(norms), None) => norms.clone(),
+            (None, Some(norm)) => vec![norm],
+            (None, None) if !private => Vec::new(),
+            (None, None) => vec![1.0; blocks],
+            (Some(_), Some(_)) => return invalid("give clip_norm or clip_norms, not both"),
+        };
+        if !bounds.is_empty() && bounds.len() != blocks {
+            return invalid(&format!("this model and clip_metric have {blocks} blocks: give clip_norms with as many bounds"));
+        }
+        let clip_norms = bounds.iter().map(|&norm| checked(ClipNorm::new(norm))).collect::<Result<Vec<_>, _>>()?;
+        let importances = match &self.importances {
+            Some(given) if given.len() == bounds.len() && given.iter().all(|w| *w > 0.0 && w.is_finite()) => given.clone(),
+            Some(_) => return invalid("importances must be one finite number above 0 for every block"),
+            // Equal shares of the budget.
+            None => bounds.iter().map(|norm| 1.0 / (norm * norm)).collect(),
+        };
+        Ok(PropagationSpec {
+            records,
+            factors,
+            order: self.order.unwrap_or(VisitOrder::Batch),
+            visit_step: self.visit_step.unwrap_or(1.0),
+            sampling_rate: checked(SamplingRate::nearest(self.sampling_rate.unwrap_or(1.0)))?,
+            noise_multiplier: if private { Some(checked(NoiseMultiplier::new(1.0))?) } else { None },
+            clip_metric,
+            clip_target: self.clip_target.unwrap_or(ClipTarget::Change),
+            scales: if bounds.is_empty() { Vec::new() } else { block_scales(&bounds, &importances) },
+            clip_norms,
+            step_precision: self.step_precision.unwrap_or(0.0),
+        })
+    }
+}
+
+/// Lengths of the blocks of a message: h and Λ of the approximation, and shape and rate of a network's noise.
+#[must_use]
+pub(crate) fn blocks(task: &ResolvedTask, metric: ClipMetric) -> Vec<usize> {
+    let family = task.family();
+    let (d, len) = (family.dimension(), family.len());
+    match (&task.model, metric.has_blocks()) {
+        // The last coordinate is the noise precision, whose message is the pair of Gamma parameters.
+        (ModelSpec::PbpNetwork { .. }, true) => vec![d - 1, d - 1, 2],
+        (_, true) => vec![d, len - d],
+        (_, false) => vec![len],
+    }
+}
+
+impl PropagationSpec {
+    /// Lengths of the blocks of a message.
+    #[must_use]
+    pub fn blocks(&self, task: &ResolvedTask) -> Vec<usize> {
+        blocks(task, self.clip_metric)
+    }
+
+    /// The mechanism of a visit; `None` without protection.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn mechanism(&self, task: &ResolvedTask) -> Result<Option<SumMechanism>, TaskError> {
+        self.sum_of(task)?.map(|sum| sum.mechanism(task)).transpose()
+    }
+
+    fn sum_of(&self, task: &ResolvedTask) -> Result<Option<SumSpec>, TaskError> {
+        let Some(noise) = self.noise_multiplier else { return Ok(None) };
+        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
+        let Ok(coordinates) = u32::try_from(task.family().len()) else { return invalid("the model has too many parameters for one sum") };
+        Ok(Some(SumSpec { coordinates, clip: checked(ClipNorm::new(1.0))?, noise, sampling, terms: Terms::Units }))
+    }
+}
+
+impl UpdateRules for PropagationSpec {
+    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
+        require(self.records >= 1, "records must be at least 1")?;
+        require(self.visit_step > 0.0 && self.visit_step <= 1.0, "visit_step must be above 0 and at most 1")?;
+        require(
+            matches!(
+                task.model,
+                ModelSpec::LogisticRegression {}
+                    | ModelSpec::ProbitRegression {}
+                    | ModelSpec::GaussianMixture { .. }
+                    | ModelSpec::PbpNetwork { .. }
+            ),
+            "updates \"sep\" and \"ep\" need a model with tilted moments: logistic-regression, probit-regression, gaussian-mixture or pbp-network",
+        )?;
+        require(
+            task.approximation == crate::task::Approximation::MeanField
+                || matches!(task.model, ModelSpec::LogisticRegression {} | ModelSpec::ProbitRegression {}),
+            "this model has approximation = \"mean-field\" only",
+        )?;
+        let blocks = self.blocks(task).len();
+        let protected = self.noise_multiplier.is_some();
+        require(protected == task.privacy.epsilon.is_some(), "a noise multiplier belongs to a finite epsilon")?;
+        require(
+            self.clip_norms.len() == blocks || (!protected && self.clip_norms.is_empty()),
+            "clip_norms must have one bound for every block",
+        )?;
+        require(
+            self.scales.len() == self.clip_norms.len() && self.scales.iter().all(|s| *s > 0.0 && s.is_finite()),
+            "scales must be positive",
+        )?;
+        // The release clips to 1, whatever the blocks say; blocks that say more would be clipped twice.
+        let joint: f64 = self.clip_norms.iter().zip(&self.scales).map(|(c, s)| (c.get() / s).powi(2)).sum();
+        require(self.clip_norms.is_empty() || joint <= 1.0 + 1e-9, "the scaled bounds of all blocks must have a joint norm of at most 1")?;
+        require(self.step_precision >= 0.0 && self.step_precision.is_finite(), "step_precision must be finite and not negative")?;
+        if protected {
+            require(self.order == VisitOrder::Batch, "order = \"pass\" cannot be protected: records would depend on each other")?;
+            require(
+                self.factors == FactorOwner::Shared || self.sampling_rate.numerator() == SamplingRate::DENOMINATOR,
+                "update = \"ep\" asks every record at every visit: remove sampling_rate",
+            )?;
+            require(
+                self.factors == FactorOwner::Shared || self.clip_target == ClipTarget::Change,
+                "update = \"ep\" clips the change of a factor: remove clip_target",
+            )?;
+        } else {
+            requires_local_trust(task, "sep")?;
+            require(self.sampling_rate.numerator() == SamplingRate::DENOMINATOR, "sampling_rate belongs to a run with epsilon")?;
+        }
+        require(
+            task.approximation == crate::task::Approximation::MeanField || self.step_precision == 0.0,
+            "step_precision needs approximation = \"mean-field\"",
+        )
+    }
+
+    fn sum(&self, task: &ResolvedTask, _visit: u32) -> Result<Option<SumSpec>, TaskError> {
+        self.sum_of(task)
+    }
+
+    fn event(&self, task: &ResolvedTask, _visit: u32) -> Result<DpEvent, TaskError> {
+        Ok(self.mechanism(task)?.map_or(DpEvent::NonPrivate, |mechanism| mechanism.event()))
+    }
+
+    fn message(&self, task: &ResolvedTask, _visit: u32) -> Result<MessageForm, TaskError> {
+        Ok(match self.mechanism(task)? {
+            Some(mechanism) => MessageForm::of_sum(&mechanism),
+            None => MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 },
+        })
+    }
+
+    /// One factor a unit; the number of units is the site's own affair.
+    fn site_state(&self, task: &ResolvedTask) -> SiteStateForm {
+        match self.factors {
+            FactorOwner::Shared => SiteStateForm::None,
+            FactorOwner::Record => SiteStateForm::Private(task.family().len()),
+        }
+    }
+
+    fn rule(&self, task: &ResolvedTask) -> Box<dyn Rule> {
+        Box::new(PropagationRule::new(task, self.clone()))
+    }
+
+    fn is_private(&self) -> bool {
+        self.noise_multiplier.is_some()
+    }
+
+    fn released(&self) -> String {
+        match self.noise_multiplier {
+            Some(_) => "at every visit one noised sum over the records, of the change of each record's factor".to_owned(),
+            None => "at every visit the sum over the records of the change of each record's factor, without noise".to_owned(),
+        }
+    }
+}
+
+impl Display for PropagationSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let name = match self.factors {
+            FactorOwner::Shared => "stochastic expectation propagation",
+            FactorOwner::Record => "expectation propagation with a private factor for every record",
+        };
+        write!(f, "{name} over {} records", self.records)?;
+        if self.order == VisitOrder::Pass {
+            f.write_str(", one after the other")?;
+        }
+        match self.noise_multiplier {
+            Some(z) => {
+                let norms: Vec<String> = self.clip_norms.iter().map(|c| Short(c.get()).to_string()).collect();
+                write!(f, ", q {}, C {}, z {}", Short(self.sampling_rate.get()), norms.join(" / "), Short(z.get()))
+            }
+            None => f.write_str(", without privacy protection"),
+        }
+    }
+}
