@@ -1,7 +1,13 @@
 //! The server's step of partitioned variational inference (algorithms section 5, decisions 16):
 //! λ ← λ + ρ ΣΔ + r, with r the public correction of the precision floor. Everything here is post-processing of released values.
+//!
+//! A step whose precision stays above the floor costs one Cholesky factorisation of the packed difference Λ − Λ0 and no copy beside it:
+//! with full covariance 60 µs for d = 105, 6 ms for 500 and 0.19 s for 1413 (1,000,404 numbers, once a round whatever the number of
+//! sites), where the check by standard parameters took 1.6 s. Median of 10 on one core of a shared two-core machine
+//! (`cargo bench -p dp-pvi-posterior --bench posterior`). Eigenvalues are computed only where something is below.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::gaussian::full::svec_times;
 
 use super::{Arrived, Rule, Step};
 use crate::floor::PrecisionFloor;
@@ -63,6 +69,15 @@ impl PviRule {
         }
         let mut candidate: Vec<f64> = lambda.iter().zip(sum).map(|(l, s)| l + rho * s).collect();
         let d = self.family.dimension();
+        // The usual case: what lies above the floor is positive definite, and with a representable h it has a mean. Nothing else is
+        // factorised then, and no covariance is computed.
+        let within = |values: &[f64], bound: f64| values.iter().all(|v| v.abs() <= bound);
+        if within(&candidate[..d], REPRESENTABLE)
+            && within(&candidate[d..], REPRESENTABLE)
+            && self.floor.holds(self.family, &self.prior[d..], &candidate[d..])
+        {
+            return Some(Step { state: candidate, correction: None, floored: 0 });
+        }
         let mut floored = 0;
         let mut moved = None;
         if let Some(raised) = self.floor.apply(self.family, &self.prior[d..], &candidate[d..]) {
@@ -88,13 +103,14 @@ impl PviRule {
     fn times_mean(&self, precision: &[f64], mean: &[f64]) -> Vec<f64> {
         match self.family {
             Family::DiagonalGaussian { .. } => precision.iter().zip(mean).map(|(p, m)| p * m).collect(),
-            Family::FullGaussian { dimension } => {
-                let matrix = dp_pvi_expfam::gaussian::full::unsvec(precision, dimension);
-                (matrix * nalgebra::DVector::from_column_slice(mean)).as_slice().to_vec()
-            }
+            Family::FullGaussian { .. } => svec_times(precision, mean),
         }
     }
 }
+
+/// Natural parameters up to here have standard parameters in the range of f64, for priors of any sensible scale; beyond it they are
+/// computed to see.
+const REPRESENTABLE: f64 = 1e150;
 
 impl Rule for PviRule {
     fn initial(&self) -> Vec<f64> {
