@@ -6,9 +6,10 @@
 //!
 //! Every error is therefore relative to the Chernoff value M^T e^{−θε} and not to 1:
 //!
-//! * **Transform and powers.** Each spectral value carries at most η = (2·log2 N + 8)·2^−52 (partial sums of w are at most 1; the 8 covers the
-//!   rounding of w itself). The power turns it into T·|z|^{T−1}·η; by Parseval the error of v has norm
+//! * **Transform and powers.** Each spectral value carries at most η = (2·log2 N + 16)·2^−52 (partial sums of w are at most 1; the 16 covers
+//!   the rounding of w itself and of the power). The power turns it into T·|z|^{T−1}·η; by Parseval the error of v has norm
 //!   η·T·√(Σ_k|z_k|^{2(T−1)}/N), and by Cauchy–Schwarz that of δ is at most this times ‖g‖. Both factors are evaluated.
+//! * **Left out.** Spectral values whose T-th power is below e^−45, error included, are 0: by Parseval v changes by no more than that.
 //! * **Wrapping around.** What lies outside the window under the tilted law is bounded by Chernoff with the discretised masses;
 //!   mass above the window counts as infinite in the upper bound, and all of it is taken off the lower bound.
 //! * **Mass that quadrature missed** (`defect`) is added T times.

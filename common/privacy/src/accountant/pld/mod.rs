@@ -18,10 +18,15 @@
 //! Pair D is not tight: the truth lies between what data sets attain ([`Plan::attained`](super::Plan::attained)) and D.
 //!
 //! # Numbers
-//! `grid` puts a step on a grid from both sides, `compose` raises it to the T-th power with a rounding budget, `contour` gives the
-//! estimate; each module's page derives its errors. A grid of width h moves ε up by about T(θ+1)h²/12 and down by half of that, with θ
-//! the saddle point; the width is chosen from this and reduced until the interval is narrow enough or a transform has 2^21 points.
-//! Cells are wider where the tilted law has little mass.
+//! * `grid` puts a step on a grid from both sides. Cells of width w move ε up by about T(θ+1)w²/12 and down by half of that, averaged under
+//!   the law tilted by the saddle point θ; where that law is thin, cells are wider (w ∝ density^{−1/3}), for a few per cent more error.
+//! * `compose` raises the step to the T-th power with a rounding budget. The composed law is smooth, so that a few frequencies are
+//!   everything; all others are looked at, and what they could add is charged.
+//! * Outcomes whose mass is a small part of what the gap may cost in δ are sent to infinity (upper bound) or dropped (lower).
+//! * `contour` gives the estimate; its period holds the tilted law to e^−36, far outcomes fade out smoothly.
+//! * The finest width is chosen from the aim (half of 1e-4·max(ε, 0.05)) and reduced until the interval is narrow enough or a transform has
+//!   2^21 points. These limits, and those on nodes and cells, bound the work of every answer.
+//!
 //! One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]).
 //!
 //! # What is proved and what is measured
@@ -29,7 +34,8 @@
 //! * Bounded by a written budget: rounding of transform, powers and moments, mass missed by quadrature.
 //! * Argued, not proved: that the Gauss rules are good to 1e-15 relative at their chosen widths (their sum against 1 is measured in every
 //!   call and its defect is charged), and that `exp`, `ln_1p`, `exp_m1`, `erfc` are good to a few roundings.
-//! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges.
+//! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges;
+//!   where it does not (few or very rare steps), the estimate extrapolates the upper bounds of two grids.
 //! * Out of reach (very many very rare steps, tiny σ): a wider interval from basic composition, Rényi bounds and single steps.
 
 mod cgf;
