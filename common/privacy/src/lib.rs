@@ -54,6 +54,7 @@
 
 pub mod accountant;
 pub mod adjacency;
+pub mod audit;
 pub mod danger;
 pub mod event;
 pub mod ledger;
