@@ -20,6 +20,19 @@ impl Adam {
         Self { first: vec![0.0; len], second: vec![0.0; len], decay: (1.0, 1.0) }
     }
 
+    /// The state after `steps` steps, from its moments.
+    #[must_use]
+    pub fn resume(first: Vec<f64>, second: Vec<f64>, steps: u32) -> Self {
+        let power = |beta: f64| beta.powi(steps.try_into().unwrap_or(i32::MAX));
+        Self { first, second, decay: (power(Self::BETA_1), power(Self::BETA_2)) }
+    }
+
+    /// First and second moments: with the number of steps, the whole state.
+    #[must_use]
+    pub fn moments(&self) -> (&[f64], &[f64]) {
+        (&self.first, &self.second)
+    }
+
     /// Moves `parameters` one step down `gradient`.
     ///
     /// # Panics

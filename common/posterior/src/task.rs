@@ -12,10 +12,10 @@ mod update;
 pub use aggregation::{AggregationSpec, RawAggregation, SumSpec};
 pub use model::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
-pub use update::{Clip, DocumentsSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec};
+pub use update::{BcmSpec, Clip, CommitteePrior, DocumentsSpec, GlobalViSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec};
 pub use update::{
-    ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, MessageForm, NaturalGradientSpec, NaturalGradientVisit, FactorState, ShardMethod, ShardSpec, Optimizer, Preconditioner,
-    PropagationSpec, SiteStateForm, UpdateKind, UpdateSpec, VisitOrder,
+    ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,
+    Preconditioner, PropagationSpec, ShardMethod, ShardSpec, SiteStateForm, UpdateKind, UpdateSpec, VisitOrder,
 };
 
 use dp_pvi_expfam::any::Family;

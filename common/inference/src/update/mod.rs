@@ -3,9 +3,11 @@
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
 //! factor come out. To add an update, write a folder beside the two that are here and add an arm to [`run`].
 
+mod bcm;
 mod dp_em;
 pub mod dp_optimisation;
 pub mod ep;
+mod global_vi;
 pub mod natural_gradient;
 mod pvi;
 mod shards;
@@ -19,8 +21,8 @@ use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
-use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, Units};
+use dp_pvi_privacy::mechanism::{Message, ReleaseError};
+use dp_pvi_privacy::{DpEvent, NoiseSource, Pending, Permit, SiteState, StepPermit, Units};
 
 use crate::error::InferenceError;
 use crate::model;
@@ -63,6 +65,8 @@ pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit
         UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &Local::new(job)?, model.as_ref(), units, permit, noise),
         UpdateSpec::Vips(spec) => vips::run(spec, job, units, permit, noise),
         UpdateSpec::NaturalGradient(spec) => natural_gradient::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Bcm(spec) => bcm::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::GlobalVi(spec) => global_vi::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::Shards(spec) => shards::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::Propagation(spec) => ep::visit::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::DpEm(spec) => dp_em::run(spec, job, units, permit, noise),
@@ -105,6 +109,14 @@ impl Local {
     fn change(&self, optimum: &[f64]) -> Vec<f64> {
         optimum.iter().zip(self.global.natural()).map(|(new, old)| new - old).collect()
     }
+}
+
+/// The one step of a permit for exactly `event`.
+fn only_step(permit: Permit, event: &DpEvent) -> Result<StepPermit, InferenceError> {
+    if permit.event() != event {
+        return Err(ReleaseError::PermitMismatch.into());
+    }
+    permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))
 }
 
 /// λ − λ_m with its precision raised to κ_c Λ0 where it was below; h is kept (algorithms, section 1.6 no. 1).

@@ -7,15 +7,17 @@
 //!
 //! Each rule is one module here, chosen by the task's update ([`ResolvedTask::rule`](crate::task::ResolvedTask::rule)).
 
-mod natural_gradient;
 mod em;
+mod global_vi;
+mod natural_gradient;
 mod propagation;
 mod pvi;
 mod shards;
 mod vips;
 
-pub use natural_gradient::NaturalGradientRule;
 pub use em::EmRule;
+pub use global_vi::GlobalViRule;
+pub use natural_gradient::NaturalGradientRule;
 pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule, network_noise, network_posterior};
 pub use pvi::PviRule;
 pub use shards::{Coding, ShardRule};

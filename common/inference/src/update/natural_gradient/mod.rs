@@ -15,7 +15,7 @@ use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
-use super::{Job, Output};
+use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::model::Model;
 use crate::model::glm::{LinearPredictor, Statistics, project};
@@ -32,7 +32,7 @@ pub(super) fn run<N: NoiseSource>(
 ) -> Result<Output, InferenceError> {
     let mechanism = spec.mechanism(job.task, job.visit)?;
     let terms = Terms::new(spec, job, model)?;
-    let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+    let permit = only_step(permit, &mechanism.event())?;
     let none = Sensitive::constant(());
     let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| unit.records().for_each(|record| terms.add(record, term));
     let message = mechanism.release(units, &none, add, permit, noise)?;

@@ -24,7 +24,7 @@ use dp_pvi_privacy::mechanism::{CleanTerms, Message, Term};
 use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
 use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::{Job, Output, cavity};
+use super::{Job, Output, cavity, only_step};
 use crate::error::InferenceError;
 use crate::model::{LocalOptimum, Model};
 use crate::records::RecordTable;
@@ -44,9 +44,7 @@ pub(super) fn run<N: NoiseSource>(
 ) -> Result<Output, InferenceError> {
     let fit = Fit::new(spec, job, model)?;
     match spec.method {
-        ShardMethod::ParameterPerturbation | ShardMethod::ClientLevel => {
-            fit.release(job, &units.whole_site(), permit, noise)
-        }
+        ShardMethod::ParameterPerturbation | ShardMethod::ClientLevel => fit.release(job, &units.whole_site(), permit, noise),
         ShardMethod::LocalAveraging | ShardMethod::VirtualClients => {
             let count = NonZeroU32::new(spec.shards).ok_or(InferenceError::Job("the task has no shards"))?;
             let shards = units.shards(count, permit.scope());
@@ -123,7 +121,8 @@ impl<'a> Fit<'a> {
         let parts = f64::from(spec.factors());
         let factor = match spec.state {
             FactorState::Released => {
-                let kept = job.state.public(family.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+                let kept =
+                    job.state.public(family.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
                 Some(kept.iter().map(|value| value / parts).collect())
             }
             FactorState::Tied => {
@@ -144,19 +143,13 @@ impl<'a> Fit<'a> {
         Some(self.coding.encode(&change, &self.global))
     }
 
-    fn release<T, N>(
-        &self,
-        job: &Job<'_>,
-        shards: &Units<T>,
-        permit: Permit,
-        noise: &N,
-    ) -> Result<Output, InferenceError>
+    fn release<T, N>(&self, job: &Job<'_>, shards: &Units<T>, permit: Permit, noise: &N) -> Result<Output, InferenceError>
     where
         T: Fitted,
         N: NoiseSource,
     {
         let mechanism = self.spec.mechanism(job.task)?;
-        let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+        let permit = only_step(permit, &mechanism.event())?;
         let (len, own) = (self.prior.len(), self.spec.method == ShardMethod::VirtualClients);
         let add = |shard: T::Unit<'_>, position: usize, state: &Vec<f64>, term: &mut Term| {
             let start = if own { position * len } else { 0 };

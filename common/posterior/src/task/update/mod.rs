@@ -2,8 +2,10 @@
 //! moves the state. To add an update, write a file beside these and an arm in [`UpdateSpec`], [`UpdateKind`] and their methods here;
 //! what it computes on records is a folder of `dp-pvi-inference`.
 
+mod bcm;
 mod dp_em;
 mod dp_optimisation;
+mod global_vi;
 mod natural_gradient;
 mod propagation;
 mod pvi;
@@ -16,8 +18,10 @@ use dp_pvi_privacy::{DpEvent, PayloadKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use bcm::{BcmSpec, CommitteePrior};
 pub use dp_em::DpEmSpec;
 pub use dp_optimisation::{DpOptimisationSpec, Optimizer};
+pub use global_vi::GlobalViSpec;
 pub(super) use natural_gradient::PredictorBounds;
 pub use natural_gradient::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
 pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
@@ -40,6 +44,10 @@ pub enum UpdateSpec {
     DpOptimisation(DpOptimisationSpec),
     /// Bounded natural gradients (algorithms.md 13.1).
     NaturalGradient(NaturalGradientSpec),
+    /// Bayesian committee machine (algorithms.md 7.1).
+    Bcm(BcmSpec),
+    /// Summed gradients and a server's Adam (algorithms.md 7.2).
+    GlobalVi(GlobalViSpec),
     /// Clipped changes of whole shards (algorithms.md 6.2 to 6.4, 8.2).
     Shards(ShardSpec),
     /// Perturbed expected sufficient statistics (algorithms.md 12).
@@ -60,6 +68,10 @@ pub enum UpdateKind {
     DpOptimisation,
     /// Noised sums of bounded natural gradients.
     NaturalGradient,
+    /// One fit of every site, multiplied.
+    Bcm,
+    /// Noised sums of clipped gradients.
+    GlobalVi,
     /// A noised change of a site's whole fit.
     ParameterPerturbation,
     /// A noised average of the changes of a site's shards.
@@ -176,6 +188,8 @@ impl UpdateSpec {
             Self::Pvi {} => &pvi::Pvi,
             Self::DpOptimisation(spec) => spec,
             Self::NaturalGradient(spec) => spec,
+            Self::Bcm(spec) => spec,
+            Self::GlobalVi(spec) => spec,
             Self::Shards(spec) => spec,
             Self::Vips(spec) => spec,
             Self::Propagation(spec) => spec,
@@ -203,6 +217,8 @@ impl UpdateKind {
             Self::Pvi => pvi::resolve(resolving),
             Self::DpOptimisation => dp_optimisation::resolve(resolving),
             Self::NaturalGradient => natural_gradient::resolve(resolving),
+            Self::Bcm => bcm::resolve(resolving),
+            Self::GlobalVi => global_vi::resolve(resolving),
             Self::ParameterPerturbation => shards::resolve(resolving, ShardMethod::ParameterPerturbation),
             Self::LocalAveraging => shards::resolve(resolving, ShardMethod::LocalAveraging),
             Self::VirtualClients => shards::resolve(resolving, ShardMethod::VirtualClients),
@@ -220,11 +236,15 @@ impl UpdateKind {
             (ScheduleSpec::Sequential { .. }, Self::Pvi) => Damping::Constant(1.0),
             // The server's rule has a step of its own.
             (_, Self::NaturalGradient | Self::Vips) => Damping::Constant(1.0),
+            // Whole fits are multiplied; a server's optimiser has its learning rate.
+            (_, Self::Bcm | Self::GlobalVi) => Damping::Constant(1.0),
             // However many shards: section 4.6.
             (_, Self::VirtualClients) => Damping::shards(max_nonzeros),
             // A random walk of the noise is short where the last steps are (section 8.2).
             (ScheduleSpec::Synchronous { .. }, Self::ClientLevel) => Damping::CLIENT_LEVEL,
-            (ScheduleSpec::Sequential { .. }, Self::ParameterPerturbation | Self::LocalAveraging | Self::ClientLevel) => Damping::SEQUENTIAL,
+            (ScheduleSpec::Sequential { .. }, Self::ParameterPerturbation | Self::LocalAveraging | Self::ClientLevel) => {
+                Damping::SEQUENTIAL
+            }
             // Algorithms, section 9.3.
             (_, Self::Sep | Self::Ep) => Damping::Constant(0.5),
             (_, Self::DpEm) => Damping::Constant(1.0),

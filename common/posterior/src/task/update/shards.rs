@@ -319,7 +319,9 @@ impl UpdateRules for ShardSpec {
 
     fn released(&self) -> String {
         let terms = match self.method {
-            ShardMethod::ParameterPerturbation => "the clipped change of the natural parameters, fitted to all records of the site, with noise",
+            ShardMethod::ParameterPerturbation => {
+                "the clipped change of the natural parameters, fitted to all records of the site, with noise"
+            }
             ShardMethod::LocalAveraging => "the noised average of clipped changes of the natural parameters over shards of the records",
             ShardMethod::VirtualClients => "the noised sum of clipped changes of the natural parameters over shards of the records",
             ShardMethod::ClientLevel => "the clipped change of the natural parameters of the whole site, with noise",

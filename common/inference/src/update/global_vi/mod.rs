@@ -1,0 +1,38 @@
+//! Global DP variational inference (algorithms, section 7.2): the noised sum of clipped gradients at the server's (μ, log σ).
+//!
+//! # Privacy
+//! One term per unit, of norm at most C: sensitivity C (add-remove) or 2C (replace-one), Poisson-sampled where q < 1. The prior's gradient
+//! is public and is added by the server. A site keeps nothing.
+
+use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_posterior::task::GlobalViSpec;
+use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
+
+use super::{Job, Output, only_step};
+use crate::error::InferenceError;
+use crate::model::Model;
+use crate::point::{MeanField, ScaleCoordinate};
+use crate::records::{RecordTable, UnitView};
+
+pub(super) fn run<N: NoiseSource>(
+    spec: &GlobalViSpec,
+    job: &Job<'_>,
+    model: &dyn Model,
+    units: &Units<RecordTable>,
+    permit: Permit,
+    noise: &N,
+) -> Result<Output, InferenceError> {
+    let gradients = model.gradients().ok_or(InferenceError::Capability("global variational inference", "gradients record by record"))?;
+    let q = Gaussian::from_natural(job.task.family(), job.task.posterior(job.lambda).to_vec());
+    let other = |_| InferenceError::Job("the state is not one of this update");
+    let point = match q.map_err(other)?.standard() {
+        Standard::Diagonal(q) => MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?,
+        Standard::Full(_) => return Err(InferenceError::Job("global variational inference fits a mean field")),
+    };
+    let mechanism = spec.mechanism(job.task)?;
+    let permit = only_step(permit, &mechanism.event())?;
+    let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| unit.records().for_each(|record| gradients.gradient(record, &point, term));
+    let message = mechanism.release(units, &Sensitive::constant(()), add, permit, noise)?;
+    Ok(Output { message, pending: Pending::None })
+}
