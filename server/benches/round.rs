@@ -1,21 +1,23 @@
 //! CPU and memory of a no-op round over real gRPC and TLS: the shipped server in a process of its own, ten clients in this one, all
 //! sending at the same time. `cargo bench -p dp-pvi-server --bench round [small|large]`.
 //!
-//! The clients are the wire's part of a site: fetch the round, verify its header, sign and send an update, verify the receipt. The
-//! shipped client adds its ledger (five rows, each flushed) and the training. Times are CPU times of all threads, as the kernel's
-//! scheduler counts them; memory is resident memory, `idle` after all clients have joined.
+//! The clients are the wire's part of a site: fetch the round, verify its header, sign and send an update and ask for the next round in
+//! the same breath, verify the receipt. The shipped client adds its ledger (five rows, each flushed) and the training. Times are CPU
+//! times of all threads, as the kernel's scheduler counts them; memory is resident memory, `idle` after all clients have joined.
 //!
-//! November 2026, 2 virtual CPUs of 2.5 GHz with AVX-512, other work on the machine:
+//! November 2026, 2 virtual CPUs of 2.6 GHz with AVX-512, builds running on both (the server and this program at real-time priority:
+//! `chrt -f 50`; the same binaries need up to a fifth more without it):
 //!
 //! | numbers in an update | server CPU a round (an update) | client CPU a round | memory idle → peak |
 //! |---|---|---|---|
-//! | 100 (mean field of 50) | 2.3 ms (0.23 ms) | 0.20 ms | 12 → 17 MiB |
-//! | 1,000,000 (mean field of 500,000) | 260 ms (26 ms) | 23 ms | 78 → 149 MiB |
-//! | 2,000,000 (mean field of 1,000,000) | 695 ms (70 ms) | 64 ms | 150 → 285 MiB |
-//! | 1,000,404 (full covariance of 1413) | 1.8 s (178 ms) | 24 ms | 27 → 153 MiB |
+//! | 100 (mean field of 50) | 1.24 ms (0.12 ms) | 0.17 ms | 12 → 16 MiB |
+//! | 1,000,000 (mean field of 500,000) | 334 ms (33 ms) | 28 ms | 86 → 149 MiB |
+//! | 2,000,000 (mean field of 1,000,000) | 884 ms (88 ms) | 62 ms | 158 → 296 MiB |
+//! | 1,000,404 (full covariance of 1413) | 1.4 s (141 ms) | 22 ms | 27 → 150 MiB |
 //!
-//! Of the 2.3 ms, 0.6 ms are ten Ed25519 verifications and eleven signatures, 0.6 ms SQLite, and most of the rest are twenty HTTP/2
-//! calls over TLS. Of the 1.8 s, all but 0.2 s are the rule's matrix algebra, which is cubic in 1413.
+//! Of the 1.24 ms, about 0.3 ms are ten Ed25519 verifications and 0.04 ms two signatures (the round's header, and one over all receipts
+//! of a commit), 0.25 ms SQLite (one commit of six pages, one flush), 0.15 ms ten writes to sockets inside the kernel and 0.3 ms the
+//! rest of ten exchanges over HTTP/2 and TLS. Of the 1.4 s, all but 0.2 s are the rule's matrix algebra, which is cubic in 1413.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 

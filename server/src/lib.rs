@@ -17,8 +17,12 @@
 //! * [`config`]: `server.toml` and the environment become checked values once.
 //! * [`ca`], [`tls`]: who belongs to the federation; TLS 1.3 with client certificates and an enforced revocation list.
 //! * `listener`, `service`: connections and calls, each bound to the name in its certificate.
-//! * `engine`: the one thread that owns the run. It batches messages, lets the protocol decide, commits, then answers.
-//! * [`store`]: one SQLite file with the run's records, payloads beside it. A killed server continues where it was.
+//! * `service::session`: one stream for the rounds of a site. It sends an update and asks for the next round in the same breath, so a
+//!   round is one exchange; every request gets one answer, in order, and a refusal ends the stream.
+//! * `engine`: the one thread that owns the run. It batches messages, lets the protocol decide, commits, then answers: updates that
+//!   follow each other closely share a flush, and their receipts a signature.
+//! * [`store`]: one SQLite file with the run's records and small payloads, large payloads beside it. A killed server continues where it
+//!   was.
 //! * [`export`]: `posterior.json`, `report.html`, the transcript.
 //! * [`admin`], `http`, `telemetry`: operators and monitoring.
 //!
@@ -26,7 +30,8 @@
 //!
 //! Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 320 KiB. A connection says hello within 2 s
 //! and proves who it is within 10 s; of 128 such in progress the greediest address loses its oldest. Per
-//! client: 4 connections, 2 uploads at once, 2000 calls a second. Payloads go straight to disk, so memory is O(dimension).
+//! client: 4 connections, 2 uploads at once, 2000 calls and requests a second. A stream ends after 30 minutes, between two requests.
+//! Large payloads go straight to disk, so memory is O(dimension).
 //!
 //! # Exit codes
 //!
