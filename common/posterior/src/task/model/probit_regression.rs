@@ -8,6 +8,7 @@ use super::{ModelRules, ModelSpec, options};
 use crate::schema::{LabelKind, Schema};
 use crate::task::TaskError;
 use crate::task::check::require;
+use crate::task::update::PredictorBounds;
 
 pub(super) struct ProbitRegression;
 
@@ -30,6 +31,12 @@ impl ModelRules for ProbitRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    /// −∂² ln Φ < 1. A residual grows like the distance from the right side, so it is cut, at what a record two standard deviations on the wrong
+    /// side has.
+    fn predictor_bounds(&self) -> Option<PredictorBounds> {
+        Some(PredictorBounds { residual: 2.4, curvature: 1.0, free_curvature: None })
     }
 }
 
