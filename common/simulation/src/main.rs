@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_simulation::account::{self, AccountError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, SummaryLine};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
@@ -86,6 +87,20 @@ enum Command {
         steps: Option<u64>,
         #[command(flatten)]
         how: account::Steps,
+    },
+    /// Says before a run what a task costs each site, and how many rounds a budget leaves.
+    Plan {
+        /// The resolved task (`dp-pvi-server check` writes it).
+        task: PathBuf,
+        /// A site's budget.
+        #[arg(long)]
+        epsilon: Option<f64>,
+        /// At this δ instead of the task's.
+        #[arg(long, requires = "epsilon")]
+        delta: Option<f64>,
+        /// Visits of this task that the site's ledger has booked already.
+        #[arg(long, default_value_t = 0, requires = "epsilon")]
+        booked: u32,
     },
     /// Prints a completion script for a shell.
     Completions {
@@ -170,6 +185,9 @@ fn main() -> ExitCode {
         }
         Command::Calibrate { epsilon, sigma, steps, how } => {
             calibrate(&how, sigma, steps, epsilon, &mut Printer { out: &mut out, format: arguments.format })
+        }
+        Command::Plan { task, epsilon, delta, booked } => {
+            plan(&task, epsilon, delta, booked, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dp-pvi-sim", &mut out);
@@ -397,6 +415,47 @@ fn calibrate(how: &account::Steps, sigma: Option<f64>, steps: Option<u64>, epsil
         account::Calibrated::Sigma(sigma) => writeln!(print.out, "sigma {:.9} (certified; not below {:.9})", sigma.upper, sigma.lower)?,
         account::Calibrated::Steps(steps) => writeln!(print.out, "steps {steps}")?,
         account::Calibrated::Q(rate) => writeln!(print.out, "q {rate:e}")?,
+    }
+    Ok(())
+}
+
+fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let bytes = std::fs::read(file).map_err(|error| Failure::Read { path: file.to_owned(), error })?;
+    let task = ResolvedTask::from_bytes(&bytes).map_err(AccountError::from)?;
+    let allowance = match epsilon {
+        None => None,
+        Some(epsilon) => Some(account::Allowance {
+            epsilon: dp_pvi_privacy::Epsilon::new(epsilon).map_err(AccountError::from)?,
+            delta: delta.map_or(Ok(task.privacy.delta), dp_pvi_privacy::Delta::new).map_err(AccountError::from)?,
+            booked,
+        }),
+    };
+    let forecast = account::forecast(&task, allowance).map_err(AccountError::from)?;
+    if print.format == Format::Json {
+        return print.json(&forecast);
+    }
+    writeln!(
+        print.out,
+        "{}: {} visits of each site cost it epsilon {} at delta {:e}",
+        forecast.name,
+        forecast.visits,
+        finite(forecast.epsilon),
+        forecast.delta
+    )?;
+    for (visits, epsilon) in &forecast.after {
+        writeln!(print.out, "after {visits} visits: epsilon {}", finite(*epsilon))?;
+    }
+    if let Some(room) = forecast.budget {
+        writeln!(
+            print.out,
+            "of epsilon {} at delta {:e}: {} spent by {} visits, {} rounds left; the run {}",
+            room.epsilon,
+            room.delta,
+            finite(room.spent),
+            room.booked,
+            if room.rounds_left >= account::MANY { format!("over {}", account::MANY) } else { room.rounds_left.to_string() },
+            if room.run_fits { "fits" } else { "does not fit" }
+        )?;
     }
     Ok(())
 }

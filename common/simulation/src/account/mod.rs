@@ -1,8 +1,10 @@
 //! The accountant's command line: questions about a plan, calibration, tables of questions, and drawings.
 
+mod plan;
 mod plot;
 mod queries;
 
+pub use plan::{Allowance, Forecast, MANY, Room, forecast};
 pub use plot::{PlotError, plot};
 pub use queries::{Answer, QueryError, answer, rows};
 
@@ -20,6 +22,9 @@ pub enum AccountError {
     /// No bound, or a target out of reach.
     #[error(transparent)]
     Accountant(#[from] AccountantError),
+    /// A task that cannot be accounted.
+    #[error(transparent)]
+    Task(#[from] dp_pvi_posterior::task::TaskError),
     /// The flags do not fit together.
     #[error("{0}")]
     Usage(&'static str),
