@@ -249,6 +249,18 @@ fn the_promises_of_a_batched_sum_are_kept() {
     }
 }
 
+/// The same for batch matrices of several tiles, with edges in both directions.
+#[test]
+fn the_promises_of_a_batched_sum_are_kept_by_wide_layers() {
+    for (hidden, units) in [(&[50, 50][..], 53), (&[33, 21, 9], 61), (&[17], 7)] {
+        let network = Network::new(D, hidden, Output::Binary).unwrap();
+        let (mean, log_scale) = parameters(&network);
+        let gradients = BatchGradients::new(&network, &point(&mean, &log_scale, ScaleCoordinate::LogScale), 1);
+        let found = compare(&table(D, &random_units(72, units, D)), &gradients, gradients.len(), stream);
+        assert!(found.is_ok_and(|found| found.norm < 0.1), "{hidden:?}: {found:?}");
+    }
+}
+
 /// A batch in chunks is the batch.
 #[test]
 fn chunks_add_up() {
