@@ -15,10 +15,11 @@ use tracing_subscriber::EnvFilter;
 
 use self::output::Output;
 use crate::admin::{self, Request};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::engine::{Event, EventSink};
 use crate::error::{Result, ServerError};
 use crate::server::Start;
+use crate::store::Reader;
 use crate::{export, resolve_task, server};
 
 /// Coordinates a federation: holds the posterior, opens rounds, sums what sites send. It never sees a record.
@@ -93,11 +94,22 @@ enum Command {
         #[command(subcommand)]
         command: ca::CaCommand,
     },
+    /// The configuration file itself.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Say whether this program reads the state that is there. Nothing is changed: no version so far has a way to another.
+    Migrate,
     /// Print a completion script.
     Completions {
         /// For which shell.
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print every key, what it means and a value that works.
+    Schema,
 }
 
 /// Runs the program.
@@ -141,6 +153,11 @@ fn execute(cli: Cli) -> Result<()> {
             output.event(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) })
         }
         Command::Ca { command } => ca::execute(command, &output),
+        Command::Config(ConfigCommand::Schema) => output.raw(config::SAMPLE.as_bytes()),
+        Command::Migrate => {
+            let database = load()?.store.database;
+            output.state(&database, Reader::open(&database)?.version())
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-server", &mut script);

@@ -90,6 +90,9 @@ pub struct Phases {
     pub linger: Duration,
 }
 
+/// Every key with its meaning: the sample that `deploy/` ships. A test holds it against the keys that are read.
+pub const SAMPLE: &str = include_str!("../../deploy/server.toml");
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {

@@ -38,6 +38,14 @@ impl Output {
         self.line(&serde_json::to_string(value).map_err(|e| ServerError::Failed(e.to_string()))?)
     }
 
+    /// A state that this program reads.
+    pub(super) fn state(self, database: &Path, version: i32) -> Result<()> {
+        if self.json {
+            return self.value(&json!({"state": database, "version": version, "readable": true}));
+        }
+        self.line(&format!("{} is of version {version}, which this server reads: nothing to do", database.display()))
+    }
+
     /// An event of a run.
     pub(super) fn event(self, event: &Event) -> Result<()> {
         if self.json {

@@ -93,3 +93,23 @@ fn mistakes_are_named() {
     assert!(message(GOOD, &[("DP_PVI__PHASES__MIN_SITS", "2")]).contains("min_sits"));
     assert!(message(GOOD, &[("DP_PVI__PHASES", "2")]).contains("DP_PVI__PHASES"));
 }
+
+/// What `config schema` prints has every key that is read.
+#[test]
+fn the_sample_names_every_key() {
+    let known = |section: &str| {
+        // The parser names the keys that it knows when it meets another.
+        let error = toml::from_str::<Raw>(&format!("[{section}]\nno_such_key = 1\n")).err().unwrap().to_string();
+        let (_, expected) = error.split_once("expected").unwrap();
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for section in ["server", "tls", "store", "task", "phases"] {
+        let (_, text) = SAMPLE.split_once(&format!("\n[{section}]\n")).unwrap();
+        let text = text.split("\n[").next().unwrap();
+        let keys = known(section);
+        assert!(!keys.is_empty());
+        for key in keys {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "[{section}] {key}");
+        }
+    }
+}

@@ -34,6 +34,13 @@ impl Reader {
         Ok(Self { path: database.to_owned(), connection })
     }
 
+    /// Version of the tables, which this program reads.
+    #[must_use]
+    pub fn version(&self) -> i32 {
+        // Checked when it was opened.
+        schema::VERSION
+    }
+
     /// The last run of the store.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::error::{Result, ServerError};
 /// Marks the file as one of ours ("dpvS").
 const APPLICATION_ID: i32 = 0x6470_7653;
 /// Version of the tables.
-const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 2;
 /// Domain of a record's checksum.
 pub(super) const CHECKSUM: &str = "dp-pvi server record v1";
 
