@@ -66,7 +66,7 @@ fn tasks_of_expectation_propagation_resolve_and_keep_their_epsilon() {
         (probit, CLASS, true, "update = \"sep\"", Some(1.0), "records"),
         (probit, CLASS, true, "update = \"sep\"\nrecords = 9\norder = \"pass\"", Some(1.0), "cannot be protected"),
         (probit, CLASS, true, "update = \"ep\"\nrecords = 9\nsampling_rate = 0.5", Some(1.0), "remove sampling_rate"),
-        (probit, CLASS, true, "update = \"dp-em\"", Some(1.0), "gaussian-mixture only"),
+        (probit, CLASS, true, "update = \"dp-em\"", Some(1.0), "gaussian-mixture\" only"),
         (MIXTURE, NUMBER, true, "update = \"sep\"\nrecords = 9", Some(1.0), "intercept = false"),
         (NETWORK, CLASS, false, "update = \"sep\"\nrecords = 9", Some(1.0), "predicts a number"),
         ("family = \"linear-regression\"\nnoise_sd = 1.0", NUMBER, true, "update = \"sep\"\nrecords = 9", Some(1.0), "tilted moments"),
