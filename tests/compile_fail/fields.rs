@@ -4,11 +4,11 @@ use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_privacy::{DpEvent, Payload, Pending, Permit, PermitScope, PrivacyUnit, Relation, ReleaseId, StepPermit};
 
 fn build_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Permit {
-    Permit { event, release, scope }
+    Permit { event, release, scope, fallback: None }
 }
 
 fn build_a_step(event: DpEvent, release: ReleaseId, scope: PermitScope) -> StepPermit {
-    StepPermit { event, release, scope, step: 0 }
+    StepPermit { event, release, scope, fallback: None, step: 0 }
 }
 
 fn write_an_attachment(factor: Vec<f64>) -> Attachment {

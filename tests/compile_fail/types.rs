@@ -3,8 +3,8 @@
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, NoiseShare};
 use dp_pvi_privacy::{
-    DpEvent, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, SiteState, StepPermit,
-    UnitTable, Units,
+    DpEvent, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, Shards, SiteState,
+    StepPermit, UnitTable, Units,
 };
 
 fn debug<T: std::fmt::Debug>(_: T) {}
@@ -111,6 +111,18 @@ fn copy_a_private_state(state: &SiteState) -> SiteState {
 
 fn serialise_a_pending_change(change: Pending) {
     serialise(change);
+}
+
+fn store_a_noise_share(share: NoiseShare<LatticeVector>) -> Attachment {
+    Attachment::masked(Vec::new(), share, Pending::None)
+}
+
+fn call_a_vector_masked(vector: LatticeVector) -> Attachment {
+    Attachment::masked(Vec::new(), vector, Pending::None)
+}
+
+fn count_shards<T: UnitTable>(shards: &Units<Shards<'_, T>>) -> usize {
+    shards.len()
 }
 
 fn look_at_the_clean_terms(terms: Sensitive<CleanTerms>) -> Vec<f64> {

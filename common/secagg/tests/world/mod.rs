@@ -113,7 +113,12 @@ pub fn permit(mechanism: &ShareSum, client: &ClientId, round: u32) -> StepPermit
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
     let mut ledger = Ledger::open(LedgerStore::new(), key(0), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 1 }, client: client.clone(), round };
-    ledger.reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), Hash::default()).unwrap().into_steps().next().unwrap()
+    ledger
+        .reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), Hash::default())
+        .unwrap()
+        .into_steps()
+        .next()
+        .unwrap()
 }
 
 pub fn share(mechanism: &ShareSum, shard: Shard, round: u32, seed: u8) -> NoiseShare<LatticeVector> {
