@@ -43,7 +43,7 @@ pub struct Row {
     pub body: RowBody,
 }
 
-/// What a row says. Its bytes are those of [`Written`].
+/// What a row says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub enum RowBody {

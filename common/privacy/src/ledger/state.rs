@@ -16,7 +16,7 @@
 //!
 //! Rows name states and attachments by their hashes, and the head of the chain travels to the server. The hash of a noise-free vector
 //! would be a perfect test of every guess at the data, so private bytes begin with 32 bytes that nobody without the site's identity key can
-//! compute ([`Secret`]): the hash is then a hiding commitment.
+//! compute: the hash is then a hiding commitment.
 
 use std::fmt;
 
