@@ -189,13 +189,14 @@ impl Engine {
         if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
             return Interval::exact(0.0);
         }
+        let top = self.directions.iter().map(|d| d.top_lower(delta.get())).fold(0.0, f64::max);
         if let Some(interval) = self.composed(delta, gap) {
-            return self.with_fallback(interval, delta);
+            return self.with_fallback(Interval::bounded(interval.lower.max(top), interval.estimate, interval.upper), delta);
         }
         let basic = self.directions.iter().map(|d| d.basic_upper(delta.get())).fold(0.0, f64::max);
         let upper = self.fallback(delta).min(basic);
         // At least one step ran: post-processing of the composition.
-        let lower = self.directions.iter().map(|d| d.one_step_lower(delta.get())).fold(0.0, f64::max).min(upper);
+        let lower = self.directions.iter().map(|d| d.one_step_lower(delta.get())).fold(top, f64::max).min(upper);
         Interval::bounded(lower, self.rough(delta).unwrap_or(upper), upper)
     }
 

@@ -198,13 +198,15 @@ impl Phase {
     }
 
     /// Shuffled passes become unamplified releases; a rate of 1 is no sampling.
-    fn canonical(self) -> Self {
+    fn canonical(self, relation: Neighbours) -> Self {
         match self.sampling {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked range")]
             Sampling::ShuffledPasses(passes) => {
                 Self { sampling: Sampling::None, steps: self.steps.saturating_mul(passes.ceil() as u64), ..self }
             }
             Sampling::Poisson(q) if q >= 1.0 => Self { sampling: Sampling::None, ..self },
+            // A batch of everything; under add-remove the size of the data set would have to be told apart.
+            Sampling::WithoutReplacement(q) if q >= 1.0 && relation == Neighbours::ReplaceOne => Self { sampling: Sampling::None, ..self },
             _ => self,
         }
     }
@@ -251,7 +253,7 @@ impl Plan {
     /// A number out of range, or a pair of sampling and relation for which no bound is implemented.
     pub fn append(&mut self, phase: Phase) -> Result<(), AccountantError> {
         phase.check(self.relation)?;
-        let phase = phase.canonical();
+        let phase = phase.canonical(self.relation);
         let key = phase.key();
         match self.phases.binary_search_by_key(&key, Phase::key) {
             Ok(k) => self.phases[k].steps = self.phases[k].steps.saturating_add(phase.steps),

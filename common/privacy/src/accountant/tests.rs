@@ -230,6 +230,23 @@ fn black_boxes_use_up_delta_and_are_worth_their_epsilon() {
     }
 }
 
+/// Near the largest loss of few Laplace steps no grid is fine enough: the all-largest event says how close.
+#[test]
+fn few_laplace_steps_are_bounded_near_their_largest_loss() {
+    for (scale, steps, delta) in [(9.0, 2, 1e-5), (64.0, 13, 3e-10), (1.7, 7, 1.5e-12)] {
+        let phase = Phase { mechanism: Mechanism::Laplace { scale }, sampling: Sampling::None, steps };
+        let interval = Plan::of(Neighbours::AddRemove, phase).unwrap().epsilon(Delta::new(delta).unwrap());
+        assert!(interval.upper - interval.lower < 1e-4 * interval.upper.max(0.5), "{scale} {steps}: {interval:?}");
+        assert!(interval.upper <= f64::from(u32::try_from(steps).unwrap()) / scale * (1.0 + 1e-12), "{interval:?}");
+    }
+}
+
+#[test]
+fn a_batch_of_everything_is_no_sample() {
+    let whole = Plan::of(Neighbours::ReplaceOne, Phase::gaussian(4.0, Sampling::WithoutReplacement(1.0), 9)).unwrap();
+    assert_eq!(whole, Plan::of(Neighbours::ReplaceOne, Phase::gaussian(4.0, Sampling::None, 9)).unwrap());
+}
+
 /// The loss distribution of Laplace noise and of the worst (ε, δ) mechanism, one step, by their formulas.
 #[test]
 fn one_step_of_laplace_and_of_a_black_box_have_their_exact_curves() {

@@ -181,6 +181,20 @@ impl Composition {
         sum * (1.0 + 1e-12)
     }
 
+    /// Lower bound on ε(δ) from the event that every step has its largest loss, where that has a mass: what is left of δ near the largest
+    /// loss of all, where no grid is fine enough.
+    pub(crate) fn top_lower(&self, delta: f64) -> f64 {
+        let (mut loss, mut log_mass) = (0.0, 0.0);
+        for (pair, times) in &self.parts {
+            let largest = pair.largest_loss();
+            let Some((_, mass)) = pair.atoms.iter().find(|(at, _)| *at >= largest) else { return 0.0 };
+            loss += count(*times) * largest;
+            log_mass += count(*times) * mass.ln();
+        }
+        let share = delta / log_mass.exp() * (1.0 + 1e-9);
+        if share < 1.0 { (loss * (1.0 - 1e-14) + (-share).ln_1p()).max(0.0) } else { 0.0 }
+    }
+
     /// Mass of infinite losses in all steps, at most.
     pub(crate) fn infinite(&self) -> f64 {
         self.parts.iter().map(|(pair, times)| count(*times) * pair.infinite).sum()
