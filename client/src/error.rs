@@ -136,9 +136,12 @@ impl From<LedgerError> for ClientError {
             LedgerError::Store(error) => error.into(),
             LedgerError::RolledBack { .. } | LedgerError::Forked { .. } => Self::LedgerCorrupt(error.to_string()),
             LedgerError::OtherIdentity(_) => Self::config("data.ledger", error.to_string()),
-            LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => Self::Failed(error.to_string()),
+            LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
+                Self::Failed(error.to_string())
+            }
             LedgerError::OverBudget { .. }
             | LedgerError::OverRunBudget { .. }
+            | LedgerError::OverFallback { .. }
             | LedgerError::NonPrivateForbidden
             | LedgerError::Frozen
             | LedgerError::Conflict(_)
@@ -166,7 +169,7 @@ impl From<SiteError> for ClientError {
             SiteError::Message(_) => Self::Authentication(error.to_string()),
             SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(error.to_string()),
             SiteError::Understated { .. } | SiteError::Policy(_) => Self::Refused(error.to_string()),
-            SiteError::Server(_) | SiteError::Accountant(_) | SiteError::Order(_) => Self::Failed(error.to_string()),
+            SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => Self::Failed(error.to_string()),
             SiteError::Forgotten { .. } => Self::LedgerCorrupt(error.to_string()),
             SiteError::Ledger(error) => error.into(),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::ledger::LedgerStore;
 use dp_pvi_privacy::{Hash, Ledger};
+use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
@@ -101,6 +102,9 @@ pub fn verdict(ended: &Ended) -> Result<()> {
     }
     match ended.end.outcome {
         RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
+        RunOutcome::AggregationLost => Err(ClientError::Aborted(
+            "the aggregation was aborted: the charter was not signed by all, or the summer did not answer, or a sum could not be right; what was charged stays charged".into(),
+        )),
         RunOutcome::QuorumLost => {
             Err(ClientError::Aborted("fewer sites than min_sites answered; the posterior of the last complete round stands".into()))
         }
@@ -137,7 +141,7 @@ pub fn policy(config: &Config) -> Result<Policy> {
         Approve::Manual => ProtocolApprove::Manual { approved: approvals::list(&config.site.state)? },
         Approve::Task(hash) => ProtocolApprove::Exactly(hash),
     };
-    Ok(Policy { approve, allow_trust: config.policy.allow_trust.clone(), partial_runs: config.policy.partial_runs })
+    Ok(Policy { approve, allow_trust: config.policy.allow_trust.clone(), partial_runs: config.policy.partial_runs, aggregation: AggregationPolicy::default() })
 }
 
 /// Whether the policy approves a task by its hash.

@@ -33,6 +33,12 @@ impl SiteTrainer {
 }
 
 impl Trainer for SiteTrainer {
+    type Random = <SecureNoise as dp_pvi_privacy::NoiseSource>::Stream;
+
+    fn randomness(&mut self) -> Result<Self::Random, TrainError> {
+        SecureNoise::fresh().map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })
+    }
+
     async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         if self.units.is_some() {
             return Ok(());

@@ -218,7 +218,7 @@ impl Transport for GrpcTransport {
                 None => return Err(ended()),
                 Some(next) => {
                     let news = match &next {
-                        Next::Wait => 0,
+                        Next::Wait | Next::Charter(_) => 0,
                         Next::Round(round) => round.entries.len(),
                         Next::Finished(end) => end.entries.len(),
                     };
@@ -248,6 +248,15 @@ impl Transport for GrpcTransport {
                     return Ok(receipt);
                 }
             }
+        }
+    }
+
+    async fn consent(&mut self, signature: &[u8]) -> Result<(), TransportError> {
+        let mut client = self.client().await?;
+        match tokio::time::timeout(CALL, client.consent(wire::consent(signature))).await {
+            Err(_) => Err(self.silent(CALL)),
+            Ok(Err(status)) => Err(self.failed(&status)),
+            Ok(Ok(_)) => Ok(()),
         }
     }
 

@@ -85,6 +85,10 @@ impl Service for Stub {
         Ok(Response::new(Box::pin(tokio_stream::wrappers::UnboundedReceiverStream::new(answers))))
     }
 
+    async fn consent(&self, _: Request<v1::CharterSignature>) -> Result<Response<v1::Done>, Status> {
+        Err(Status::unavailable("busy"))
+    }
+
     async fn refuse(&self, _: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
         Err(Status::unavailable("busy"))
     }
@@ -105,7 +109,7 @@ fn round(key: &SigningKey, lambda: &[f64]) -> RoundStart {
         deadline_seconds: 5,
         reserved: Vec::new(),
     };
-    RoundStart { header: Signed::seal(&header, key), lambda: lambda.into(), entries: Vec::new() }
+    RoundStart { header: Signed::seal(&header, key), lambda: lambda.into(), entries: Vec::new(), charter: None }
 }
 
 /// What the server shows and accepts.

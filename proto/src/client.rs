@@ -77,6 +77,12 @@ pub fn next(seen: u32) -> v1::SiteFrame {
     v1::SiteFrame { frame: Some(v1::site_frame::Frame::Next(v1::NextRequest { seen })) }
 }
 
+/// A site's signature on a charter.
+#[must_use]
+pub fn consent(signature: &[u8]) -> v1::CharterSignature {
+    v1::CharterSignature { signature: signature.to_vec().into() }
+}
+
 /// The refusal to send.
 #[must_use]
 pub fn refusal(message: &Signed<Refusal>) -> v1::SignedMessage {
@@ -129,11 +135,13 @@ struct Head {
     kind: Kind,
     coordinates: usize,
     entries: usize,
+    charter: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 enum Kind {
     Wait,
+    Charter,
     Round(Signed<RoundHeader>),
     Finished(Signed<RoundHeader>, RunOutcome),
 }
@@ -184,8 +192,9 @@ impl NextReader {
         let (lambda, entries) = (Arc::from(self.lambda), self.entries);
         Ok(match head.kind {
             Kind::Wait => Next::Wait,
-            Kind::Round(header) => Next::Round(Box::new(RoundStart { header, lambda, entries })),
-            Kind::Finished(header, outcome) => Next::Finished(Box::new(RunEnd { outcome, lambda, entries, header })),
+            Kind::Charter => Next::Charter(head.charter.ok_or(FrameError::Missing("charter"))?),
+            Kind::Round(header) => Next::Round(Box::new(RoundStart { header, lambda, entries, charter: head.charter })),
+            Kind::Finished(header, outcome) => Next::Finished(Box::new(RunEnd { outcome, lambda, entries, header, charter: head.charter })),
         })
     }
 }
@@ -196,14 +205,15 @@ fn read_head(head: v1::NextHead, limit: usize) -> Result<Head, FrameError> {
         v1::next_head::Kind::Wait => Kind::Wait,
         v1::next_head::Kind::Round => Kind::Round(header(&head)?),
         v1::next_head::Kind::Finished => Kind::Finished(header(&head)?, run_outcome_from_wire(head.outcome())?),
+        v1::next_head::Kind::Charter => Kind::Charter,
         v1::next_head::Kind::Unspecified => return Err(FrameError::Wrong("kind of answer")),
     };
     let coordinates = usize::try_from(head.coordinates).ok().filter(|n| *n <= limit).ok_or(FrameError::TooLong)?;
     let entries = usize::try_from(head.entries).map_err(|_| FrameError::TooLong)?;
-    if matches!(kind, Kind::Wait) && (coordinates, entries) != (0, 0) {
+    if matches!(kind, Kind::Wait | Kind::Charter) && (coordinates, entries) != (0, 0) {
         return Err(FrameError::Wrong("answer"));
     }
-    Ok(Head { kind, coordinates, entries })
+    Ok(Head { kind, coordinates, entries, charter: head.charter.map(Into::into) })
 }
 
 /// The one place where a status becomes an error of the protocol.

@@ -60,6 +60,7 @@ pub(crate) fn entry_to_wire(entry: &TranscriptEntry) -> v1::TranscriptEntry {
         outcome: outcome.into(),
         lambda: hash_to_wire(&entry.lambda),
         previous: hash_to_wire(&entry.previous),
+        aggregation: entry.aggregation_bytes().map(Into::into),
     }
 }
 
@@ -83,6 +84,10 @@ pub(crate) fn entry_from_wire(entry: v1::TranscriptEntry) -> Result<TranscriptEn
         outcome,
         lambda: hash_from_wire(&entry.lambda, "posterior hash")?,
         previous: hash_from_wire(&entry.previous, "entry hash")?,
+        aggregation: match entry.aggregation {
+            None => None,
+            Some(bytes) => Some(TranscriptEntry::read_aggregation(&bytes).ok_or(FrameError::Wrong("entry of the aggregation"))?),
+        },
     })
 }
 
@@ -90,6 +95,7 @@ pub(crate) fn run_outcome_to_wire(outcome: RunOutcome) -> v1::RunOutcome {
     match outcome {
         RunOutcome::Complete => v1::RunOutcome::Complete,
         RunOutcome::QuorumLost => v1::RunOutcome::QuorumLost,
+        RunOutcome::AggregationLost => v1::RunOutcome::AggregationLost,
         RunOutcome::Stopped => v1::RunOutcome::Stopped,
     }
 }
@@ -98,6 +104,7 @@ pub(crate) fn run_outcome_from_wire(outcome: v1::RunOutcome) -> Result<RunOutcom
     match outcome {
         v1::RunOutcome::Complete => Ok(RunOutcome::Complete),
         v1::RunOutcome::QuorumLost => Ok(RunOutcome::QuorumLost),
+        v1::RunOutcome::AggregationLost => Ok(RunOutcome::AggregationLost),
         v1::RunOutcome::Stopped => Ok(RunOutcome::Stopped),
         v1::RunOutcome::Unspecified => Err(FrameError::Wrong("run outcome")),
     }

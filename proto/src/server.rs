@@ -86,10 +86,12 @@ pub fn receipt(message: Signed<Receipt>) -> v1::WorkFrame {
 pub fn next_frames(next: Next) -> impl Iterator<Item = v1::WorkFrame> + Send + 'static {
     use v1::next_head::Kind;
     use v1::work_frame::Frame;
-    let (kind, header, outcome, lambda, entries) = match next {
-        Next::Wait => (Kind::Wait, None, v1::RunOutcome::Unspecified, Arc::from(Vec::new()), Vec::new()),
-        Next::Round(round) => (Kind::Round, Some(round.header), v1::RunOutcome::Unspecified, round.lambda, round.entries),
-        Next::Finished(end) => (Kind::Finished, Some(end.header), run_outcome_to_wire(end.outcome), end.lambda, end.entries),
+    let none = v1::RunOutcome::Unspecified;
+    let (kind, header, outcome, lambda, entries, charter) = match next {
+        Next::Wait => (Kind::Wait, None, none, Arc::from(Vec::new()), Vec::new(), None),
+        Next::Charter(charter) => (Kind::Charter, None, none, Arc::from(Vec::new()), Vec::new(), Some(charter)),
+        Next::Round(round) => (Kind::Round, Some(round.header), none, round.lambda, round.entries, round.charter),
+        Next::Finished(end) => (Kind::Finished, Some(end.header), run_outcome_to_wire(end.outcome), end.lambda, end.entries, end.charter),
     };
     let head = v1::NextHead {
         kind: kind.into(),
@@ -98,6 +100,7 @@ pub fn next_frames(next: Next) -> impl Iterator<Item = v1::WorkFrame> + Send + '
         coordinates: lambda.len() as u64,
         // Rounds are counted in u32, so the number of entries fits.
         entries: u32::try_from(entries.len()).unwrap_or(u32::MAX),
+        charter: charter.map(Into::into),
     };
     let entries = entries.into_iter().map(|entry| Frame::Entry(entry_to_wire(&entry)));
     let chunks = (0..lambda.len().div_ceil(CHUNK_WORDS)).map(move |i| {

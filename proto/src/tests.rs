@@ -33,6 +33,7 @@ fn entries(count: u32) -> Vec<TranscriptEntry> {
         outcome: RoundOutcome::Deadline,
         lambda: Hash([4; 32]),
         previous: Hash([5; 32]),
+        aggregation: None,
     };
     (0..count).map(entry).collect()
 }
@@ -67,11 +68,12 @@ fn read(frames: Vec<v1::WorkFrame>, limit: usize) -> Result<Next, FrameError> {
 #[test]
 fn answers_arrive_as_they_were() {
     for coordinates in [0, 1, 200, CHUNK_BYTES / 8, CHUNK_BYTES / 8 + 1, 2_000_000] {
-        let round = Next::Round(Box::new(RoundStart { header: header(3), lambda: lambda(coordinates), entries: entries(3) }));
+        let round =
+            Next::Round(Box::new(RoundStart { header: header(3), lambda: lambda(coordinates), entries: entries(3), charter: None }));
         assert_eq!(read(travel(round.clone()), coordinates).unwrap(), round);
     }
-    for outcome in [RunOutcome::Complete, RunOutcome::QuorumLost, RunOutcome::Stopped] {
-        let end = Next::Finished(Box::new(RunEnd { outcome, lambda: lambda(2), entries: entries(1), header: header(9) }));
+    for outcome in [RunOutcome::Complete, RunOutcome::QuorumLost, RunOutcome::AggregationLost, RunOutcome::Stopped] {
+        let end = Next::Finished(Box::new(RunEnd { outcome, lambda: lambda(2), entries: entries(1), header: header(9), charter: None }));
         assert_eq!(read(travel(end.clone()), 2).unwrap(), end);
     }
     assert_eq!(read(travel(Next::Wait), 0).unwrap(), Next::Wait);
@@ -80,7 +82,7 @@ fn answers_arrive_as_they_were() {
 #[test]
 fn entries_keep_their_hash() {
     let sent = entries(2);
-    let frames = travel(Next::Round(Box::new(RoundStart { header: header(2), lambda: lambda(1), entries: sent.clone() })));
+    let frames = travel(Next::Round(Box::new(RoundStart { header: header(2), lambda: lambda(1), entries: sent.clone(), charter: None })));
     let Next::Round(round) = read(frames, 1).unwrap() else { panic!("a round was sent") };
     assert_eq!(
         round.entries.iter().map(TranscriptEntry::hash).collect::<Vec<_>>(),
@@ -113,7 +115,8 @@ fn a_long_welcome_arrives_in_pieces() {
 
 #[test]
 fn broken_answers_are_refused() {
-    let good = || travel(Next::Round(Box::new(RoundStart { header: header(1), lambda: lambda(200_000), entries: entries(2) })));
+    let good =
+        || travel(Next::Round(Box::new(RoundStart { header: header(1), lambda: lambda(200_000), entries: entries(2), charter: None })));
     // Longer than the family allows.
     assert_eq!(read(good(), 199_999).unwrap_err(), FrameError::TooLong);
     // Every single frame left out or sent twice.

@@ -326,6 +326,10 @@ impl Engine {
                 }
                 batch.receipt(result, reply, telemetry)
             }
+            Command::Consent { peer, signature, reply } => {
+                let result = known(&peer.client, &peer.tls_key).and_then(|()| server.consent(&peer.client, &signature, now));
+                batch.keep(result, reply, telemetry)
+            }
             Command::Refuse { peer, refusal, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.refuse(&peer.client, &refusal, now));
                 batch.keep(result, reply, telemetry)

@@ -42,6 +42,11 @@ pub enum ServerError {
     /// Too few sites.
     #[error("the run ended because fewer than min_sites sites took part; the posterior of the last complete round was exported")]
     QuorumLost,
+    /// No charter, no summer, or a sum that cannot be right.
+    #[error(
+        "the run ended because the aggregation was aborted (the charter was not signed by all, or the summer did not answer, or a sum could not be right); the posterior of the last complete round was exported"
+    )]
+    AggregationLost,
     /// Lock, disk, port.
     #[error("{0}")]
     Unavailable(String),
@@ -76,7 +81,7 @@ impl ServerError {
             Self::File { .. } => 4,
             Self::NotRunning { .. } => 5,
             Self::OtherTask(_) => 7,
-            Self::QuorumLost => 9,
+            Self::QuorumLost | Self::AggregationLost => 9,
             Self::Unavailable(_) | Self::Corrupt(_) => 12,
             Self::Signal(number) => 128 + number,
         }

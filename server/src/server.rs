@@ -92,6 +92,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         clients,
         start_deadline: config.phases.start_deadline,
         witnessed: store.witnessed()?.into_iter().collect(),
+        summer: None,
     };
 
     // Ports before the run: a port that is taken must not start the clock of a run.
@@ -216,6 +217,7 @@ async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> R
     info!(posterior = %exported.posterior.display(), report = %exported.report.display(), "results written");
     match outcome {
         RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
+        RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
         RunOutcome::Complete | RunOutcome::Stopped => Ok(exported),
     }
 }

@@ -118,6 +118,12 @@ impl Federation for Service {
         Ok(Response::new(Box::pin(Session::new(self.clone(), peer, request.into_inner()).answers())))
     }
 
+    async fn consent(&self, request: Request<v1::CharterSignature>) -> Result<Response<v1::Done>, Status> {
+        let peer = self.peer(&request)?;
+        self.engine.consent(peer, request.into_inner().signature.into()).await.map_err(|e| status(&e))?;
+        Ok(Response::new(v1::Done {}))
+    }
+
     async fn refuse(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
         let peer = self.peer(&request)?;
         self.engine.refuse(peer, wire::refusal(request.into_inner())).await.map_err(|e| status(&e))?;

@@ -358,6 +358,7 @@ impl<'a> Facts<'a> {
                 Facts { client: Some(client), round: report.peek().ok().map(|r| r.round), ..plain("metrics", at) }
             }
             Record::Control { at, .. } => plain("control", at),
+            Record::Aggregation { at, .. } => plain("aggregation", at),
             Record::RunEnded { at, .. } => plain("run-ended", at),
         }
     }

@@ -134,7 +134,7 @@ impl Liar {
                 }
             }
             match reader.finish().expect("a whole answer") {
-                Next::Wait => (),
+                Next::Wait | Next::Charter(_) => (),
                 Next::Round(start) => {
                     return Ok((start.header.peek().expect("a header"), start.header.hash(), start.lambda.len()));
                 }
@@ -166,6 +166,7 @@ impl Liar {
             coordinates: lie.coordinates,
             payload: payload_hash(PayloadKind::Values, &lie.payload),
             ledger_head: LedgerHead { seq: 1, hash: Hash::default() },
+            upload: None,
         };
         let frames = std::iter::once(site_frame::Frame::Update(self.sign(&update)))
             .chain(lie.payload.chunks(1 << 20).map(|c| site_frame::Frame::Payload(c.to_vec().into())))

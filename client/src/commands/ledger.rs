@@ -232,5 +232,15 @@ fn event_json(event: &DpEvent) -> Value {
         }),
         DpEvent::PoissonSampled { rate, event } => json!({"kind": "poisson-sampled", "rate": rate.get(), "event": event_json(event)}),
         DpEvent::Composed { event, count } => json!({"kind": "composed", "count": count, "event": event_json(event)}),
+        DpEvent::Laplace { scale, terms } => json!({"kind": "laplace", "scale": scale, "terms": terms}),
+        DpEvent::Zcdp { rho } => json!({"kind": "zcdp", "rho": rho}),
+        DpEvent::Approximate { epsilon, delta } => json!({"kind": "approximate", "epsilon": epsilon, "delta": delta}),
+        DpEvent::NoiseShares { share, count } => {
+            json!({"kind": "noise-shares", "count": count, "share": event_json(&DpEvent::DiscreteGaussian(*share))})
+        }
+        DpEvent::FixedBatch { batch, units, event } => {
+            json!({"kind": "fixed-batch", "batch": batch, "units": units, "event": event_json(event)})
+        }
+        DpEvent::ShuffledPass { event } => json!({"kind": "shuffled-pass", "event": event_json(event)}),
     }
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::PrivacyUnit;
 use dp_pvi_privacy::accountant::PrivacyLoss;
 use dp_pvi_privacy::ledger::FreezeState;
-use dp_pvi_privacy::PrivacyUnit;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};

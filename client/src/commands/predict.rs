@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::records::{RecordTable, RecordView};
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::document::{Intervals, PosteriorDocument};
 use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
 use dp_pvi_posterior::summary::Level;
@@ -16,16 +16,25 @@ use crate::output::{Format, Output};
 
 /// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
 ///
+/// `intervals` chooses between the posteriors of the document.
+///
 /// A row that the schema drops has no prediction: its cells stay empty, so that line i is always row i.
 ///
 /// # Errors
 /// [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for the rows, [`ClientError::Unavailable`] for the result.
-pub fn predict(posterior: &Path, data: &[PathBuf], level: Level, target: Option<&Path>, output: Output) -> Result<()> {
+pub fn predict(
+    posterior: &Path,
+    data: &[PathBuf],
+    level: Level,
+    intervals: Intervals,
+    target: Option<&Path>,
+    output: Output,
+) -> Result<()> {
     let invalid = |message: String| ClientError::InvalidFile { file: posterior.to_owned(), message };
     let text = std::fs::read_to_string(posterior).map_err(|e| invalid(format!("cannot be read ({e})")))?;
     let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(e.to_string()))?;
     let task = document.task().map_err(|e| invalid(e.to_string()))?;
-    let predictor = document.predictor().map_err(|e| invalid(e.to_string()))?;
+    let predictor = document.predictor_with(intervals).map_err(|e| invalid(e.to_string()))?;
     let schema = Schema::parse(&task.schema).map_err(|e| invalid(e.to_string()))?;
     let table = dp_pvi_data::load_for_prediction(&schema, data).map_err(|e| ClientError::Data(e.to_string()))?;
     let rows = Rows { predictor, schema, level };
@@ -53,6 +62,8 @@ struct Rows {
 enum Line {
     /// P(y = 1) and the interval of that probability under the posterior.
     Class { probability: f64, lower: f64, upper: f64 },
+    /// Component of a mixture, from 0, and its responsibility.
+    Component { component: usize, probability: f64 },
     /// In the unit of the file. With a transform the middle is the median and there is no standard deviation.
     Number { middle: f64, sd: Option<f64>, lower: f64, upper: f64 },
 }
@@ -64,7 +75,7 @@ impl Rows {
                 LabelKind::Binary { .. } => "row,probability,lower,upper",
                 LabelKind::Number(rule) if rule.transform == Transform::Identity => "row,mean,sd,lower,upper",
                 LabelKind::Number(_) => "row,median,sd,lower,upper",
-                LabelKind::Absent => "row",
+                LabelKind::Absent => "row,component,probability",
             };
             writeln!(out, "{header}")?;
         }
@@ -83,7 +94,10 @@ impl Rows {
         let prediction = self.predictor.predict(example);
         let interval = prediction.interval(self.level);
         match prediction {
-            Prediction::Class { probability, .. } => Line::Class { probability, lower: interval.lower, upper: interval.upper },
+            Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => {
+                Line::Class { probability, lower: interval.lower, upper: interval.upper }
+            }
+            Prediction::Component { component, probability } => Line::Component { component, probability },
             Prediction::Number { mean, variance } => {
                 let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
                     LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
@@ -103,13 +117,14 @@ fn spread(rule: &NumberRule, variance: f64) -> Option<f64> {
 fn csv(line: Option<Line>, schema: &Schema) -> String {
     match line {
         Some(Line::Class { probability, lower, upper }) => format!("{probability},{lower},{upper}"),
+        Some(Line::Component { component, probability }) => format!("{component},{probability}"),
         Some(Line::Number { middle, sd, lower, upper }) => {
             format!("{middle},{},{lower},{upper}", sd.map(|sd| sd.to_string()).unwrap_or_default())
         }
         None => match schema.label().kind {
             LabelKind::Binary { .. } => ",,".into(),
             LabelKind::Number(_) => ",,,".into(),
-            LabelKind::Absent => String::new(),
+            LabelKind::Absent => ",".into(),
         },
     }
 }
@@ -117,6 +132,7 @@ fn csv(line: Option<Line>, schema: &Schema) -> String {
 fn object(row: usize, line: Option<Line>) -> Value {
     match line {
         Some(Line::Class { probability, lower, upper }) => json!({"row": row, "probability": probability, "lower": lower, "upper": upper}),
+        Some(Line::Component { component, probability }) => json!({"row": row, "component": component, "probability": probability}),
         Some(Line::Number { middle, sd: Some(sd), lower, upper }) => {
             json!({"row": row, "mean": middle, "sd": sd, "lower": lower, "upper": upper})
         }

@@ -241,6 +241,7 @@ pub fn committed<S: LedgerStore>(ledger: &mut Ledger<S, SigningKey>, round: u32,
         coordinates: released.get().len() as u64,
         payload: payload_hash(PayloadKind::Values, &released.get().to_bytes()),
         ledger_head: ledger.head(),
+        upload: None,
     };
     let attachment = Attachment::new(Signed::seal(&update, key).to_bytes(), released, Pending::None);
     ledger.commit(&release, &attachment).unwrap();

@@ -40,15 +40,25 @@ pub trait NoiseSource: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SecureNoise;
 
-impl NoiseSource for SecureNoise {
-    type Stream = ChaCha20Rng;
-
-    fn stream(&self, _release: &ReleaseId, _step: u64, _purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
+impl SecureNoise {
+    /// A fresh stream for what is not noise: seeds of masks.
+    ///
+    /// # Errors
+    /// No randomness is available.
+    pub fn fresh() -> Result<ChaCha20Rng, NoRandomness> {
         let mut key = [0u8; 32];
         getrandom::fill(&mut key).map_err(|_| NoRandomness)?;
         let stream = ChaCha20Rng::from_seed(key);
         zeroize::Zeroize::zeroize(&mut key);
         Ok(stream)
+    }
+}
+
+impl NoiseSource for SecureNoise {
+    type Stream = ChaCha20Rng;
+
+    fn stream(&self, _release: &ReleaseId, _step: u64, _purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
+        Self::fresh()
     }
 }
 

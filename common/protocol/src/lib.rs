@@ -20,6 +20,7 @@
 //! # What is absent
 //! No clock (time is an argument), no socket, no file, no randomness, no async runtime. Persist, then send: no method
 //! hands out an answer apart from the records that it depends on.
+pub mod aggregation;
 pub mod coordinator;
 pub mod driver;
 pub mod message;

@@ -7,6 +7,10 @@ use std::sync::Arc;
 pub use dp_pvi_posterior::metrics::{HeldOutMetrics, PublicMetrics};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
+#[cfg(doc)]
+use dp_pvi_secagg::charter::SignedCharter;
+use dp_pvi_secagg::transcript::SignedEntry;
+use dp_pvi_secagg::upload::SignedUpload;
 use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -362,6 +366,8 @@ pub struct Update {
     pub payload: Hash,
     /// Where the site's ledger ended when the update was committed.
     pub ledger_head: LedgerHead,
+    /// Commitment and sealed seed of a masked payload, signed for server and summer.
+    pub upload: Option<SignedUpload>,
 }
 
 impl Body for Update {
@@ -520,6 +526,8 @@ pub struct TranscriptEntry {
     pub lambda: Hash,
     /// Hash of the previous entry.
     pub previous: Hash,
+    /// Under aggregated trust: the entry of the round's aggregation.
+    pub aggregation: Option<SignedEntry>,
 }
 
 impl TranscriptEntry {
@@ -528,6 +536,18 @@ impl TranscriptEntry {
     pub fn hash(&self) -> Hash {
         // Plain data: writing it into memory cannot fail.
         Hash::of("dp-pvi transcript entry v1", &[&postcard::to_stdvec(self).expect("entries serialise into memory")])
+    }
+
+    /// Bytes of the entry of the aggregation, for the wire.
+    #[must_use]
+    pub fn aggregation_bytes(&self) -> Option<Vec<u8>> {
+        self.aggregation.as_ref().map(crate::aggregation::encode)
+    }
+
+    /// Reads [`TranscriptEntry::aggregation_bytes`].
+    #[must_use]
+    pub fn read_aggregation(bytes: &[u8]) -> Option<SignedEntry> {
+        crate::aggregation::decode(bytes)
     }
 }
 
@@ -550,6 +570,8 @@ pub enum RoundOutcome {
 pub enum Next {
     /// Nothing yet: ask again.
     Wait,
+    /// A charter that this site has not signed: [`SignedCharter::to_bytes`].
+    Charter(Vec<u8>),
     /// An open round.
     Round(Box<RoundStart>),
     /// The run is over.
@@ -565,6 +587,8 @@ pub struct RoundStart {
     pub lambda: Arc<[f64]>,
     /// Entries since the one that the client last saw, oldest first.
     pub entries: Vec<TranscriptEntry>,
+    /// Under aggregated trust the charter with all signatures, for a client that has seen no entry.
+    pub charter: Option<Vec<u8>>,
 }
 
 /// The end of a run, as a client gets it.
@@ -578,6 +602,8 @@ pub struct RunEnd {
     pub entries: Vec<TranscriptEntry>,
     /// Signed statement that the run is over: the header of the round after the last, which nobody answers.
     pub header: Signed<RoundHeader>,
+    /// As in [`RoundStart`].
+    pub charter: Option<Vec<u8>>,
 }
 
 /// What the header that nobody answers carries in `reserved`: so the end and its outcome are signed.
@@ -586,6 +612,7 @@ pub fn end_mark(outcome: RunOutcome) -> Vec<Vec<u8>> {
     let outcome: &[u8] = match outcome {
         RunOutcome::Complete => b"complete",
         RunOutcome::QuorumLost => b"quorum-lost",
+        RunOutcome::AggregationLost => b"aggregation-lost",
         RunOutcome::Stopped => b"stopped",
     };
     vec![b"run ended".to_vec(), outcome.to_vec()]
@@ -599,6 +626,8 @@ pub enum RunOutcome {
     Complete,
     /// Fewer sites than `min_sites`.
     QuorumLost,
+    /// The charter was not signed by all parties in time, or the summer did not answer, or a sum cannot be right.
+    AggregationLost,
     /// An operator stopped it.
     Stopped,
 }

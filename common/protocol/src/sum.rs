@@ -1,6 +1,7 @@
 //! Payloads in chunks: checking one while it arrives, and summing those of a round, both in O(d) memory.
 
 use dp_pvi_privacy::{Hash, PayloadKind};
+use dp_pvi_secagg::commitment::Committer;
 
 use crate::coordinator::Expected;
 use crate::message::PayloadHasher;
@@ -21,25 +22,38 @@ pub enum PayloadError {
     /// Other bytes.
     #[error("the payload's hash is not the announced one")]
     Hash,
+    /// Another masked vector.
+    #[error("the masked vector is not the one that its commitment names")]
+    Commitment,
     /// Not the coordinates or kind of the sum.
     #[error("the payload has another kind or number of coordinates than the round's others")]
     Mismatch,
 }
 
 /// Checks a payload chunk by chunk while it is written to disk.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct PayloadCheck {
     expected: Expected,
     hasher: PayloadHasher,
     words: Words,
     received: u64,
+    /// Of a masked payload: its commitment in the making.
+    committer: Option<Committer>,
+}
+
+impl std::fmt::Debug for PayloadCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PayloadCheck").field("expected", &self.expected).field("received", &self.received).finish_non_exhaustive()
+    }
 }
 
 impl PayloadCheck {
     /// Starts a check.
     #[must_use]
     pub fn new(expected: Expected) -> Self {
-        Self { expected, hasher: PayloadHasher::new(expected.kind, expected.bytes()), words: Words::default(), received: 0 }
+        let hasher = PayloadHasher::new(expected.kind, expected.bytes());
+        let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.header, &committed.client));
+        Self { expected, hasher, words: Words::default(), received: 0, committer }
     }
 
     /// The next chunk, of any length.
@@ -52,6 +66,9 @@ impl PayloadCheck {
             return Err(PayloadError::Length);
         }
         self.hasher.update(chunk);
+        if let Some(committer) = &mut self.committer {
+            committer.update(chunk);
+        }
         if self.expected.kind == PayloadKind::Values {
             let mut fine = true;
             self.words.feed(chunk, |word| fine &= f64::from_le_bytes(word).abs() <= MAX_MAGNITUDE);
@@ -72,6 +89,11 @@ impl PayloadCheck {
         }
         if self.hasher.finish() != self.expected.payload {
             return Err(PayloadError::Hash);
+        }
+        if let (Some(committer), Some(committed)) = (self.committer, &self.expected.commitment)
+            && !committer.finish().matches(&committed.commitment)
+        {
+            return Err(PayloadError::Commitment);
         }
         Ok(())
     }
@@ -112,7 +134,16 @@ pub struct Sum {
     /// The clients whose payloads are in it, ascending, with the hashes of their update messages.
     pub included: Vec<(dp_pvi_privacy::ClientId, Hash)>,
     /// The sum.
-    pub delta: Vec<f64>,
+    pub total: SumTotal,
+}
+
+/// What was summed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SumTotal {
+    /// Numbers.
+    Values(Vec<f64>),
+    /// Words mod 2⁶⁴ that still carry the sum of the masks, little-endian.
+    Masked(Vec<u8>),
 }
 
 /// Sums the payloads of a round. Lattice payloads are added exactly, as integers; values in the order in which they come,
@@ -132,6 +163,7 @@ pub struct Accumulator {
 enum Total {
     Lattice(Vec<i128>),
     Values(Vec<f64>),
+    Masked(Vec<u64>),
 }
 
 impl Accumulator {
@@ -143,6 +175,7 @@ impl Accumulator {
         let total = match close.kind {
             PayloadKind::Lattice { .. } => Total::Lattice(vec![0; coordinates]),
             PayloadKind::Values => Total::Values(vec![0.0; coordinates]),
+            PayloadKind::Masked { .. } => Total::Masked(vec![0; coordinates]),
         };
         Self { close, total, done: 0, position: 0, words: Words::default() }
     }
@@ -168,6 +201,10 @@ impl Accumulator {
                 },
                 Total::Values(sum) => match sum.get_mut(*position) {
                     Some(slot) => *slot += f64::from_le_bytes(word),
+                    None => fits = false,
+                },
+                Total::Masked(sum) => match sum.get_mut(*position) {
+                    Some(slot) => *slot = slot.wrapping_add(u64::from_le_bytes(word)),
                     None => fits = false,
                 },
             }
@@ -197,16 +234,17 @@ impl Accumulator {
         if self.wants().is_some() || self.position != 0 {
             return Err(PayloadError::Mismatch);
         }
-        let delta = match (self.total, self.close.kind) {
+        let total = match (self.total, self.close.kind) {
             (Total::Lattice(sum), PayloadKind::Lattice { exponent }) => {
                 let step = 2f64.powi(exponent);
                 #[allow(clippy::cast_precision_loss, reason = "post-processing of an exact sum, rounded once")]
-                sum.into_iter().map(|x| x as f64 * step).collect()
+                SumTotal::Values(sum.into_iter().map(|x| x as f64 * step).collect())
             }
-            (Total::Values(sum), _) => sum,
-            (Total::Lattice(_), PayloadKind::Values) => return Err(PayloadError::Mismatch),
+            (Total::Values(sum), _) => SumTotal::Values(sum),
+            (Total::Masked(sum), _) => SumTotal::Masked(sum.iter().flat_map(|word| word.to_le_bytes()).collect()),
+            (Total::Lattice(_), _) => return Err(PayloadError::Mismatch),
         };
-        Ok(Sum { round: self.close.round, included: self.close.included, delta })
+        Ok(Sum { round: self.close.round, included: self.close.included, total })
     }
 }
 
@@ -221,7 +259,7 @@ mod tests {
     use crate::message::payload_hash;
 
     fn expected(kind: PayloadKind, bytes: &[u8]) -> Expected {
-        Expected { kind, coordinates: bytes.len() as u64 / 8, payload: payload_hash(kind, bytes) }
+        Expected { kind, coordinates: bytes.len() as u64 / 8, payload: payload_hash(kind, bytes), commitment: None }
     }
 
     fn close(kind: PayloadKind, coordinates: u64, clients: usize) -> Close {
@@ -235,7 +273,10 @@ mod tests {
             payload.chunks(chunk).for_each(|chunk| sum.add(chunk).unwrap());
             sum.end_of_payload().unwrap();
         }
-        sum.finish().unwrap().delta
+        match sum.finish().unwrap().total {
+            SumTotal::Values(values) => values,
+            SumTotal::Masked(_) => panic!("nothing was masked"),
+        }
     }
 
     proptest! {

@@ -83,6 +83,7 @@ pub(crate) fn settings(task: &ResolvedTask) -> Settings {
         clients: [enrol("a", Role::Site), enrol("b", Role::Site), enrol("c", Role::Site), enrol("eve", Role::Evaluator)].into(),
         start_deadline: Duration::from_secs(60),
         witnessed: BTreeMap::new(),
+        summer: None,
     }
 }
 
@@ -193,6 +194,7 @@ impl Desk {
             coordinates: payload.len() as u64,
             payload: payload_hash(PayloadKind::Values, &bytes),
             ledger_head: head(1 + 5 * u64::from(body.round)),
+            upload: None,
         };
         (update, bytes)
     }

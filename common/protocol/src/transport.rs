@@ -44,6 +44,8 @@ pub trait Transport {
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError>;
     /// Sends a committed update: always the same bytes.
     async fn submit(&mut self, update: &Attachment) -> Result<Signed<Receipt>, TransportError>;
+    /// Sends this site's signature on the run's charter.
+    async fn consent(&mut self, signature: &[u8]) -> Result<(), TransportError>;
     /// Says that no update will come.
     async fn refuse(&mut self, refusal: &Signed<Refusal>) -> Result<(), TransportError>;
     /// Sends an evaluator's metrics.

@@ -54,6 +54,12 @@ impl Client {
     pub fn start(&self) -> Idle {
         Idle { head: Head::start(&self.charter) }
     }
+
+    /// Between rounds, at a head that this site has followed entry by entry and whose uploads it has looked for itself.
+    #[must_use]
+    pub fn resume(&self, head: Head) -> Idle {
+        Idle { head }
+    }
 }
 
 /// Where a client is. Holds nothing secret: it may be written to disk as it is.

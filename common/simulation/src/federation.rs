@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use chacha20::rand_core::Rng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerHead, LedgerIdentity, StoreError};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
-use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings};
+use dp_pvi_protocol::aggregation::member::AggregationPolicy;
+use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings, SummerParty};
 use dp_pvi_protocol::driver::{
     Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainError, Trainer, drive_evaluator, drive_site,
 };
@@ -19,11 +21,12 @@ use dp_pvi_protocol::message::{PublicMetrics, Role, RunEnd};
 use dp_pvi_protocol::participant::{
     Approve, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy, SiteError, TrainJob, Trained,
 };
+use dp_pvi_secagg::charter::Floors;
 use ed25519_dalek::SigningKey;
 
 use crate::disk::ServerDisk;
 use crate::executor::{Executor, Stopped};
-use crate::network::{Faults, Host, SimulatedTransport, Traffic, crash_point, tls_key};
+use crate::network::{Faults, Host, SimulatedSummer, SimulatedTransport, Traffic, crash_point, tls_key};
 use crate::noise::stream;
 
 /// What a simulated site computes with.
@@ -62,7 +65,11 @@ impl Site {
     #[must_use]
     pub fn new(client: ClientId, nominal_units: u64, task: &ResolvedTask, budget: Budget, compute: Rc<RefCell<dyn Compute>>) -> Self {
         let ledger = LedgerIdentity { data: client.to_string(), unit: task.privacy.unit, relation: task.privacy.relation };
-        let policy = Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local], partial_runs: PartialRuns::Allow };
+        // Who the summer is, is known when the federation is put together.
+        let floors = Floors { max_rounds: u32::MAX, max_honest: u32::MAX, ..Floors::default() };
+        let aggregation = AggregationPolicy { floors, ..AggregationPolicy::default() };
+        let allow_trust = vec![Trust::Local, Trust::Aggregated];
+        let policy = Policy { approve: Approve::Policy, allow_trust, partial_runs: PartialRuns::Allow, aggregation };
         Self { client, nominal_units, disk: MemoryStore::new(), ledger, budget, policy, compute }
     }
 }
@@ -87,6 +94,8 @@ pub struct Federation {
     pub witnessed: BTreeMap<ClientId, LedgerHead>,
     /// How long the server waits for sites.
     pub start_deadline: Duration,
+    /// The summer of an aggregated run does not answer for this long.
+    pub summer_silent: Duration,
     /// Virtual time after which the simulation gives up.
     pub limit: Duration,
     /// Called with every closed round's record.
@@ -133,6 +142,12 @@ pub fn server_key(seed: u64) -> SigningKey {
     key(seed, "server key", "")
 }
 
+/// The summer's identity key in a simulation.
+#[must_use]
+pub fn summer_key(seed: u64) -> SigningKey {
+    key(seed, "summer key", "")
+}
+
 /// A client's identity key in a simulation.
 #[must_use]
 pub fn client_key(seed: u64, client: &ClientId) -> SigningKey {
@@ -163,6 +178,7 @@ impl Federation {
             disk: ServerDisk::default(),
             witnessed: BTreeMap::new(),
             start_deadline: Duration::from_secs(600),
+            summer_silent: Duration::ZERO,
             limit: Duration::from_secs(365 * 24 * 3600),
             watch: Box::new(|_| ()),
         }
@@ -182,6 +198,7 @@ impl Federation {
             clients: sites.chain(evaluators).collect(),
             start_deadline: self.start_deadline,
             witnessed: self.witnessed.clone(),
+            summer: Some(SummerParty { key: summer_key(self.seed).verifying_key(), authority: Hash::default() }),
         }
     }
 
@@ -198,7 +215,9 @@ impl Federation {
     pub fn simulate(self) -> Outcome {
         let clock = Executor::default();
         let start = clock.now();
-        let host = Rc::new(RefCell::new(Host::new(self.settings_of(self.run), self.disk.clone(), self.watch)));
+        let mut summer = SimulatedSummer::new(summer_key(self.seed), &server_key(self.seed).verifying_key(), self.seed);
+        summer.up_again = start.plus(self.summer_silent);
+        let host = Rc::new(RefCell::new(Host::new(self.settings_of(self.run), self.disk.clone(), self.watch, Some(summer))));
         let faults = Rc::new(self.faults);
         let results = Rc::new(RefCell::new(Results::default()));
         let clients = self.sites.len() + self.evaluators.len();
@@ -323,9 +342,12 @@ impl World {
     async fn site(&self, site: &Site, life: u64) -> Result<SiteOutcome, DriveError> {
         let identity = self.identity(&site.client);
         let ledger = Ledger::open(site.disk.clone(), identity.key.clone(), site.ledger.clone(), site.budget).map_err(SiteError::Ledger)?;
-        let mut participant = Participant::new(identity, site.policy.clone(), site.nominal_units, ledger);
+        let mut policy = site.policy.clone();
+        policy.aggregation.summer.get_or_insert(summer_key(self.seed).verifying_key());
+        let mut participant = Participant::new(identity, policy, site.nominal_units, ledger);
         let mut transport = self.transport(&site.client, life);
-        let mut trainer = Computes(Rc::clone(&site.compute));
+        let dice = stream(self.seed, &format!("masks/{}", site.client), life);
+        let mut trainer = Computes(Rc::clone(&site.compute), dice);
         drive_site(&mut participant, &mut transport, &mut trainer, &self.clock, &mut Quiet, &patience()).await
     }
 
@@ -347,9 +369,17 @@ impl Observer for Quiet {
     fn on_event(&mut self, _event: &Event<'_>) {}
 }
 
-struct Computes(Rc<RefCell<dyn Compute>>);
+struct Computes(Rc<RefCell<dyn Compute>>, ChaCha20Rng);
 
 impl Trainer for Computes {
+    type Random = ChaCha20Rng;
+
+    fn randomness(&mut self) -> Result<ChaCha20Rng, TrainError> {
+        let mut seed = [0; 32];
+        self.1.fill_bytes(&mut seed);
+        Ok(ChaCha20Rng::from_seed(seed))
+    }
+
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
         self.0.borrow_mut().train(job)
     }

@@ -9,12 +9,18 @@ use std::time::Duration;
 use chacha20::ChaCha20Rng;
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_privacy::{ClientId, Hash, ReleaseId};
+use dp_pvi_protocol::aggregation::summer::{SummerNode, SummerStores};
+use dp_pvi_protocol::aggregation::{SummerReply, SummerRequest};
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Record, Settings};
 use dp_pvi_protocol::driver::{Clock, ServeError, Server};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome, payload_hash};
 use dp_pvi_protocol::sum::PayloadCheck;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
+use dp_pvi_secagg::signed::PublicKey;
+use dp_pvi_secagg::summer::StoreError as SummerStoreError;
+use dp_pvi_secagg::summer::memory::{MemoryStore, MemoryVault};
+use ed25519_dalek::{SigningKey, VerifyingKey};
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +71,8 @@ pub enum Request {
     Next(u32),
     /// An update with its payload.
     Submit(Signed<Update>, Vec<u8>),
+    /// A signature on the charter.
+    Consent(Vec<u8>),
     /// A refusal.
     Refuse(Signed<Refusal>),
     /// Metrics.
@@ -111,6 +119,7 @@ pub struct Host {
     pub fault: Option<String>,
     watch: Box<dyn FnMut(&Record)>,
     watched: usize,
+    summer: Option<SimulatedSummer>,
 }
 
 /// How long a crashed machine is down.
@@ -121,10 +130,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 impl Host {
     /// A machine that starts its server at the first tick. `watch` sees every durable record.
     #[must_use]
-    pub fn new(settings: Settings, disk: ServerDisk, watch: Box<dyn FnMut(&Record)>) -> Self {
+    pub fn new(settings: Settings, disk: ServerDisk, watch: Box<dyn FnMut(&Record)>, summer: Option<SimulatedSummer>) -> Self {
         let up_again = Timestamp::from_millis(0);
         let (traffic, arrived) = (Traffic::default(), BTreeMap::new());
-        Self { server: None, disk, settings, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0 }
+        Self { server: None, disk, settings, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
     }
 
     /// The running coordinator, if it runs.
@@ -142,7 +151,7 @@ impl Host {
             }
         }
         if let Some(server) = &mut self.server
-            && let Err(error) = server.tick(now)
+            && let Err(error) = server.tick(now).and_then(|_| ask(server, self.summer.as_mut(), now))
         {
             self.failed(&error, now);
         }
@@ -170,7 +179,9 @@ impl Host {
             self.traffic.submissions += 1;
             self.traffic.payload_bytes += payload.len() as u64;
         }
-        handle(server, &disk, client, request, now).map_err(|error| match error {
+        let answer = handle(server, &disk, client, request, now);
+        let answer = answer.and_then(|answer| ask(server, self.summer.as_mut(), now).map(|()| answer));
+        answer.map_err(|error| match error {
             ServeError::Rejected(rejected) => TransportError::Rejected { kind: rejected.kind(), message: rejected.to_string() },
             error => {
                 self.failed(&error, now);
@@ -186,6 +197,54 @@ impl Host {
         if !matches!(error, ServeError::Store(dp_pvi_protocol::driver::StoreError::Unavailable(_))) {
             self.fault = Some(error.to_string());
         }
+    }
+}
+
+/// Asks the summer as long as there is something to ask and it helps.
+fn ask(server: &mut Server<ServerDisk>, summer: Option<&mut SimulatedSummer>, now: Timestamp) -> Result<(), ServeError> {
+    let Some(summer) = summer else { return Ok(()) };
+    while let Some(request) = server.summer_request(now) {
+        if now < summer.up_again {
+            break;
+        }
+        let reply = summer.answer(&request);
+        if server.summer_replied(reply, now)?.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The second party's machine.
+pub struct SimulatedSummer {
+    node: SummerNode<SummerMemory>,
+    dice: ChaCha20Rng,
+    /// It does not answer before this.
+    pub up_again: Timestamp,
+}
+
+impl SimulatedSummer {
+    /// A summer with a seeded generator.
+    #[must_use]
+    pub fn new(key: SigningKey, server: &VerifyingKey, seed: u64) -> Self {
+        let node = SummerNode::new(key, PublicKey(server.to_bytes()), SummerMemory);
+        Self { node, dice: stream(seed, "summer", 0), up_again: Timestamp::from_millis(0) }
+    }
+
+    fn answer(&mut self, request: &SummerRequest) -> SummerReply {
+        self.node.handle(request, &mut self.dice)
+    }
+}
+
+/// Stores in memory, one for every charter.
+struct SummerMemory;
+
+impl SummerStores for SummerMemory {
+    type Store = MemoryStore;
+    type Vault = MemoryVault;
+
+    fn open(&mut self, _charter: Hash) -> Result<(MemoryStore, MemoryVault), SummerStoreError> {
+        Ok((MemoryStore::default(), MemoryVault::default()))
     }
 }
 
@@ -214,6 +273,10 @@ fn handle(
                 server.receipt(&answered)?
             }
         }),
+        Request::Consent(signature) => {
+            server.consent(client, signature, now)?;
+            Answer::Done
+        }
         Request::Refuse(refusal) => {
             server.refuse(client, refusal, now)?;
             Answer::Done
@@ -332,6 +395,10 @@ impl Transport for SimulatedTransport {
             Answer::Receipt(receipt) => Ok(receipt),
             _ => unexpected(),
         }
+    }
+
+    async fn consent(&mut self, signature: &[u8]) -> Result<(), TransportError> {
+        self.call(Request::Consent(signature.to_vec())).await.map(drop)
     }
 
     async fn refuse(&mut self, refusal: &Signed<Refusal>) -> Result<(), TransportError> {

@@ -66,6 +66,7 @@ pub(super) enum Command {
     Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<Ask> },
     Begin { peer: Peer, update: Signed<Update>, accept: Reply<Expected>, reply: Reply<Signed<Receipt>> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
+    Consent { peer: Peer, signature: Vec<u8>, reply: Reply<()> },
     Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
     Report { peer: Peer, report: Signed<MetricsReport>, reply: Reply<()> },
     Next { peer: Peer, next: Ask },
@@ -150,6 +151,10 @@ impl EngineHandle {
     /// The payload of an accepted update is durable.
     pub(crate) async fn stored(&self, client: ClientId, update: Signed<Update>) -> Result<Signed<Receipt>, Refused> {
         self.ask(|reply| Command::Stored { client, update, reply }).await
+    }
+
+    pub(crate) async fn consent(&self, peer: Peer, signature: Vec<u8>) -> Result<(), Refused> {
+        self.ask(|reply| Command::Consent { peer, signature, reply }).await
     }
 
     pub(crate) async fn refuse(&self, peer: Peer, refusal: Signed<Refusal>) -> Result<(), Refused> {

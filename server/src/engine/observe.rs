@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_privacy::ClientId;
+use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Control, Record};
 use dp_pvi_protocol::message::{RefusalReason, Role, RoundOutcome, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
@@ -131,6 +132,16 @@ impl Observer {
                 let Ok(header) = header.peek() else { return };
                 info!(round = header.round, turn = ?header.turn.as_ref().map(ClientId::as_str), sites = asked.len(), "round open");
                 Event::RoundOpened { round: header.round, turn: header.turn, deadline_seconds: header.deadline_seconds }
+            }
+            Record::Aggregation { record, .. } => {
+                match record {
+                    AggregationRecord::Drafted(_) => info!("the charter waits for the signatures of all sites and of the summer"),
+                    AggregationRecord::LeftOut(client) => {
+                        warn!(%client, "the summer cannot open this site's seed; the round closes without it");
+                    }
+                    AggregationRecord::Signed { .. } | AggregationRecord::Proposed(_) | AggregationRecord::Closing(_) => {}
+                }
+                return;
             }
             Record::UpdateStored { client, .. } => {
                 self.telemetry.update(UpdateResult::Stored);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dp_pvi_posterior::noise_aware::{self, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, RunId};
 use dp_pvi_protocol::coordinator::Record;
@@ -25,6 +26,8 @@ pub(super) struct History {
     /// Joined clients: role, declared units, releases that arrived.
     pub(super) members: BTreeMap<ClientId, Member>,
     pub(super) lambda: Vec<f64>,
+    /// Closed rounds with their states, where the noise-aware posterior needs them: included sites and visit come from `entries`.
+    pub(super) states: Vec<(Vec<f64>, Option<Vec<f64>>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,10 @@ impl History {
     pub(super) fn read(reader: &Reader, run: &StoredRun) -> Result<Self> {
         let mut history: Option<Self> = None;
         for seq in 0.. {
-            let Some(record) = reader.light_record(run, seq)? else { break };
+            // Only the noise-aware posterior needs the states between.
+            let all = history.as_ref().is_some_and(|history| noise_aware::is_known(&history.task));
+            let record = if all { reader.record(run, seq)? } else { reader.light_record(run, seq)? };
+            let Some(record) = record else { break };
             match (record, &mut history) {
                 (Record::RunOpened { run, task, at }, None) => {
                     let task = ResolvedTask::from_bytes(&task).map_err(|e| ServerError::OtherTask(e.to_string()))?;
@@ -54,6 +60,7 @@ impl History {
                         metrics: Vec::new(),
                         refusals: Vec::new(),
                         members: BTreeMap::new(),
+                        states: Vec::new(),
                     });
                 }
                 (record, Some(history)) => history.add(record),
@@ -73,6 +80,20 @@ impl History {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
+    /// The noise-aware posterior, where the noise is known.
+    pub(super) fn noise_aware(&self) -> Option<noise_aware::Posterior> {
+        let sites: Vec<&ClientId> = self.sites().map(|(client, _)| client).collect();
+        let units = |site: &ClientId| self.members.get(site).and_then(|member| member.units).unwrap_or(1).max(1);
+        let total: u64 = sites.iter().map(|site| units(site)).sum();
+        #[allow(clippy::cast_precision_loss, reason = "a share of units")]
+        let shares = sites.iter().map(|site| units(site) as f64 / total as f64).collect();
+        let rounds = self.entries.iter().zip(&self.states).map(|(entry, (state, correction))| {
+            let included = entry.included.iter().filter_map(|(client, _)| sites.iter().position(|site| *site == client)).collect();
+            Some(ClosedRound { visit: entry.header.peek().ok()?.visit, included, state: state.clone(), correction: correction.clone() })
+        });
+        noise_aware::of_run(&self.task, &noise_aware::History { shares, rounds: rounds.collect::<Option<_>>()? })
+    }
+
     /// Sites with the number of updates that they sent.
     pub(super) fn sites(&self) -> impl Iterator<Item = (&ClientId, u32)> {
         self.members.iter().filter(|(_, member)| member.role == Role::Site).map(|(client, member)| (client, member.releases))
@@ -80,7 +101,7 @@ impl History {
 
     fn add(&mut self, record: Record) {
         match record {
-            Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::Control { .. } => {}
+            Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::Control { .. } | Record::Aggregation { .. } => {}
             Record::Joined { client, role, nominal_units, at, .. } => {
                 self.last = at;
                 let releases = self.members.get(&client).map_or(0, |member| member.releases);
@@ -96,9 +117,12 @@ impl History {
                 self.last = at;
                 self.refusals.extend(refusal.peek().ok());
             }
-            Record::RoundClosed { entry, at, .. } => {
+            Record::RoundClosed { entry, at, lambda, correction } => {
                 self.last = at;
                 self.entries.push(entry);
+                if noise_aware::is_known(&self.task) {
+                    self.states.push((lambda.to_vec(), correction));
+                }
             }
             Record::Metrics { client, report, at } => {
                 self.last = at;

@@ -165,10 +165,10 @@ impl Session {
     async fn spool(&mut self, peer: &Peer, update: &Signed<Update>, expected: Expected) -> Result<(), Status> {
         let service = self.service.clone();
         let _upload = service.clients.upload(&peer.client).ok_or_else(|| wire::unavailable("this client has two uploads in progress"))?;
-        let (spool, client, hash) = (service.spool.clone(), peer.client.clone(), update.hash());
+        let (spool, client, hash, bytes) = (service.spool.clone(), peer.client.clone(), update.hash(), expected.bytes());
         let mut writer = service.on_disk(move || Ok(spool.begin(&client, hash, expected)?)).await?;
         let mut received = 0;
-        while received < expected.bytes() {
+        while received < bytes {
             let Some(chunk) = self.chunk().await? else { break };
             received += chunk.len() as u64;
             writer = service.on_disk(move || writer.write(&chunk).map(|()| writer)).await?;

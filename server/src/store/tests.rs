@@ -37,6 +37,7 @@ fn closed(round: u32, lambda: &[f64]) -> Record {
         outcome: RoundOutcome::Complete,
         lambda: Hash([2; 32]),
         previous: Hash::default(),
+        aggregation: None,
     };
     Record::RoundClosed { entry, lambda: Arc::from(lambda), correction: None, at: Timestamp::from_millis(5) }
 }
@@ -158,7 +159,7 @@ fn site() -> ClientId {
 }
 
 fn expected(bytes: &[u8]) -> Expected {
-    Expected { kind: PayloadKind::Values, coordinates: bytes.len() as u64 / 8, payload: payload_hash(PayloadKind::Values, bytes) }
+    Expected { kind: PayloadKind::Values, coordinates: bytes.len() as u64 / 8, payload: payload_hash(PayloadKind::Values, bytes), commitment: None }
 }
 
 fn stored(spool: &Spool, update: Hash) -> Option<Vec<u8>> {

@@ -409,6 +409,7 @@ impl Client {
             coordinates: values.len() as u64,
             payload: payload_hash(PayloadKind::Values, &bytes),
             ledger_head: head(u64::from(header.round) + 1),
+            upload: None,
         };
         (update, bytes)
     }

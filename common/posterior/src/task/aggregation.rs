@@ -1,7 +1,7 @@
 //! Numbers of aggregated trust: how many sites there are, whom the noise counts on, and what a site may add to a sum.
 
 use dp_pvi_privacy::mechanism::{LatticeSum, ShareSum, SumMechanism};
-use dp_pvi_privacy::{ClipNorm, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
+use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
 use super::check::{invalid, require};
@@ -146,6 +146,17 @@ impl ResolvedTask {
     /// Numbers out of range.
     pub fn sum(&self, visit: u32) -> Result<Option<SumSpec>, TaskError> {
         self.update.rules().sum(self, visit)
+    }
+
+    /// What a visit is to an accountant if all other sites' shares of the noise are known; only under aggregation.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn visit_fallback(&self, visit: u32) -> Result<Option<DpEvent>, TaskError> {
+        match (&self.aggregation, self.sum(visit)?) {
+            (Some(_), Some(sum)) => Ok(sum.mechanism(self)?.fallback_event()),
+            _ => Ok(None),
+        }
     }
 
     /// The mechanism of a sum of clipped terms under the task's trust model; `noise` is z of the sum that the server sees.

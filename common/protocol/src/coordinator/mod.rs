@@ -7,10 +7,12 @@
 //! When a caller cannot make the records of a `Durable` durable it must drop the coordinator and restore another one: the
 //! memory is ahead of the disk then.
 
+mod aggregated;
 mod record;
 mod run;
 mod types;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,14 +20,20 @@ use dp_pvi_posterior::rule::{Arrived, Rule};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
 use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 
+use dp_pvi_secagg::transcript::SignedEntry;
+
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Given, Open, Phase, Progress, Run, higher};
-pub use self::types::{Action, Answered, Begin, Close, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage};
+pub use self::types::{
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage,
+    SummerParty,
+};
+use crate::aggregation::host::Host;
 use crate::message::{
     HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
     RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
-use crate::sum::Sum;
+use crate::sum::{Sum, SumTotal};
 use crate::time::Timestamp;
 
 /// Hellos of one client that a run keeps: a run's records must not grow as often as somebody likes to connect.
@@ -41,6 +49,8 @@ pub struct Coordinator {
     run: Run,
     /// Last update of every client whose signature was verified: it is looked at twice, before and after its payload.
     verified: BTreeMap<ClientId, Signed<Update>>,
+    /// Since when the summer is waited for. Not a record: a restarted server has its patience anew.
+    summer_since: Option<Timestamp>,
 }
 
 impl Coordinator {
@@ -51,13 +61,18 @@ impl Coordinator {
     pub fn restore(settings: Settings, records: impl IntoIterator<Item = Record>) -> Result<Self, RestoreError> {
         let task = Arc::new(ResolvedTask::from_bytes(&settings.task)?);
         let rule = task.rule();
-        let mut run = Run::new(task, settings.run, rule.initial());
+        let aggregation = match (&task.aggregation, settings.summer) {
+            (Some(spec), Some(party)) => Some(Host::new(*spec, &party.key, party.authority)),
+            (Some(_), None) => return Err(RestoreError::NoSummer),
+            (None, _) => None,
+        };
+        let mut run = Run::new(task, settings.run, rule.initial(), aggregation);
         let key = settings.key.verifying_key();
         for record in records {
             run.check(&record, &key)?;
             run.apply(&record);
         }
-        Ok(Self { settings, rule, run, verified: BTreeMap::new() })
+        Ok(Self { settings, rule, run, verified: BTreeMap::new(), summer_since: None })
     }
 
     /// Answers a hello. The connection's peer and the message must agree. Who only looks gets the same answer, with what was
@@ -143,7 +158,8 @@ impl Coordinator {
         self.verified.insert(client.clone(), update.clone());
         Ok(match verdict {
             Verdict::Fits => {
-                let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload };
+                let commitment = self.committed(client, &body)?;
+                let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment };
                 self.durable(Vec::new(), Begin::Accept(expected))
             }
             Verdict::Known(outcome) => self.durable(Vec::new(), Begin::Answered(answered(body, outcome))),
@@ -267,7 +283,9 @@ impl Coordinator {
             Phase::Ended(_) => Vec::new(),
         };
         let action = if records.is_empty() { Action::Rest } else { Action::Again };
-        self.durable(records, action)
+        let durable = self.durable(records, action);
+        self.watch_summer(now);
+        durable
     }
 
     /// The sum that [`Action::Close`] asked for: closes the round with λ′ = λ + ρΣΔ + r, r the public correction of the floor.
@@ -280,8 +298,19 @@ impl Coordinator {
         }
         // At most as many sites as are enrolled.
         let sites = u32::try_from(sum.included.len()).unwrap_or(u32::MAX);
-        let step = self.rule.apply(&self.run.lambda, &Arrived { visit: open.visit, sites, sum: &sum.delta });
-        let record = self.entry(open, sum.included.clone(), outcome, step.state.into(), step.correction, now);
+        let (delta, aggregation) = match &sum.total {
+            SumTotal::Values(values) => (Cow::Borrowed(values), None),
+            SumTotal::Masked(words) => match self.unmasked(words) {
+                Some((values, entry)) => (Cow::Owned(values), Some(entry)),
+                // Nobody can say whose part is wrong: the round ends, and with it the run.
+                None => {
+                    let record = self.aborted(open, now);
+                    return self.durable(vec![record], ());
+                }
+            },
+        };
+        let step = self.rule.apply(&self.run.lambda, &Arrived { visit: open.visit, sites, sum: &delta });
+        let record = self.entry(open, sum.included.clone(), outcome, step.state.into(), step.correction, aggregation, now);
         self.durable(vec![record], ())
     }
 
@@ -297,7 +326,7 @@ impl Coordinator {
         match &self.run.phase {
             Phase::Ended(_) => {}
             Phase::New(_) => records.push(Record::RunOpened { run: self.run.id, task: self.settings.task.clone(), at: now }),
-            Phase::Open(open) => records.push(self.entry(open, Vec::new(), RoundOutcome::Aborted, Arc::clone(&self.run.lambda), None, now)),
+            Phase::Open(open) => records.push(self.aborted(open, now)),
             Phase::Gathering(_) | Phase::Between(_) => {}
         }
         records.iter().for_each(|record| self.run.apply(record));
@@ -332,36 +361,44 @@ impl Coordinator {
         let entries = || self.run.entries[seen as usize..].to_vec();
         let lambda = Arc::clone(&self.run.lambda);
         Ok(match &self.run.phase {
-            Phase::Ended(ended) => {
-                Next::Finished(Box::new(RunEnd { outcome: ended.outcome, lambda, entries: entries(), header: ended.header.clone() }))
-            }
+            Phase::Ended(ended) => Next::Finished(Box::new(RunEnd {
+                outcome: ended.outcome,
+                lambda,
+                entries: entries(),
+                header: ended.header.clone(),
+                charter: self.charter_for(seen),
+            })),
             Phase::Open(open) => {
                 let asked = match member.role {
-                    Role::Site => {
-                        open.progress == Progress::Collecting && !member.withdrawn && open.waiting().any(|waiting| waiting == client)
-                    }
+                    Role::Site => self.collects(open) && !member.withdrawn && open.waiting().any(|waiting| waiting == client),
                     Role::Evaluator => !self.run.metrics.get(&here).is_some_and(|of| of.contains_key(client)),
                 };
                 if asked {
-                    Next::Round(Box::new(RoundStart { header: open.header.clone(), lambda, entries: entries() }))
+                    Next::Round(Box::new(RoundStart {
+                        header: open.header.clone(),
+                        lambda,
+                        entries: entries(),
+                        charter: self.charter_for(seen),
+                    }))
                 } else {
                     Next::Wait
                 }
             }
-            Phase::New(_) | Phase::Gathering(_) | Phase::Between(_) => Next::Wait,
+            Phase::New(_) | Phase::Gathering(_) | Phase::Between(_) => self.unsigned_charter(client).map_or(Next::Wait, Next::Charter),
         })
     }
 
     /// When [`poll`](Self::poll) may have something to do although nothing came in.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
-        match &self.run.phase {
+        let due = match &self.run.phase {
             // Nothing opens and nothing ends until somebody resumes.
             Phase::Gathering(_) if self.run.control == Control::Paused => None,
-            Phase::Gathering(gathering) => Some(gathering.since.plus(self.settings.start_deadline)),
-            Phase::Open(open) => Some(open.deadline(&self.run.task)),
-            Phase::New(_) | Phase::Between(_) | Phase::Ended(_) => None,
-        }
+            Phase::Gathering(gathering) => Some(self.gathering_deadline(gathering)),
+            Phase::Open(open) if self.collects(open) => Some(open.deadline(&self.run.task)),
+            Phase::Open(_) | Phase::New(_) | Phase::Between(_) | Phase::Ended(_) => None,
+        };
+        [due, self.summer_deadline()].into_iter().flatten().min()
     }
 
     /// The task.
@@ -466,7 +503,7 @@ impl Coordinator {
                 if !open.asked.contains(client) || open.refused.contains(client) {
                     return Err(Rejected::NotAsked);
                 }
-                let late = open.progress != Progress::Collecting;
+                let late = !self.collects(open);
                 (open.header_hash, open.visit, if late { Verdict::Late } else { Verdict::Fits })
             }
             _ => {
@@ -512,7 +549,10 @@ impl Coordinator {
         let quorum = available >= self.run.task.min_sites as usize && available > 0;
         let due = now >= gathering.since.plus(self.settings.start_deadline);
         match (quorum, available == expected || due) {
-            (true, true) => self.opened(now),
+            (true, true) => match &self.run.aggregation {
+                Some(host) => self.agree(host, gathering, now),
+                None => self.opened(now),
+            },
             (false, _) if due => vec![self.end(RunOutcome::QuorumLost, now)],
             _ => Vec::new(),
         }
@@ -525,7 +565,11 @@ impl Coordinator {
         }
         vec![match self.upcoming() {
             Upcoming::Round { visit, turn, asked } => {
-                let header = self.header(turn, visit, self.run.task.update_deadline_seconds, Vec::new());
+                let parts = match self.header_parts(now) {
+                    Ok(parts) => parts,
+                    Err(records) => return records,
+                };
+                let header = self.header(turn, visit, self.run.task.update_deadline_seconds, parts);
                 Record::RoundOpened { header, asked, at: now }
             }
             Upcoming::End(outcome) => self.end(outcome, now),
@@ -537,7 +581,7 @@ impl Coordinator {
         let min_sites = self.run.task.min_sites as usize;
         let visits = self.run.task.visits();
         if self.run.entries.last().is_some_and(|entry| entry.outcome == RoundOutcome::Aborted) {
-            return Upcoming::End(RunOutcome::QuorumLost);
+            return Upcoming::End(if self.run.aggregation.is_some() { RunOutcome::AggregationLost } else { RunOutcome::QuorumLost });
         }
         if !self.run.sequential() {
             let visit = self.run.rounds();
@@ -577,13 +621,18 @@ impl Coordinator {
             !self.settings.clients.contains_key(client) || self.run.members.get(client).is_none_or(|member| member.withdrawn)
         };
         let answered = open.waiting().all(gone);
-        if !answered && now < open.deadline(&self.run.task) {
+        let over = answered || now >= open.deadline(&self.run.task);
+        let outcome = if answered { RoundOutcome::Complete } else { RoundOutcome::Deadline };
+        if let Some(host) = &self.run.aggregation {
+            return self.closed_aggregation(host, open, over.then_some(outcome), now);
+        }
+        if !over {
             return Closing::No;
         }
         let needed = if self.run.sequential() { 1 } else { (self.run.task.min_sites as usize).max(1) };
-        let unchanged = |outcome| self.entry(open, Vec::new(), outcome, Arc::clone(&self.run.lambda), None, now);
+        let unchanged = |outcome| self.entry(open, Vec::new(), outcome, Arc::clone(&self.run.lambda), None, None, now);
         if open.stored.len() >= needed {
-            Closing::Sum(if answered { RoundOutcome::Complete } else { RoundOutcome::Deadline })
+            Closing::Sum(outcome)
         } else if self.run.sequential() {
             Closing::Records(vec![unchanged(RoundOutcome::Skipped)])
         } else {
@@ -608,10 +657,12 @@ impl Coordinator {
         outcome: RoundOutcome,
         lambda: Arc<[f64]>,
         correction: Option<Vec<f64>>,
+        aggregation: Option<SignedEntry>,
         at: Timestamp,
     ) -> Record {
         let hash = vector_hash(&lambda);
-        let entry = TranscriptEntry { header: open.header.clone(), included, outcome, lambda: hash, previous: self.run.previous };
+        let entry =
+            TranscriptEntry { header: open.header.clone(), included, outcome, lambda: hash, previous: self.run.previous, aggregation };
         Record::RoundClosed { entry, lambda, correction, at }
     }
 

@@ -6,6 +6,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, RunId};
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::host::AggregationRecord;
 use crate::message::{Hello, MetricsReport, Refusal, Role, RoundHeader, RunOutcome, Signed, TranscriptEntry, Update};
 use crate::time::Timestamp;
 
@@ -92,6 +93,13 @@ pub enum Record {
         client: ClientId,
         /// The report, as signed.
         report: Signed<MetricsReport>,
+        /// When.
+        at: Timestamp,
+    },
+    /// What an aggregated run agreed on or fixed.
+    Aggregation {
+        /// What.
+        record: AggregationRecord,
         /// When.
         at: Timestamp,
     },

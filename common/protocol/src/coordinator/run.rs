@@ -10,6 +10,8 @@ use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
 use super::{Control, Member, Record, RestoreError};
+use crate::aggregation::decode;
+use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
 use crate::time::Timestamp;
 
@@ -31,6 +33,8 @@ pub(super) struct Run {
     pub(super) control: Control,
     /// The sweep in progress (sequential).
     pub(super) sweep: Option<Sweep>,
+    /// The aggregation, where the task has one.
+    pub(super) aggregation: Option<Host>,
     pub(super) phase: Phase,
 }
 
@@ -145,7 +149,7 @@ impl Open {
 }
 
 impl Run {
-    pub(super) fn new(task: Arc<ResolvedTask>, number: u32, initial: Vec<f64>) -> Self {
+    pub(super) fn new(task: Arc<ResolvedTask>, number: u32, initial: Vec<f64>, aggregation: Option<Host>) -> Self {
         Self {
             id: RunId { task: task.hash(), number },
             task,
@@ -158,6 +162,7 @@ impl Run {
             metrics: BTreeMap::new(),
             control: Control::Running,
             sweep: None,
+            aggregation,
             phase: Phase::New(New),
         }
     }
@@ -221,6 +226,7 @@ impl Run {
                 | Record::Refused { .. }
                 | Record::Metrics { .. }
                 | Record::Joined { .. }
+                | Record::Aggregation { .. }
                 | Record::Control { .. },
             ) => {}
         }
@@ -253,6 +259,9 @@ impl Run {
                 if let Phase::Open(open) = &mut self.phase {
                     open.stored.insert(client.clone(), update.hash());
                 }
+                if let (Some(host), Some(upload)) = (&mut self.aggregation, update.peek().ok().and_then(|body| body.upload)) {
+                    host.stored(client, upload);
+                }
             }
             Record::UpdateExcluded { client, update, .. } => self.answered(client, update, ReceiptOutcome::Excluded),
             Record::Refused { client, refusal, .. } => self.refused(client, refusal),
@@ -262,6 +271,14 @@ impl Run {
                 }
             }
             Record::Control { control, .. } => self.control = *control,
+            Record::Aggregation { record, .. } => {
+                if let Some(host) = &mut self.aggregation {
+                    host.apply(record);
+                }
+                if let (AggregationRecord::LeftOut(client), Phase::Open(open)) = (record, &mut self.phase) {
+                    open.stored.remove(client);
+                }
+            }
             Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::RunEnded { .. } => {
                 let phase = std::mem::replace(&mut self.phase, Phase::Between(Between));
                 self.phase = self.transition(phase, record);
@@ -278,6 +295,9 @@ impl Run {
                 if let Some(turn) = &body.turn {
                     self.turn(body.visit, turn);
                 }
+                if let (Some(host), Some(part)) = (&mut self.aggregation, body.reserved.first().and_then(|part| decode(part))) {
+                    host.opened(part);
+                }
                 Phase::Open(Open::new(header, body, asked.clone(), *at))
             }
             (Phase::Open(_), Record::RoundClosed { entry, lambda, .. }) => {
@@ -289,6 +309,9 @@ impl Run {
                 if let Some(sweep) = &mut self.sweep {
                     sweep.position += 1;
                     sweep.included += entry.included.len();
+                }
+                if let (Some(host), Some(entry)) = (&mut self.aggregation, &entry.aggregation) {
+                    host.closed(entry);
                 }
                 self.previous = entry.hash();
                 self.lambda_hash = entry.lambda;

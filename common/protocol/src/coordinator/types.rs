@@ -6,6 +6,7 @@ use std::time::Duration;
 use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
+use dp_pvi_secagg::commitment::Commitment;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::Record;
@@ -32,6 +33,17 @@ pub struct Settings {
     pub start_deadline: Duration,
     /// Highest ledger heads that this server saw in earlier runs.
     pub witnessed: BTreeMap<ClientId, LedgerHead>,
+    /// The second party, for tasks under aggregated trust.
+    pub summer: Option<SummerParty>,
+}
+
+/// The second party of an aggregated run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SummerParty {
+    /// Its identity key.
+    pub key: VerifyingKey,
+    /// Hash of the certificate authority's certificate, which the charter names.
+    pub authority: Hash,
 }
 
 /// An enrolled client.
@@ -83,7 +95,7 @@ pub struct Answered {
 }
 
 /// The payload that an update announces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     /// Kind.
     pub kind: PayloadKind,
@@ -91,6 +103,19 @@ pub struct Expected {
     pub coordinates: u64,
     /// [`crate::message::payload_hash`] of the payload.
     pub payload: Hash,
+    /// Under aggregated trust: what the masked vector was committed to be.
+    pub commitment: Option<Committed>,
+}
+
+/// The commitment to a masked vector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Who sends it.
+    pub client: ClientId,
+    /// Hash of the aggregation's header.
+    pub header: Hash,
+    /// The commitment.
+    pub commitment: Commitment,
 }
 
 impl Expected {
@@ -179,6 +204,9 @@ pub enum Rejected {
     /// Kind or number of coordinates.
     #[error("the payload has another kind or number of coordinates than the task ({0})")]
     WrongSize(&'static str),
+    /// A part of the aggregation that does not fit the charter or the round.
+    #[error("the aggregation refuses the message: {0}")]
+    Aggregation(String),
     /// A payload that is not what its update announced.
     #[error(transparent)]
     Payload(#[from] PayloadError),
@@ -203,6 +231,7 @@ impl Rejected {
             | Self::NotAsked
             | Self::Conflict
             | Self::Payload(_)
+            | Self::Aggregation(_)
             | Self::WrongSize(_) => Rejection::Message,
         }
     }
@@ -211,6 +240,11 @@ impl Rejected {
 /// Settings or records from which no coordinator can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
+    /// An aggregated task without a second party.
+    #[error(
+        "the task has trust = \"aggregated\", and no summer is configured: name its address and identity key, or use trust = \"local\""
+    )]
+    NoSummer,
     /// The task.
     #[error(transparent)]
     Task(#[from] TaskError),

@@ -75,12 +75,19 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
                         return Err(error.into());
                     }
                 };
-                let outgoing = participant.on_trained(trained)?;
+                let outgoing = participant.on_trained(trained, &mut trainer.randomness()?)?;
                 observer.on_event(&Event::Committed { round });
                 step = Step::Send(Box::new(outgoing));
             }
             match step {
                 Step::Wait => clock.sleep(patience.idle).await,
+                Step::Consent(signature) => {
+                    if let Err(error) = transport.consent(&signature).await {
+                        calls.failed(error, observer).await?;
+                        continue 'hello;
+                    }
+                    calls.succeeded();
+                }
                 // Trained above.
                 Step::Train(_) => {}
                 Step::Send(outgoing) => {

@@ -51,6 +51,15 @@ pub enum TrainErrorKind {
 /// Computes a site's visits.
 #[allow(async_fn_in_trait, reason = "used generically inside this workspace only")]
 pub trait Trainer {
+    /// Where seeds of masks come from: the operating system, in production.
+    type Random: rand_core::CryptoRng;
+
+    /// A fresh generator.
+    ///
+    /// # Errors
+    /// No randomness is available.
+    fn randomness(&mut self) -> Result<Self::Random, TrainError>;
+
     /// The run's task is known (called after every welcome): load data by its schema, if that has not been done.
     ///
     /// # Errors

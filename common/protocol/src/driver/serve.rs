@@ -3,6 +3,7 @@
 
 use dp_pvi_privacy::{ClientId, Hash};
 
+use crate::aggregation::{SummerReply, SummerRequest};
 use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Peer, Record, Rejected};
 use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
 use crate::sum::{Accumulator, PayloadError, Sum};
@@ -171,6 +172,37 @@ impl<S: Store> Server<S> {
     /// See [`ServeError`].
     pub fn report(&mut self, client: &ClientId, report: &Signed<MetricsReport>, now: Timestamp) -> Result<(), ServeError> {
         self.input(now, |coordinator| coordinator.on_metrics(client, report, now))
+    }
+
+    /// A site signed the charter.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn consent(&mut self, client: &ClientId, signature: &[u8], now: Timestamp) -> Result<(), ServeError> {
+        self.input(now, |coordinator| coordinator.on_consent(client, signature, now))
+    }
+
+    /// What the summer is to be asked now, if anything: the same until something changed.
+    #[must_use]
+    pub fn summer_request(&self, now: Timestamp) -> Option<SummerRequest> {
+        self.coordinator.summer_request(now)
+    }
+
+    /// The summer's answer. `Ok` says in words why it brought nothing, if so: it is to be asked again later.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn summer_replied(&mut self, reply: SummerReply, now: Timestamp) -> Result<Option<String>, ServeError> {
+        self.tick(now)?;
+        let trouble = match self.coordinator.on_summer(reply, now) {
+            Ok(durable) => {
+                self.settle(durable)?;
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        self.tick(now)?;
+        Ok(trouble)
     }
 
     /// An operator pauses or resumes.

@@ -1,9 +1,13 @@
 //! What every client checks of the server's word: signatures, the chain of entries, rounds in order, λ's hash.
 
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_secagg::header::SignedHeader;
+use dp_pvi_secagg::transcript::SignedEntry;
 use ed25519_dalek::VerifyingKey;
 
 use super::SiteError;
+use crate::aggregation::decode;
 use crate::message::{RoundHeader, RoundStart, RunEnd, Signed, TranscriptEntry, end_mark, vector_hash};
 
 /// The part of a run that a client has seen.
@@ -20,6 +24,15 @@ pub(super) struct Chain {
     lambda: Hash,
     /// Header of the open round, once it was seen.
     open: Option<Hash>,
+    /// Whether headers carry a part of an aggregation.
+    parts: HeaderParts,
+}
+
+/// What a round's header carries beside its own fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeaderParts {
+    None,
+    Aggregation,
 }
 
 /// A closed round.
@@ -29,12 +42,16 @@ pub(super) struct Closed {
     pub(super) visit: u32,
     pub(super) header: Hash,
     pub(super) included: Vec<(ClientId, Hash)>,
+    /// The aggregation's header and entry.
+    pub(super) aggregation: Option<(SignedHeader, SignedEntry)>,
 }
 
 impl Chain {
     /// A run of which nothing was seen; `initial` is λ₀.
-    pub(super) fn new(run: RunId, server: VerifyingKey, visits: u32, initial: &[f64]) -> Self {
-        Self { run, server, visits, rounds: 0, previous: Hash::default(), lambda: vector_hash(initial), open: None }
+    pub(super) fn new(run: RunId, server: VerifyingKey, task: &ResolvedTask) -> Self {
+        let parts = if task.aggregation.is_some() { HeaderParts::Aggregation } else { HeaderParts::None };
+        let lambda = vector_hash(&task.rule().initial());
+        Self { run, server, visits: task.visits(), rounds: 0, previous: Hash::default(), lambda, open: None, parts }
     }
 
     /// Checks the next entry.
@@ -47,7 +64,12 @@ impl Chain {
         self.previous = entry.hash();
         self.lambda = entry.lambda;
         self.open = None;
-        Ok(Closed { round: header.round, visit: header.visit, header: entry.header.hash(), included: entry.included })
+        let aggregation = match (self.parts, entry.aggregation) {
+            (HeaderParts::None, None) => None,
+            (HeaderParts::Aggregation, Some(part)) => Some((aggregation_header(&header)?, part)),
+            _ => return Err(SiteError::Server("its transcript does not say how a round was aggregated")),
+        };
+        Ok(Closed { round: header.round, visit: header.visit, header: entry.header.hash(), included: entry.included, aggregation })
     }
 
     /// Checks an open round, after its entries.
@@ -74,7 +96,11 @@ impl Chain {
         if self.open.is_some_and(|known| known != signed.hash()) {
             return Err(SiteError::Server("it opened one round in two different ways"));
         }
-        if header.visit >= self.visits || !header.reserved.is_empty() {
+        let parts = match self.parts {
+            HeaderParts::None => 0,
+            HeaderParts::Aggregation => 1,
+        };
+        if header.visit >= self.visits || header.reserved.len() != parts {
             return Err(SiteError::Server("it asks for more than the task states"));
         }
         Ok(header)
@@ -96,4 +122,10 @@ impl Chain {
         }
         Ok(())
     }
+}
+
+/// The aggregation's header inside a round's header; its signatures are not checked yet.
+pub(super) fn aggregation_header(header: &RoundHeader) -> Result<SignedHeader, SiteError> {
+    let part = header.reserved.first().and_then(|part| decode(part));
+    part.ok_or(SiteError::Server("a round's header holds no readable part of the aggregation"))
 }

@@ -55,7 +55,7 @@ impl EvaluatorParticipant {
     pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
         let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
         if self.chain.as_ref().is_none_or(|chain| chain.run != welcome.run) {
-            self.chain = Some(Chain::new(welcome.run, self.identity.server, task.visits(), &task.rule().initial()));
+            self.chain = Some(Chain::new(welcome.run, self.identity.server, &task));
         }
         Ok(task)
     }
@@ -72,7 +72,8 @@ impl EvaluatorParticipant {
     /// See [`SiteError`].
     pub fn on_next(&mut self, next: Next) -> Result<EvaluatorStep, SiteError> {
         match next {
-            Next::Wait => Ok(EvaluatorStep::Wait),
+            // A charter is for sites.
+            Next::Wait | Next::Charter(_) => Ok(EvaluatorStep::Wait),
             Next::Round(mut start) => {
                 let chain = self.follow(std::mem::take(&mut start.entries))?;
                 chain.open(&start)?;

@@ -8,6 +8,7 @@ use dp_pvi_privacy::{ClientId, Hash, PrivacyUnit, Relation};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::SiteError;
+use crate::aggregation::member::AggregationPolicy;
 use crate::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed, Welcome};
 
 /// Who a client is and whom it trusts.
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Identity {
 }
 
 /// What a site accepts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Which tasks.
     pub approve: Approve,
@@ -44,6 +45,8 @@ pub struct Policy {
     pub allow_trust: Vec<Trust>,
     /// Whether to begin what the budget does not pay to the end.
     pub partial_runs: PartialRuns,
+    /// What it asks of an aggregation.
+    pub aggregation: AggregationPolicy,
 }
 
 /// What a site does with a run that its budget does not pay to the end.

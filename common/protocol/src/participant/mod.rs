@@ -16,6 +16,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Pending, Permit, PrivacyUnit, Relation, ReleaseId, SiteState};
+use dp_pvi_secagg::error::SecAggError;
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
 pub use self::identity::{Approve, Identity, PartialRuns, Policy};
@@ -65,6 +66,8 @@ impl std::fmt::Debug for Outgoing {
 pub enum Step {
     /// Ask again later.
     Wait,
+    /// Send this signature on the run's charter.
+    Consent(Vec<u8>),
     /// Compute, then [`Participant::on_trained`].
     Train(Box<TrainJob>),
     /// Wait for the release tick, then [`Participant::on_sending`], then send.
@@ -124,6 +127,9 @@ pub enum SiteError {
         /// The round.
         round: u32,
     },
+    /// The aggregation: a charter, header or entry that does not fit.
+    #[error("the aggregation: {0}")]
+    Aggregation(#[from] SecAggError),
     /// Accountant.
     #[error(transparent)]
     Accountant(#[from] dp_pvi_privacy::accountant::AccountantError),
@@ -140,7 +146,9 @@ impl SiteError {
     #[must_use]
     pub fn reason(&self) -> RefusalReason {
         match self {
-            Self::Ledger(LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. }) => RefusalReason::Budget,
+            Self::Ledger(LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. }) => {
+                RefusalReason::Budget
+            }
             Self::Ledger(LedgerError::Frozen) => RefusalReason::Frozen,
             _ => RefusalReason::Policy,
         }

@@ -6,11 +6,17 @@ use std::sync::Arc;
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_privacy::{Hash, Ledger, PayloadKind, ReleaseId, RunId};
+use dp_pvi_secagg::charter::SignedCharter;
+use dp_pvi_secagg::client::Accepted;
+use dp_pvi_secagg::ring;
+use dp_pvi_secagg::upload::SignedUpload;
+use rand_core::CryptoRng;
 
-use super::chain::{Chain, Closed};
+use super::chain::{Chain, Closed, aggregation_header};
 use super::identity::{Declared, Identity, PartialRuns, Policy};
 use super::{Outgoing, SiteError, Step, TrainJob, Trained};
+use crate::aggregation::member::{CharterStep, MaskedUpload, Membership, Site};
 use crate::message::{
     Hello, Next, Receipt, ReceiptOutcome, Refusal, RefusalReason, RoundStart, Signed, TranscriptEntry, Update, Welcome, payload_hash,
 };
@@ -42,6 +48,8 @@ struct Joined {
     headers: BTreeMap<u32, Hash>,
     /// The visit that is being computed.
     training: Option<Training>,
+    /// This site's part of the aggregation, where the task has one.
+    membership: Option<Membership>,
 }
 
 /// A visit that is being computed.
@@ -49,6 +57,8 @@ struct Training {
     release: ReleaseId,
     header: Hash,
     form: MessageForm,
+    /// The aggregation's header, accepted.
+    accepted: Option<Accepted>,
 }
 
 impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
@@ -80,9 +90,9 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
         let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
         if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
-            let initial = task.rule().initial();
             let joined = Joined {
-                chain: Chain::new(welcome.run, self.identity.server, task.visits(), &initial),
+                chain: Chain::new(welcome.run, self.identity.server, &task),
+                membership: task.aggregation.map(|spec| Membership::new(spec, welcome.run)),
                 task: Arc::clone(&task),
                 visit: None,
                 headers: self.headers(&welcome.run),
@@ -113,8 +123,12 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         // Visits are reserved in order; a skipped one costs nothing, so this is at most too careful.
         let reserved = u32::try_from(self.headers(run).len()).unwrap_or(u32::MAX).min(task.visits());
         let left = task.visit_events(reserved..task.visits()).map_err(unfit)?;
-        match self.ledger.would_admit(run, &left) {
-            Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. })) => Err(error.into()),
+        let fallback = (reserved..task.visits()).filter_map(|visit| task.visit_fallback(visit).transpose());
+        let fallback: Vec<_> = fallback.map(|event| Ok((event?, 1))).collect::<Result<_, TaskError>>().map_err(unfit)?;
+        match self.ledger.would_admit(run, &left).and_then(|()| self.ledger.would_admit_fallback(&fallback)) {
+            Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. })) => {
+                Err(error.into())
+            }
             _ => Ok(()),
         }
     }
@@ -126,8 +140,10 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         if task.privacy.unit != unit {
             return Err(SiteError::Unit { task: task.privacy.unit, ledger: unit });
         }
-        if !relation.may_book(task.privacy.relation) {
-            return Err(SiteError::Relation { task: task.privacy.relation, ledger: relation });
+        for (event, _) in task.visit_events(0..task.visits()).map_err(unfit)? {
+            if !relation.may_book_event(task.privacy.relation, &event) {
+                return Err(SiteError::Relation { task: task.privacy.relation, ledger: relation });
+            }
         }
         Ok(())
     }
@@ -156,11 +172,19 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     pub fn on_next(&mut self, next: Next) -> Result<Step, SiteError> {
         match next {
             Next::Wait => Ok(Step::Wait),
+            Next::Charter(charter) => match self.charter(&charter)? {
+                CharterStep::Sign(signature) => Ok(Step::Consent(signature)),
+                CharterStep::Agreed => Ok(Step::Wait),
+            },
             Next::Round(mut start) => {
+                self.agreed(start.charter.as_deref())?;
                 self.settle(std::mem::take(&mut start.entries))?;
                 self.round(&start)
             }
             Next::Finished(mut end) => {
+                if !end.entries.is_empty() {
+                    self.agreed(end.charter.as_deref())?;
+                }
                 self.settle(std::mem::take(&mut end.entries))?;
                 self.joined()?.chain.end(&end)?;
                 Ok(Step::Finished(end))
@@ -168,33 +192,71 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         }
     }
 
-    /// The visit was computed: signs and commits it.
+    /// The visit was computed: masks it where the run is aggregated, signs and commits it. `rng` gives the seed of the mask.
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_trained(&mut self, trained: Trained) -> Result<Outgoing, SiteError> {
-        let Some(Training { release, header, form }) = self.joined()?.training.take() else {
+    pub fn on_trained(&mut self, trained: Trained, rng: &mut impl CryptoRng) -> Result<Outgoing, SiteError> {
+        let joined = self.joined()?;
+        let Some(Training { release, header, form, accepted }) = joined.training.take() else {
             return Err(SiteError::Order("a visit was computed that nobody asked for"));
         };
-        let Message::Released(released) = trained.message else {
-            return Err(SiteError::Order("the update needs an aggregation that this run does not have"));
+        let attachment = match (trained.message, &joined.membership, accepted) {
+            (Message::Released(released), None, None) => {
+                let payload = released.get();
+                let message = self.update(&release, header, form, (payload.kind(), &payload.to_bytes()), None)?;
+                Attachment::new(message, released, trained.pending)
+            }
+            (Message::Share(share), Some(membership), Some(accepted)) => {
+                let MaskedUpload { upload, vector } = membership.mask(accepted, share, rng)?;
+                let kind = PayloadKind::Masked { exponent: vector.get().exponent };
+                let message = self.update(&release, header, form, (kind, &ring::to_bytes(vector.get())), Some(upload))?;
+                Attachment::masked(message, vector, trained.pending)
+            }
+            _ => return Err(SiteError::Order("the update has another trust model than the task asks for")),
         };
-        let payload = released.get();
-        if (payload.kind(), payload.len() as u64) != (form.kind, form.coordinates) {
-            return Err(SiteError::Order("the update has another form than the task asks for"));
-        }
-        let update = Update {
-            release: release.clone(),
-            header,
-            kind: payload.kind(),
-            coordinates: payload.len() as u64,
-            payload: payload_hash(payload.kind(), &payload.to_bytes()),
-            ledger_head: self.ledger.head(),
-        };
-        let message = Signed::seal(&update, &self.identity.key).to_bytes();
-        let attachment = Attachment::new(message, released, trained.pending);
         self.ledger.commit(&release, &attachment)?;
         Ok(Outgoing { release, attachment })
+    }
+
+    /// The signed message that speaks of a payload.
+    fn update(
+        &self,
+        release: &ReleaseId,
+        header: Hash,
+        form: MessageForm,
+        (kind, bytes): (PayloadKind, &[u8]),
+        upload: Option<SignedUpload>,
+    ) -> Result<Vec<u8>, SiteError> {
+        let coordinates = bytes.len() as u64 / 8;
+        if (kind, coordinates) != (form.kind, form.coordinates) {
+            return Err(SiteError::Order("the update has another form than the task asks for"));
+        }
+        let payload = payload_hash(kind, bytes);
+        let update = Update { release: release.clone(), header, kind, coordinates, payload, ledger_head: self.ledger.head(), upload };
+        Ok(Signed::seal(&update, &self.identity.key).to_bytes())
+    }
+
+    /// Looks at a charter.
+    fn charter(&mut self, charter: &[u8]) -> Result<CharterStep, SiteError> {
+        let State::Joined(joined) = &mut self.state else { return Err(SiteError::Order("a charter came before the welcome")) };
+        let Joined { membership: Some(membership), task, .. } = joined.as_mut() else {
+            return Err(SiteError::Server("it sent a charter for a task without aggregation"));
+        };
+        let Identity { client, key, server, .. } = &self.identity;
+        let site = Site { id: client, key, server, policy: &self.policy.aggregation };
+        Ok(membership.on_charter(&SignedCharter::from_bytes(charter)?, task, &site)?)
+    }
+
+    /// Before the first entry or round of an aggregated run: its charter, signed by all.
+    fn agreed(&mut self, charter: Option<&[u8]>) -> Result<(), SiteError> {
+        if self.joined()?.membership.as_ref().is_none_or(Membership::is_agreed) {
+            return Ok(());
+        }
+        match charter.map(|charter| self.charter(charter)).transpose()? {
+            Some(CharterStep::Agreed) => Ok(()),
+            _ => Err(SiteError::Server("it opened a round before all parties had signed the charter")),
+        }
     }
 
     /// The update is about to be handed to the transport.
@@ -263,6 +325,12 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     fn settle_round(&mut self, closed: &Closed, reserved: Option<Hash>, rho: f64) -> Result<(), SiteError> {
         let own = closed.included.iter().find(|(client, _)| *client == self.identity.client).map(|(_, update)| *update);
         let Some(header) = reserved else {
+            if own.is_none()
+                && let State::Joined(joined) = &self.state
+            {
+                let release = self.release(joined, closed.round);
+                self.settle_aggregation(closed, &release)?;
+            }
             return if own.is_some() { Err(SiteError::Forgotten { round: closed.round }) } else { Ok(()) };
         };
         if header != closed.header {
@@ -276,10 +344,25 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
                 return Err(SiteError::Server("it counted an update that this site did not send"));
             }
         }
+        self.settle_aggregation(closed, &release)?;
         if let Some(ReleaseState::Settled { included }) = self.ledger.state(&release) {
             return if included == own.is_some() { Ok(()) } else { Err(SiteError::Server("it tells a closed round differently")) };
         }
         self.ledger.settle(&release, own.is_some(), rho)?;
+        Ok(())
+    }
+
+    /// Follows the aggregation's own transcript.
+    fn settle_aggregation(&mut self, closed: &Closed, release: &ReleaseId) -> Result<(), SiteError> {
+        let Some((header, entry)) = &closed.aggregation else { return Ok(()) };
+        let upload = match self.ledger.message(release)? {
+            Some(message) => Signed::<Update>::from_bytes(&message)?.peek()?.upload,
+            None => None,
+        };
+        let State::Joined(joined) = &mut self.state else { return Ok(()) };
+        let Some(membership) = &mut joined.membership else { return Ok(()) };
+        let included = closed.included.iter().map(|(client, _)| client.clone());
+        membership.settle(entry, header, included, upload.as_ref().map(|upload| (&self.identity.client, upload)))?;
         Ok(())
     }
 
@@ -294,7 +377,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         if joined.headers.get(&header.round).is_some_and(|known| *known != hash) {
             return Err(SiteError::Server("it opened one round in two different ways"));
         }
-        if header.turn.is_some_and(|turn| turn != self.identity.client) {
+        if header.turn.as_ref().is_some_and(|turn| *turn != self.identity.client) {
             return Ok(Step::Wait);
         }
         let State::Joined(joined) = &self.state else { return Ok(Step::Wait) };
@@ -303,7 +386,13 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             None | Some(ReleaseState::Reserved) if before.is_some_and(|before| header.visit <= before) => {
                 Err(SiteError::Server("it asks for one visit twice"))
             }
-            None | Some(ReleaseState::Reserved) => self.reserve(release, hash, header.visit, &start.lambda),
+            None | Some(ReleaseState::Reserved) => {
+                let accepted = match &joined.membership {
+                    Some(membership) => Some(membership.accept(&aggregation_header(&header)?, &header.lambda)?),
+                    None => None,
+                };
+                self.reserve(release, (hash, accepted), header.visit, &start.lambda)
+            }
             Some(ReleaseState::Committed | ReleaseState::Sent | ReleaseState::Receipted) => {
                 // A release in these states has an attachment: the ledger checked that when it was opened.
                 let attachment = self.ledger.attachment(&release)?.ok_or(SiteError::Forgotten { round: header.round })?;
@@ -314,15 +403,27 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     }
 
     /// Charges the visit, or refuses it.
-    fn reserve(&mut self, release: ReleaseId, header: Hash, visit: u32, lambda: &Arc<[f64]>) -> Result<Step, SiteError> {
+    fn reserve(
+        &mut self,
+        release: ReleaseId,
+        (header, accepted): (Hash, Option<Accepted>),
+        visit: u32,
+        lambda: &Arc<[f64]>,
+    ) -> Result<Step, SiteError> {
         let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
         let event = joined.task.visit_event(visit).map_err(unfit)?;
         let form = joined.task.message(visit).map_err(unfit)?;
-        let permit = match self.ledger.reserve(&release, &event, header) {
+        let reserved = match joined.task.visit_fallback(visit).map_err(unfit)? {
+            Some(fallback) => self.ledger.reserve_aggregated(&release, &event, &fallback, header),
+            None => self.ledger.reserve(&release, &event, header),
+        };
+        let permit = match reserved {
             Ok(permit) => permit,
             Err(error) => {
                 let reason = match error {
-                    LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } => RefusalReason::Budget,
+                    LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. } => {
+                        RefusalReason::Budget
+                    }
                     LedgerError::NonPrivateForbidden => RefusalReason::Policy,
                     LedgerError::Frozen => RefusalReason::Frozen,
                     LedgerError::Conflict(_) => RefusalReason::Spent,
@@ -333,7 +434,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             }
         };
         joined.headers.insert(release.round, header);
-        joined.training = Some(Training { release: release.clone(), header, form });
+        joined.training = Some(Training { release: release.clone(), header, form, accepted });
         let state = self.ledger.site_state(&release.run)?;
         Ok(Step::Train(Box::new(TrainJob { task: Arc::clone(&joined.task), visit, lambda: Arc::clone(lambda), state, permit })))
     }

@@ -1,11 +1,13 @@
 #![allow(clippy::unwrap_used)]
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
+use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState};
 use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Pending, PrivacyUnit, Relation, danger};
 use ed25519_dalek::SigningKey;
 
 use super::*;
+use crate::aggregation::member::AggregationPolicy;
 use crate::coordinator::Peer;
 use crate::message::{
     Hello, InvalidMessage, Next, Receipt, ReceiptOutcome, RoundHeader, RoundStart, RunOutcome, TranscriptEntry, Update, Welcome, end_mark,
@@ -28,7 +30,12 @@ fn identity(name: &str) -> Identity {
 }
 
 fn lax() -> Policy {
-    Policy { approve: Approve::Policy, allow_trust: vec![Trust::Local], partial_runs: PartialRuns::Allow }
+    Policy {
+        approve: Approve::Policy,
+        allow_trust: vec![Trust::Local],
+        partial_runs: PartialRuns::Allow,
+        aggregation: AggregationPolicy::default(),
+    }
 }
 
 fn budget() -> Budget {
@@ -81,7 +88,7 @@ fn trained(delta: [f64; 4]) -> Trained {
 
 fn train(site: &mut Site, start: &RoundStart, delta: [f64; 4]) -> Outgoing {
     let Step::Train(_) = site.on_next(next(start)).unwrap() else { panic!("not asked to train") };
-    site.on_trained(trained(delta)).unwrap()
+    site.on_trained(trained(delta), &mut SecureNoise::fresh().unwrap()).unwrap()
 }
 
 /// Hands an update over and books the receipt.
@@ -168,10 +175,11 @@ fn next_round(start: &RoundStart, included: Vec<(dp_pvi_privacy::ClientId, Hash)
         outcome: crate::message::RoundOutcome::Complete,
         lambda: vector_hash(&start.lambda),
         previous: before.previous,
+        aggregation: None,
     };
     let mut header = RoundHeader { round: before.round + 1, visit: before.visit + 1, previous: entry.hash(), ..before };
     change(&mut header);
-    RoundStart { header: Signed::seal(&header, &key("server")), lambda: start.lambda.clone(), entries: vec![entry] }
+    RoundStart { header: Signed::seal(&header, &key("server")), lambda: start.lambda.clone(), entries: vec![entry], charter: None }
 }
 
 #[test]
@@ -485,6 +493,6 @@ fn an_update_of_another_form_than_asked_is_not_committed() {
     let (_, _, mut site, start) = asked(&synchronous(2, 2));
     let Step::Train(_) = site.on_next(next(&start)).unwrap() else { panic!("not asked") };
     let short = Trained { message: Message::values(danger::assume_released(vec![1.0; 3])), pending: Pending::None };
-    assert!(matches!(site.on_trained(short), Err(SiteError::Order(_))));
-    assert!(matches!(site.on_trained(trained([1.0; 4])), Err(SiteError::Order(_))));
+    assert!(matches!(site.on_trained(short, &mut SecureNoise::fresh().unwrap()), Err(SiteError::Order(_))));
+    assert!(matches!(site.on_trained(trained([1.0; 4]), &mut SecureNoise::fresh().unwrap()), Err(SiteError::Order(_))));
 }

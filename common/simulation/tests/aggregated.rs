@@ -1,0 +1,258 @@
+//! Aggregated trust over a whole federation: real updates, real shares of noise, a summer, and a network that fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::mechanism::Message;
+use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, Units};
+use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::driver::{DriveError, TrainError};
+use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_protocol::participant::{SiteError, TrainJob, Trained};
+use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
+use dp_pvi_simulation::network::{Faults, Partition};
+use dp_pvi_simulation::noise::SeededNoise;
+use support::{SCHEMA, boundless, check, client, complete};
+
+const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];
+
+fn task(rounds: u32, dropouts: u32) -> ResolvedTask {
+    let text = format!(
+        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+         [pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\nupdate = \"natural-gradient\"\n\
+         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
+         [aggregation]\nsites = 4\ndropouts = {dropouts}\ncolluders = 1\nmax_units = 50\n"
+    );
+    let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites: 2, expected_sites: 4 };
+    RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
+}
+
+/// A pad of zeros: shows what a share holds.
+struct NoPad;
+
+impl rand_core::TryRng for NoPad {
+    type Error = Infallible;
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(0)
+    }
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        bytes.fill(0);
+        Ok(())
+    }
+}
+
+impl rand_core::TryCryptoRng for NoPad {}
+
+type Shares = Rc<RefCell<BTreeMap<ReleaseId, Vec<i64>>>>;
+
+/// The real update, which also keeps what its share would be without a mask.
+struct Real {
+    units: Units<RecordTable>,
+    noise: SeededNoise,
+    shares: Shares,
+    identity: dp_pvi_privacy::ledger::LedgerIdentity,
+}
+
+impl Real {
+    fn run(&self, job: &TrainJob, permit: Permit) -> update::Output {
+        let job = Job { task: &job.task, visit: job.visit, lambda: &job.lambda, state: &job.state };
+        update::run(&job, &self.units, permit, &self.noise).unwrap()
+    }
+}
+
+impl Compute for Real {
+    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+        // The very same release once more, under a permit of a ledger that nobody else has.
+        let release = job.permit.release().clone();
+        let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
+        let mut spare = Ledger::open(MemoryStore::new(), client_key(0, &release.client), self.identity.clone(), boundless()).unwrap();
+        let permit = spare.reserve_aggregated(&release, &event, &fallback, Hash::default()).unwrap();
+        let Message::Share(share) = self.run(&job, permit).message else { panic!("an aggregated update is a share") };
+        self.shares.borrow_mut().insert(release.clone(), share.mask(&mut NoPad).into_inner().values);
+        let TrainJob { task, visit, lambda, state, permit } = job;
+        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let output = update::run(&job, &self.units, permit, &self.noise).unwrap();
+        Ok(Trained { message: output.message, pending: output.pending })
+    }
+}
+
+fn federation(task: &ResolvedTask, seed: u64) -> (Federation, Shares) {
+    let shares = Shares::default();
+    let site = |(number, name): (usize, &&str)| {
+        let mut builder = RecordTable::builder(3);
+        for unit in 0..40 {
+            let x = |k: usize| ((unit * 7 + number * 3 + k * 5) % 11) as f64 / 5.0 - 1.0;
+            builder.start_unit();
+            builder.push(&[0, 1, 2], &[x(1), x(2), 1.0], f64::from(u8::from(x(1) + 0.3 * x(3) > 0.1))).unwrap();
+        }
+        let placeholder = Site::new(client(name), 40, task, boundless(), Rc::new(RefCell::new(Never)));
+        let identity = placeholder.ledger.clone();
+        let real = Real { units: Units::new(builder.finish()), noise: SeededNoise::new(seed), shares: Rc::clone(&shares), identity };
+        Site { compute: Rc::new(RefCell::new(real)), ..placeholder }
+    };
+    (Federation::new(task, seed, NAMES.iter().enumerate().map(site).collect()), shares)
+}
+
+struct Never;
+
+impl Compute for Never {
+    fn train(&mut self, _job: TrainJob) -> Result<Trained, TrainError> {
+        panic!("replaced before the run")
+    }
+}
+
+/// λ of every closed round is, to the last bit, what the rule makes of the plain integer sum of the shares that were included.
+fn equals_plain_sums(task: &ResolvedTask, records: &[Record], shares: &Shares) -> usize {
+    let rule = task.rule();
+    let mut state = rule.initial();
+    let mut rounds = 0;
+    for record in records {
+        let Record::RoundClosed { entry, lambda, .. } = record else { continue };
+        let header = entry.header.peek().unwrap();
+        let included: Vec<&ClientId> = entry.included.iter().map(|(client, _)| client).collect();
+        if included.is_empty() {
+            continue;
+        }
+        let dp_pvi_privacy::PayloadKind::Masked { exponent } = task.message(header.visit).unwrap().kind else { panic!("masked") };
+        let mut sum = vec![0i64; usize::try_from(task.message(header.visit).unwrap().coordinates).unwrap()];
+        for client in &included {
+            let release = ReleaseId { run: header.run, client: (*client).clone(), round: header.round };
+            sum.iter_mut().zip(&shares.borrow()[&release]).for_each(|(total, x)| *total += x);
+        }
+        let sum: Vec<f64> = sum.iter().map(|&x| x as f64 * 2f64.powi(exponent)).collect();
+        let sites = u32::try_from(included.len()).unwrap();
+        state = rule.apply(&state, &Arrived { visit: header.visit, sites, sum: &sum }).state;
+        assert!(state.iter().map(|x| x.to_bits()).eq(lambda.iter().map(|x| x.to_bits())), "round {}", header.round);
+        rounds += 1;
+    }
+    rounds
+}
+
+#[test]
+fn an_aggregated_run_equals_plain_sums_bit_for_bit() {
+    let task = task(4, 0);
+    let (federation, shares) = federation(&task, 5);
+    let sites = federation.sites.clone();
+    let outcome = federation.simulate();
+    complete(&outcome, "aggregated");
+    check(&outcome, &sites, 5, "aggregated");
+    assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), 4);
+    // What arrived at the server looks like nothing that a site computed.
+    for (release, plain) in shares.borrow().iter() {
+        let bytes: Vec<u8> = plain.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let exponent = match task.message(release.round).unwrap().kind {
+            dp_pvi_privacy::PayloadKind::Masked { exponent } => exponent,
+            other => panic!("{other:?}"),
+        };
+        let hash = dp_pvi_protocol::message::payload_hash(dp_pvi_privacy::PayloadKind::Masked { exponent }, &bytes);
+        assert!(!outcome.arrived[release].contains(&hash));
+    }
+}
+
+#[test]
+fn crashes_and_losses_change_neither_the_posterior_nor_what_is_spent() {
+    let task = task(3, 0);
+    let (quiet, _) = federation(&task, 5);
+    let expected = support::bits(&quiet.simulate());
+    for seed in 0..6 {
+        let (mut federation, shares) = federation(&task, 5);
+        federation.faults = Faults {
+            drop_request: 0.05,
+            drop_response: 0.05,
+            duplicate: 0.1,
+            replay: 0.1,
+            delay_milliseconds: 300,
+            crash_site: 0.02,
+            crash_server: 0.02,
+            partitions: Vec::new(),
+        };
+        // Another seed for luck, the same for keys and noise: the runs must agree to the last bit.
+        federation.limit = Duration::from_secs(20_000 + seed);
+        let sites = federation.sites.clone();
+        let outcome = federation.simulate();
+        complete(&outcome, "faults");
+        check(&outcome, &sites, 5, "faults");
+        equals_plain_sums(&task, &outcome.records, &shares);
+        assert_eq!(support::bits(&outcome), expected);
+    }
+}
+
+#[test]
+fn a_tolerated_dropout_costs_a_round_nothing_and_one_more_ends_the_run() {
+    // All have signed by then, and a third of the rounds is over.
+    let cut = |name: &str| Partition { client: client(name), from_seconds: 6, until_seconds: 1_000_000 };
+    let rounds = 40;
+    for (dropouts, cut_off, expected) in [
+        (1, vec!["delta"], Some(RunOutcome::Complete)),
+        (1, vec!["alpha", "delta"], Some(RunOutcome::AggregationLost)),
+        (0, vec!["delta"], Some(RunOutcome::AggregationLost)),
+    ] {
+        let task = task(rounds, dropouts);
+        let (mut federation, shares) = federation(&task, 8);
+        federation.faults.delay_milliseconds = 200;
+        federation.faults.partitions = cut_off.iter().map(|name| cut(name)).collect();
+        let outcome = federation.simulate();
+        let end = outcome.records.iter().find_map(|record| match record {
+            Record::RunEnded { outcome, .. } => Some(*outcome),
+            _ => None,
+        });
+        assert_eq!(end, expected, "{cut_off:?}");
+        let closed = equals_plain_sums(&task, &outcome.records, &shares);
+        assert!(closed > 0);
+        assert_eq!(closed == rounds as usize, expected == Some(RunOutcome::Complete), "{closed}");
+    }
+}
+
+#[test]
+fn without_a_summer_no_round_opens_and_the_run_ends_with_a_name() {
+    let task = task(3, 0);
+    let (mut federation, _) = federation(&task, 2);
+    federation.summer_silent = Duration::from_secs(10_000);
+    let sites = federation.sites.clone();
+    let outcome = federation.simulate();
+    assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::AggregationLost));
+    check(&outcome, &sites, 2, "no summer");
+    assert!(outcome.arrived.is_empty());
+    // Nothing was asked, so nothing was charged.
+    for site in &sites {
+        let ledger = Ledger::open(site.disk.clone(), client_key(2, &site.client), site.ledger.clone(), site.budget).unwrap();
+        assert!(ledger.rows().iter().all(|(row, _)| !matches!(row.body, dp_pvi_privacy::ledger::RowBody::Reserved { .. })));
+    }
+}
+
+#[test]
+fn a_summer_that_comes_late_is_waited_for() {
+    let task = task(2, 0);
+    let (mut federation, shares) = federation(&task, 2);
+    federation.summer_silent = Duration::from_secs(900);
+    let outcome = federation.simulate();
+    complete(&outcome, "late summer");
+    assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), 2);
+}
+
+#[test]
+fn a_site_whose_floor_is_not_met_signs_nothing_and_the_run_ends() {
+    let task = task(2, 0);
+    let (mut federation, _) = federation(&task, 2);
+    federation.sites[1].policy.aggregation.floors.max_honest = 2;
+    let name = federation.sites[1].client.clone();
+    let outcome = federation.simulate();
+    let refused = outcome.sites[&name].as_ref().err().unwrap();
+    assert!(matches!(refused, DriveError::Site(SiteError::Aggregation(_))), "{refused}");
+    assert!(refused.to_string().contains("floor"), "{refused}");
+    assert!(outcome.arrived.is_empty());
+}
