@@ -10,6 +10,9 @@
 //!   below it, fixed or learned: then a unit also reports whether it was within C (section 4.4), in the same vector, and terms are sent
 //!   in units of C so that the mechanism is the same in every visit.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_expfam::gaussian::full::triangle;

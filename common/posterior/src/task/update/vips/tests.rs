@@ -1,0 +1,139 @@
+#![allow(clippy::unwrap_used)]
+
+use super::{Clip, Intervals, StatisticsSpec, VipsSpec};
+use crate::rule::{Arrived, VipsRule};
+use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError, UpdateSpec};
+
+const ROWS: &str = r#"
+norm_bound = 2.0
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+"#;
+
+const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 20\ndocument_length = 50\n";
+
+fn task(model: &str, pvi: &str, epsilon: f64, schema: &str) -> Result<ResolvedTask, TaskError> {
+    let text = format!(
+        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nupdate = \"vips\"\n{pvi}\n[privacy]\nunit = \"record\"\n\
+         adjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"local\"\n"
+    );
+    let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    RawTask::parse(&text).unwrap().resolve(schema, context)
+}
+
+const LOGISTIC: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
+const TOPICS: &str = "family = \"latent-dirichlet\"\ntopics = 4";
+
+fn spec(task: &ResolvedTask) -> VipsSpec {
+    let UpdateSpec::Vips(spec) = task.update else { panic!("vips") };
+    spec
+}
+
+#[test]
+fn defaults_become_explicit_numbers_and_documents_survive() {
+    let logistic = task(LOGISTIC, "rounds = 3", 1.0, ROWS).unwrap();
+    let StatisticsSpec::PolyaGamma(numbers) = spec(&logistic).statistics else { panic!("logistic regression") };
+    assert_eq!((numbers.intervals, numbers.relevance), (Intervals::NoiseAware, None));
+    let topics = task(TOPICS, "rounds = 3\ndocuments = 900", 1.0, WORDS).unwrap();
+    let StatisticsSpec::Documents(numbers) = spec(&topics).statistics else { panic!("topics") };
+    assert!((numbers.clip_norm.get() - 5.0).abs() < 1e-12 && numbers.sweeps == 50);
+    assert!(matches!(numbers.clip, Clip::Learned { documents, .. } if (documents - 900.0).abs() < 1e-12));
+    assert_eq!((topics.features, topics.dimension), (20, 80));
+    for task in [logistic, topics] {
+        assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
+        assert!(task.loss(task.visits()).unwrap().epsilon.get() <= 1.0);
+        assert!(task.loss(task.visits()).unwrap().epsilon.get() > 0.999);
+        assert!(!task.update.to_string().is_empty() && task.update.released().contains("noised sum"));
+    }
+}
+
+/// R4, R5: the blocks of a visit are one vector whose joint sensitivity is C, and all visits together spend the budget once.
+#[test]
+fn blocks_are_released_together_and_spend_the_budget_once() {
+    for growth in ["", "\nbudget_growth = 1.5"] {
+        let task = task(LOGISTIC, &format!("rounds = 4\nfirst_share = 0.4{growth}"), 1.0, ROWS).unwrap();
+        let spec = spec(&task);
+        let mut total = 0.0;
+        for visit in 0..4 {
+            let shares = spec.shares(visit, 4);
+            total += shares.iter().sum::<f64>();
+            assert_eq!(shares.len(), if visit == 0 { 2 } else { 1 });
+            let (scales, sum) = (spec.scales(&task, visit), task.sum(visit).unwrap().unwrap());
+            // ‖x‖ ≤ R = 2: Δ = 1 and 1.
+            let joint: f64 = scales.iter().map(|a| a.powi(-2)).sum::<f64>().sqrt();
+            assert!((joint / sum.clip.get() - 1.0).abs() < 1e-8);
+            // zC is the same in every visit.
+            assert!((sum.clip.get() * sum.noise.get() / spec.noise_multiplier.get() - 1.0).abs() < 1e-8);
+            assert_eq!(task.message(visit).unwrap().coordinates, if visit == 0 { 5 } else { 3 });
+        }
+        assert!((total - 1.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn combinations_that_do_not_exist_are_named() {
+    for (model, pvi, schema, part) in [
+        ("family = \"logistic-regression\"", "rounds = 3", ROWS, "full-covariance"),
+        (LOGISTIC, "rounds = 3\nclip_norm = 1.0", ROWS, "no option clip_norm"),
+        (LOGISTIC, "rounds = 3\ndocuments = 10", ROWS, "no option documents"),
+        (LOGISTIC, "rounds = 3\nfirst_share = 1.0", ROWS, "first_share"),
+        (LOGISTIC, "rounds = 3\nrelevance_shape = 1.0", ROWS, "belong together"),
+        (LOGISTIC, "rounds = 3\nsteps = 5", ROWS, "steps"),
+        (TOPICS, "rounds = 3\nfirst_share = 0.5", WORDS, "no option first_share"),
+        (TOPICS, "rounds = 3\nclip_target = 0.5", WORDS, "needs documents"),
+        (TOPICS, "rounds = 3\nclip_norm = 51", WORDS, "document length"),
+        (TOPICS, "rounds = 3", ROWS, "bag-of-words"),
+        (LOGISTIC, "rounds = 3", WORDS, "binary"),
+        ("family = \"latent-dirichlet\"\ntopics = 0", "rounds = 3", WORDS, "topic"),
+        ("family = \"linear-regression\"\nnoise_sd = 1.0", "rounds = 3", ROWS, ""),
+    ] {
+        let error = task(model, pvi, 1.0, schema).unwrap_err().to_string();
+        assert!(error.contains(part), "{model} {pvi}: {error}");
+    }
+}
+
+/// Floors and damping in the rule: what a visit moves, and what the noise-aware last visit adds.
+#[test]
+fn the_rule_keeps_the_first_statistic_and_averages_the_second() {
+    let with = |intervals: &str| {
+        task(LOGISTIC, &format!("rounds = 2\ndamping = 0.5\nintervals = \"{intervals}\"\neigenvalue_floor = 0.0"), 1.0, ROWS).unwrap()
+    };
+    let naive = with("naive");
+    let (rule, spec) = (naive.rule(), spec(&naive));
+    let start = rule.initial();
+    let [one, two] = *spec.scales(&naive, 0).as_slice() else { panic!("two blocks") };
+    let later = spec.scales(&naive, 1)[0];
+    let first = rule.apply(&start, &Arrived { visit: 0, sites: 1, sum: &[3.0 / one, -1.0 / one, 40.0 / two, 0.0, 60.0 / two] });
+    // λ = prior + (s1, ½ S2).
+    let expected = [3.0, -1.0, 21.0, 0.0, 31.0];
+    first.state[..5].iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
+    let sum = [80.0 / later, 0.0, 100.0 / later];
+    let second = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    second.state[..5].iter().zip([3.0, -1.0, 51.0, 0.0, 66.0]).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
+    // The same sums, with the noise in the posterior: less certain in every direction.
+    let aware = with("noise-aware");
+    let rule = aware.rule();
+    let first = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &[3.0 / one, -1.0 / one, 40.0 / two, 0.0, 60.0 / two] });
+    let wide = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    assert!(wide.state[2] < 51.0 && wide.state[4] < 66.0 && wide.state[2] > 1.0);
+    assert!(VipsRule::topics(&aware, &wide.state).is_err());
+}
+
+#[test]
+fn learned_relevance_moves_the_prior() {
+    let task = task(LOGISTIC, "rounds = 2\nrelevance_shape = 0.01\nrelevance_rate = 0.01\neigenvalue_floor = 0.0", 1.0, ROWS).unwrap();
+    let (rule, spec) = (task.rule(), spec(&task));
+    let [one, two] = *spec.scales(&task, 0).as_slice() else { panic!("two blocks") };
+    let step = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &[0.1 / one, 0.0, 100.0 / two, 0.0, 100.0 / two] });
+    // The coefficients are small: the precision that the next visit uses is large.
+    assert!(*step.state.last().unwrap() > 10.0);
+}
