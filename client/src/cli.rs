@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use dp_pvi_posterior::document::Intervals;
 use dp_pvi_posterior::summary::Level;
 use dp_pvi_privacy::ledger::LedgerStore;
 use dp_pvi_privacy::{ClientId, Hash};
@@ -106,6 +107,9 @@ enum Command {
         /// Probability content of the intervals.
         #[arg(long, value_enum, default_value_t)]
         level: LevelArg,
+        /// Which posterior predicts.
+        #[arg(long, value_enum, default_value_t)]
+        intervals: IntervalsArg,
         /// File for the result (CSV); stdout unless given.
         #[arg(short, long)]
         output: Option<PathBuf>,
@@ -115,6 +119,15 @@ enum Command {
         /// Which shell.
         shell: Shell,
     },
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum IntervalsArg {
+    /// The variational posterior as it came out of the run.
+    #[default]
+    Plain,
+    /// The one that includes the noise that protects the records, where posterior.json has it.
+    NoiseAware,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -237,12 +250,16 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         Command::Ledger(LedgerCommand::Create) => ledger::create(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
-        Command::Predict { posterior, data, level, output: target } => {
+        Command::Predict { posterior, data, level, intervals, output: target } => {
             let level = match level {
                 LevelArg::P90 => Level::P90,
                 LevelArg::P95 => Level::P95,
             };
-            predict::predict(&posterior, &data, level, target.as_deref(), output)
+            let intervals = match intervals {
+                IntervalsArg::Plain => Intervals::Plain,
+                IntervalsArg::NoiseAware => Intervals::NoiseAware,
+            };
+            predict::predict(&posterior, &data, level, intervals, target.as_deref(), output)
         }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-client", &mut std::io::stdout());

@@ -65,8 +65,12 @@ fn document(history: &History) -> Result<PosteriorDocument> {
         .iter()
         .map(|(client, report)| Evaluation { evaluator: client.clone(), round: report.round, metrics: report.metrics.clone() })
         .collect();
-    PosteriorDocument::new(&history.task, history.run.number, history.rounds(), &history.lambda, statements, evaluations)
-        .map_err(|e| failed(&e))
+    let document = PosteriorDocument::new(&history.task, history.run.number, history.rounds(), &history.lambda, statements, evaluations)
+        .map_err(|e| failed(&e))?;
+    match history.noise_aware() {
+        Some(aware) => document.with_noise_aware(aware).map_err(|e| failed(&e)),
+        None => Ok(document),
+    }
 }
 
 #[cfg(test)]

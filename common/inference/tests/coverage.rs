@@ -186,7 +186,7 @@ fn replicate(task: &ResolvedTask, likelihood: Likelihood, sites: u32, seed: u64)
         }
     }
     let gaussian = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap();
-    let aware = gaussian(of_run(task, &history).unwrap());
+    let aware = gaussian(of_run(task, &history).unwrap().natural_parameters);
     Replication { truth, plain: gaussian(task.posterior(&state).to_vec()), aware }
 }
 

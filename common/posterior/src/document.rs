@@ -6,6 +6,7 @@ use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::HeldOutMetrics;
+use crate::noise_aware;
 use crate::predictive::Predictor;
 use crate::statement::PrivacyStatement;
 use crate::summary::{Coefficient, coefficients};
@@ -51,6 +52,8 @@ pub struct NoiseAware {
     pub coefficients: Vec<Coefficient>,
     /// Natural parameters.
     pub natural_parameters: Vec<f64>,
+    /// Signal-to-noise ratio of the released precision; 1 is noise alone.
+    pub signal_to_noise: f64,
 }
 
 /// Which of a document's posteriors is asked.
@@ -131,10 +134,12 @@ impl PosteriorDocument {
     ///
     /// # Errors
     /// Natural parameters that are not a distribution of the task's family.
-    pub fn with_noise_aware(mut self, natural_parameters: Vec<f64>) -> Result<Self, DocumentError> {
+    pub fn with_noise_aware(mut self, aware: noise_aware::Posterior) -> Result<Self, DocumentError> {
+        let noise_aware::Posterior { natural_parameters, signal_to_noise } = aware;
         let names = self.task()?.parameter_names()?;
         let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
-        self.noise_aware = Some(NoiseAware { coefficients: coefficients(&names, posterior.standard()), natural_parameters });
+        self.noise_aware =
+            Some(NoiseAware { coefficients: coefficients(&names, posterior.standard()), natural_parameters, signal_to_noise });
         self.privacy.iter_mut().for_each(PrivacyStatement::intervals_include_noise);
         Ok(self)
     }

@@ -55,10 +55,31 @@ pub fn is_known(task: &ResolvedTask) -> bool {
     }
 }
 
-/// Natural parameters of the noise-aware posterior of a run, in the task's family. `None` where the noise on the posterior is not
+/// The noise-aware posterior of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Posterior {
+    /// Natural parameters, in the task's family.
+    pub natural_parameters: Vec<f64>,
+    /// ‖released‖²/(dimension·σ²) of the likelihood's precision as the run released it, averaged over visits (section 14): 1 is noise
+    /// alone. Below [`LOW_SIGNAL`] the run had too few records, or too little budget, for so many parameters.
+    pub signal_to_noise: f64,
+}
+
+/// Signal-to-noise ratio of a released block below which a reader is warned.
+pub const LOW_SIGNAL: f64 = 2.0;
+
+/// ‖released‖²/(dimension·σ²) of a block with noise of standard deviation `sd` on every entry; 1 for noise alone.
+#[must_use]
+pub fn signal_to_noise(released: &[f64], sd: f64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "a number of parameters is far below 2^52")]
+    let dimension = released.len().max(1) as f64;
+    released.iter().map(|v| v * v).sum::<f64>() / (dimension * sd * sd)
+}
+
+/// The noise-aware posterior of a run. `None` where the noise on the posterior is not
 /// known: exact updates have none, Adam divides by what it has seen, and other updates bring their own covariance.
 #[must_use]
-pub fn of_run(task: &ResolvedTask, history: &History) -> Option<Vec<f64>> {
+pub fn of_run(task: &ResolvedTask, history: &History) -> Option<Posterior> {
     match &task.update {
         UpdateSpec::DpOptimisation(spec) => dp_optimisation::posterior(task, spec, history),
         UpdateSpec::NaturalGradient(spec) => natural_gradient::posterior(task, spec, history),

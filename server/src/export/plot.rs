@@ -26,6 +26,8 @@ pub(super) struct Row<'a> {
     pub(super) centre: f64,
     pub(super) inner: (f64, f64),
     pub(super) outer: (f64, f64),
+    /// A second, lighter interval below the first.
+    pub(super) second: Option<(f64, f64)>,
 }
 
 /// Lines over a common axis of whole numbers.
@@ -76,7 +78,8 @@ pub(super) fn intervals(title: &str, rows: &[Row<'_>]) -> String {
     let (right, top, bottom, step) = (16.0, 34.0, 34.0, 20.0);
     #[allow(clippy::cast_precision_loss, reason = "a plot has few rows")]
     let height = top + bottom + step * rows.len() as f64;
-    let ends = rows.iter().flat_map(|row| [row.outer.0, row.outer.1, 0.0]);
+    let ends =
+        rows.iter().flat_map(|row| [row.outer.0, row.outer.1, 0.0].into_iter().chain(row.second.into_iter().flat_map(|(a, b)| [a, b])));
     let Some((low, high)) = range(ends) else { return String::new() };
     let (low, high) = pad(low, high);
     let x = Scale::new(low, high, left, WIDTH - right);
@@ -91,6 +94,14 @@ pub(super) fn intervals(title: &str, rows: &[Row<'_>]) -> String {
         #[allow(clippy::cast_precision_loss, reason = "a plot has few rows")]
         let y = top + step * (i as f64 + 0.5);
         text(&mut svg, left - 10.0, y + 4.0, "end", INK, &shorten(row.name, 36));
+        if let Some((low, high)) = row.second {
+            let (from, to, y) = (x.at(low), x.at(high), y + 6.0);
+            let _ = write!(
+                svg,
+                "<line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{}\" stroke-width=\"1.5\" stroke-dasharray=\"3 2\"/>",
+                SERIES[1]
+            );
+        }
         for (interval, width) in [(row.outer, 1.5), (row.inner, 5.0)] {
             let _ = write!(
                 svg,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::noise_aware::LOW_SIGNAL;
 use dp_pvi_posterior::summary::Coefficient;
 use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
 use dp_pvi_protocol::message::{HeldOutMetrics, Role, RoundOutcome, RunOutcome};
@@ -30,7 +31,7 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         Escaped(&history.task.name)
     );
     overview(&mut html, federation, history);
-    coefficients(&mut html, history, &document.coefficients);
+    coefficients(&mut html, history, document);
     held_out(&mut html, history);
     privacy(&mut html, history, document);
     participation(&mut html, history);
@@ -49,6 +50,7 @@ fn overview(html: &mut String, federation: &str, history: &History) {
     let outcome = match history.outcome {
         None => "in progress",
         Some(RunOutcome::Complete) => "complete",
+        Some(RunOutcome::AggregationLost) => "ended early: the aggregation was aborted",
         Some(RunOutcome::QuorumLost) => "ended early: fewer sites than min_sites",
         Some(RunOutcome::Stopped) => "stopped by the operator",
     };
@@ -84,46 +86,94 @@ fn overview(html: &mut String, federation: &str, history: &History) {
     html.push_str("</table>");
 }
 
-fn coefficients(html: &mut String, history: &History, all: &[Coefficient]) {
+fn coefficients(html: &mut String, history: &History, document: &PosteriorDocument) {
     html.push_str("<h2>Coefficients</h2>");
-    let mut drawn: Vec<&Coefficient> = all.iter().collect();
+    let all = &document.coefficients;
+    // Both posteriors have the same coefficients in the same order.
+    let aware = document.noise_aware.as_ref().map(|aware| aware.coefficients.as_slice());
+    let mut drawn: Vec<usize> = (0..all.len()).collect();
     if all.len() > DRAWN {
-        drawn.sort_by(|a, b| (b.mean / b.sd).abs().total_cmp(&(a.mean / a.sd).abs()));
+        let distance = |i: &usize| aware.map_or(&all[*i], |aware| &aware[*i]);
+        drawn.sort_by(|a, b| {
+            let z = |c: &Coefficient| (c.mean / c.sd).abs();
+            z(distance(b)).total_cmp(&z(distance(a)))
+        });
         drawn.truncate(DRAWN);
         let _ = write!(html, "<p class=\"note\">The {DRAWN} of {} that are furthest from 0, in standard deviations.</p>", all.len());
     }
     let rows: Vec<Row<'_>> = drawn
         .iter()
-        .map(|c| Row {
-            name: &c.name,
-            centre: c.mean,
-            inner: (c.mean - c.sd, c.mean + c.sd),
-            outer: (c.interval_95.lower, c.interval_95.upper),
+        .map(|&i| {
+            // The noise-aware interval is the one to read, where there is one; the plain one is drawn below it.
+            let (c, second) = match aware {
+                Some(aware) => (&aware[i], Some((all[i].interval_95.lower, all[i].interval_95.upper))),
+                None => (&all[i], None),
+            };
+            Row {
+                name: &c.name,
+                centre: c.mean,
+                inner: (c.mean - c.sd, c.mean + c.sd),
+                outer: (c.interval_95.lower, c.interval_95.upper),
+                second,
+            }
         })
         .collect();
-    html.push_str(&plot::intervals("Posterior mean, one standard deviation (thick) and 95 % interval (thin)", &rows));
-    if history.task.privacy.epsilon.is_some() {
-        html.push_str(
-            "<p><b>How to read the intervals.</b> They are those of the variational posterior. They do not include the noise that was \
-             added to protect the records, so they are too narrow, most of all for coefficients about which the data say little.</p>",
-        );
-    }
-    html.push_str(
-        "<details><summary>table</summary><table><tr><th>coefficient</th><th class=\"n\">mean</th><th class=\"n\">sd</th>\
-         <th class=\"n\">90 % interval</th><th class=\"n\">95 % interval</th></tr>",
-    );
-    for c in all.iter().take(TABULATED) {
+    let title = match aware {
+        Some(_) => "Noise-aware mean, one standard deviation (thick), 95 % interval (thin); plain 95 % interval (dashed)",
+        None => "Posterior mean, one standard deviation (thick) and 95 % interval (thin)",
+    };
+    html.push_str(&plot::intervals(title, &rows));
+    if let Some(aware) = &document.noise_aware {
         let _ = write!(
             html,
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} … {}</td><td class=\"n\">{} … {}</td></tr>",
-            Escaped(&c.name),
-            number(c.mean),
-            number(c.sd),
-            number(c.interval_90.lower),
-            number(c.interval_90.upper),
-            number(c.interval_95.lower),
-            number(c.interval_95.upper)
+            "<p class=\"note\">Signal to noise of the released precision: {} (1 would be noise alone).{}</p>",
+            number(aware.signal_to_noise),
+            if aware.signal_to_noise < LOW_SIGNAL {
+                " <b>Low: too few records or too little budget for so many coefficients; most of them are noise.</b>"
+            } else {
+                ""
+            }
         );
+        html.push_str(
+            "<p><b>How to read the intervals.</b> Solid: the noise-aware posterior, which includes the noise that was added to protect the \
+             records. Dashed: the plain variational posterior, which does not, and is too narrow. Neither includes the bias of clipping, \
+             where records were clipped.</p>",
+        );
+    } else if history.task.privacy.epsilon.is_some() {
+        html.push_str(
+            "<p><b>How to read the intervals.</b> They are those of the variational posterior. The noise on it is not known for this \
+             update, so they do not include what was added to protect the records: they are too narrow, most of all for coefficients \
+             about which the data say little.</p>",
+        );
+    }
+    html.push_str("<details><summary>table</summary><table><tr><th>coefficient</th>");
+    let posteriors: Vec<(&str, &[Coefficient])> =
+        [aware.map(|aware| ("noise-aware ", aware)), Some((if aware.is_some() { "plain " } else { "" }, all.as_slice()))]
+            .into_iter()
+            .flatten()
+            .collect();
+    for (name, _) in &posteriors {
+        for column in ["mean", "sd", "90 % interval", "95 % interval"] {
+            let _ = write!(html, "<th class=\"n\">{name}{column}</th>");
+        }
+    }
+    html.push_str("</tr>");
+    for (i, c) in all.iter().enumerate().take(TABULATED) {
+        let _ = write!(html, "<tr><td>{}</td>", Escaped(&c.name));
+        for (_, list) in &posteriors {
+            let c = &list[i];
+            let _ = write!(
+                html,
+                "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} … {}</td><td class=\"n\">{} … {}</td>",
+                number(c.mean),
+                number(c.sd),
+                number(c.interval_90.lower),
+                number(c.interval_90.upper),
+                number(c.interval_95.lower),
+                number(c.interval_95.upper)
+            );
+        }
+        html.push_str("</tr>");
     }
     html.push_str("</table></details>");
 }
@@ -137,9 +187,10 @@ fn held_out(html: &mut String, history: &History) {
         html.push_str("<p class=\"note\">No evaluator reported.</p>");
         return;
     }
-    let metrics: [Metric; 5] = [
+    let metrics: [Metric; 6] = [
         ("Mean log-likelihood per test record (higher is better)", |m| Some(m.log_likelihood)),
         ("Accuracy", |m| m.accuracy),
+        ("Area under the ROC curve (higher is better)", |m| m.auc),
         ("Root mean squared error", |m| m.rmse),
         ("Brier score (lower is better)", |m| m.brier),
         ("Expected calibration error (lower is better)", |m| m.calibration_error),
@@ -159,6 +210,18 @@ fn held_out(html: &mut String, history: &History) {
     if let Some((client, report)) = history.metrics.iter().rev().find(|(_, report)| !report.metrics.reliability.is_empty()) {
         let title = format!("Calibration after {} rounds, on {} test records of {client}", report.round, report.metrics.records);
         html.push_str(&plot::reliability(&title, &report.metrics.reliability));
+    }
+    if let Some((client, report)) = history.metrics.iter().rev().find(|(_, report)| !report.metrics.interval_coverage.is_empty()) {
+        let _ = write!(
+            html,
+            "<h3>Predictive intervals after {} rounds, on {} test records of {client}</h3><table><tr><th class=\"n\">central interval</th>\
+             <th class=\"n\">test records inside</th></tr>",
+            report.round, report.metrics.records
+        );
+        for (level, share) in &report.metrics.interval_coverage {
+            let _ = write!(html, "<tr><td class=\"n\">{} %</td><td class=\"n\">{:.1} %</td></tr>", number(100.0 * level), 100.0 * share);
+        }
+        html.push_str("</table>");
     }
     let evaluated: Vec<u32> = history.metrics.iter().map(|(_, report)| report.round).collect();
     let missing = (0..=history.rounds()).filter(|round| !evaluated.contains(round)).count();

@@ -33,7 +33,7 @@ fn plots_survive_degenerate_data() {
     check(&plot::lines("one point", "rounds", &[line(&[(0.0, -0.5)])]), "one point");
     check(&plot::lines("constant", "rounds", &[line(&[(0.0, 1.0), (1.0, 1.0)]), line(&[(3.0, 1.0)])]), "constant");
     assert_eq!(plot::lines("nothing", "rounds", &[]), "");
-    let row = |centre: f64| Row { name: "<b>", centre, inner: (centre, centre), outer: (centre, centre) };
+    let row = |centre: f64| Row { name: "<b>", centre, inner: (centre, centre), outer: (centre, centre), second: Some((centre, centre)) };
     check(&plot::intervals("zero width", &[row(0.0), row(0.0)]), "zero width");
     check(&plot::bars("nothing spent", &[("<b>", 0.0)], None), "nothing spent");
     check(&plot::bars("spent", &[("<b>", 0.5)], Some(("limit", 1.0))), "spent");

@@ -4,6 +4,7 @@ use dp_pvi_privacy::ClientId;
 
 use super::{DocumentError, Evaluation, Intervals, PosteriorDocument};
 use crate::metrics::HeldOutMetrics;
+use crate::noise_aware::Posterior;
 use crate::predictive::{Example, Prediction};
 use crate::statement::statement;
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
@@ -97,7 +98,8 @@ fn the_noise_aware_posterior_stands_beside_the_plain_one() {
     let plain = document(&private());
     assert!(plain.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
     assert!(matches!(plain.predictor_with(Intervals::NoiseAware), Err(DocumentError::NoNoiseAware)));
-    let both = plain.clone().with_noise_aware(vec![0.35, -0.1, 1.5, 0.25]).unwrap();
+    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5 };
+    let both = plain.clone().with_noise_aware(aware(vec![0.35, -0.1, 1.5, 0.25])).unwrap();
     assert_eq!((&both.coefficients, &both.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
     assert!(both.privacy[0].remarks.iter().any(|r| r.contains("Two posteriors")));
     assert!(!both.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
@@ -110,7 +112,7 @@ fn the_noise_aware_posterior_stands_beside_the_plain_one() {
     };
     assert!((sd(Intervals::Plain) - 3f64.powf(-0.5)).abs() < 1e-15 && (sd(Intervals::NoiseAware) - 1.5f64.powf(-0.5)).abs() < 1e-15);
     assert!(PosteriorDocument::from_json(&text.replacen("0.35", "0.36", 1)).is_err());
-    assert!(plain.with_noise_aware(vec![0.0, 0.0, -1.0, 1.0]).is_err());
+    assert!(plain.with_noise_aware(aware(vec![0.0, 0.0, -1.0, 1.0])).is_err());
 }
 
 #[test]

@@ -11,11 +11,11 @@
 //! acts on the displacement of the posterior (section 13.3); under Poisson sampling the sampled sum varies by (1 − q)/q·H_m, by the
 //! information equality; and nothing is clipped. A clip below the model's gradient bound biases the fit, and no covariance shows it.
 
-use super::History;
 use super::affine::{Affine, Change};
+use super::{History, Posterior, signal_to_noise};
 use crate::task::{DpOptimisationSpec, Optimizer, ResolvedTask};
 
-pub(super) fn posterior(task: &ResolvedTask, spec: &DpOptimisationSpec, history: &History) -> Option<Vec<f64>> {
+pub(super) fn posterior(task: &ResolvedTask, spec: &DpOptimisationSpec, history: &History) -> Option<Posterior> {
     let d = task.dimension as usize;
     let prior = task.prior_natural();
     let sites = history.shares.len();
@@ -27,10 +27,15 @@ pub(super) fn posterior(task: &ResolvedTask, spec: &DpOptimisationSpec, history:
     }
     let run = Run { task, spec, history, dimension: d, prior: &prior };
     let mut natural = prior.clone();
+    let mut released = vec![0.0; d];
     for j in 0..d {
-        (natural[j], natural[d + j]) = run.coordinate(j);
+        let rounds = run.precisions(j);
+        let curvatures = run.curvatures(&rounds);
+        // In units of its own noise. A run without a visit released nothing.
+        released[j] = if curvatures.error > 0.0 { curvatures.released / curvatures.error.sqrt() } else { 0.0 };
+        (natural[j], natural[d + j]) = run.coordinate(j, &rounds, &curvatures);
     }
-    Some(natural)
+    Some(Posterior { natural_parameters: natural, signal_to_noise: signal_to_noise(&released, 1.0) })
 }
 
 struct Run<'a> {
@@ -55,17 +60,16 @@ struct Precisions {
 /// ΣH_m as the rounds of a run see it.
 struct Curvatures {
     rounds: Vec<f64>,
-    /// At the end of the run, and the variance of its error.
+    /// At the end of the run: as released, without negative values, and the variance of its error.
+    released: f64,
     end: f64,
     error: f64,
 }
 
 impl Run<'_> {
-    fn coordinate(&self, j: usize) -> (f64, f64) {
+    fn coordinate(&self, j: usize, rounds: &[Precisions], curvatures: &Curvatures) -> (f64, f64) {
         let prior = (self.prior[j], self.prior[self.dimension + j]);
-        let rounds = self.precisions(j);
         let observed = self.history.rounds.last().map_or(prior.0, |round| round.state[j]);
-        let curvatures = self.curvatures(&rounds);
         // The error of a curvature acts on the distance of θ from where the fit ends; that distance is the posterior's own.
         let mut result = prior;
         let mut displacement = 0.0;
@@ -116,7 +120,7 @@ impl Run<'_> {
         let one = (self.step_sd() / self.spec.curvature_weight).powi(2) / f64::from(self.spec.steps);
         let half = rounds.len() / 2;
         let mut means = vec![0.0; rounds.len()];
-        let (mut end, mut error) = (0.0, 0.0);
+        let (mut released, mut end, mut error) = (0.0, 0.0, 0.0);
         for (at, round) in rounds.iter().enumerate().rev() {
             for &(site, factor, change) in &round.changes {
                 sum += factor + change;
@@ -127,11 +131,11 @@ impl Run<'_> {
                 means[at] = (sum / weight).max(0.0);
             }
             if at == half && weight > 0.0 {
-                (end, error) = (means[at], variance / (weight * weight));
+                (released, end, error) = (sum / weight, means[at], variance / (weight * weight));
             }
         }
         means[half..].fill(end);
-        Curvatures { rounds: means, end, error }
+        Curvatures { rounds: means, released, end, error }
     }
 
     /// Standard deviation of the noise on one coordinate of 1/q times a step's released sum.

@@ -12,14 +12,14 @@ use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use super::{ClosedRound, History};
+use super::{ClosedRound, History, Posterior, signal_to_noise};
 use crate::rule::NaturalGradientRule;
 use crate::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ResolvedTask};
 
 /// Largest d: the recursion multiplies d×d matrices at every visit.
 const LARGEST: usize = 512;
 
-pub(super) fn posterior(task: &ResolvedTask, spec: &NaturalGradientSpec, history: &History) -> Option<Vec<f64>> {
+pub(super) fn posterior(task: &ResolvedTask, spec: &NaturalGradientSpec, history: &History) -> Option<Posterior> {
     let family = task.family();
     let (d, len) = (family.dimension(), family.len());
     let last = &history.rounds.last()?.state;
@@ -69,7 +69,10 @@ pub(super) fn posterior(task: &ResolvedTask, spec: &NaturalGradientSpec, history
             _ => return None,
         });
     }
-    result.filter(|natural| natural.iter().all(|v| v.is_finite()))
+    let natural_parameters = result.filter(|natural| natural.iter().all(|v| v.is_finite()))?;
+    // The running mean of the released curvatures, before any floor.
+    let released = &last[len + d..2 * len];
+    Some(Posterior { natural_parameters, signal_to_noise: signal_to_noise(released, curvature_variance.sqrt()) })
 }
 
 /// H: Λ − Λ0 of the final posterior, with the Gram matrix' correlations where only the diagonal was released.

@@ -3,7 +3,7 @@
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{DMatrix, DVector};
 
-use super::{diagonal, full, statistic_variance};
+use super::{diagonal, full, signal_to_noise, statistic_variance};
 
 fn close(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-10 * (1.0 + b.abs()))
@@ -75,4 +75,11 @@ fn intervals_cover_in_a_conjugate_problem() {
 #[test]
 fn the_error_of_the_precision_acts_on_the_displacement() {
     assert!((statistic_variance(2.0, 3.0, 0.0) - 4.0).abs() < 1e-15 && (statistic_variance(2.0, 3.0, 2.0) - 13.0).abs() < 1e-15);
+}
+
+#[test]
+fn the_signal_to_noise_ratio_of_noise_is_one() {
+    assert!((signal_to_noise(&[3.0, -3.0, 3.0], 3.0) - 1.0).abs() < 1e-15);
+    assert!((signal_to_noise(&[0.0, 20.0], 2.0) - 50.0).abs() < 1e-12);
+    assert!(signal_to_noise(&[], 1.0).abs() < f64::MIN_POSITIVE);
 }
