@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`LocalOptimum`] | PVI without noise |
 //! | [`Gradients`] | DP optimisation |
+//! | [`MomentMatching`] | expectation propagation |
 //! | [`LinearPredictor`] | bounded natural gradients |
 //! | [`neural_network::BatchGradients`] | DP optimisation, over batches |
 //! | [`statistics::ExpectedStatistics`] | VIPS |
