@@ -364,7 +364,7 @@ impl Client {
     pub(crate) async fn round(&mut self) -> RoundStart {
         loop {
             match self.next().await.unwrap() {
-                Next::Wait => {}
+                Next::Wait | Next::Charter(_) => {}
                 Next::Round(round) => {
                     self.seen += u32::try_from(round.entries.len()).unwrap();
                     return *round;
@@ -378,7 +378,7 @@ impl Client {
     pub(crate) async fn try_round(&mut self) -> Result<RoundStart, ()> {
         loop {
             match self.next().await.map_err(drop)? {
-                Next::Wait => {}
+                Next::Wait | Next::Charter(_) => {}
                 Next::Round(round) => {
                     self.seen += u32::try_from(round.entries.len()).unwrap();
                     return Ok(*round);
@@ -391,7 +391,7 @@ impl Client {
     pub(crate) async fn finished(&mut self) -> dp_pvi_protocol::message::RunEnd {
         loop {
             match self.next().await.unwrap() {
-                Next::Wait => {}
+                Next::Wait | Next::Charter(_) => {}
                 Next::Finished(end) => return *end,
                 // A round that nobody answers closes at its deadline.
                 Next::Round(_) => tokio::time::sleep(Duration::from_millis(50)).await,

@@ -111,8 +111,10 @@ impl Federation<'_> {
             self.factors[site] += &change.scale(self.rule.damping(0));
         }
         let step = self.rule.apply(&self.lambda, 0, sum.natural());
-        self.lambda = step.lambda;
-        self.correction += &Factor::new(family, step.correction).map_err(message)?;
+        self.lambda = step.state;
+        if let Some(correction) = step.correction {
+            self.correction += &Factor::new(family, correction).map_err(message)?;
+        }
         self.books_balance()
     }
 
