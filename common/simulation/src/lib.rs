@@ -6,6 +6,7 @@
 //! * [`noise`]: randomness as a pure function of (seed, client, release, step, purpose), so that a run that crashed and went on
 //!   draws what an undisturbed one draws, and the two can be compared bit by bit.
 //! * [`experiment`]: one TOML file, several seeds, figures as JSON lines (`dp-pvi-sim run`).
+//! * [`reproduce`]: figures and tables of the papers (`dp-pvi-sim reproduce`).
 //! * [`generate`]: synthetic hospitals with a known truth (`dp-pvi-sim generate hospitals`).
 //!
 //! `tests/crashes.rs` crashes every machine at every write of a run, and runs two hundred stormy federations: all end with the same
@@ -19,3 +20,4 @@ pub mod federation;
 pub mod generate;
 pub mod network;
 pub mod noise;
+pub mod reproduce;

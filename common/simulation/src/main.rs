@@ -11,6 +11,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_simulation::account::{self, AccountError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, SummaryLine};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
+use dp_pvi_simulation::reproduce::{self, ReproduceError};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -102,6 +103,26 @@ enum Command {
         #[arg(long, default_value_t = 0, requires = "epsilon")]
         booked: u32,
     },
+    /// Runs the experiments behind a figure or table of the papers and writes NAME.csv, NAME.svg and NAME.md.
+    Reproduce {
+        /// What to reproduce.
+        name: reproduce::Name,
+        /// Directory to write to.
+        #[arg(short, long)]
+        output: PathBuf,
+        /// Directory of the data files.
+        #[arg(long, default_value = "../shared/data")]
+        data: PathBuf,
+        /// Seed of splits, coins and noise.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Fewer settings, to see that it runs.
+        #[arg(long)]
+        quick: bool,
+        /// No progress bar.
+        #[arg(short, long)]
+        quiet: bool,
+    },
     /// Prints a completion script for a shell.
     Completions {
         /// The shell.
@@ -138,6 +159,8 @@ enum Failure {
     Write(#[from] WriteError),
     #[error(transparent)]
     Account(#[from] AccountError),
+    #[error(transparent)]
+    Reproduce(#[from] ReproduceError),
     #[error("{path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
     #[error(transparent)]
@@ -157,6 +180,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Experiment(error) => error.exit_code(),
+            Self::Reproduce(error) => error.exit_code(),
             Self::Generate(_) | Self::Account(_) | Self::Query(_) => 2,
             Self::Write(_) | Self::Read { .. } | Self::Plot(_) => 12,
             Self::Print(_) | Self::Json(_) | Self::Refused(_) => 1,
@@ -185,6 +209,12 @@ fn main() -> ExitCode {
         }
         Command::Calibrate { epsilon, sigma, steps, how } => {
             calibrate(&how, sigma, steps, epsilon, &mut Printer { out: &mut out, format: arguments.format })
+        }
+        Command::Reproduce { name, output, data, seed, quick, quiet } => {
+            std::fs::create_dir_all(&output).map_err(|error| Failure::Read { path: output.clone(), error }).and_then(|()| {
+                let options = reproduce::Options { data: &data, output: &output, seed, quick, quiet };
+                Ok(reproduce::run(name, &options)?)
+            })
         }
         Command::Plan { task, epsilon, delta, booked } => {
             plan(&task, epsilon, delta, booked, &mut Printer { out: &mut out, format: arguments.format })

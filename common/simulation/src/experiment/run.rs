@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// Training tables of all clients, and the held-out one.
-    fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, Public<RecordTable>), ExperimentError> {
+    pub(crate) fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, Public<RecordTable>), ExperimentError> {
         let fraction = self.experiment.data.test_fraction;
         let cut = |table: &RecordTable, seed| {
             fraction.map_or_else(
@@ -200,7 +200,7 @@ impl Session {
         }
         match outcome.end.as_ref().map(|end| end.outcome) {
             Some(RunOutcome::Complete) => Ok(()),
-            Some(RunOutcome::QuorumLost) => Err(ExperimentError::Quorum { seed }),
+            Some(RunOutcome::QuorumLost | RunOutcome::AggregationLost) => Err(ExperimentError::Quorum { seed }),
             _ => failed(format!("the run did not end ({:?})", outcome.stopped)),
         }
     }

@@ -1,0 +1,106 @@
+//! `dp-pvi-sim reproduce NAME`: figures and tables of the papers, over the production protocol on one machine. Every reproduction writes
+//! NAME.csv, NAME.svg and NAME.md, and the experiment files that it ran, into the output directory.
+
+mod dp_sep;
+mod dp_sep_mixture;
+mod dp_sep_networks;
+mod vips;
+mod vips_blr;
+mod vips_lda;
+mod vips_sbn;
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+/// What can be reproduced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Topics of blog entries: perplexity against ε.
+    VipsLda,
+    /// Logistic regression by Pólya–Gamma augmentation.
+    VipsBlr,
+    /// Sigmoid belief network on digits: pixel accuracy against ε.
+    VipsSbn,
+    /// Mixture of Gaussians: distance of posteriors from a Gibbs sampler's.
+    DpSepTable1,
+    /// Regression networks: RMSE.
+    DpSepTable3,
+    /// Regression networks: log-likelihood.
+    DpSepTable4,
+    /// Regression networks beside a constant prediction.
+    DpSepTable5,
+    /// Mixture of Gaussians: the same runs as the first table, drawn.
+    DpSepFigure1,
+}
+
+/// Where data is and results go.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// Directory of the data files.
+    pub data: &'a Path,
+    /// Directory of the results; it must exist.
+    pub output: &'a Path,
+    /// Seed of splits, coins and noise.
+    pub seed: u64,
+    /// Fewer rounds and settings, to see that it runs.
+    pub quick: bool,
+    /// No progress bar.
+    pub quiet: bool,
+}
+
+/// Why there is no reproduction.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// An experiment failed.
+    #[error(transparent)]
+    Experiment(#[from] crate::experiment::ExperimentError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] dp_pvi_data::DataError),
+    /// The task.
+    #[error(transparent)]
+    Task(#[from] dp_pvi_posterior::task::TaskError),
+    /// The results cannot be written.
+    #[error("{}: cannot be written ({source})", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A run came out in a form that a reproduction cannot read: a bug of ours.
+    #[error("{0}")]
+    Result(String),
+}
+
+impl ReproduceError {
+    /// Exit code of the program.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Experiment(error) => error.exit_code(),
+            Self::Data(_) => 10,
+            Self::Task(_) => 2,
+            Self::Write { .. } => 12,
+            Self::Result(_) => 1,
+        }
+    }
+}
+
+/// Runs a reproduction.
+///
+/// # Errors
+/// See [`ReproduceError`].
+pub fn run(name: Name, options: &Options<'_>) -> Result<(), ReproduceError> {
+    match name {
+        Name::VipsLda => vips_lda::run(options),
+        Name::VipsBlr => vips_blr::run(options),
+        Name::VipsSbn => vips_sbn::run(options),
+        Name::DpSepTable1 => dp_sep_mixture::run(options, "dp-sep-table1"),
+        Name::DpSepFigure1 => dp_sep_mixture::run(options, "dp-sep-figure1"),
+        Name::DpSepTable3 => dp_sep_networks::run(options, "dp-sep-table3"),
+        Name::DpSepTable4 => dp_sep_networks::run(options, "dp-sep-table4"),
+        Name::DpSepTable5 => dp_sep_networks::run(options, "dp-sep-table5"),
+    }
+}
