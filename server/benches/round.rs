@@ -10,12 +10,12 @@
 //!
 //! | numbers in an update | server CPU a round (an update) | client CPU a round | memory idle → peak |
 //! |---|---|---|---|
-//! | 100 (mean field of 50) | 1.24 ms (0.12 ms) | 0.17 ms | 12 → 16 MiB |
+//! | 100 (mean field of 50) | 1.12 to 1.25 ms (0.12 ms) | 0.15 to 0.17 ms | 12 → 16 MiB |
 //! | 1,000,000 (mean field of 500,000) | 334 ms (33 ms) | 28 ms | 86 → 149 MiB |
 //! | 2,000,000 (mean field of 1,000,000) | 884 ms (88 ms) | 62 ms | 158 → 296 MiB |
 //! | 1,000,404 (full covariance of 1413) | 1.4 s (141 ms) | 22 ms | 27 → 150 MiB |
 //!
-//! Of the 1.24 ms, about 0.3 ms are ten Ed25519 verifications and 0.04 ms two signatures (the round's header, and one over all receipts
+//! Of these 1.2 ms, about 0.3 ms are ten Ed25519 verifications and 0.04 ms two signatures (the round's header, and one over all receipts
 //! of a commit), 0.25 ms SQLite (one commit of six pages, one flush), 0.15 ms ten writes to sockets inside the kernel and 0.3 ms the
 //! rest of ten exchanges over HTTP/2 and TLS. Of the 1.4 s, all but 0.2 s are the rule's matrix algebra, which is cubic in 1413.
 
