@@ -45,6 +45,10 @@
 
 mod iterate;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod tests;
+
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::network::Network;
 use dp_pvi_posterior::task::DpOptimisationSpec;
