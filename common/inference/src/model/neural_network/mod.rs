@@ -7,8 +7,8 @@
 //! # Cost
 //!
 //! A step of the network 105–50–1 with a batch of 200 records of the Adult encoding (draws, norms, clip factors, sum, Adam; no noise; `f64`) takes
-//! 0.53 ms on one core of a shared two-core machine (AMD EPYC, baseline x86-64 code, load 4 to 5; fastest 0.40 ms; target 0.6 ms). The gradients alone take
-//! 0.99 ms with 10 samples and, with a second hidden layer of 50 units, 0.66 ms with one and 9 ms with 10
+//! 0.56 ms at best and 0.63 ms in the median of 500 on one core of a two-core machine with eleven other processes waiting (AMD EPYC, baseline x86-64 code;
+//! target 0.6 ms). The gradients alone take 1.1 ms with 10 samples; with a second hidden layer of 50 units 0.68 ms with one and some 15 ms with 10
 //! (`cargo bench -p dp-pvi-inference --bench network_step`).
 
 pub mod batch;
