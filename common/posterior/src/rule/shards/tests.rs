@@ -1,1 +1,103 @@
+#![allow(clippy::unwrap_used)]
 
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_privacy::PrivacyUnit;
+
+use super::Coding;
+use crate::rule::Arrived;
+use crate::task::{FactorState, RawTask, ResolveContext, ResolvedTask, ShardSpec, SiteStateForm, TaskError, UpdateSpec};
+
+const SCHEMA: &str = "norm_bound = 2.0\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+    [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
+
+fn task(update: &str, options: &str, unit: &str) -> Result<ResolvedTask, TaskError> {
+    let text = format!(
+        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+         [pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = \"{update}\"\n{options}\n\
+         [privacy]\nunit = \"{unit}\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+    );
+    let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    RawTask::parse(&text)?.resolve(SCHEMA, context)
+}
+
+fn spec(task: &ResolvedTask) -> ShardSpec {
+    let UpdateSpec::Shards(spec) = &task.update else { panic!("{}", task.update) };
+    spec.clone()
+}
+
+/// μ = Δ√T/z: 2√5/z for shards under either relation, √5/z for whole sites under add-remove.
+#[test]
+fn shards_are_charged_twice_and_sites_once() {
+    for (update, options, unit, factor) in [
+        ("parameter-perturbation", "", "record", 2.0),
+        ("local-averaging", "shards = 8", "record", 2.0),
+        ("virtual-clients", "shards = 8", "record", 2.0),
+        ("client-level", "", "site", 1.0),
+    ] {
+        let task = task(update, options, unit).unwrap();
+        let mu = factor * 5f64.sqrt() / spec(&task).noise_multiplier.get();
+        assert!((0.2679..0.2682).contains(&mu), "{update}: {mu}");
+        assert!(task.loss(6).unwrap().epsilon.get() > 1.0);
+        assert_eq!(task.privacy.unit == PrivacyUnit::Site, update == "client-level");
+    }
+}
+
+#[test]
+fn states_are_the_ones_that_the_rule_allows() {
+    for (update, options, state, form) in [
+        ("local-averaging", "shards = 8", FactorState::Released, SiteStateForm::Public(4)),
+        ("local-averaging", "shards = 8\nstate = \"private-clean\"", FactorState::PrivateClean, SiteStateForm::Private(4)),
+        ("virtual-clients", "shards = 8", FactorState::PrivateClean, SiteStateForm::Private(32)),
+        ("virtual-clients", "shards = 8\nstate = \"tied\"", FactorState::Tied, SiteStateForm::None),
+    ] {
+        let task = task(update, options, "record").unwrap();
+        assert_eq!((spec(&task).state, task.site_state()), (state, form), "{update} {options}");
+    }
+    assert!(task("virtual-clients", "shards = 8\nstate = \"noised\"", "record").is_err());
+}
+
+/// λ = λ0 + ρ Σ decoded + r, and the mean moves by at most what Λ_step allows.
+#[test]
+fn a_lagging_precision_does_not_lengthen_the_step_and_the_books_balance() {
+    let task = task("local-averaging", "shards = 8\nstep_precision = 50.0\ndamping = 0.5", "record").unwrap();
+    let (rule, coding) = (task.rule(), Coding::new(&task, spec(&task)));
+    let state = vec![3.0, 1.0, 6.0, 2.0];
+    let old = Gaussian::from_natural(task.family(), state.clone()).unwrap();
+    for sum in [[4.0, 0.1, 0.2, 0.3], [-9.0, 2.0, 3.0, 1.0], [0.3, 0.2, -0.4, 0.1]] {
+        let change = coding.decode(&sum, &old);
+        let step = rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum });
+        let correction = step.correction.unwrap();
+        for j in 0..4 {
+            assert!((state[j] + 0.5 * change[j] + correction[j] - step.state[j]).abs() < 1e-12);
+        }
+        // G = Δh − μΔΛ at μ = ½.
+        let precision = 6.0 + 0.5 * change[2];
+        let expected = 0.5 + 0.5 * (change[0] - 0.5 * change[2]) / precision.max(50.0);
+        if step.floored == 0 {
+            assert!((step.state[0] / step.state[2] - expected).abs() < 1e-12, "{sum:?}");
+        }
+    }
+}
+
+#[test]
+fn too_few_sites_are_said() {
+    let task = task("client-level", "", "site").unwrap();
+    assert_eq!(task.warnings().len(), 1);
+    assert!(task.warnings()[0].contains("3 sites are too few"), "{:?}", task.warnings());
+}
+
+#[test]
+fn combinations_that_do_not_exist_are_named() {
+    for (update, options, unit, word) in [
+        ("local-averaging", "", "record", "shards"),
+        ("parameter-perturbation", "shards = 3", "record", "shards"),
+        ("client-level", "", "record", "unit"),
+        ("virtual-clients", "shards = 3", "site", "site"),
+        ("virtual-clients", "shards = 3\nclip_norms = [1.0]", "record", "clip_norms"),
+        ("virtual-clients", "shards = 3\nclip_norm = 1.0\nclip_norms = [1.0, 1.0]", "record", "clip_norm"),
+        ("virtual-clients", "shards = 0", "record", "shards"),
+    ] {
+        let message = task(update, options, unit).unwrap_err().to_string();
+        assert!(message.contains(word), "{update} {options}: {message}");
+    }
+}
