@@ -28,3 +28,6 @@ pub(super) fn run<N: NoiseSource>(
     let output = dp_optimisation::run(&spec.fit, &local, model, units, permit, noise)?;
     Ok(Output { pending: Pending::None, ..output })
 }
+
+#[cfg(test)]
+mod tests;
