@@ -169,7 +169,9 @@ impl From<SiteError> for ClientError {
             SiteError::Message(_) => Self::Authentication(error.to_string()),
             SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(error.to_string()),
             SiteError::Understated { .. } | SiteError::Policy(_) => Self::Refused(error.to_string()),
-            SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => Self::Failed(error.to_string()),
+            SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => {
+                Self::Failed(error.to_string())
+            }
             SiteError::Forgotten { .. } => Self::LedgerCorrupt(error.to_string()),
             SiteError::Ledger(error) => error.into(),
         }

@@ -141,7 +141,12 @@ pub fn policy(config: &Config) -> Result<Policy> {
         Approve::Manual => ProtocolApprove::Manual { approved: approvals::list(&config.site.state)? },
         Approve::Task(hash) => ProtocolApprove::Exactly(hash),
     };
-    Ok(Policy { approve, allow_trust: config.policy.allow_trust.clone(), partial_runs: config.policy.partial_runs, aggregation: AggregationPolicy::default() })
+    Ok(Policy {
+        approve,
+        allow_trust: config.policy.allow_trust.clone(),
+        partial_runs: config.policy.partial_runs,
+        aggregation: AggregationPolicy::default(),
+    })
 }
 
 /// Whether the policy approves a task by its hash.

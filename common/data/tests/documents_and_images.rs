@@ -25,8 +25,10 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Units as lists of (position, value); an empty unit has no record.
-fn units(schema: &str, paths: &[&Path]) -> Result<Vec<Option<Vec<(usize, f64)>>>, DataError> {
+/// One unit's entries (position, value); an empty unit has no record.
+type Entries = Option<Vec<(usize, f64)>>;
+
+fn units(schema: &str, paths: &[&Path]) -> Result<Vec<Entries>, DataError> {
     let table = load_for_prediction(&Schema::parse(schema).unwrap(), paths)?;
     Ok((0..table.len()).map(|unit| table.unit(unit).records().next().map(|record| record.entries().collect())).collect())
 }

@@ -44,7 +44,7 @@ pub struct PosteriorDocument {
     pub task: String,
 }
 
-/// The noise-aware posterior (see [`noise_aware`](crate::noise_aware)), in the document's family.
+/// The noise-aware posterior (see [`noise_aware`]), in the document's family.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseAware {

@@ -159,7 +159,12 @@ fn site() -> ClientId {
 }
 
 fn expected(bytes: &[u8]) -> Expected {
-    Expected { kind: PayloadKind::Values, coordinates: bytes.len() as u64 / 8, payload: payload_hash(PayloadKind::Values, bytes), commitment: None }
+    Expected {
+        kind: PayloadKind::Values,
+        coordinates: bytes.len() as u64 / 8,
+        payload: payload_hash(PayloadKind::Values, bytes),
+        commitment: None,
+    }
 }
 
 fn stored(spool: &Spool, update: Hash) -> Option<Vec<u8>> {

@@ -51,7 +51,7 @@ fn visit(task: &ResolvedTask, raw: &RawUnits, noise: &impl NoiseSource) -> Resul
 fn values(output: &Output) -> Vec<f64> {
     match output.message.released().unwrap().get() {
         Payload::Values(values) => values.clone(),
-        Payload::Lattice(_) => panic!("these updates send values"),
+        Payload::Lattice(_) | Payload::Masked(_) => panic!("these updates send values"),
     }
 }
 

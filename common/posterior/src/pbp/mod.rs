@@ -8,7 +8,7 @@
 //! [`PriorFactors`] lives on the public side, and refining it costs no privacy.
 //!
 //! * [`Network`] is the shape, [`Posterior`] the parameters, [`Activations`] the moments of all layers for one input.
-//! * [`noise`] has log Z and the update of γ; [`prior`] the refinement of prior factors; [`predictive`] what a posterior says.
+//! * [`noise`] has log Z and the update of γ; `prior` the refinement of prior factors; [`predictive`] what a posterior says.
 
 mod moments;
 pub mod noise;

@@ -97,13 +97,13 @@ fn sums_and_norms_are_those_of_the_full_statistics() {
     let scales = [1.0, 2.0, 0.5, 0.25, 3.0, 7.0];
     let factors = [1.0, 0.0, 0.3, 0.9, 1.0];
     let mut expected = vec![0.0; network.shape().coordinates()];
-    for i in 0..5 {
+    for (i, factor) in factors.into_iter().enumerate() {
         let blocks = statistics(v.column(i).as_slice(), batch.hidden(i), batch.omega(i));
         for (block, norm) in blocks.iter().zip(batch.norms(i)) {
             assert!((block.iter().map(|x| x * x).sum::<f64>().sqrt() - norm).abs() < 1e-12 * (1.0 + norm));
         }
         let all = blocks.iter().zip(scales).flat_map(|(block, scale)| block.iter().map(move |x| x / scale));
-        expected.iter_mut().zip(all).for_each(|(sum, x)| *sum += factors[i] * x);
+        expected.iter_mut().zip(all).for_each(|(sum, x)| *sum += factor * x);
     }
     let mut sums = vec![0.0; expected.len()];
     batch.add_statistics(&factors, &scales, &mut sums);

@@ -1,6 +1,6 @@
 //! Budgets and readings for parameters that depend on outputs.
 
-use super::{AccountantError, Composition, PrivacyLoss, Prices};
+use super::{AccountantError, Composition, Prices, PrivacyLoss};
 use crate::adjacency::Relation;
 use crate::event::DpEvent;
 use crate::unit::{Delta, Epsilon};

@@ -125,9 +125,7 @@ impl Engine {
             directions.push(Losses::new(parts.iter().map(|((pair, _), steps)| (pair.clone(), *steps)).collect()));
         }
         if parts.iter().any(|((_, other), _)| other.is_some()) {
-            directions.push(Losses::new(
-                parts.into_iter().map(|((pair, other), steps)| (other.unwrap_or(pair), steps)).collect(),
-            ));
+            directions.push(Losses::new(parts.into_iter().map(|((pair, other), steps)| (other.unwrap_or(pair), steps)).collect()));
         }
         Self {
             relation,
@@ -283,8 +281,7 @@ impl Engine {
         }
         let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
         let composed = all.and_then(|all| all.into_iter().reduce(Interval::max));
-        let mut cap =
-            self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0).min(1.0);
+        let mut cap = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0).min(1.0);
         if self.rho > 0.0 {
             // Invert the conversion: the smallest δ whose ε is at most this one.
             let lower = composed.map_or(0.0, |c| c.lower);

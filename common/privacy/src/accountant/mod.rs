@@ -48,9 +48,9 @@
 //! trapezoidal contour, closed forms in multiprecision): every bound held, the worst estimate was off by 3e-12 relative.
 
 mod adaptive;
-mod composition;
 pub mod calibrate;
 pub mod comparison;
+mod composition;
 mod engine;
 pub mod gdp;
 pub mod plan;
@@ -269,7 +269,11 @@ impl Cost {
             DpEvent::NonPrivate => Ok(None),
             DpEvent::Gaussian { noise, terms } => {
                 let shift = 2.0 / noise.get() * (1.0 + 2.0 * f64::EPSILON);
-                Ok(Some(if batch == units { Self::unsampled(shift, true, false) } else { sampled(shift, replaces(relation, *terms), false) }))
+                Ok(Some(if batch == units {
+                    Self::unsampled(shift, true, false)
+                } else {
+                    sampled(shift, replaces(relation, *terms), false)
+                }))
             }
             DpEvent::DiscreteGaussian(noise) => {
                 let noise = checked(noise)?;

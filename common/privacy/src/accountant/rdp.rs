@@ -96,7 +96,11 @@ impl Curve {
         let pair = Pair::symmetrised(ratio, rate);
         let at = |order: f64| {
             let bound = unsampled(order, ratio);
-            if order * ratio * ratio > QUADRATURE_LIMIT { bound } else { (pld::renyi(&pair, order).upper * (1.0 + QUADRATURE_ERROR)).min(bound) }
+            if order * ratio * ratio > QUADRATURE_LIMIT {
+                bound
+            } else {
+                (pld::renyi(&pair, order).upper * (1.0 + QUADRATURE_ERROR)).min(bound)
+            }
         };
         Self(ORDERS.iter().map(|&order| at(order)).collect())
     }

@@ -135,13 +135,16 @@ fn rho(rho: f64) -> DpEvent {
 #[test]
 fn a_shuffled_sampler_cannot_be_registered_as_poisson_or_without_replacement() {
     let shuffled = pass(gaussian(4.0));
-    for disguise in [sampled(shuffled.clone(), 0.1), sampled(shuffled.clone(), 1.0), batch(shuffled.clone()), pass(sampled(gaussian(4.0), 0.1))] {
+    for disguise in
+        [sampled(shuffled.clone(), 0.1), sampled(shuffled.clone(), 1.0), batch(shuffled.clone()), pass(sampled(gaussian(4.0), 0.1))]
+    {
         for relation in [Relation::AddRemove, Relation::ReplaceOne] {
             assert!(matches!(Charge::of(&disguise, relation), Err(AccountantError::Unsupported(_))), "{disguise:?}");
         }
     }
     // What it is charged: one release without sampling a pass.
-    let (a, b) = (epsilon(&shuffled.repeated(7), Relation::ReplaceOne, 1e-6), epsilon(&gaussian(4.0).repeated(7), Relation::ReplaceOne, 1e-6));
+    let (a, b) =
+        (epsilon(&shuffled.repeated(7), Relation::ReplaceOne, 1e-6), epsilon(&gaussian(4.0).repeated(7), Relation::ReplaceOne, 1e-6));
     assert!((a - b).abs() < 1e-15, "{a} {b}");
 }
 
@@ -161,7 +164,16 @@ fn pairs_of_relation_and_sampler_without_a_bound_are_refused() {
         },
         count: 2,
     };
-    for event in [pass(gaussian(1.0)), pass(laplace(1.0)), batch(laplace(1.0)), sampled(laplace(1.0), 0.5), sampled(rho(0.1), 0.5), empty, larger, coarse_shares] {
+    for event in [
+        pass(gaussian(1.0)),
+        pass(laplace(1.0)),
+        batch(laplace(1.0)),
+        sampled(laplace(1.0), 0.5),
+        sampled(rho(0.1), 0.5),
+        empty,
+        larger,
+        coarse_shares,
+    ] {
         assert!(matches!(Charge::of(&event, Relation::AddRemove), Err(AccountantError::Unsupported(_))), "{event:?}");
     }
 }
@@ -225,7 +237,10 @@ fn black_boxes_use_up_delta_and_are_worth_their_epsilon() {
     assert!(Charge::of(&black_box(f64::INFINITY, 0.0), Relation::ReplaceOne).unwrap().is_non_private());
     // Laplace noise is pure: never worse than the black box of its ε.
     for delta in [1e-3, 1e-9] {
-        let (noise, any) = (epsilon(&laplace(4.0).repeated(20), Relation::AddRemove, delta), epsilon(&black_box(0.25, 0.0).repeated(20), Relation::AddRemove, delta));
+        let (noise, any) = (
+            epsilon(&laplace(4.0).repeated(20), Relation::AddRemove, delta),
+            epsilon(&black_box(0.25, 0.0).repeated(20), Relation::AddRemove, delta),
+        );
         assert!(noise <= any * (1.0 + 1e-12), "{noise} {any}");
     }
 }
@@ -254,7 +269,10 @@ fn one_step_of_laplace_and_of_a_black_box_have_their_exact_curves() {
     for at in [0.0, 0.1, 0.4] {
         let delta = one(Mechanism::Laplace { scale: 2.0 }).delta(Epsilon::new(at).unwrap());
         let exact = 1.0 - f64::exp(0.5 * (at - 0.5));
-        assert!(delta.lower <= exact * (1.0 + 1e-12) && delta.upper >= exact * (1.0 - 1e-12) && delta.upper - delta.lower < 1e-11, "{delta:?} {exact}");
+        assert!(
+            delta.lower <= exact * (1.0 + 1e-12) && delta.upper >= exact * (1.0 - 1e-12) && delta.upper - delta.lower < 1e-11,
+            "{delta:?} {exact}"
+        );
         let boxed = one(Mechanism::Approximate { epsilon: 0.5, delta: 1e-3 }).delta(Epsilon::new(at).unwrap());
         let exact = 1e-3 + 0.999 * (0.5f64.exp() - f64::exp(at)) / (1.0 + 0.5f64.exp());
         assert!((boxed.estimate - exact).abs() < 1e-12, "{boxed:?} {exact}");
@@ -265,7 +283,8 @@ fn one_step_of_laplace_and_of_a_black_box_have_their_exact_curves() {
 fn a_filter_is_saved_resumed_and_states_itself() {
     let (epsilon, delta) = (Epsilon::new(3.0).unwrap(), Delta::new(1e-5).unwrap());
     let mut filter = Filter::new(Relation::ReplaceOne, epsilon, delta);
-    let events = [sampled(gaussian(2.0), 0.02).repeated(100), laplace(20.0), batch(gaussian(4.0)).repeated(30), rho(0.001), black_box(0.1, 1e-8)];
+    let events =
+        [sampled(gaussian(2.0), 0.02).repeated(100), laplace(20.0), batch(gaussian(4.0)).repeated(30), rho(0.001), black_box(0.1, 1e-8)];
     for event in &events {
         assert!(filter.admit(event).unwrap());
     }

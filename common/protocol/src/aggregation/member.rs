@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::{AggregationSpec, ResolvedTask};
 use dp_pvi_privacy::mechanism::{Masked, NoiseShare};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, LatticeVector, RunId};
+use dp_pvi_privacy::{ClientId, Hash, LatticeVector, RunId};
 use dp_pvi_secagg::charter::{CharterBody, Floors, Member as Party, Parties, SignedCharter};
 use dp_pvi_secagg::client::{Accepted, Client};
 use dp_pvi_secagg::error::SecAggError;
@@ -18,20 +18,12 @@ use rand_core::CryptoRng;
 use super::plans;
 
 /// What a site asks of any aggregation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct AggregationPolicy {
     /// The summer's identity key, pinned; without it the site takes part in no aggregated task.
     pub summer: Option<VerifyingKey>,
-    /// Floors of the charter.
+    /// Floors of the charter. What the run may cost if all others' shares are known is capped by the site's ledger.
     pub floors: Floors,
-    /// Cap on what the run costs if everybody else's shares are known.
-    pub fallback_epsilon: Option<Epsilon>,
-}
-
-impl Default for AggregationPolicy {
-    fn default() -> Self {
-        Self { summer: None, floors: Floors::default(), fallback_epsilon: None }
-    }
 }
 
 /// Who a site is, to an aggregated run.

@@ -4,7 +4,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_secagg::transcript::SignedEntry;
 
 use super::run::{Gathering, Open, Phase, Progress};
-use super::{Closing, Committed, Control, Coordinator, Durable, Record, Rejected, Upcoming};
+use super::{Closing, Committed, Control, Coordinator, Durable, Ending, Record, Rejected, Upcoming};
 use crate::aggregation::host::{AggregationRecord, DraftError, Host, NextRound, ReplyError};
 use crate::aggregation::{SummerReply, SummerRequest, encode};
 use crate::message::{Role, RoundOutcome, RunOutcome, Update};
@@ -111,7 +111,7 @@ impl Coordinator {
     /// The open round ends without a sum.
     pub(super) fn aborted(&self, open: &Open, now: Timestamp) -> Record {
         let aggregation = self.run.aggregation.as_ref().and_then(|host| host.abort(&self.settings.key));
-        self.entry(open, Vec::new(), RoundOutcome::Aborted, std::sync::Arc::clone(&self.run.lambda), None, aggregation, now)
+        self.entry(open, Ending { aggregation, ..self.unchanged(RoundOutcome::Aborted) }, now)
     }
 
     /// The masked sum of the closing round without its masks, with the entry that says so.

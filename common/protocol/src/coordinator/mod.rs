@@ -310,7 +310,9 @@ impl Coordinator {
             },
         };
         let step = self.rule.apply(&self.run.lambda, &Arrived { visit: open.visit, sites, sum: &delta });
-        let record = self.entry(open, sum.included.clone(), outcome, step.state.into(), step.correction, aggregation, now);
+        let ending =
+            Ending { included: sum.included.clone(), outcome, lambda: step.state.into(), correction: step.correction, aggregation };
+        let record = self.entry(open, ending, now);
         self.durable(vec![record], ())
     }
 
@@ -630,7 +632,7 @@ impl Coordinator {
             return Closing::No;
         }
         let needed = if self.run.sequential() { 1 } else { (self.run.task.min_sites as usize).max(1) };
-        let unchanged = |outcome| self.entry(open, Vec::new(), outcome, Arc::clone(&self.run.lambda), None, None, now);
+        let unchanged = |outcome| self.entry(open, self.unchanged(outcome), now);
         if open.stored.len() >= needed {
             Closing::Sum(outcome)
         } else if self.run.sequential() {
@@ -650,20 +652,18 @@ impl Coordinator {
         Durable { records: Vec::new(), then: Action::Close(Close { round: open.round, kind, coordinates, included }) }
     }
 
-    fn entry(
-        &self,
-        open: &Open,
-        included: Vec<(ClientId, Hash)>,
-        outcome: RoundOutcome,
-        lambda: Arc<[f64]>,
-        correction: Option<Vec<f64>>,
-        aggregation: Option<SignedEntry>,
-        at: Timestamp,
-    ) -> Record {
+    /// The record of a round's end.
+    fn entry(&self, open: &Open, ending: Ending, at: Timestamp) -> Record {
+        let Ending { included, outcome, lambda, correction, aggregation } = ending;
         let hash = vector_hash(&lambda);
         let entry =
             TranscriptEntry { header: open.header.clone(), included, outcome, lambda: hash, previous: self.run.previous, aggregation };
         Record::RoundClosed { entry, lambda, correction, at }
+    }
+
+    /// A round that leaves λ where it is.
+    fn unchanged(&self, outcome: RoundOutcome) -> Ending {
+        Ending { included: Vec::new(), outcome, lambda: Arc::clone(&self.run.lambda), correction: None, aggregation: None }
     }
 
     fn header(&self, turn: Option<ClientId>, visit: u32, deadline_seconds: u64, reserved: Vec<Vec<u8>>) -> Signed<RoundHeader> {
@@ -684,6 +684,15 @@ impl Coordinator {
         let header = self.header(None, self.run.task.visits(), 0, end_mark(outcome));
         Record::RunEnded { outcome, header, at }
     }
+}
+
+/// How a round ends, and with what.
+struct Ending {
+    included: Vec<(ClientId, Hash)>,
+    outcome: RoundOutcome,
+    lambda: Arc<[f64]>,
+    correction: Option<Vec<f64>>,
+    aggregation: Option<SignedEntry>,
 }
 
 fn answered(update: Update, outcome: ReceiptOutcome) -> Answered {

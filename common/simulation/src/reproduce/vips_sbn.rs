@@ -112,7 +112,7 @@ enum Site<'a> {
     /// Every image as it is, minibatch after minibatch.
     Free { table: &'a RecordTable, batch: usize },
     /// Behind the gate.
-    Private { units: Units<RecordTable>, mechanism: BatchSum, ledger: Box<Ledger<MemoryStore, SigningKey>>, noise: SeededNoise },
+    Private { units: Units<RecordTable>, mechanism: Box<BatchSum>, ledger: Box<Ledger<MemoryStore, SigningKey>>, noise: SeededNoise },
 }
 
 impl<'a> Site<'a> {
@@ -135,7 +135,7 @@ impl<'a> Site<'a> {
         let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).map_err(|e| wrong(&e))?;
         Ok(Self::Private {
             units: Units::new(table.clone()),
-            mechanism: sum(z).map_err(|e| wrong(&e))?,
+            mechanism: Box::new(sum(z).map_err(|e| wrong(&e))?),
             ledger: Box::new(ledger),
             noise: SeededNoise::new(seed),
         })

@@ -76,9 +76,9 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
             event => event.clone(),
         };
         let inner = match &step {
-            DpEvent::DiscreteGaussian(inner) => inner.clone(),
+            DpEvent::DiscreteGaussian(inner) => *inner,
             DpEvent::PoissonSampled { event, .. } => match event.as_ref() {
-                DpEvent::DiscreteGaussian(inner) => inner.clone(),
+                DpEvent::DiscreteGaussian(inner) => *inner,
                 other => panic!("unexpected event {other:?}"),
             },
             other => panic!("unexpected event {other:?}"),
@@ -95,7 +95,7 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
         };
         let sums: Vec<Vec<i64>> = pool.iter().map(sum).collect();
         let allowed = |relation: Relation| {
-            f64::from(u32::try_from(relation.sensitivity_factor(Terms::Units)).unwrap()) * (inner.bound_squared as f64).sqrt()
+            f64::from(relation.sensitivity_factor(Terms::Units)) * (inner.bound_squared as f64).sqrt()
                 + inner.excess as f64
         };
         for (i, here) in sums.iter().enumerate() {

@@ -198,7 +198,8 @@ pub(crate) fn discretise(pair: &Pair, h: f64, theta: f64, nats: (f64, f64), side
     let loss_of = |index: i64| offset + h * index as f64;
     let point = |k: usize| loss_of(knots[k].index);
     let count = knots.len().checked_sub(1).filter(|count| *count > 0)?;
-    let edges = if sides == Sides::Both { edges(pair, h, &knots, &point) } else { (0..count).map(|k| 0.5 * (point(k) + point(k + 1))).collect() };
+    let edges =
+        if sides == Sides::Both { edges(pair, h, &knots, &point) } else { (0..count).map(|k| 0.5 * (point(k) + point(k + 1))).collect() };
     let mut lower_halves = vec![Half::default(); count];
     let mut upper_halves = vec![Half::default(); count];
     let (mut below, mut above) = (0.0, 0.0);

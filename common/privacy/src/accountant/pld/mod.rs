@@ -157,7 +157,9 @@ impl Composition {
 
     /// The estimate of [`Self::renyi`] alone.
     pub(crate) fn renyi_estimate(&self, order: f64) -> f64 {
-        let one = |pair: &Pair| closed_renyi(pair, order).or_else(|| renyi_quadrature(pair, order, 1.0)).unwrap_or_else(|| pair.unsampled_renyi(order));
+        let one = |pair: &Pair| {
+            closed_renyi(pair, order).or_else(|| renyi_quadrature(pair, order, 1.0)).unwrap_or_else(|| pair.unsampled_renyi(order))
+        };
         self.parts.iter().map(|(pair, times)| count(*times) * one(pair)).sum()
     }
 
@@ -447,10 +449,12 @@ impl Composition {
         for attempt in 0..3 {
             let limit = if attempt < 2 { POINTS.0 } else { POINTS.1 };
             let Some((upper, lower, used)) = self.bounds(window, h, nats, limit, Sides::Both) else { break };
-            let (Some(high), Some(low)) = (upper.epsilon(delta, saddle.epsilon), lower.as_ref().map(|l| l.epsilon_lower(delta, saddle.epsilon))) else {
+            let (Some(high), Some(low)) =
+                (upper.epsilon(delta, saddle.epsilon), lower.as_ref().map(|l| l.epsilon_lower(delta, saddle.epsilon)))
+            else {
                 break;
             };
-                let low = low.max(best.map_or(0.0, |b| b.lower));
+            let low = low.max(best.map_or(0.0, |b| b.lower));
             let high = high.min(best.map_or(f64::INFINITY, |b| b.upper));
             // Both errors are of order h²: without a contour, extrapolate from the last two grids, or from the two bounds.
             let extrapolated = coarse

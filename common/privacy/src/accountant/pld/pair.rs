@@ -273,7 +273,8 @@ impl Pair {
 
     /// Whether it is a Gaussian (or lattice noise) without sampling: D_α = αr²/2, for lattice noise at most.
     pub(crate) fn is_plain(&self) -> bool {
-        self.lattice.is_some() || matches!(self.segments.as_slice(), [Segment { map: Map::Remove | Map::Add, low: f64::NEG_INFINITY, high: f64::INFINITY }] if self.rest <= 0.0)
+        self.lattice.is_some()
+            || matches!(self.segments.as_slice(), [Segment { map: Map::Remove | Map::Add, low: f64::NEG_INFINITY, high: f64::INFINITY }] if self.rest <= 0.0)
     }
 
     /// Upper bound on the Rényi divergence: that of the same pair without sampling (joint quasi-convexity; pair D lies below the curve of
