@@ -95,8 +95,7 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
         };
         let sums: Vec<Vec<i64>> = pool.iter().map(sum).collect();
         let allowed = |relation: Relation| {
-            f64::from(relation.sensitivity_factor(Terms::Units)) * (inner.bound_squared as f64).sqrt()
-                + inner.excess as f64
+            f64::from(relation.sensitivity_factor(Terms::Units)) * (inner.bound_squared as f64).sqrt() + inner.excess as f64
         };
         for (i, here) in sums.iter().enumerate() {
             for (j, there) in sums.iter().enumerate() {
