@@ -202,7 +202,7 @@ impl Transport for GrpcTransport {
         };
         // The participant verifies the welcome; here it only says how long a vector may be.
         let task = welcome.peek().ok().and_then(|body| ResolvedTask::from_bytes(&body.task).ok());
-        self.coordinates = task.map_or(0, |task| task.family().len());
+        self.coordinates = task.map_or(0, |task| task.rule().initial().len());
         Ok(welcome)
     }
 

@@ -396,6 +396,7 @@ impl Engine {
     }
 
     fn answer_waiting(&mut self) {
+        let rounds = u32::try_from(self.server.coordinator().entries().len()).unwrap_or(u32::MAX);
         for Waiting { client, ask } in std::mem::take(&mut self.waiting) {
             if ask.reply.is_closed() {
                 continue;
@@ -403,8 +404,10 @@ impl Engine {
             match self.server.coordinator().next_for(&client, ask.seen) {
                 Ok(Next::Wait) => self.waiting.push(Waiting { client, ask }),
                 Ok(next) => {
-                    let end = matches!(next, Next::Finished(_));
-                    if ask.reply.send(Ok(next)).is_ok() && end {
+                    // A request that was on its way with an update may be one of a client that is gone. Who asks with all entries in hand
+                    // has had the end, or gets nothing with it but that it is the end.
+                    let knows = matches!(next, Next::Finished(_)) && ask.seen >= rounds;
+                    if ask.reply.send(Ok(next)).is_ok() && knows {
                         self.fetched.insert(client);
                     }
                 }

@@ -44,6 +44,7 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
                 "epsilon_left": json_number(left),
                 "per_run_epsilon": budget.per_run.map(|e| json_number(e.get())),
                 "delta": budget.delta,
+                "composition": "filter",
                 "method": spent.method,
                 "numerical_margin": spent.numerical_margin,
                 "releases": charges.len(),
@@ -59,7 +60,7 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
         },
         || {
             let mut text = format!(
-                "data set {} (unit {}, {})\nspent  epsilon {} of {} at delta {:e} ({}; {} releases in {} runs){}\n",
+                "data set {} (unit {}, {})\nspent  epsilon {} of {} at delta {:e} ({}, as a filter over adaptively chosen runs; {} releases in {} runs){}\n",
                 private.identity.data,
                 name_of(&private.identity.unit),
                 name_of(&private.identity.relation),

@@ -122,6 +122,8 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
                     clock.sleep(patience.idle).await;
                 }
                 Step::Finished(end) => {
+                    // Everything is settled: asking once more, with all entries in hand, tells the server that it need not wait.
+                    let _ = transport.next(participant.seen()).await;
                     observer.on_event(&Event::Finished { outcome: end.outcome });
                     return Ok(SiteOutcome { end: *end, refusals, sent });
                 }
@@ -189,6 +191,8 @@ pub async fn drive_evaluator(
                 observer.on_event(&Event::Reported { round: known.round, metrics: known.metrics.get() });
             }
             if let Some(end) = end {
+                // As a site does.
+                let _ = transport.next(participant.seen()).await;
                 observer.on_event(&Event::Finished { outcome: end.outcome });
                 return Ok(*end);
             }

@@ -3,9 +3,9 @@
 //!
 //! # Privacy
 //! * **Unit and relation**: the task's; one term per unit.
-//! * **Sensitivity**: C (add-remove) or 2C (replace-one), where C is a public bound on the norm of a record's term, so that no record is
-//!   shortened: ‖(r x, w c x∘x)‖ ≤ C from ‖x‖ ≤ R and the bounds on r and c (module `task::update::natural_gradient` of the posterior
-//!   crate). The proof does not lean on those bounds: the mechanism clips and checks every term.
+//! * **Sensitivity**: C (add-remove) or 2C (replace-one). A record's term has a public bound, ‖(r x, w c x∘x)‖ from ‖x‖ ≤ R and the
+//!   bounds on r and c (module `task::update::natural_gradient` of the posterior crate); with C at that bound no record is shortened, the
+//!   default C is smaller. The proof does not lean on the bound: the mechanism clips and checks every term.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
