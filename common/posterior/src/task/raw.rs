@@ -212,7 +212,12 @@ impl RawTask {
             (ScheduleKind::Sequential, Some(_), _) => {
                 invalid("schedule = \"sequential\" counts sweeps, not rounds (rounds = sweeps × sites)")
             }
-            (ScheduleKind::Synchronous, _, _) => invalid("schedule = \"synchronous\" needs rounds, and no sweeps"),
+            (ScheduleKind::Synchronous, _, _) => {
+                // A misspelt key stands among the update's options: it is named here, where its absence is noticed.
+                let others: Vec<&str> = self.pvi.options.keys().map(String::as_str).collect();
+                let others = if others.is_empty() { String::new() } else { format!(" (other keys of [pvi]: {})", others.join(", ")) };
+                invalid(&format!("schedule = \"synchronous\" needs rounds, and no sweeps{others}"))
+            }
         }
     }
 }
