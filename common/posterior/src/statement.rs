@@ -59,8 +59,19 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
         numerical_margin: loss.numerical_margin,
         releases,
         released: task.update.released(),
-        remarks: remarks(task, loss.numerical_margin),
+        remarks: remarks(task, loss.numerical_margin).into_iter().chain(conditions(task, releases)?).collect(),
     })
+}
+
+/// What aggregated trust asks of the other parties, and what is left where they do not keep to it.
+fn conditions(task: &ResolvedTask, releases: u32) -> Result<Option<String>, TaskError> {
+    let (Some(spec), Some(fallback)) = (&task.aggregation, task.fallback_loss(releases)?) else { return Ok(None) };
+    Ok(Some(format!(
+        "Epsilon counts on {} honest sites in every sum, at most {} sites that work with the server or with the summer, and on server and summer not working together. Whatever all others do, epsilon is at most {:.4} (fallback: this site's own share of the noise alone).",
+        spec.honest,
+        spec.colluders,
+        fallback.epsilon.get()
+    )))
 }
 
 impl PrivacyStatement {

@@ -163,6 +163,17 @@ fn an_aggregated_run_equals_plain_sums_bit_for_bit() {
     }
 }
 
+/// The joint loss stands in the statement's ε, and beside it what is left if everybody else works together.
+#[test]
+fn a_statement_names_the_fallback_beside_the_joint_loss() {
+    let task = task(4, 0);
+    let statement = dp_pvi_posterior::statement::statement(&task, &client("alpha"), 4).unwrap();
+    let fallback = task.fallback_loss(4).unwrap().unwrap().epsilon.get();
+    // Three honest shares: the fallback's mu is sqrt(3) times the joint one's.
+    assert!(statement.epsilon.unwrap() <= 1.0 && fallback > 1.5 && fallback < 3.0, "{fallback}");
+    assert!(statement.remarks.iter().any(|remark| remark.contains(&format!("epsilon is at most {fallback:.4}"))));
+}
+
 #[test]
 fn crashes_and_losses_change_neither_the_posterior_nor_what_is_spent() {
     let task = task(3, 0);

@@ -3,7 +3,7 @@
 //!
 //! A step whose precision stays above the floor costs one Cholesky factorisation of the packed difference Λ − Λ0 and no copy beside it:
 //! with full covariance 60 µs for d = 105, 6 ms for 500 and 0.19 s for 1413 (1,000,404 numbers, once a round whatever the number of
-//! sites), where the check by standard parameters took 1.6 s. Median of 10 on one core of a shared two-core machine
+//! sites). Median of 10 on one core of a shared two-core machine
 //! (`cargo bench -p dp-pvi-posterior --bench posterior`). Eigenvalues are computed only where something is below.
 
 use dp_pvi_expfam::any::{Family, Gaussian};

@@ -1,5 +1,6 @@
 //! Numbers of aggregated trust: how many sites there are, whom the noise counts on, and what a site may add to a sum.
 
+use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::mechanism::{LatticeSum, ShareSum, SumMechanism};
 use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
@@ -157,6 +158,18 @@ impl ResolvedTask {
             (Some(_), Some(sum)) => Ok(sum.mechanism(self)?.fallback_event()),
             _ => Ok(None),
         }
+    }
+
+    /// What the first `visits` visits of one site cost if all other sites' shares of the noise are known; only under aggregation.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice, or an event that no engine bounds.
+    pub fn fallback_loss(&self, visits: u32) -> Result<Option<PrivacyLoss>, TaskError> {
+        if self.aggregation.is_none() {
+            return Ok(None);
+        }
+        let events = (0..visits).filter_map(|visit| self.visit_fallback(visit).transpose()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(epsilon_upper(&events, self.privacy.relation, self.privacy.delta)?))
     }
 
     /// The mechanism of a sum of clipped terms under the task's trust model; `noise` is z of the sum that the server sees.

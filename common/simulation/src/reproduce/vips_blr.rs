@@ -1,8 +1,8 @@
-//! `dp-pvi-sim reproduce vips-blr`: Bayesian logistic regression by Pólya–Gamma augmentation on UCI Adult and on heart disease records.
+//! `dp-pvi-sim reproduce vips-blr`: Bayesian logistic regression by Pólya–Gamma augmentation on UCI Adult.
 //!
 //! The original experiment used stroke records that are not public. On Adult three forms are compared at the same ε: ours, the form as
 //! published (both statistics in every round, noise of Analyze-Gauss, eigenvalues repaired to 1e-4 of a record), and bounded natural
-//! gradients; on the records of four hospitals ours against bounded natural gradients and no protection.
+//! gradients.
 
 use std::fmt::Write as _;
 
