@@ -11,7 +11,7 @@ use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, Release
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::transcript::SignedEntry;
 use dp_pvi_secagg::upload::SignedUpload;
-use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -114,7 +114,7 @@ impl<B: Body> Signed<B> {
             (way, Together::Allowed) => HashTree::follow(B::DOMAIN, hash, way).ok_or(InvalidMessage::Signature)?,
             (_, Together::Never) => return Err(InvalidMessage::Signature),
         };
-        verify_strict(key, &signed.0, &Signature::from_bytes(signature))?;
+        key.verify_strict(&signed.0, &Signature::from_bytes(signature)).map_err(|_| InvalidMessage::Signature)?;
         self.peek()
     }
 
@@ -153,47 +153,6 @@ impl<B: Body> Signed<B> {
         Hash::of(B::DOMAIN, &[&self.body])
     }
 }
-
-/// What `VerifyingKey::verify_strict` accepts, and nothing else, in five sixths of its time: that one decodes the signature's point R
-/// to see whether its order is small. A signature that verifies has exactly the encoding of the point that was computed, so R can be
-/// looked up among the eight such encodings instead.
-fn verify_strict(key: &VerifyingKey, message: &[u8], signature: &Signature) -> Result<(), InvalidMessage> {
-    let valid = !key.is_weak() && key.verify(message, signature).is_ok() && !SMALL_ORDER.contains(signature.r_bytes());
-    if valid { Ok(()) } else { Err(InvalidMessage::Signature) }
-}
-
-/// Encodings of the eight points of small order.
-const SMALL_ORDER: [[u8; 32]; 8] = {
-    /// First byte, all between, last byte.
-    const fn word(first: u8, middle: u8, last: u8) -> [u8; 32] {
-        let mut bytes = [middle; 32];
-        bytes[0] = first;
-        bytes[31] = last;
-        bytes
-    }
-    const EIGHTH: [u8; 32] = [
-        0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6,
-        0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
-    ];
-    const THREE_EIGHTHS: [u8; 32] = [
-        0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39,
-        0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
-    ];
-    const fn negative(mut bytes: [u8; 32]) -> [u8; 32] {
-        bytes[31] |= 0x80;
-        bytes
-    }
-    [
-        word(1, 0, 0),
-        word(0xec, 0xff, 0x7f),
-        word(0, 0, 0),
-        negative(word(0, 0, 0)),
-        EIGHTH,
-        negative(EIGHTH),
-        THREE_EIGHTHS,
-        negative(THREE_EIGHTHS),
-    ]
-};
 
 /// A binary hash tree over the bodies of [`Signed::seal_all`], filled up with zeroes to a power of two.
 struct HashTree {
@@ -721,54 +680,5 @@ mod tests {
         let together = Signed::<Refusal>::from_parts(plain.body.clone(), signature);
         assert_eq!(together.open(&key.verifying_key()).unwrap_err(), InvalidMessage::Signature);
         assert!(plain.open(&key.verifying_key()).is_ok());
-    }
-
-    /// A holder of a key can make signatures whose R has a small order, and anybody can under a key of small order: plain verification
-    /// takes them.
-    #[test]
-    fn signatures_with_points_of_small_order_are_refused_like_by_the_library() {
-        use curve25519_dalek::constants::EIGHT_TORSION;
-        use curve25519_dalek::scalar::Scalar;
-        use sha2::Sha512;
-
-        let mut expected = EIGHT_TORSION.map(|point| point.compress().0);
-        let mut listed = SMALL_ORDER;
-        expected.sort_unstable();
-        listed.sort_unstable();
-        assert_eq!(listed, expected);
-
-        let key = SigningKey::from_bytes(&[5; 32]);
-        let mut taken_plainly = 0;
-        for attempt in 0..64_u32 {
-            let message = attempt.to_le_bytes();
-            for point in EIGHT_TORSION {
-                // R = T, s = k·a: s·B − k·A is the identity, so it verifies where T is the identity.
-                let r = point.compress().0;
-                let hash = Sha512::new().chain_update(r).chain_update(key.verifying_key().as_bytes()).chain_update(message).finalize();
-                let k = Scalar::from_bytes_mod_order_wide(&hash.into());
-                let signature = Signature::from_components(r, (k * key.to_scalar()).to_bytes());
-                taken_plainly += u32::from(key.verifying_key().verify(&message, &signature).is_ok());
-                assert!(key.verifying_key().verify_strict(&message, &signature).is_err());
-                assert!(verify_strict(&key.verifying_key(), &message, &signature).is_err());
-                // A weak key: s = 0, R = −k·A.
-                let Ok(weak) = VerifyingKey::from_bytes(&r) else { continue };
-                for other in EIGHT_TORSION {
-                    let signature = Signature::from_components(other.compress().0, [0; 32]);
-                    taken_plainly += u32::from(weak.verify(&message, &signature).is_ok());
-                    assert!(weak.verify_strict(&message, &signature).is_err());
-                    assert!(verify_strict(&weak, &message, &signature).is_err());
-                }
-            }
-            let good = key.sign(&message);
-            assert!(verify_strict(&key.verifying_key(), &message, &good).is_ok());
-            for at in 0..64 {
-                let mut bytes = good.to_bytes();
-                bytes[at] ^= 1 << (attempt % 8);
-                let changed = Signature::from_bytes(&bytes);
-                assert!(key.verifying_key().verify_strict(&message, &changed).is_err());
-                assert!(verify_strict(&key.verifying_key(), &message, &changed).is_err());
-            }
-        }
-        assert!(taken_plainly > 100, "{taken_plainly}: the test must show signatures that plain verification takes");
     }
 }
