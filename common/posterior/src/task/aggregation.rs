@@ -160,6 +160,29 @@ impl ResolvedTask {
         }
     }
 
+    /// What these visits of one site are, in order, if all other sites' shares of the noise are known, as
+    /// [`visit_events`](Self::visit_events) counts them: under local trust the very same.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn visit_fallbacks(&self, visits: std::ops::Range<u32>) -> Result<Vec<(DpEvent, u64)>, TaskError> {
+        if self.aggregation.is_none() {
+            return self.visit_events(visits);
+        }
+        let mut events: Vec<(DpEvent, u64)> = Vec::new();
+        for visit in visits {
+            let event = match self.visit_fallback(visit)? {
+                Some(event) => event,
+                None => self.visit_event(visit)?,
+            };
+            match events.last_mut() {
+                Some((last, count)) if *last == event => *count += 1,
+                _ => events.push((event, 1)),
+            }
+        }
+        Ok(events)
+    }
+
     /// What the first `visits` visits of one site cost if all other sites' shares of the noise are known; only under aggregation.
     ///
     /// # Errors

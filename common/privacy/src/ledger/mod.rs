@@ -105,6 +105,12 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self
     }
 
+    /// The cap of [`Ledger::cap_fallback`].
+    #[must_use]
+    pub fn fallback_cap(&self) -> Option<Epsilon> {
+        self.fallback_cap
+    }
+
     /// What the ledger is about.
     #[must_use]
     pub fn identity(&self) -> &LedgerIdentity {
@@ -340,6 +346,18 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// An event that no engine bounds.
     pub fn would_cost(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
         let mut total = self.book.total().clone();
+        for (charge, times) in self.charges(events)? {
+            total.add(&charge, times);
+        }
+        Ok(total.loss(self.budget.delta))
+    }
+
+    /// The same for the loss if all other parties of aggregated sums work together ([`Losses::fallback`]).
+    ///
+    /// # Errors
+    /// An event that no engine bounds.
+    pub fn would_cost_fallback(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
+        let mut total = self.book.fallback_total().clone();
         for (charge, times) in self.charges(events)? {
             total.add(&charge, times);
         }

@@ -108,6 +108,9 @@ impl Membership {
             return refuse("no summer is pinned here: configure the summer's identity key");
         };
         let server = PublicKey(site.server.to_bytes());
+        if body.summer != PublicKey(summer.to_bytes()) {
+            return refuse("it names another summer than the one whose key is pinned here");
+        }
         let expected = Parties {
             run: self.run,
             // The authority is checked by the transport; here it only has to be the same for all, which the signatures say.

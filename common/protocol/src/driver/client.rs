@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{LedgerStore, RowSigner};
+use dp_pvi_secagg::charter::SignedCharter;
 
 use super::{Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, Trainer};
-use crate::message::{RefusalReason, RunEnd, Signed, Welcome};
+use crate::message::{Next, RefusalReason, RunEnd, Signed, Welcome};
 use crate::participant::{Evaluation, EvaluatorParticipant, EvaluatorStep, Outgoing, Participant, SiteError, Step};
 use crate::time::Timestamp;
 use crate::transport::{Rejection, Transport, TransportError};
@@ -60,6 +61,9 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             };
             calls.succeeded();
             let seen = participant.seen();
+            if let Next::Charter(charter) = &next {
+                proposed(charter, observer);
+            }
             let mut step = participant.on_next(next)?;
             if participant.seen() > seen {
                 observer.on_event(&Event::Seen { entries: participant.seen() });
@@ -210,6 +214,15 @@ struct Evaluated {
 async fn evaluate(evaluation: &Evaluation, evaluator: &mut impl Evaluate) -> Result<Evaluated, DriveError> {
     let metrics = evaluator.evaluate(&evaluation.lambda).await?;
     Ok(Evaluated { round: evaluation.round, metrics, reported: false })
+}
+
+/// Shows a charter, so that somebody can compare it before it is signed.
+fn proposed(charter: &[u8], observer: &mut impl Observer) {
+    if let Ok(signed) = SignedCharter::from_bytes(charter)
+        && let Ok(text) = signed.text()
+    {
+        observer.on_event(&Event::Charter { hash: signed.hash(), text: &text });
+    }
 }
 
 fn joined(welcome: &Signed<Welcome>, task: &Arc<ResolvedTask>, observer: &mut impl Observer) {

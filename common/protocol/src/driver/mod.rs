@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::RunId;
+use dp_pvi_privacy::{Hash, RunId};
+use dp_pvi_secagg::charter::CharterBody;
 
 pub use self::client::{drive_evaluator, drive_site};
 pub use self::serve::{ServeError, Server, Store, StoreError};
@@ -104,6 +105,13 @@ pub enum Event<'a> {
         run: RunId,
         /// Its task.
         task: &'a ResolvedTask,
+    },
+    /// The server asks for a signature on the charter of an aggregated run. Nothing in it is checked yet.
+    Charter {
+        /// Hash of its text: what the parties compare.
+        hash: Hash,
+        /// Its text.
+        text: &'a CharterBody,
     },
     /// A call failed and is tried again.
     Retrying {

@@ -63,7 +63,7 @@ pub enum PartialRuns {
 pub enum Approve {
     /// Any task within the policy and the budget.
     Policy,
-    /// Only tasks whose hash an operator recorded.
+    /// Only tasks, and charters of aggregated runs, whose hash an operator recorded.
     Manual {
         /// The recorded hashes.
         approved: Vec<Hash>,
@@ -89,6 +89,17 @@ impl Policy {
             return Err(SiteError::Policy(format!("trust model {:?} is not in allow_trust", task.privacy.trust)));
         }
         Ok(())
+    }
+
+    /// Whether this charter, which is the one that an approved task and the floors ask for, may be signed. Its text says more than the
+    /// task: which keys the other sites have. Where an operator approves by hand, he compares those, too.
+    pub(super) fn check_charter(&self, hash: Hash) -> Result<(), SiteError> {
+        match &self.approve {
+            Approve::Manual { approved } if !approved.contains(&hash) => Err(SiteError::Policy(format!(
+                "charter {hash} is not approved here: compare the sites' keys (above in this log) with the other sites, then `dp-pvi-client approve {hash}` and start again; the server waits"
+            ))),
+            Approve::Manual { .. } | Approve::Policy | Approve::Exactly(_) => Ok(()),
+        }
     }
 }
 

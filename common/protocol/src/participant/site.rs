@@ -123,8 +123,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         // Visits are reserved in order; a skipped one costs nothing, so this is at most too careful.
         let reserved = u32::try_from(self.headers(run).len()).unwrap_or(u32::MAX).min(task.visits());
         let left = task.visit_events(reserved..task.visits()).map_err(unfit)?;
-        let fallback = (reserved..task.visits()).filter_map(|visit| task.visit_fallback(visit).transpose());
-        let fallback: Vec<_> = fallback.map(|event| Ok((event?, 1))).collect::<Result<_, TaskError>>().map_err(unfit)?;
+        let fallback = task.visit_fallbacks(reserved..task.visits()).map_err(unfit)?;
         match self.ledger.would_admit(run, &left).and_then(|()| self.ledger.would_admit_fallback(&fallback)) {
             Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. })) => {
                 Err(error.into())
@@ -245,7 +244,13 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         };
         let Identity { client, key, server, .. } = &self.identity;
         let site = Site { id: client, key, server, policy: &self.policy.aggregation };
-        Ok(membership.on_charter(&SignedCharter::from_bytes(charter)?, task, &site)?)
+        let charter = SignedCharter::from_bytes(charter)?;
+        let step = membership.on_charter(&charter, task, &site)?;
+        match step {
+            CharterStep::Sign(_) => self.policy.check_charter(charter.hash()).map(|()| step),
+            // This site has signed it already.
+            CharterStep::Agreed => Ok(step),
+        }
     }
 
     /// Before the first entry or round of an aggregated run: its charter, signed by all.
