@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::{budget, check, data, ledger, plan, predict};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
 use crate::output::{Format, Output, name_of};
@@ -82,9 +82,9 @@ enum Command {
         #[arg(short, long)]
         output: PathBuf,
     },
-    /// Approve a task by the hash that `plan` prints.
+    /// Approve a task by the hash that `plan` prints, or the charter of an aggregated run by the hash that `run` logs.
     Approve {
-        /// Task hash, with or without `sha256:`.
+        /// Hash of the task or charter, with or without `sha256:`.
         hash: Hash,
     },
     /// Look at the data set; nothing leaves.
@@ -114,11 +114,20 @@ enum Command {
         #[arg(short, long)]
         output: Option<PathBuf>,
     },
+    /// The configuration file itself.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Write a completion script for a shell to stdout.
     Completions {
         /// Which shell.
         shell: Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print every key, what it means and a value that works.
+    Schema,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -260,6 +269,10 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
                 IntervalsArg::NoiseAware => Intervals::NoiseAware,
             };
             predict::predict(&posterior, &data, level, intervals, target.as_deref(), output)
+        }
+        Command::Config(ConfigCommand::Schema) => {
+            output.line(config::SAMPLE.trim_end());
+            Ok(())
         }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-client", &mut std::io::stdout());

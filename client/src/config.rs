@@ -3,6 +3,8 @@
 //! Every key can be overridden by the environment as `DP_PVI__SECTION__KEY`; values are TOML (`true`, `2.0`, `["a", "b"]`), and
 //! what is not TOML is taken as text. Paths are relative to the folder of the file. Unknown keys are errors.
 
+mod aggregation;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -15,10 +17,15 @@ use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;
 
+pub use self::aggregation::Aggregation;
+use self::aggregation::RawAggregation;
 use crate::error::{ClientError, Result};
 
 /// Port of the server for sites, where `[site] server` names none.
 const DEFAULT_PORT: u16 = 9092;
+
+/// Every key with its meaning: the sample that `deploy/` ships. A test holds it against the keys that are read.
+pub const SAMPLE: &str = include_str!("../../deploy/client.toml");
 
 /// Checked configuration of one client.
 #[derive(Debug, Clone)]
@@ -31,6 +38,8 @@ pub struct Config {
     pub data: Data,
     /// What this site takes part in.
     pub policy: Policy,
+    /// The second party of aggregated runs, and what is asked of them; there where the policy allows aggregated trust.
+    pub aggregation: Option<Aggregation>,
 }
 
 /// `[site]`.
@@ -104,6 +113,8 @@ pub struct PrivateData {
     pub identity: LedgerIdentity,
     /// The data set's budget.
     pub budget: Budget,
+    /// Most that everything charged may cost if all other parties of aggregated runs work together.
+    pub max_fallback: Option<Epsilon>,
 }
 
 /// `[policy]`: what this site agrees to.
@@ -126,7 +137,7 @@ pub struct Policy {
 pub enum Approve {
     /// Whatever the rest of the policy allows.
     Policy,
-    /// Only tasks recorded by `approve HASH`.
+    /// Only tasks, and charters of aggregated runs, recorded by `approve HASH`.
     Manual,
     /// Only this task.
     Task(Hash),
@@ -199,6 +210,7 @@ struct RawConfig {
     #[serde(default)]
     policy: RawPolicy,
     budget: Option<RawBudget>,
+    aggregation: Option<RawAggregation>,
 }
 
 #[derive(Deserialize)]
@@ -301,6 +313,7 @@ struct RawBudget {
     epsilon: Epsilon,
     delta: Delta,
     per_run_epsilon: Option<Epsilon>,
+    max_fallback_epsilon: Option<Epsilon>,
     #[serde(default = "record_unit")]
     unit: PrivacyUnit,
     #[serde(default = "replace_one")]
@@ -339,6 +352,7 @@ impl RawConfig {
                     ("data.ledger", self.data.ledger.is_some()),
                     ("data.nominal_units", self.data.nominal_units.is_some()),
                     ("budget", self.budget.is_some()),
+                    ("aggregation", self.aggregation.is_some()),
                 ] {
                     if given {
                         return Err(ClientError::config(
@@ -367,15 +381,27 @@ impl RawConfig {
                         "is missing: with unit = \"person\" the schema says who is a person, so a site states its own copy",
                     ));
                 }
+                if budget.max_fallback_epsilon.is_some_and(|cap| cap < budget.epsilon) {
+                    return Err(ClientError::config(
+                        "budget.max_fallback_epsilon",
+                        "is below epsilon: what all others together could learn is never less than what one of them can; raise it, or lower epsilon",
+                    ));
+                }
                 let identity = LedgerIdentity { data: self.data.name.clone(), unit: budget.unit, relation: budget.relation };
+                let max_fallback = budget.max_fallback_epsilon;
                 let budget = Budget {
                     epsilon: budget.epsilon,
                     delta: budget.delta,
                     per_run: budget.per_run_epsilon,
                     allow_non_private: self.policy.allow_non_private,
                 };
-                Some(PrivateData { ledger: at(&ledger), nominal_units, identity, budget })
+                Some(PrivateData { ledger: at(&ledger), nominal_units, identity, budget, max_fallback })
             }
+        };
+        // An evaluator sends no updates: it signs no charter.
+        let aggregation = match self.site.role {
+            Role::Evaluator => None,
+            Role::Site => aggregation::check(self.aggregation, &self.policy.allow_trust, folder)?,
         };
         Ok(Config {
             site: Site {
@@ -403,6 +429,7 @@ impl RawConfig {
                 approve: self.policy.approve.0,
                 partial_runs: if self.policy.allow_partial_runs { PartialRuns::Allow } else { PartialRuns::Refuse },
             },
+            aggregation,
         })
     }
 }

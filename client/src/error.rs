@@ -6,6 +6,7 @@ use dp_pvi_privacy::ledger::{LedgerError, StoreError};
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
+use dp_pvi_secagg::error::SecAggError;
 
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, ClientError>;
@@ -169,6 +170,8 @@ impl From<SiteError> for ClientError {
             SiteError::Message(_) => Self::Authentication(error.to_string()),
             SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(error.to_string()),
             SiteError::Understated { .. } | SiteError::Policy(_) => Self::Refused(error.to_string()),
+            SiteError::Aggregation(SecAggError::Charter(_) | SecAggError::Plan(_)) => Self::Refused(error.to_string()),
+            SiteError::Aggregation(SecAggError::Unsigned { .. } | SecAggError::Signature { .. }) => Self::Authentication(error.to_string()),
             SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => {
                 Self::Failed(error.to_string())
             }

@@ -64,8 +64,31 @@ pub fn identity(path: &Path) -> Result<SigningKey> {
 /// # Errors
 /// Unreadable, or without exactly one Ed25519 public key.
 pub fn server_identity(path: &Path) -> Result<VerifyingKey> {
-    let text = read_public("tls.server_identity", path)?;
-    identity::public_identity_from_pem(&text).map_err(|e| ClientError::config("tls.server_identity", format!("{}: {e}", path.display())))
+    public_identity("tls.server_identity", path)
+}
+
+/// The public identity key of an aggregation's second party.
+///
+/// # Errors
+/// As [`server_identity`], or a key under which signatures mean nothing.
+pub fn summer_identity(path: &Path) -> Result<VerifyingKey> {
+    let field = "aggregation.summer";
+    let key = public_identity(field, path)?;
+    if key.is_weak() {
+        return Err(ClientError::config(field, format!("{}: is a key that anybody can sign for; get the right file", path.display())));
+    }
+    Ok(key)
+}
+
+/// How people compare a public identity key: its 32 bytes in hexadecimal digits.
+#[must_use]
+pub fn fingerprint(key: &[u8; 32]) -> String {
+    hex::encode(key)
+}
+
+fn public_identity(field: &str, path: &Path) -> Result<VerifyingKey> {
+    let text = read_public(field, path)?;
+    identity::public_identity_from_pem(&text).map_err(|e| ClientError::config(field, format!("{}: {e}", path.display())))
 }
 
 /// What [`make_request`] wrote.

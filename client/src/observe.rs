@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
+use crate::keys::fingerprint;
 use crate::output::{Format, Output};
 
 /// Shows a run's events.
@@ -63,6 +64,7 @@ impl Observer for RunObserver {
         }
         match event {
             Event::Joined { task, .. } => self.start(u64::from(task.visits())),
+            Event::Charter { .. } => self.say("looking at the charter"),
             Event::Retrying { wait, .. } => self.say(&format!("server away, next try in {} s", wait.as_secs())),
             Event::Seen { entries } => {
                 if let Some(bar) = &self.bar {
@@ -98,6 +100,20 @@ impl Drop for RunObserver {
 fn log(event: &Event<'_>) {
     match event {
         Event::Joined { run, task } => info!(task = %run.task, run = run.number, name = %task.name, "joined the run"),
+        Event::Charter { hash, text } => {
+            info!(
+                charter = %hash,
+                sites = text.members.len(),
+                min_contributors = text.min_contributors,
+                honest = text.honest,
+                colluders = text.colluders,
+                rounds = text.rounds(),
+                "the server asks for a signature on the charter"
+            );
+            for member in &text.members {
+                info!(site = %member.id, key = fingerprint(&member.key.0), "in the charter");
+            }
+        }
         Event::Retrying { failures, wait, error } => warn!(failures, wait_ms = millis(*wait), %error, "the server is away"),
         Event::Seen { entries } => info!(rounds = entries, "rounds closed"),
         Event::Training { round, visit } => info!(round, visit, "budget reserved, computing"),
@@ -114,6 +130,16 @@ fn log(event: &Event<'_>) {
 fn describe(event: &Event<'_>) -> Value {
     match event {
         Event::Joined { run, task } => json!({"event": "joined", "task": run.task.to_string(), "run": run.number, "name": task.name}),
+        Event::Charter { hash, text } => json!({
+            "event": "charter",
+            "charter": hash.to_string(),
+            "summer": fingerprint(&text.summer.0),
+            "min_contributors": text.min_contributors,
+            "honest": text.honest,
+            "colluders": text.colluders,
+            "rounds": text.rounds(),
+            "sites": text.members.iter().map(|member| json!({"site": member.id, "key": fingerprint(&member.key.0)})).collect::<Vec<_>>(),
+        }),
         Event::Retrying { failures, wait, error } => {
             json!({"event": "retrying", "failures": failures, "wait_ms": millis(*wait), "error": error.to_string()})
         }

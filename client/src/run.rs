@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::LedgerStore;
 use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
@@ -58,7 +59,7 @@ pub async fn run_site<S: LedgerStore>(
     let policy = policy(config)?;
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
     let store = decorate(SqliteLedger::open(&private.ledger)?);
-    let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget)?;
+    let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget)?.cap_fallback(private.max_fallback);
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
     let mut transport = GrpcTransport::new(&config.site, tls);
     let mut trainer = SiteTrainer::new(config);
@@ -134,7 +135,7 @@ pub fn identity(config: &Config, tls: &TlsIdentity) -> Result<Identity> {
 /// The site's policy, with the approvals recorded so far.
 ///
 /// # Errors
-/// The state folder.
+/// The state folder, or the summer's key file.
 pub fn policy(config: &Config) -> Result<Policy> {
     let approve = match config.policy.approve {
         Approve::Policy => ProtocolApprove::Policy,
@@ -145,8 +146,16 @@ pub fn policy(config: &Config) -> Result<Policy> {
         approve,
         allow_trust: config.policy.allow_trust.clone(),
         partial_runs: config.policy.partial_runs,
-        aggregation: AggregationPolicy::default(),
+        aggregation: aggregation(config)?,
     })
+}
+
+/// Whom the site takes for the summer, and its floors. Without `[aggregation]` no summer is pinned, and no charter is ever signed.
+fn aggregation(config: &Config) -> Result<AggregationPolicy> {
+    let Some(aggregation) = config.aggregation.as_ref().filter(|_| config.policy.allow_trust.contains(&Trust::Aggregated)) else {
+        return Ok(AggregationPolicy::default());
+    };
+    Ok(AggregationPolicy { summer: Some(keys::summer_identity(&aggregation.summer)?), floors: aggregation.floors })
 }
 
 /// Whether the policy approves a task by its hash.

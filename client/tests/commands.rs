@@ -9,10 +9,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Federation, Outcome, Site, committed, open_budget, open_task, private_task, program, write};
+use common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
 use dp_pvi_client::store::SqliteLedger;
 use dp_pvi_posterior::document::PosteriorDocument;
 use dp_pvi_privacy::{Hash, Ledger};
+use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
 use dp_pvi_protocol::message::{Role, Signed, Update};
 
 #[test]
@@ -307,6 +308,71 @@ fn plans_say_what_a_run_costs() {
     changed.push(b' ');
     write(&file, &changed);
     site.run(&arguments).expect(4, "task.json");
+}
+
+/// A task whose noise is whole only in the sum: both losses, the pinned summer, the floors, the cap.
+#[test]
+fn plans_of_aggregated_tasks_say_what_is_left_at_worst() {
+    let site = Site::new();
+    let task = aggregated_task(0.5);
+    let file = site.path("task.json");
+    write(&file, task.to_bytes());
+    let arguments = ["plan", "--format", "json", "--task", file.to_str().unwrap()];
+    let objections = || site.run(&arguments).expect(0, "").json()["objections"].to_string();
+    assert!(objections().contains("allow_trust"));
+
+    // Nobody is taken for the summer on somebody else's word.
+    site.configure("[budget]", "[policy]\nallow_trust = [\"aggregated\"]\n[budget]");
+    for command in [&arguments[..], &["run"], &["check", "--offline"]] {
+        site.run(command).expect(2, "aggregation.summer");
+    }
+    site.configure("[budget]", "[aggregation]\nsummer = \"tls/summer.pub.pem\"\n[budget]");
+    for command in [&arguments[..], &["run"], &["check", "--offline"]] {
+        site.run(command).expect(2, "aggregation.summer: ");
+    }
+    let summer = generate_identity().unwrap().verifying_key();
+    let weak = format!("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA{}=\n-----END PUBLIC KEY-----\n", "A".repeat(43));
+    for (text, words) in [(site.federation.authority.pem(), "public key"), (weak, "anybody can sign"), ("x".into(), "public key")] {
+        write(&site.path("tls/summer.pub.pem"), text);
+        site.run(&["run"]).expect(2, words);
+    }
+    write(&site.path("tls/summer.pub.pem"), public_identity_to_pem(&summer).unwrap());
+    let checked = site.run(&["check", "--offline"]).expect(0, "").stdout;
+    let fingerprint: String = summer.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(checked.contains(&fingerprint), "{checked}");
+
+    let plan = site.run(&arguments).expect(0, "").json();
+    assert_eq!(plan["would_run"].as_bool(), Some(true), "{plan}");
+    let (joint, worst) = (plan["epsilon_run"].as_f64().unwrap(), plan["fallback"]["epsilon_run"].as_f64().unwrap());
+    let expected = task.fallback_loss(3).unwrap().unwrap().epsilon.get();
+    assert!(joint <= 0.5 && joint > 0.45 && (worst - expected).abs() < 1e-9 && worst > 1.5 * joint, "{joint} {worst} {expected}");
+    assert_eq!((plan["aggregation"]["honest"].as_u64(), plan["fallback"]["epsilon_limit"].as_f64()), (Some(3), None));
+    let without_cap = plan["runs_possible"].as_u64().unwrap();
+    let text = site.run(&["plan", "--task", file.to_str().unwrap()]).expect(0, "").stdout;
+    assert!(text.contains("if all other parties work together") && text.contains("3 honest ones"), "{text}");
+
+    // The cap counts in what is possible, and in the verdict.
+    site.configure("epsilon = 2.0", "epsilon = 2.0\nmax_fallback_epsilon = 2.0");
+    let plan = site.run(&arguments).expect(0, "").json();
+    let capped = plan["runs_possible"].as_u64().unwrap();
+    assert!(capped >= 1 && capped < without_cap, "{capped} {without_cap}");
+    let shown = site.run(&["budget", "show", "--format", "json"]).expect(0, "").json();
+    assert_eq!((shown["epsilon_fallback"].as_f64(), shown["epsilon_fallback_limit"].as_f64()), (Some(0.0), Some(2.0)));
+    site.configure("epsilon = 2.0\nmax_fallback_epsilon = 2.0", "epsilon = 0.6\nmax_fallback_epsilon = 0.6");
+    assert!(objections().contains("work together") || objections().contains("fallback"), "{}", objections());
+    site.configure("epsilon = 0.6\nmax_fallback_epsilon = 0.6", "epsilon = 2.0");
+    for (floor, words) in [("min_contributors = 5", "min_contributors"), ("colluders = 2", "colluders"), ("max_honest = 2", "max_honest")] {
+        let line = format!("summer = \"tls/summer.pub.pem\"\n{floor}");
+        site.configure("summer = \"tls/summer.pub.pem\"", &line);
+        assert!(objections().contains(words), "{}", objections());
+        site.configure(&line, "summer = \"tls/summer.pub.pem\"");
+    }
+}
+
+#[test]
+fn the_configuration_explains_itself() {
+    let printed = Outcome::of(program().args(["config", "schema"]).output().unwrap()).expect(0, "").stdout;
+    assert_eq!(printed.trim_end(), dp_pvi_client::config::SAMPLE.trim_end());
 }
 
 #[test]

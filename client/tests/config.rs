@@ -5,10 +5,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use dp_pvi_client::config::{Approve, Config};
+use dp_pvi_client::config::{Approve, Config, SAMPLE};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::{PrivacyUnit, Relation};
 use dp_pvi_protocol::message::Role;
+use dp_pvi_secagg::charter::Floors;
 
 const SITE: &str = r#"
 [site]
@@ -32,6 +33,10 @@ min_records = 200
 epsilon = 2.0
 delta = 1e-5
 per_run_epsilon = 1.0
+max_fallback_epsilon = 5.5
+[aggregation]
+summer = "tls/summer.pub.pem"
+colluders = 2
 "#;
 
 fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
@@ -57,6 +62,42 @@ fn a_full_file_becomes_checked_types() {
     assert_eq!(private.ledger, Path::new("/var/lib/ledger.db"));
     assert_eq!((private.identity.unit, private.identity.relation, private.nominal_units), (PrivacyUnit::Record, Relation::ReplaceOne, 400));
     assert!((private.budget.epsilon.get() - 2.0).abs() < f64::EPSILON && !private.budget.allow_non_private);
+    assert!((private.max_fallback.unwrap().get() - 5.5).abs() < f64::EPSILON);
+    let aggregation = config.aggregation.unwrap();
+    assert_eq!(aggregation.summer, Path::new("/etc/dp-pvi/tls/summer.pub.pem"));
+    assert_eq!(aggregation.floors, Floors { colluders: 2, ..Floors::default() });
+    let own = [("MIN_CONTRIBUTORS", "5"), ("COLLUDERS", "0"), ("MAX_HONEST", "7"), ("MAX_ROUNDS", "30")];
+    let own = own.map(|(key, value)| (format!("DP_PVI__AGGREGATION__{key}"), value));
+    let own: Vec<_> = own.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+    let floors = parse(SITE, &own).unwrap().aggregation.unwrap().floors;
+    assert_eq!(floors, Floors { min_contributors: 5, colluders: 0, max_honest: 7, max_rounds: 30 });
+}
+
+/// Who allows aggregated trust says whom he takes for the second party; who does not need not.
+#[test]
+fn aggregated_trust_needs_a_summer() {
+    let (without, _) = SITE.split_once("[aggregation]").unwrap();
+    let error = parse(without, &[]).unwrap_err();
+    assert!(error.contains("aggregation.summer") && error.contains("fingerprint"), "{error}");
+    let local = without.replacen("[\"local\", \"aggregated\"]", "[\"local\"]", 1);
+    assert!(parse(&local, &[]).unwrap().aggregation.is_none());
+}
+
+/// What `config schema` prints, and `deploy/` ships, has every key that is read.
+#[test]
+fn the_sample_names_every_key() {
+    for section in ["site", "tls", "data", "policy", "budget", "aggregation"] {
+        let error = parse(&SITE.replacen(&format!("[{section}]\n"), &format!("[{section}]\nno_such_key = 1\n"), 1), &[]).unwrap_err();
+        // The parser names the keys that it knows when it meets another.
+        let (_, expected) = error.split_once("expected").unwrap();
+        let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+        let (_, text) = SAMPLE.split_once(&format!("\n[{section}]\n")).unwrap();
+        let text = text.split("\n[").next().unwrap();
+        assert!(!keys.is_empty());
+        for key in keys {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "[{section}] {key}");
+        }
+    }
 }
 
 #[test]
@@ -116,6 +157,14 @@ fn wrong_values_name_their_field() {
         ("epsilon = 2.0", "epsilon = nan", "epsilon"),
         ("delta = 1e-5", "delta = 0.0", "delta"),
         ("delta = 1e-5", "delta = 1.0", "delta"),
+        ("max_fallback_epsilon = 5.5", "max_fallback_epsilon = 1.9", "budget.max_fallback_epsilon"),
+        ("max_fallback_epsilon = 5.5", "max_fallback_epsilon = -1.0", "max_fallback_epsilon"),
+        ("summer = \"tls/summer.pub.pem\"", "", "summer"),
+        ("colluders = 2", "min_contributors = 2", "aggregation.min_contributors"),
+        ("colluders = 2", "max_honest = 1", "aggregation.max_honest"),
+        ("colluders = 2", "max_rounds = 0", "aggregation.max_rounds"),
+        ("colluders = 2", "colluders = -1", "colluders"),
+        ("colluders = 2", "collaborators = 2", "collaborators"),
         ("[budget]", "[budgets]", "budgets"),
         ("[site]", "[site", "client.toml"),
     ] {
@@ -123,8 +172,8 @@ fn wrong_values_name_their_field() {
         let error = parse(&SITE.replacen(from, to, 1), &[]).unwrap_err();
         assert!(error.contains(word), "{from} -> {to}: {error}");
     }
-    let without_budget = &SITE[..SITE.find("[budget]").unwrap()];
-    assert!(parse(without_budget, &[]).unwrap_err().contains("budget"));
+    let without_budget = format!("{}{}", &SITE[..SITE.find("[budget]").unwrap()], &SITE[SITE.find("[aggregation]").unwrap()..]);
+    assert!(parse(&without_budget, &[]).unwrap_err().contains("budget"));
 }
 
 #[test]
@@ -136,6 +185,8 @@ fn an_evaluator_has_nothing_private() {
         rest = rest.replacen(remove, "", 1);
     }
     assert!(parse(&rest, &[]).unwrap_err().contains("budget"));
+    let no_budget = format!("{}{}", &rest[..rest.find("[budget]").unwrap()], &rest[rest.find("[aggregation]").unwrap()..]);
+    assert!(parse(&no_budget, &[]).unwrap_err().contains("aggregation"));
     let config = parse(&rest[..rest.find("[budget]").unwrap()], &[]).unwrap();
     assert_eq!(config.site.role, Role::Evaluator);
     assert_eq!(config.private().unwrap_err().exit_code(), 2);

@@ -28,11 +28,11 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
     let charges = view::charges(ledger.rows())?;
     let runs: BTreeSet<_> = charges.iter().map(|(release, _)| release.run).collect();
     let frozen = view::freeze_state(ledger.rows()) == FreezeState::Frozen;
-    let mut per_run = Vec::new();
-    for run in &runs {
-        let releases = charges.iter().filter(|(release, _)| release.run == *run).count();
-        per_run.push((run, releases, ledger.spent_in(run)?));
-    }
+    let per_run: Vec<_> =
+        runs.iter().map(|run| (run, charges.iter().filter(|(release, _)| release.run == *run).count(), ledger.losses_in(run))).collect();
+    let (fallback, cap) = (ledger.losses().fallback, ledger.fallback_cap());
+    // Without aggregated runs both losses are one.
+    let differs = fallback.epsilon > spent.epsilon;
     output.object(
         || {
             json!({
@@ -44,17 +44,20 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
                 "epsilon_left": json_number(left),
                 "per_run_epsilon": budget.per_run.map(|e| json_number(e.get())),
                 "delta": budget.delta,
+                "epsilon_fallback": json_number(fallback.epsilon.get()),
+                "epsilon_fallback_limit": cap.map(|cap| json_number(cap.get())),
                 "composition": "filter",
                 "method": spent.method,
                 "numerical_margin": spent.numerical_margin,
                 "releases": charges.len(),
                 "rows": ledger.rows().len(),
                 "frozen": frozen,
-                "runs": per_run.iter().map(|(run, releases, loss)| json!({
+                "runs": per_run.iter().map(|(run, releases, losses)| json!({
                     "task": run.task.to_string(),
                     "run": run.number,
                     "releases": releases,
-                    "epsilon": json_number(loss.epsilon.get()),
+                    "epsilon": json_number(losses.joint.epsilon.get()),
+                    "epsilon_fallback": json_number(losses.fallback.epsilon.get()),
                 })).collect::<Vec<_>>(),
             })
         },
@@ -72,10 +75,19 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
                 runs.len(),
                 if frozen { ", frozen" } else { "" },
             );
-            for (run, releases, loss) in &per_run {
+            if differs || cap.is_some() {
+                let limit = cap.map_or_else(|| "no limit".to_owned(), |cap| format!("at most {}", cap.get()));
                 // Writing into a string cannot fail.
-                let _ =
-                    writeln!(text, "  task {} run {}: {releases} releases, epsilon {}", run.task, run.number, epsilon(loss.epsilon.get()));
+                let _ = writeln!(
+                    text,
+                    "worst  epsilon {} ({limit}) if all other parties of aggregated runs work together",
+                    epsilon(fallback.epsilon.get())
+                );
+            }
+            for (run, releases, losses) in &per_run {
+                let (joint, fallback) = (losses.joint.epsilon, losses.fallback.epsilon);
+                let _ = write!(text, "  task {} run {}: {releases} releases, epsilon {}", run.task, run.number, epsilon(joint.get()));
+                let _ = if fallback > joint { writeln!(text, " (at worst {})", epsilon(fallback.get())) } else { writeln!(text) };
             }
             if !left.is_finite() || left > 0.0 {
                 let _ = write!(text, "left   epsilon {left:.4} by plain subtraction; what a run would really add: `dp-pvi-client plan`");

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use dp_pvi_posterior::task::{ResolvedTask, Trust};
+use dp_pvi_privacy::accountant::PrivacyLoss;
 use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
-use super::view::OnDisk;
-use super::{data, view};
+use super::view::{LedgerView, OnDisk};
+use super::{data, plan, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, name_of};
@@ -37,24 +39,41 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     let identity = report.step("identity key", keys::identity(&config.tls.identity), |_| config.tls.identity.display().to_string());
     report
         .step("server identity", keys::server_identity(&config.tls.server_identity), |_| config.tls.server_identity.display().to_string());
+    if config.policy.allow_trust.contains(&Trust::Aggregated)
+        && let Some(aggregation) = &config.aggregation
+    {
+        report.step("summer identity", keys::summer_identity(&aggregation.summer), |key| {
+            format!("{} (compare with its operators: {})", aggregation.summer.display(), keys::fingerprint(key.as_bytes()))
+        });
+    }
     let tls = report.step("certificate", tls::load(&config), |t| {
         format!("valid until {}", t.expires.format(&Rfc3339).unwrap_or_else(|_| t.expires.unix_timestamp().to_string()))
     });
     report.step("data", load_data(&config), Clone::clone);
-    if let (Ok(private), Some(key)) = (config.private(), identity) {
-        let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
-            OnDisk::Yes => Ok((ledger.rows().len(), ledger.spent()?)),
-            OnDisk::NotYet => {
-                Err(ClientError::Unavailable(format!("no ledger at {}: `dp-pvi-client ledger create`", private.ledger.display())))
-            }
-        });
-        report
-            .step("ledger", opened, |(rows, spent)| format!("{rows} rows, epsilon {} spent", crate::output::epsilon(spent.epsilon.get())));
-    }
+    let ledger = match (config.private(), identity) {
+        (Ok(private), Some(key)) => {
+            let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
+                OnDisk::Yes => ledger.spent().map(|spent| (ledger, spent)).map_err(ClientError::from),
+                OnDisk::NotYet => {
+                    Err(ClientError::Unavailable(format!("no ledger at {}: `dp-pvi-client ledger create`", private.ledger.display())))
+                }
+            });
+            let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
+                format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
+            };
+            report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger))
+        }
+        _ => None,
+    };
     if let (Server::Connect, Some(tls)) = (server, tls) {
         let mut transport = GrpcTransport::new(&config.site, tls);
         let connected = transport.connect().await.map_err(|e| ClientError::from(e).at_server(&config.site.server()));
-        report.step("server", connected, |()| format!("{} answers and accepts this client", config.site.server()));
+        let connected = report.step("server", connected, |()| format!("{} answers and accepts this client", config.site.server()));
+        if let (Some(()), Some((private, ledger))) = (connected, ledger) {
+            let task = plan::ask_server(&config, private, &ledger).await;
+            let task = report.step("task", task, |task| format!("{} ({})", task.name, task.hash()));
+            task.iter().flat_map(ResolvedTask::warnings).for_each(|warning| report.warn("task", &warning));
+        }
     }
     report.end()
 }
@@ -81,6 +100,11 @@ impl Report {
                 None
             }
         }
+    }
+
+    /// What somebody should know although nothing failed.
+    fn warn(&self, name: &str, words: &str) {
+        self.output.object(|| json!({"check": name, "ok": true, "warning": words}), || format!("warning {name}: {words}"));
     }
 
     fn end(self) -> Result<()> {

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::PrivacyUnit;
-use dp_pvi_privacy::accountant::PrivacyLoss;
-use dp_pvi_privacy::ledger::FreezeState;
+use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
+use dp_pvi_privacy::{DpEvent, PrivacyUnit};
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
 
 use super::view::{self, LedgerView, OnDisk};
-use crate::config::{Config, PrivateData};
+use crate::config::{Aggregation, Config, PrivateData};
 use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
@@ -46,7 +46,7 @@ fn read_task(file: &Path) -> Result<ResolvedTask> {
 }
 
 /// Says hello only to look: the welcome carries the task and the witness, and the server notes nothing.
-async fn ask_server(config: &Config, private: &PrivateData, ledger: &LedgerView) -> Result<ResolvedTask> {
+pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &LedgerView) -> Result<ResolvedTask> {
     let tls = tls::load(config)?;
     let identity = run::identity(config, &tls)?;
     let hello = Signed::seal(
@@ -84,9 +84,51 @@ struct Plan {
     spent: PrivacyLoss,
     after: PrivacyLoss,
     limit: f64,
+    fallback: Option<Fallback>,
     runs_possible: u64,
     visits_possible: u64,
     objections: Vec<String>,
+}
+
+/// What an aggregated task, and everything charged before, costs if all other parties work together.
+struct Fallback {
+    run: PrivacyLoss,
+    spent: PrivacyLoss,
+    after: PrivacyLoss,
+    limit: Option<f64>,
+}
+
+impl Fallback {
+    fn of(private: &PrivateData, ledger: &LedgerView, task: &ResolvedTask) -> Result<Option<Self>> {
+        if task.aggregation.is_none() {
+            return Ok(None);
+        }
+        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(e.to_string());
+        let whole = task.visit_fallbacks(0..task.visits()).map_err(version)?;
+        let booked = whole.iter().flat_map(|(event, count)| (0..*count).map(move |_| event));
+        let run = epsilon_upper(booked, private.identity.relation, task.privacy.delta).map_err(|e| ClientError::Version(e.to_string()))?;
+        let (spent, after) = (ledger.losses().fallback, ledger.would_cost_fallback(&whole)?);
+        Ok(Some(Self { run, spent, after, limit: private.max_fallback.map(|cap| cap.get()) }))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "epsilon_run": json_number(self.run.epsilon.get()),
+            "epsilon_spent": json_number(self.spent.epsilon.get()),
+            "epsilon_after": json_number(self.after.epsilon.get()),
+            "epsilon_limit": self.limit.map(json_number),
+        })
+    }
+
+    fn text(&self) -> String {
+        let limit = self.limit.map_or_else(|| "no limit ([budget] max_fallback_epsilon)".to_owned(), |limit| format!("at most {limit}"));
+        format!(
+            "worst   if all other parties work together, this run costs epsilon {} ({limit}); {} spent so far, {} afterwards\n",
+            epsilon(self.run.epsilon.get()),
+            epsilon(self.spent.epsilon.get()),
+            epsilon(self.after.epsilon.get()),
+        )
+    }
 }
 
 impl Plan {
@@ -99,22 +141,23 @@ impl Plan {
         let after = ledger.would_cost(&whole)?;
         let limit = private.budget.epsilon.get();
         // Whole runs, then the first visits of one more.
+        let worst = task.visit_fallbacks(0..visits).map_err(version)?;
         let fits = |times: u64| -> Result<Fit> {
             let runs = times / u64::from(visits);
-            let mut events: Vec<_> = whole.iter().map(|(event, count)| (event.clone(), count * runs)).collect();
             let more = u32::try_from(times % u64::from(visits)).unwrap_or(visits);
-            events.extend(task.visit_events(0..more).map_err(version)?);
-            let loss = ledger.would_cost(&events)?;
-            Ok(if loss.epsilon.get() <= limit && (loss.epsilon.get().is_finite() || private.budget.allow_non_private) {
-                Fit::Yes
-            } else {
-                Fit::No
-            })
+            let all = |whole: &[(DpEvent, u64)], more: Vec<(DpEvent, u64)>| {
+                whole.iter().map(|(event, count)| (event.clone(), count * runs)).chain(more).collect::<Vec<_>>()
+            };
+            let loss = ledger.would_cost(&all(&whole, task.visit_events(0..more).map_err(version)?))?.epsilon.get();
+            let fallback = ledger.would_cost_fallback(&all(&worst, task.visit_fallbacks(0..more).map_err(version)?))?.epsilon;
+            let within = loss <= limit && private.max_fallback.is_none_or(|cap| fallback <= cap);
+            Ok(if within && (loss.is_finite() || private.budget.allow_non_private) { Fit::Yes } else { Fit::No })
         };
         let visits_possible = most(fits)?;
         let runs_possible = visits_possible / u64::from(visits);
         let objections = objections(config, private, ledger, &task, &run, &after)?;
-        Ok(Self { task, run, spent, after, limit, runs_possible, visits_possible, objections })
+        let fallback = Fallback::of(private, ledger, &task)?;
+        Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections })
     }
 
     fn json(&self) -> Value {
@@ -138,6 +181,9 @@ impl Plan {
             "runs_possible": self.runs_possible,
             "rounds_possible": self.visits_possible,
             "release_tick_seconds": self.task.release_tick_seconds,
+            "aggregation": self.task.aggregation,
+            "fallback": self.fallback.as_ref().map(Fallback::json),
+            "warnings": self.task.warnings(),
             "would_run": self.objections.is_empty(),
             "objections": self.objections,
         })
@@ -148,7 +194,7 @@ impl Plan {
         let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
         let mut text = format!(
             "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
-             cost    this run spends epsilon {} (own computation) of your {}; {} spent so far, {} afterwards at delta {:e}\n\
+             cost    this run spends epsilon {} (own computation) of your {}; {} spent so far, {} afterwards at delta {:e}\n{}\
              room    {} possible, {}\n",
             self.task.name,
             self.task.dimension,
@@ -163,11 +209,24 @@ impl Plan {
             epsilon(self.spent.epsilon.get()),
             epsilon(self.after.epsilon.get()),
             self.after.delta.get(),
+            self.fallback.as_ref().map(Fallback::text).unwrap_or_default(),
             possible(self.runs_possible, "such runs"),
             possible(self.visits_possible, "rounds"),
         );
         if self.task.release_tick_seconds == 0 {
             text.push_str("note    updates leave at once after training (release tick 0): their timing is not protected\n");
+        }
+        if let Some(spec) = &self.task.aggregation {
+            text.push_str(&format!(
+                "note    noise is whole only in the sum: {} sites, at least {} in every sum, {} honest ones whose noise is counted on, {} that may collude\n",
+                spec.sites,
+                spec.min_contributors(),
+                spec.honest,
+                spec.colluders
+            ));
+        }
+        for warning in self.task.warnings() {
+            text.push_str(&format!("warning {warning}\n"));
         }
         if self.objections.is_empty() {
             text.push_str("verdict this site would take part");
@@ -222,6 +281,13 @@ fn objections(
             ));
         }
     }
+    let worst = task.visit_fallbacks(0..task.visits()).map_err(|e| ClientError::Version(e.to_string()))?;
+    if let Err(over @ LedgerError::OverFallback { .. }) = ledger.would_admit_fallback(&worst) {
+        object(over.to_string());
+    }
+    if let Err(refused) = floors(config, task) {
+        object(refused);
+    }
     if task.privacy.unit != private.identity.unit {
         object(format!("the task protects {}, the ledger {}", unit_name(task.privacy.unit), unit_name(private.identity.unit)));
     }
@@ -245,6 +311,21 @@ fn objections(
         object(format!("nobody approved it: dp-pvi-client approve {} (or [policy] approve)", task.hash()));
     }
     Ok(objections)
+}
+
+/// Whether the charter that the task asks for would meet this site's floors.
+fn floors(config: &Config, task: &ResolvedTask) -> std::result::Result<(), String> {
+    let (Some(spec), Some(Aggregation { floors, .. })) = (&task.aggregation, &config.aggregation) else { return Ok(()) };
+    let below = [
+        (spec.min_contributors() < floors.min_contributors, "min_contributors"),
+        (spec.colluders < floors.colluders, "colluders"),
+        (spec.honest > floors.max_honest, "max_honest"),
+        (task.visits() > floors.max_rounds, "max_rounds"),
+    ];
+    match below.iter().find(|(refused, _)| *refused) {
+        Some((_, key)) => Err(format!("its charter would not meet [aggregation] {key}")),
+        None => Ok(()),
+    }
 }
 
 fn unit_name(unit: PrivacyUnit) -> &'static str {

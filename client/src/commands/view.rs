@@ -25,7 +25,7 @@ pub(crate) fn open(private: &PrivateData, key: SigningKey) -> Result<LedgerView>
         // No file, or one that a crash left before its first row.
         Some(_) | None => ViewStore::NotYet(MemoryStore::new()),
     };
-    Ok(Ledger::open(store, key, private.identity.clone(), private.budget)?)
+    Ok(Ledger::open(store, key, private.identity.clone(), private.budget)?.cap_fallback(private.max_fallback))
 }
 
 /// Whether the data set has a ledger on disk.

@@ -199,6 +199,17 @@ pub fn private_task(epsilon: f64) -> ResolvedTask {
     task("update = \"dp-optimisation\"\nexpected_sites = 3", &format!("epsilon = {epsilon:?}"))
 }
 
+/// Four sites, three honest ones counted on, one that may collude.
+pub fn aggregated_task(epsilon: f64) -> ResolvedTask {
+    let text = format!(
+        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n\
+         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"aggregated\"\n\
+         [aggregation]\nsites = 4\ncolluders = 1\nmax_units = 100\n"
+    );
+    let context = ResolveContext { name: "lung-fed", update_deadline_seconds: 60, min_sites: 4, expected_sites: 4 };
+    RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
+}
+
 pub fn open_task() -> ResolvedTask {
     task("update = \"pvi\"", "")
 }
