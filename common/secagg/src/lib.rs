@@ -42,8 +42,9 @@
 //! | everybody else against one site | that site's vector with its own share | fallback ε |
 //!
 //! Joint and fallback ε come from [`account::AggregatedLoss`]; the fallback's μ is √h times the joint one's: at joint ε = 1 it is 1.47 (h = 2),
-//! 2.95 (7), 5.4 (20), 17.9 (140). That is the price of the smaller noise; a site's policy may cap it, and [`charter::Floors`] caps h. With two
-//! sites each could subtract its own vector, so the planner says that aggregation buys nothing.
+//! 2.95 (7), 5.4 (20), 17.9 (140). That is the price of the smaller noise; a site's policy may cap it (`[budget] max_fallback_epsilon`, compared by
+//! the ledger before every release), and [`charter::Floors`] caps h. With two sites each could subtract its own vector, so the planner says that
+//! aggregation buys nothing.
 //!
 //! Integrity is another matter: server or summer can add an offset to the sum, and a site can send any vector of the ring. Only the sum can be
 //! checked ([`server::Summing::finish`] refuses one that honest sites cannot have sent).
@@ -52,7 +53,9 @@
 //!
 //! | check | attack |
 //! |---|---|
-//! | charter signed by *every* party, keys included; soundness of keys; strict signatures | a list of keys that the server made up, sites invented or impersonated |
+//! | charter signed by *every* party, keys included; soundness of keys; strict signatures | keys that the server exchanged, parties that were not asked or were impersonated |
+//! | the summer's key pinned at every site, from the summer's own house (`[aggregation] summer`) | a server that plays the summer as well |
+//! | names and keys of all sites shown before the charter is signed; held until an operator has compared them (`approve = "manual"`) | sites that exist on the server's disk only |
 //! | header fields = charter; charter ≥ the site's floors | thresholds lowered by the server |
 //! | header signed by server and summer, one a round | two headers for two groups of sites |
 //! | header names the model's hash; header's hash is in mask, commitment, seed's associated data | different models to different sites, so that one site's part stands out |
@@ -68,8 +71,9 @@
 //! | `NoiseShare` has no door but `mask`; it is consumed and erased | a share kept in a site's factor, which the next round would take out again (`design/algorithms.md` R2) |
 //! | 256-bit seeds through HKDF, keystream words as they come | masks with 32 bits of entropy; masks that miss a value; masks shared by rounds or sites |
 //!
-//! Not stopped: a server and a summer that collude (they are two parties for that reason, in two houses); denial of service by either; what the sum
-//! itself tells, which is what ε bounds.
+//! Not stopped: a server and a summer that collude (they are two parties for that reason, in two houses); more than c invented sites where nobody
+//! compares the charter's list with the hospitals that it names (programs cannot: the row "more than c sites with the server" says what is left);
+//! denial of service by either; what the sum itself tells, which is what ε bounds.
 //!
 //! # Cost
 //!

@@ -354,6 +354,42 @@ fn negative_unsigned_or_exchanged_keys_are_refused() {
     assert!(matches!(request(2, 0, 5).plan(), Err(PlanError::BuysNothing { .. })));
 }
 
+/// Fault of another system: the server names survivors and dropouts in two lists, nobody looks whether they overlap, and both secrets of a
+/// client on both lists come out. Here a client counts as a survivor once, or not at all, for the whole life of a round.
+#[test]
+fn negative_no_client_is_a_survivor_and_a_dropout() {
+    let mut world = small();
+    let (_, closing, parts) = closing(&mut world, &[0, 1, 2, 3, 4]);
+    let request = closing.request();
+    // Twice a survivor.
+    let mut twice = request.clone();
+    twice.uploads.insert(2, request.uploads[2].clone());
+    assert_eq!(world.summer.close(&twice), Err(SecAggError::DuplicateClient { client: name(2) }));
+    // A survivor for the summer, then a dropout, in either order: the first word stands.
+    let masks = world.summer.close(&request).unwrap();
+    for dropped in 0..5 {
+        assert_eq!(world.summer.close(&without(&request, dropped)), Err(SecAggError::SecondClosing { round: 0 }));
+    }
+    // A dropout for the sites although the summer summed it: the summer's signature is over another set.
+    let entry = add_all(closing.answer(&masks).unwrap(), &spool(&parts, &[0, 1, 2, 3, 4]), &world.server).entry;
+    let mut fewer = entry.open(&world.charter.body().server).unwrap();
+    if let Outcome::Completed { contributors, .. } = &mut fewer.outcome {
+        *contributors = ContributorSet::new(contributors.members()[1..].to_vec(), &world.charter).unwrap();
+    }
+    let fewer = Signed::seal(&fewer, &world.server);
+    for (site, (sent, _)) in parts.into_iter().enumerate() {
+        let (client, _) = &world.clients[site];
+        assert_eq!(sent.clone().settle(client, &fewer).unwrap_err().error, SecAggError::OtherClosing);
+        assert_eq!(sent.settle(client, &entry).unwrap().1, Settled::Included);
+    }
+    // In the other order: a round that closed without a site is closed for it.
+    let mut world = small();
+    let (_, closing, _) = self::closing(&mut world, &[0, 1, 2, 3, 4]);
+    let request = closing.request();
+    world.summer.close(&without(&request, 4)).unwrap();
+    assert_eq!(world.summer.close(&request), Err(SecAggError::SecondClosing { round: 0 }));
+}
+
 #[test]
 fn t2_3_replayed_and_forked_rounds_are_refused() {
     let mut world = small();

@@ -132,6 +132,31 @@ fn t3_4_joint_and_fallback_epsilon_follow_the_formulas() {
     }
 }
 
+/// T3.4: never below a reference of fifty digits, and hardly above it. ε of S = 10 rounds at z = 24, C = 1, replace-one (μ = 2√S/z, times √h for
+/// the fallback), δ = 1e-5, from δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) by mpmath 1.3.0. At these h the lattice rounds nothing.
+#[test]
+fn t3_4_epsilon_is_never_below_a_reference_of_fifty_digits() {
+    let delta = Delta::new(1e-5).unwrap();
+    let joint = 0.981_468_222_457_665_8;
+    for (honest, fallback) in [
+        (4, 2.113_978_813_968_699),
+        (9, 3.341_409_469_239_345),
+        (16, 4.652_984_530_968_507),
+        (36, 7.511_275_900_744_782),
+        (64, 10.669_522_809_668_34),
+        (144, 17.856_586_830_107_614),
+    ] {
+        let noise = NoiseMultiplier::new(24.0).unwrap();
+        let mechanism = PlanRequest { colluders: 1, noise, ..adult(honest + 1, 1) }.plan().unwrap().mechanism;
+        let noise = mechanism.scale() as f64 * 2f64.powi(mechanism.exponent()) * f64::from(honest).sqrt();
+        assert!((noise - 24.0).abs() < 1e-12, "{noise}");
+        let loss = AggregatedLoss::of(&mechanism, 10, Relation::ReplaceOne, delta).unwrap();
+        for (loss, reference) in [(loss.joint.epsilon.get(), joint), (loss.fallback.epsilon.get(), fallback)] {
+            assert!(loss >= reference && loss <= reference * (1.0 + 1e-6), "h {honest}: {loss} {reference}");
+        }
+    }
+}
+
 #[test]
 fn kairouz_tau_is_nothing_at_the_smallest_scale() {
     assert!(log10_tau_upper(100_000, 1 << 10) < -4.4e6);

@@ -4,6 +4,7 @@
 mod world;
 
 use dp_pvi_secagg::client::Settled;
+use dp_pvi_secagg::ring::RingSum;
 use dp_pvi_secagg::server::Acceptance;
 use world::*;
 
@@ -66,4 +67,58 @@ fn t2_1_sum_is_exact_for_a_thousand_sites() {
 #[test]
 fn t2_1_sum_is_exact_for_long_vectors() {
     exact(3, 0, 1_000_000);
+    streamed(10, 3, 1_000_000);
+}
+
+/// The two largest of the design's sizes, with O(d) memory: 2·M·d draws of exact noise, minutes of processor time.
+#[test]
+#[ignore = "minutes: cargo test --release -p dp-pvi-secagg --test protocol -- --ignored"]
+fn t2_1_sum_is_exact_for_long_vectors_of_many_sites() {
+    streamed(100, 10, 1_000_000);
+    streamed(1000, 0, 1_000_000);
+}
+
+/// [`exact`] as a server does it: vectors are added as they come, and only the running sum is kept.
+fn streamed(members: u32, dropouts: u32, dimension: u32) {
+    let mut world = World::new(&request(members, dropouts, dimension), 2);
+    let header = world.header();
+    let mut collecting = world.collecting(&header);
+    let (mut total, mut expected) = (RingSum::zero(dimension), vec![0i64; dimension as usize]);
+    for site in 0..members - dropouts {
+        let (_, outgoing) = world.part(site, &header);
+        let bytes = words(&outgoing);
+        assert_eq!(collecting.accept(&outgoing.upload, &bytes).unwrap(), Acceptance::New);
+        total.add_bytes(&bytes).unwrap();
+        expected.iter_mut().zip(world.plain_sum([site])).for_each(|(sum, x)| *sum += x);
+    }
+    let closing = collecting.close().unwrap();
+    let masks = world.summer.close(&closing.request()).unwrap();
+    let mut summing = closing.answer(&masks).unwrap();
+    summing.add_total(&total.to_bytes()).unwrap();
+    let completed = summing.finish(&world.server).unwrap();
+    assert_eq!(completed.sum.values, expected, "M {members} d {dimension}");
+}
+
+/// T2.6, the part that is not time (that part is `cargo bench -p dp-pvi-secagg`): what a site and the server send.
+#[test]
+fn t2_6_an_upload_of_a_million_coordinates_is_below_8_01_megabytes() {
+    let sizes = |members: u32, dimension: u32| {
+        let mut world = World::new(&request(members, 0, dimension), 1);
+        let header = world.header();
+        let mut collecting = world.collecting(&header);
+        let mut upload = 0;
+        for site in 0..members {
+            let (_, outgoing) = world.part(site, &header);
+            let bytes = words(&outgoing);
+            collecting.accept(&outgoing.upload, &bytes).unwrap();
+            upload = upload.max(bytes.len() + postcard::to_stdvec(&outgoing.upload).unwrap().len());
+        }
+        let request = postcard::to_stdvec(&collecting.close().unwrap().request()).unwrap().len();
+        (upload, request)
+    };
+    let (upload, _) = sizes(3, 1_000_000);
+    assert!(upload <= 8_000_400, "{upload} bytes");
+    // What goes to the summer knows nothing of d: below 400 bytes a site.
+    let (upload, request) = sizes(1000, 105);
+    assert!(upload < 8 * 105 + 400 && request < 400 * 1000, "{upload} {request}");
 }
