@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_simulation::account::{self, AccountError};
-use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, SummaryLine};
+use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
 use dp_pvi_simulation::reproduce::{self, ReproduceError};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -49,6 +49,9 @@ enum Command {
         /// Runs at the same time instead of what the file says.
         #[arg(long)]
         threads: Option<usize>,
+        /// Another value for a key of the experiment or of its task: `--set clients.number=200 --set task.privacy.epsilon=0.5`.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        settings: Vec<Setting>,
         /// No progress bar.
         #[arg(short, long)]
         quiet: bool,
@@ -192,8 +195,14 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut out = std::io::stdout();
     let result = match arguments.command {
-        Command::Run { file, data, seeds, threads, quiet } => {
-            run(&file, &data, seeds, threads, &mut Printer { out: &mut out, format: arguments.format }, quiet)
+        Command::Run { file, data, seeds, threads, settings, quiet } => {
+            Experiment::read_with(&file, &settings).map_err(Failure::from).and_then(|mut experiment| {
+                experiment.threads = threads.or(experiment.threads);
+                if !seeds.is_empty() {
+                    experiment.seeds = seeds;
+                }
+                run(experiment, &file, &data, &mut Printer { out: &mut out, format: arguments.format }, quiet)
+            })
         }
         Command::Generate { what: Generate::Hospitals { output, sites, seed, rows } } => {
             let options = Options { seed, hospitals: sites, rows, ..Options::default() };
@@ -271,11 +280,12 @@ impl Printer<'_> {
         let fit_error = error(line.accuracy_se.or(line.rmse_se));
         writeln!(
             self.out,
-            "{}: log-likelihood {likelihood:.4}{}{fit}{fit_error}, epsilon {}{} at delta {:e}, {} updates a run, {} s of processor time",
+            "{}: log-likelihood {likelihood:.4}{}{fit}{fit_error}, epsilon {}{}{} at delta {:e}, {} updates a run, {} s of processor time",
             line.experiment,
             error(line.test_log_likelihood_se),
             finite(line.epsilon),
             error(line.epsilon_se.filter(|e| *e > 0.0)),
+            line.epsilon_fallback.map_or_else(String::new, |e| format!(" (at worst {e:.4})")),
             line.delta,
             line.client_updates,
             line.cpu_seconds.map_or_else(|| "unknown".to_owned(), |s| format!("{s:.1}")),
@@ -293,15 +303,11 @@ fn finite(epsilon: Option<f64>) -> String {
     epsilon.map_or_else(|| "infinite (no protection)".to_owned(), |e| format!("{e:.4}"))
 }
 
-fn run(file: &Path, data: &Path, seeds: Vec<u64>, threads: Option<usize>, print: &mut Printer<'_>, quiet: bool) -> Result<(), Failure> {
-    let mut experiment = Experiment::read(file)?;
-    if !seeds.is_empty() {
-        experiment.seeds = seeds;
-    }
+fn run(experiment: Experiment, file: &Path, data: &Path, print: &mut Printer<'_>, quiet: bool) -> Result<(), Failure> {
     let session = Session::open(experiment, file, data)?;
     let seeds = session.experiment().seeds.clone();
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = threads.or(session.experiment().threads).unwrap_or_else(processors).clamp(1, seeds.len());
+    let threads = session.experiment().threads.unwrap_or_else(processors).clamp(1, seeds.len());
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(session.rounds() * seeds.len() as u64) };
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} rounds, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
     let next = AtomicUsize::new(0);

@@ -19,7 +19,7 @@ use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{DriveError, TrainError};
 use dp_pvi_protocol::message::RunOutcome;
-use dp_pvi_protocol::participant::{SiteError, TrainJob, Trained};
+use dp_pvi_protocol::participant::{Approve, SiteError, TrainJob, Trained};
 use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
 use dp_pvi_simulation::network::{Faults, Partition};
 use dp_pvi_simulation::noise::SeededNoise;
@@ -266,4 +266,25 @@ fn a_site_whose_floor_is_not_met_signs_nothing_and_the_run_ends() {
     assert!(matches!(refused, DriveError::Site(SiteError::Aggregation(_))), "{refused}");
     assert!(refused.to_string().contains("floor"), "{refused}");
     assert!(outcome.arrived.is_empty());
+}
+
+/// Where an operator approves by hand, the charter needs his word as well as the task: keys of sites are in it that no task knows.
+#[test]
+fn a_charter_that_no_operator_has_seen_is_not_signed() {
+    let task = task(2, 0);
+    let approving = |approved: Vec<Hash>| {
+        let (mut federation, _) = federation(&task, 2);
+        federation.sites[1].policy.approve = Approve::Manual { approved };
+        let name = federation.sites[1].client.clone();
+        (name, federation.simulate())
+    };
+    let (name, outcome) = approving(vec![task.hash()]);
+    let refused = outcome.sites[&name].as_ref().err().unwrap();
+    assert!(matches!(refused, DriveError::Site(SiteError::Policy(_))), "{refused}");
+    assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::AggregationLost));
+    assert!(outcome.arrived.is_empty());
+    let words = refused.to_string();
+    let hash = words.split("charter ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap().parse().unwrap();
+    let (_, outcome) = approving(vec![task.hash(), hash]);
+    complete(&outcome, "approved");
 }

@@ -97,6 +97,30 @@ fn faults_and_threads_change_no_figure() {
     assert!(crashes > 0);
 }
 
+/// Secure aggregation from an experiment file, by other values for its keys: the sum is protected as the task states, and the summary says what
+/// is left at worst.
+#[test]
+fn an_aggregated_experiment_states_both_losses() {
+    let directory = directory();
+    let pvi = "task.pvi={ schedule = \"synchronous\", rounds = 4, update = \"natural-gradient\" }";
+    let trust = ["--set", "task.privacy.trust=aggregated", "--set", "task.aggregation={ max_units = 400 }"];
+    let common =
+        ["--set", pvi, "--set", "clients.number=5", "--set", "phases.min_sites=5", "--seeds", "1,2", "--set", "task.privacy.epsilon=2"];
+    let summary = |more: &[&str]| lines(&run(directory.path(), "small.toml", &[&common, more].concat())).pop().unwrap();
+    let (local, aggregated) = (summary(&[]), summary(&trust));
+    for line in [&local, &aggregated] {
+        let epsilon = line["epsilon"].as_f64().unwrap();
+        assert!(epsilon <= 2.0 && epsilon > 1.99, "{line}");
+        assert_eq!(line["client_updates"], 20);
+    }
+    // Four honest shares: mu is twice the joint one's.
+    let worst = aggregated["epsilon_fallback"].as_f64().unwrap();
+    assert!(local["epsilon_fallback"].is_null() && worst > 4.0 && worst < 5.5, "{worst}");
+    // With the same guarantee the sum has half of the noise that five sites add alone, and more.
+    let likelihood = |line: &Value| line["test_log_likelihood_mean"].as_f64().unwrap();
+    assert!(likelihood(&aggregated) > likelihood(&local), "{} {}", likelihood(&aggregated), likelihood(&local));
+}
+
 #[test]
 fn every_mistake_has_its_exit_code_and_says_what_is_wrong() {
     let directory = directory();
@@ -114,6 +138,16 @@ fn every_mistake_has_its_exit_code_and_says_what_is_wrong() {
     fails("missing.toml", &EXPERIMENT.replace("hospital-3.csv", "hospital-9.csv"), 4, "hospital-9.csv");
     std::fs::write(directory.path().join("broken.csv"), "age,nothing\n1,2\n").unwrap();
     fails("broken.toml", &EXPERIMENT.replace("hospital-3.csv", "broken.csv"), 10, "broken.csv");
+    for (setting, words) in [("clients", "KEY=VALUE"), ("clients..number=3", "KEY=VALUE"), ("=3", "KEY=VALUE")] {
+        let output = run(directory.path(), "small.toml", &["--set", setting]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{setting}");
+    }
+    for (setting, words) in [("clients.numbers=3", "numbers"), ("task.privacy.epsilon=-1", "psilon"), ("seeds.more=1", "section")] {
+        let output = run(directory.path(), "small.toml", &["--set", setting]);
+        assert_eq!(output.status.code(), Some(2), "{setting}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     let absent = run(directory.path(), "absent.toml", &[]);
     assert_eq!(absent.status.code(), Some(4));
     assert_eq!(simulate(&["run"]).status.code(), Some(2));

@@ -24,8 +24,11 @@
 //! [faults]                                      # see `Faults`; default: none
 //! drop_request = 0.1
 //! ```
+//!
+//! `dp-pvi-sim run FILE --set KEY=VALUE` puts other values in the place of these ([`Setting`]).
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
@@ -49,6 +52,9 @@ pub struct Experiment {
     pub noise: NoiseKind,
     /// Path of a task file, or its sections.
     task: toml::Value,
+    /// What replaces values of the task.
+    #[serde(skip)]
+    task_settings: Vec<Setting>,
     /// Records.
     pub data: DataSection,
     /// How they are shared out.
@@ -130,14 +136,69 @@ impl Default for PhasesSection {
     }
 }
 
+/// A value that replaces the one in a file: `clients.number=200`, or `task.privacy.epsilon=0.5` for the task, wherever it stands. What is
+/// not TOML is text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    keys: Vec<String>,
+    value: toml::Value,
+}
+
+impl FromStr for Setting {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = "write KEY=VALUE, with dots in KEY: clients.number=200 or task.privacy.epsilon=0.5";
+        let (key, value) = text.split_once('=').ok_or(wrong)?;
+        let keys: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
+        if keys.iter().any(String::is_empty) {
+            return Err(wrong);
+        }
+        let parsed = format!("v = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("v"));
+        Ok(Self { keys, value: parsed.unwrap_or_else(|| toml::Value::String(value.trim().to_owned())) })
+    }
+}
+
+impl Setting {
+    fn apply(&self, table: &mut toml::Table) -> Result<(), String> {
+        let (last, path) = self.keys.split_last().ok_or("an empty key")?;
+        let mut inner = table;
+        for key in path {
+            inner = match inner.entry(key).or_insert_with(|| toml::Value::Table(toml::Table::new())) {
+                toml::Value::Table(table) => table,
+                _ => return Err(format!("{key} of {} is not a section", self.keys.join("."))),
+            };
+        }
+        inner.insert(last.clone(), self.value.clone());
+        Ok(())
+    }
+}
+
 impl Experiment {
     /// Reads an experiment file.
     ///
     /// # Errors
     /// Not readable, not an experiment, or contradictory.
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
-        let experiment: Self = toml::from_str(&read(path)?).map_err(|e| ExperimentError::Config(format!("{}: {e}", path.display())))?;
-        experiment.check().map_err(|problem| ExperimentError::Config(format!("{}: {problem}", path.display())))?;
+        Self::read_with(path, &[])
+    }
+
+    /// The same with other values for some keys.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_with(path: &Path, settings: &[Setting]) -> Result<Self, ExperimentError> {
+        let wrong = |problem: &dyn std::fmt::Display| ExperimentError::Config(format!("{}: {problem}", path.display()));
+        let mut table: toml::Table = toml::from_str(&read(path)?).map_err(|e| wrong(&e))?;
+        let (of_task, own): (Vec<_>, Vec<_>) =
+            settings.iter().partition(|setting| setting.keys.len() > 1 && setting.keys.first().is_some_and(|key| key == "task"));
+        own.iter().try_for_each(|setting| setting.apply(&mut table)).map_err(|problem| wrong(&problem))?;
+        // Serialised again, so that messages quote the line with the key.
+        let text = if own.is_empty() { read(path)? } else { toml::to_string(&table).map_err(|e| wrong(&e))? };
+        let mut experiment: Self = toml::from_str(&text).map_err(|e| wrong(&e))?;
+        let inside = |setting: &&Setting| Setting { keys: setting.keys[1..].to_vec(), value: setting.value.clone() };
+        experiment.task_settings = of_task.iter().map(inside).collect();
+        experiment.check().map_err(|problem| wrong(&problem))?;
         Ok(experiment)
     }
 
@@ -186,12 +247,20 @@ impl Experiment {
     pub fn resolve(&self, path: &Path) -> Result<(ResolvedTask, Schema), ExperimentError> {
         let here = path.parent().unwrap_or(Path::new("."));
         let wrong = |file: &Path, error: &dyn std::fmt::Display| ExperimentError::Config(format!("{}: {error}", file.display()));
-        let (raw, file) = match &self.task {
+        let (mut table, file) = match &self.task {
             toml::Value::String(name) => {
                 let file = here.join(name);
-                (RawTask::parse(&read(&file)?).map_err(|e| wrong(&file, &e))?, file)
+                (read(&file)?.parse::<toml::Table>().map_err(|e| wrong(&file, &e))?, file)
             }
-            inline => (inline.clone().try_into::<RawTask>().map_err(|e| wrong(path, &e))?, path.to_owned()),
+            toml::Value::Table(inline) => (inline.clone(), path.to_owned()),
+            _ => return Err(wrong(path, &"task is the name of a file, or the sections of one")),
+        };
+        let raw = if self.task_settings.is_empty() && self.task.is_str() {
+            // Messages quote the line with the key.
+            RawTask::parse(&read(&file)?).map_err(|e| wrong(&file, &e))?
+        } else {
+            self.task_settings.iter().try_for_each(|setting| setting.apply(&mut table)).map_err(|e| wrong(&file, &e))?;
+            toml::Value::Table(table).try_into::<RawTask>().map_err(|e| wrong(&file, &e))?
         };
         let schema_file = file.parent().unwrap_or(here).join(&raw.schema.file);
         let text = read(&schema_file)?;

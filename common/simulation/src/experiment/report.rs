@@ -54,6 +54,8 @@ pub struct SeedLine {
     pub rmse: Option<f64>,
     /// Largest ε of a client; null is infinite.
     pub epsilon: Option<f64>,
+    /// The same if all other parties of an aggregated run work together; null is infinite, or a run without aggregation.
+    pub epsilon_fallback: Option<f64>,
     /// Crashes of sites.
     pub site_crashes: u32,
     /// Crashes of the server.
@@ -89,6 +91,8 @@ pub struct SummaryLine {
     pub epsilon: Option<f64>,
     /// Its standard error.
     pub epsilon_se: Option<f64>,
+    /// Largest ε of a client in any run if all other parties of aggregated runs work together; null is infinite, or no aggregation.
+    pub epsilon_fallback: Option<f64>,
     /// δ of these ε.
     pub delta: f64,
     /// Most updates that a run took.
@@ -129,6 +133,7 @@ impl SummaryLine {
             rmse_se: rmse.and_then(|r| r.1),
             epsilon: epsilon.map(|e| e.0),
             epsilon_se: epsilon.and_then(|e| e.1),
+            epsilon_fallback: runs.iter().map(|run| run.epsilon_fallback).reduce(|a, b| Some(a?.max(b?))).flatten(),
             delta,
             client_updates: runs.iter().map(|run| run.client_updates).max().unwrap_or(0),
             cpu_seconds: super::cpu_seconds(),

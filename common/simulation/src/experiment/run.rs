@@ -171,6 +171,7 @@ impl Session {
             epsilon: rounds
                 .last()
                 .map_or(Some(0.0), |round| round.epsilon.values().copied().reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(0.0))),
+            epsilon_fallback: lines.fallback(),
             site_crashes: outcome.site_crashes,
             server_crashes: outcome.server_crashes,
             requests: outcome.traffic.requests,
@@ -303,6 +304,13 @@ impl Lines {
             let loss = self.task.loss(visits).ok()?;
             Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite())
         })
+    }
+
+    /// ε of the client with the most visits if all other shares of the noise are known.
+    fn fallback(&self) -> Option<f64> {
+        let visits = self.visits.values().copied().max()?;
+        let loss = self.task.fallback_loss(visits).ok()??;
+        Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite())
     }
 
     fn metrics(&self, lambda: &[f64]) -> Result<HeldOutMetrics, String> {
