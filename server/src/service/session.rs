@@ -58,7 +58,8 @@ impl Session {
 
     /// The answers. A refusal is the last.
     pub(super) fn answers(self) -> impl Stream<Item = Result<v1::WorkFrame, Status>> + Send {
-        stream::unfold(self, |mut session| async move {
+        // Boxed: the state moves into the future of every frame and out again.
+        stream::unfold(Box::new(self), |mut session| async move {
             let answer = session.answer().await.transpose()?;
             if answer.is_err() {
                 session.state = State::Over;
@@ -124,7 +125,8 @@ impl Session {
             }
             receipt.get().await.map_err(|e| status(&e))?
         } else {
-            self.large(&peer, update, announced).await?
+            // Boxed: few sites need it, and all would carry its state.
+            Box::pin(self.large(&peer, update, announced)).await?
         };
         Ok(wire::receipt(receipt))
     }
