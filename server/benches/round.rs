@@ -5,19 +5,19 @@
 //! the same breath, verify the receipt. The shipped client adds its ledger (five rows, each flushed) and the training. Times are CPU
 //! times of all threads, as the kernel's scheduler counts them; memory is resident memory, `idle` after all clients have joined.
 //!
-//! November 2026, 2 virtual CPUs of 2.6 GHz with AVX-512, builds running on both (the server and this program at real-time priority:
-//! `chrt -f 50`; the same binaries need up to a fifth more without it):
+//! November 2026, 2 virtual CPUs of a 2.4 GHz EPYC without AVX-512, nothing else running, server and this program at real-time
+//! priority (`chrt -f 50`):
 //!
 //! | numbers in an update | server CPU a round (an update) | client CPU a round | memory idle → peak |
 //! |---|---|---|---|
-//! | 100 (mean field of 50) | 1.12 to 1.25 ms (0.12 ms) | 0.15 to 0.17 ms | 12 → 16 MiB |
-//! | 1,000,000 (mean field of 500,000) | 334 ms (33 ms) | 28 ms | 86 → 149 MiB |
-//! | 2,000,000 (mean field of 1,000,000) | 884 ms (88 ms) | 62 ms | 158 → 296 MiB |
-//! | 1,000,404 (full covariance of 1413) | 1.4 s (141 ms) | 22 ms | 27 → 150 MiB |
+//! | 100 (mean field of 50) | 1.95 to 2.0 ms (0.2 ms) | 0.24 ms | 13 → 17 MiB |
+//! | 1,000,000 (mean field of 500,000) | 537 ms (54 ms) | 37 ms | 147 → 176 MiB |
+//! | 2,000,000 (mean field of 1,000,000) | 1035 ms (104 ms) | 83 ms | 155 → 314 MiB |
+//! | 1,000,404 (full covariance of 1413) | 691 ms (69 ms) | 33 ms | 28 → 98 MiB |
 //!
-//! Of these 1.2 ms, about 0.3 ms are ten Ed25519 verifications and 0.04 ms two signatures (the round's header, and one over all receipts
-//! of a commit), 0.25 ms SQLite (one commit of six pages, one flush), 0.15 ms ten writes to sockets inside the kernel and 0.3 ms the
-//! rest of ten exchanges over HTTP/2 and TLS. Of the 1.4 s, all but 0.2 s are the rule's matrix algebra, which is cubic in 1413.
+//! On 2.6 GHz with AVX-512 the first row was 1.12 to 1.25 ms and 0.15 ms before small payloads of a closed round stayed out of the
+//! database, which takes a tenth off. A quarter of it are ten Ed25519 verifications, a tenth the flush of one commit, a tenth ten
+//! writes to sockets inside the kernel, a quarter the rest of ten exchanges over HTTP/2 and TLS.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 

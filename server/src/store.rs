@@ -169,28 +169,19 @@ impl Store {
         heads.collect()
     }
 
-    /// Appends records to the transaction in progress, and begins one if there is none. They are durable after
-    /// [`Store::commit`]; a process that ends before it leaves none of them.
+    /// Appends a record to the transaction in progress, and begins one if there is none; with the payload of its update, if that is
+    /// small and may still be read. Durable after [`Store::commit`]; a process that ends before it leaves nothing.
     ///
     /// # Errors
     /// The disk is full or the database does not answer; the transaction is lost then.
-    pub fn append(&mut self, run: &StoredRun, records: &[Record]) -> Result<()> {
-        self.append_with(run, records, None)
-    }
-
-    /// The same, with the payload of one of the records if it is small.
-    ///
-    /// # Errors
-    /// As [`Store::append`].
-    pub(crate) fn append_with(&mut self, run: &StoredRun, records: &[Record], payload: Option<&SmallPayload>) -> Result<()> {
+    pub fn append(&mut self, run: &StoredRun, record: &Record, payload: Option<&[u8]>) -> Result<()> {
         // Unknown again if anything fails.
         let known = self.next.take().filter(|(key, _)| *key == run.key).map(|(_, next)| next);
-        let small = &mut self.small;
-        let mut write = || {
+        let write = || {
             if self.connection.is_autocommit() {
                 self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             }
-            let mut next = match known {
+            let next = match known {
                 Some(next) => next,
                 None => {
                     let (first, last) = schema::keys(run.key);
@@ -198,17 +189,13 @@ impl Store {
                     self.connection.query_row(sql, [first, last], |row| row.get(0))?
                 }
             };
-            for record in records {
-                let bytes = payload.filter(|payload| payload.belongs_to(record));
-                append(&self.connection, run.key, next, record, bytes.map(|payload| payload.bytes.as_slice()))?;
-                if let Some(payload) = bytes {
-                    small.insert((payload.client.clone(), payload.update), schema::key(run.key, next));
-                }
-                next += 1;
-            }
-            Ok(next)
+            append(&self.connection, run.key, next, record, payload).map(|()| next)
         };
-        self.next = Some((run.key, write().map_err(|e| sqlite_error(&self.path, &e))?));
+        let seq: i64 = write().map_err(|e| sqlite_error(&self.path, &e))?;
+        if let (Record::UpdateStored { client, update, .. }, Some(_)) = (record, payload) {
+            self.small.insert((client.clone(), update.hash()), schema::key(run.key, seq));
+        }
+        self.next = Some((run.key, seq + 1));
         Ok(())
     }
 
@@ -257,6 +244,11 @@ impl Store {
     /// As [`Store::append`].
     pub(crate) fn forget_payloads(&mut self, run: &StoredRun) -> Result<()> {
         let (first, last) = schema::keys(run.key);
+        // Where this process closed the round before, it knows of all.
+        if self.small.is_empty() && self.open_from > first {
+            self.rounds_closed(run);
+            return Ok(());
+        }
         let forget = || {
             let sql = "UPDATE records SET vector = NULL WHERE key BETWEEN ?1 AND ?2 AND kind = 'update-stored' AND vector IS NOT NULL";
             self.connection.prepare_cached(sql)?.execute([first.max(self.open_from), last])
@@ -293,12 +285,6 @@ pub(crate) struct SmallPayload {
     /// Hash of the update message.
     pub(crate) update: Hash,
     pub(crate) bytes: Vec<u8>,
-}
-
-impl SmallPayload {
-    fn belongs_to(&self, record: &Record) -> bool {
-        matches!(record, Record::UpdateStored { client, update, .. } if *client == self.client && update.hash() == self.update)
-    }
 }
 
 fn append(transaction: &Connection, run: i64, seq: i64, record: &Record, payload: Option<&[u8]>) -> rusqlite::Result<()> {

@@ -42,6 +42,10 @@ fn closed(round: u32, lambda: &[f64]) -> Record {
     Record::RoundClosed { entry, lambda: Arc::from(lambda), correction: None, at: Timestamp::from_millis(5) }
 }
 
+fn append(store: &mut Store, run: &StoredRun, records: &[Record]) -> Result<()> {
+    records.iter().try_for_each(|record| store.append(run, record, None))
+}
+
 fn all(store: &Store, run: &StoredRun) -> Vec<Record> {
     (0..).map_while(|seq| store.record(run, seq).unwrap()).collect()
 }
@@ -55,8 +59,7 @@ fn records_come_back_as_they_were() {
     let run = {
         let mut store = Store::open(&path).unwrap();
         let run = store.create_run(run_id()).unwrap();
-        store.append(&run, &records[..2]).unwrap();
-        store.append(&run, &records[2..]).unwrap();
+        append(&mut store, &run, &records).unwrap();
         store.commit().unwrap();
         run
     };
@@ -76,9 +79,9 @@ fn what_was_not_committed_is_not_there() {
     let run = {
         let mut store = Store::open(&path).unwrap();
         let run = store.create_run(run_id()).unwrap();
-        store.append(&run, &[paused(1)]).unwrap();
+        append(&mut store, &run, &[paused(1)]).unwrap();
         store.commit().unwrap();
-        store.append(&run, &[paused(2), closed(0, &[1.0; 5000])]).unwrap();
+        append(&mut store, &run, &[paused(2), closed(0, &[1.0; 5000])]).unwrap();
         run
         // The process ends here: no commit.
     };
@@ -104,17 +107,17 @@ fn a_full_disk_loses_nothing_that_was_committed() {
     let run = {
         let mut store = Store::open(&path).unwrap();
         let run = store.create_run(run_id()).unwrap();
-        store.append(&run, &[paused(1)]).unwrap();
+        append(&mut store, &run, &[paused(1)]).unwrap();
         store.commit().unwrap();
         store.limit_pages(24).unwrap();
-        let error = store.append(&run, &[paused(2), closed(0, &[1.0; 50_000])]).and_then(|()| store.commit()).unwrap_err();
+        let error = append(&mut store, &run, &[paused(2), closed(0, &[1.0; 50_000])]).and_then(|()| store.commit()).unwrap_err();
         assert_eq!(error.code(), 12);
         assert!(error.to_string().contains("the disk is full"), "{error}");
         run
     };
     let mut store = Store::open(&path).unwrap();
     assert_eq!(all(&store, &run), [paused(1)]);
-    store.append(&run, &[paused(2)]).unwrap();
+    append(&mut store, &run, &[paused(2)]).unwrap();
     store.commit().unwrap();
     assert_eq!(all(&store, &run), [paused(1), paused(2)]);
 }
@@ -144,7 +147,7 @@ fn damaged_records_are_noticed() {
     let run = {
         let mut store = Store::open(&path).unwrap();
         let run = store.create_run(run_id()).unwrap();
-        store.append(&run, &[paused(1), paused(2)]).unwrap();
+        append(&mut store, &run, &[paused(1), paused(2)]).unwrap();
         store.commit().unwrap();
         run
     };
