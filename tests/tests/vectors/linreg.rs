@@ -9,7 +9,8 @@ use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome};
 /// Sweeps after which an undamped federation of this size stands still.
 const SWEEPS: u32 = 5000;
 
-fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, String> {
+/// Data, prior and sites of `linreg`.
+pub(crate) fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, String> {
     let noise_sd = root.get("noise_var")?.number()?.sqrt();
     let mut problem = Problem::read(root, ModelSpec::LinearRegression { noise_sd }, family)?;
     let (mean, precision) = (root.at("prior_mean")?, root.at("prior_prec")?);
@@ -28,7 +29,7 @@ fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, Stri
     Ok(problem)
 }
 
-fn full_covariance(dimension: usize) -> Family {
+pub(crate) fn full_covariance(dimension: usize) -> Family {
     Family::FullGaussian { dimension }
 }
 

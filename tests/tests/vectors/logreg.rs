@@ -5,20 +5,28 @@ use dp_pvi_inference::model::glm::project;
 use dp_pvi_inference::model::{self};
 use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::Job;
+use dp_pvi_inference::update::natural_gradient::Terms;
+use dp_pvi_inference::update::shards::Fit;
+use dp_pvi_posterior::clip_metric::ClipMetric;
 use dp_pvi_posterior::quadrature::logit_moments;
-use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_posterior::rule::{Arrived, Coding};
+use dp_pvi_posterior::task::{FactorState, ModelSpec, NaturalGradientSpec, Preconditioner, ShardMethod, UpdateSpec};
 use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SiteState};
 
-use super::federation::{Problem, factors_equal, natural_equals};
+use super::federation::{Problem, factors_equal, natural_equals, table};
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
+use super::task;
 
 const SWEEPS: u32 = 2000;
 
-fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, String> {
+/// Data, prior and sites of `logreg`.
+pub(crate) fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, String> {
     Problem::read(root, ModelSpec::LogisticRegression {}, family)
 }
 
-fn diagonal(dimension: usize) -> Family {
+pub(crate) fn diagonal(dimension: usize) -> Family {
     Family::DiagonalGaussian { dimension }
 }
 
@@ -89,6 +97,95 @@ pub(crate) fn natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outcome {
         let sums = columns(&all.h).into_iter().chain(columns(&all.precision));
         lambda = problem.prior.iter().zip(sums).map(|(prior, sum)| prior + sum).collect();
         natural_equals(&step, problem.family, &lambda, CLOSED_FORM)?;
+    }
+    Ok(())
+}
+
+/// ρ, from the key's name.
+const STEP: f64 = 1.8;
+
+/// Rounds of bounded natural gradients with a Gram matrix, no noise, no clip, no averages: the site's terms and the server's rule.
+pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outcome {
+    let problem = problem(root, diagonal)?;
+    let d = problem.family.dimension();
+    let rounds = node.get("rounds")?.list()?;
+    let spec = NaturalGradientSpec {
+        noise_multiplier: NoiseMultiplier::new(1.0).map_err(message)?,
+        preconditioner: Preconditioner::Gram,
+        gram_share: 0.2,
+        budget_growth: 1.0,
+        step: STEP,
+        averaging: 0.0,
+        eigenvalue_floor: 0.0,
+        shrinkage: 0.0,
+        residual_bound: 1.0,
+        curvature_bound: 0.25,
+        // Any weight: the rule takes it out again.
+        curvature_weight: 0.8,
+        clip_norm: ClipNorm::new(1e6).map_err(message)?,
+    };
+    // The first visit asks for the Gram matrix.
+    let visits = u32::try_from(rounds.len() + 1).map_err(message)?;
+    let task = task::synchronous(problem.model.clone(), problem.family, UpdateSpec::NaturalGradient(spec), vec![1.0; visits as usize])?;
+    let (rule, model) = (task.rule(), model::from_spec(&task.model));
+    let mut state = rule.initial();
+    for visit in 0..visits {
+        let q = Gaussian::from_natural(problem.family, task.posterior(&state).to_vec()).map_err(message)?;
+        let job = Job { task: &task, visit, lambda: &state, state: &SiteState::None };
+        let terms = Terms::new(&spec, &job, model.as_ref()).map_err(message)?;
+        let mut sum = vec![0.0; task.message(visit).map_err(message)?.coordinates.try_into().map_err(message)?];
+        let mut term = Term::default();
+        for record in problem.all.records() {
+            term.clear();
+            terms.add(record, &mut term);
+            term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+        }
+        state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        let Some(expected) = visit.checked_sub(1).and_then(|round| rounds.get(round as usize)) else { continue };
+        expected.key_equals("g", &sum[..d], CLOSED_FORM)?;
+        expected.key_equals("H", sum[d..].iter().map(|h| h / spec.curvature_weight).collect::<Vec<_>>(), CLOSED_FORM)?;
+        let after = Gaussian::from_natural(problem.family, task.posterior(&state).to_vec()).map_err(message)?;
+        expected.key_equals("mean", after.standard().mean(), CLOSED_FORM)?;
+        expected.key_equals("var", after.standard().variances(), CLOSED_FORM)?;
+        // g and H are those of the point before the step.
+        let before = contributions(&problem.all, q.standard().mean(), &q.standard().variances())?;
+        expected.key_equals("g", columns(&before.gradient), CLOSED_FORM)?;
+    }
+    Ok(())
+}
+
+/// One round of local averaging and of virtual clients from the prior; shard k holds rows k, k + K, …, K the number of shards.
+pub(crate) fn one_round_of_shards(root: &Node<'_>, node: &Node<'_>) -> Outcome {
+    let problem = problem(root, diagonal)?;
+    let (x, y) = (root.get("X")?.rows()?, root.at("y")?);
+    let expected = node.get("per_shard")?.list()?;
+    let count = expected.len();
+    let shards = (0..count).map(|k| {
+        let rows = || (k..y.len()).step_by(count);
+        table(&rows().map(|i| x[i].clone()).collect::<Vec<_>>(), &rows().map(|i| y[i]).collect::<Vec<_>>())
+    });
+    let shards = shards.collect::<Result<Vec<_>, _>>()?;
+    let prior = Gaussian::from_natural(problem.family, problem.prior.clone()).map_err(message)?;
+    let len = problem.prior.len();
+    for metric in [ClipMetric::Flat, ClipMetric::FlatHalf, ClipMetric::Block, ClipMetric::Centred, ClipMetric::Whitened] {
+        for (method, key, total) in
+            [(ShardMethod::LocalAveraging, "local_avg", "local_avg_delta"), (ShardMethod::VirtualClients, "virtual", "virtual_delta")]
+        {
+            let spec = task::shards(method, u32::try_from(count).map_err(message)?, 1, FactorState::Released, metric, 1e6)?;
+            let task = task::synchronous(problem.model.clone(), problem.family, UpdateSpec::Shards(spec.clone()), vec![1.0])?;
+            let (model, coding) = (model::from_spec(&task.model), Coding::new(&task, spec.clone()));
+            let job = Job { task: &task, visit: 0, lambda: &problem.prior, state: &SiteState::None };
+            let fit = Fit::new(&spec, &job, model.as_ref()).map_err(message)?;
+            let mut sum = vec![0.0; len];
+            for (shard, expected) in shards.iter().zip(&expected) {
+                let change = coding.decode(&fit.message(shard, &vec![0.0; len]).ok_or("a shard has no optimum")?, &prior);
+                // What is averaged is divided by the number of shards in the decoding.
+                let whole: Vec<f64> = change.iter().map(|c| c * spec.divisor()).collect();
+                expected.key_equals(key, &whole, FIXED_POINT)?;
+                sum.iter_mut().zip(&change).for_each(|(s, c)| *s += c);
+            }
+            node.key_equals(total, &sum, FIXED_POINT)?;
+        }
     }
     Ok(())
 }

@@ -9,6 +9,8 @@
 #![allow(clippy::print_stdout, reason = "a test program that reports lines")]
 
 mod arithmetic;
+mod bcm;
+mod client_level;
 mod ep;
 mod expfam;
 mod federation;
@@ -20,6 +22,7 @@ mod pbp;
 mod pg_vb;
 mod read;
 mod sbn;
+mod task;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,6 +53,13 @@ const CHECKS: &[(&str, Check)] = &[
     ("logreg.full_cov_optimum", logreg::full_cov_optimum),
     ("logreg.at_point", logreg::at_point),
     ("logreg.natural_gradient_rho1_from_prior", logreg::natural_gradient),
+    ("logreg.pgvi_rho1p8_from_prior", logreg::bounded_natural_gradient),
+    ("logreg.one_round_from_prior_4_shards", logreg::one_round_of_shards),
+    ("bcm.linreg_full", bcm::linreg_full),
+    ("bcm.logreg_mean_field", bcm::logreg_mean_field),
+    ("client_level_tied.noclip", client_level::tied_without_clipping),
+    ("client_level_tied.clipped", client_level::tied),
+    ("client_level_private_clean.clipped", client_level::private_clean),
     ("pg_vb", pg_vb::whole),
     ("lda.docs", lda::documents),
     ("lda.sufficient_stats", lda::statistics),

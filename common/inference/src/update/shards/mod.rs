@@ -95,7 +95,7 @@ fn table(shard: Shard<'_, RecordTable>) -> RecordTable {
 }
 
 /// What every shard of a visit computes.
-struct Fit<'a> {
+pub struct Fit<'a> {
     spec: &'a ShardSpec,
     coding: Coding,
     optimum: &'a dyn LocalOptimum,
@@ -106,7 +106,11 @@ struct Fit<'a> {
 }
 
 impl<'a> Fit<'a> {
-    fn new(spec: &'a ShardSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
+    /// At the job's λ, with the site's state.
+    ///
+    /// # Errors
+    /// The model has no exact local optimum, or λ or the state is not of this task.
+    pub fn new(spec: &'a ShardSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
         let optimum = model.local_optimum().ok_or(InferenceError::Capability("this update", "an exact local optimum"))?;
         let family = job.task.family();
         if family.dimension() > LARGEST_DIMENSION {
@@ -134,8 +138,15 @@ impl<'a> Fit<'a> {
         Ok(Self { coding: Coding::new(job.task, spec.clone()), spec, optimum, global, prior, factor })
     }
 
-    /// clip(λ* − λ) of one shard in the coordinates of a message; `None` where the fit fails.
-    fn message(&self, records: &RecordTable, factor: &[f64]) -> Option<Vec<f64>> {
+    /// The factor that every cavity leaves out, where it is public.
+    #[must_use]
+    pub fn public_factor(&self) -> Option<&[f64]> {
+        self.factor.as_deref()
+    }
+
+    /// clip(λ* − λ) of one shard in the coordinates of a message, with `factor` for its own λ_m; `None` where the fit fails.
+    #[must_use]
+    pub fn message(&self, records: &RecordTable, factor: &[f64]) -> Option<Vec<f64>> {
         let cavity = cavity(*self.global.family(), &self.prior, self.global.natural(), factor).ok()?;
         let weight = self.spec.divisor();
         let fit = self.optimum.weighted_optimum(records, weight, TOLERANCE, &cavity, &self.global).ok()?;
@@ -155,7 +166,7 @@ impl<'a> Fit<'a> {
             let start = if own { position * len } else { 0 };
             let private = state.get(start..start + len);
             // A private state of another length has no factor for this shard: it contributes 0.
-            let Some(factor) = self.factor.as_deref().or(private) else { return };
+            let Some(factor) = self.public_factor().or(private) else { return };
             if let Some(message) = T::fit(shard, |records| self.message(records, factor)) {
                 term.extend((0u32..).zip(message));
             }
