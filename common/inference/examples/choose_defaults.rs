@@ -144,7 +144,7 @@ impl Federation {
         };
         for visit in 0..task.visits() {
             let groups: Vec<&mut [Site]> = match task.schedule {
-                ScheduleSpec::Sequential { .. } => sites.chunks_mut(1).collect(),
+                ScheduleSpec::Sequential { .. } | ScheduleSpec::Asynchronous { .. } => sites.chunks_mut(1).collect(),
                 ScheduleSpec::Synchronous { .. } => vec![sites.as_mut_slice()],
             };
             for group in groups {

@@ -73,6 +73,16 @@ impl Damping {
         let jacobi = (1.5 / f64::from(max_nonzeros.max(1))).min(1.0);
         Self::Constant(jacobi.max(1.0 / f64::from(sites.max(1))))
     }
+
+    /// Default where every site goes at its own pace: that of all sites at once, and at most 1/(1 + `max_staleness`) (section 5).
+    #[must_use]
+    pub fn asynchronous(sites: u32, max_nonzeros: u32, max_staleness: u32) -> Self {
+        let largest = 1.0 / (1.0 + f64::from(max_staleness));
+        match Self::synchronous(sites, max_nonzeros) {
+            Self::Constant(rho) => Self::Constant(rho.min(largest)),
+            other => other,
+        }
+    }
 }
 
 #[cfg(test)]

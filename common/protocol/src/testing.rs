@@ -49,6 +49,12 @@ pub(crate) fn sequential(sweeps: u32, min_sites: u32) -> ResolvedTask {
     task(&format!("schedule = \"sequential\"\nsweeps = {sweeps}\ndamping = 0.5\nupdate = \"pvi\""), "", min_sites)
 }
 
+/// Staleness 1, damping ¼.
+pub(crate) fn asynchronous(sweeps: u32, min_sites: u32) -> ResolvedTask {
+    let pvi = format!("schedule = \"asynchronous\"\nsweeps = {sweeps}\nmax_staleness = 1\ndamping = 0.25\nupdate = \"pvi\"");
+    task(&pvi, "", min_sites)
+}
+
 pub(crate) fn client(name: &str) -> ClientId {
     ClientId::new(name).unwrap()
 }

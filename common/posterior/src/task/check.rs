@@ -42,6 +42,19 @@ impl ResolvedTask {
         require(self.visits() >= 1, "at least one round (rounds, or sweeps) is needed")?;
         require(self.damping.len() == self.visits() as usize, "damping must have one value for every visit")?;
         require(self.damping.iter().all(|&rho| rho > 0.0 && rho <= 1.0), "damping must be above 0 and at most 1")?;
+        if let Some(staleness) = self.schedule.staleness() {
+            require(
+                self.update.rules().is_asynchronous(),
+                "schedule = \"asynchronous\" needs an update that sends changes of the posterior: \"pvi\" or \"dp-optimisation\"",
+            )?;
+            require(staleness <= 1000, "max_staleness must be at most 1000")?;
+            // Algorithms, section 5: what was computed from an old λ may only move it by so much.
+            let largest = 1.0 / (1.0 + f64::from(staleness));
+            require(
+                self.damping.iter().all(|&rho| rho <= largest * (1.0 + 1e-12)),
+                "damping of an asynchronous schedule must be at most 1/(1 + max_staleness)",
+            )?;
+        }
         require(self.min_sites >= 1, "min_sites must be at least 1")?;
         require(self.update_deadline_seconds >= 1, "update_deadline must be at least one second")
     }

@@ -18,6 +18,9 @@ impl Display for ScheduleSpec {
         match self {
             Self::Sequential { sweeps } => write!(f, "sequential, {sweeps} sweeps over the sites"),
             Self::Synchronous { rounds } => write!(f, "synchronous, {rounds} rounds"),
+            Self::Asynchronous { sweeps, max_staleness } => {
+                write!(f, "asynchronous, at most {sweeps} visits of every site, posteriors at most {max_staleness} rounds old")
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::schema::Schema;
 /// file = "schema.toml"
 ///
 /// [pvi]
-/// schedule = "sequential"            # with sweeps; or "synchronous" with rounds
+/// schedule = "sequential"            # with sweeps; or "synchronous" with rounds; or "asynchronous" with sweeps and max_staleness
 /// sweeps = 20
 /// update = "dp-optimisation"         # or "pvi": exact local optimum, no protection
 /// expected_sites = 10                # public guess; sets the default step precision and synchronous damping
@@ -88,12 +88,14 @@ pub struct RawSchema {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "toml::Table")]
 pub struct RawPvi {
-    /// `sequential` or `synchronous`.
+    /// `sequential`, `synchronous` or `asynchronous`.
     pub schedule: ScheduleKind,
     /// Rounds (synchronous, required there).
     pub rounds: Option<u32>,
-    /// Visits of every site (sequential). Default: 20.
+    /// Visits of every site (sequential, asynchronous). Default: 20.
     pub sweeps: Option<u32>,
+    /// Rounds by which the posterior that a site starts from may be older than the round that its update enters (asynchronous). Default: 2.
+    pub max_staleness: Option<u32>,
     /// ρ, or `{ start, end }`, or `{ start, end, decay }`. The default is the update's.
     pub damping: Option<Damping>,
     /// Public guess of the number of sites. Default: the one of the context.
@@ -114,6 +116,8 @@ pub enum ScheduleKind {
     Sequential,
     /// All sites every round.
     Synchronous,
+    /// Every site at its own pace.
+    Asynchronous,
 }
 
 /// `[privacy]`.
@@ -206,7 +210,16 @@ impl RawTask {
     }
 
     fn schedule(&self) -> Result<ScheduleSpec, TaskError> {
+        if self.pvi.max_staleness.is_some() && self.pvi.schedule != ScheduleKind::Asynchronous {
+            return invalid("max_staleness belongs to schedule = \"asynchronous\"");
+        }
         match (self.pvi.schedule, self.pvi.rounds, self.pvi.sweeps) {
+            (ScheduleKind::Asynchronous, None, sweeps) => {
+                Ok(ScheduleSpec::Asynchronous { sweeps: sweeps.unwrap_or(20), max_staleness: self.pvi.max_staleness.unwrap_or(2) })
+            }
+            (ScheduleKind::Asynchronous, Some(_), _) => invalid(
+                "schedule = \"asynchronous\" counts the visits of a site (sweeps): how many rounds there are depends on who is fast",
+            ),
             (ScheduleKind::Sequential, None, sweeps) => Ok(ScheduleSpec::Sequential { sweeps: sweeps.unwrap_or(20) }),
             (ScheduleKind::Synchronous, Some(rounds), None) => Ok(ScheduleSpec::Synchronous { rounds }),
             (ScheduleKind::Sequential, Some(_), _) => {
@@ -249,6 +262,7 @@ struct CommonPvi {
     schedule: ScheduleKind,
     rounds: Option<u32>,
     sweeps: Option<u32>,
+    max_staleness: Option<u32>,
     damping: Option<Damping>,
     expected_sites: Option<u32>,
     release_tick_seconds: Option<u64>,
@@ -260,9 +274,9 @@ impl TryFrom<toml::Table> for RawPvi {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) =
-            split(table, &["schedule", "rounds", "sweeps", "damping", "expected_sites", "release_tick_seconds", "update"]);
-        let CommonPvi { schedule, rounds, sweeps, damping, expected_sites, release_tick_seconds, update } = read(common)?;
-        Ok(Self { schedule, rounds, sweeps, damping, expected_sites, release_tick_seconds, update, options })
+            split(table, &["schedule", "rounds", "sweeps", "max_staleness", "damping", "expected_sites", "release_tick_seconds", "update"]);
+        let CommonPvi { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, update } = read(common)?;
+        Ok(Self { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, update, options })
     }
 }
 

@@ -293,7 +293,12 @@ impl Coordinator {
     pub fn on_sum(&mut self, sum: &Sum, now: Timestamp) -> Durable<()> {
         let Phase::Open(open) = &self.run.phase else { return self.durable(Vec::new(), ()) };
         let Progress::Closing(outcome) = open.progress else { return self.durable(Vec::new(), ()) };
-        if sum.round != open.round || !sum.included.iter().map(|(c, h)| (c, h)).eq(&open.stored) {
+        // More may have come meanwhile where rounds do not wait for each other.
+        let stored = match self.run.staleness() {
+            None => sum.included.iter().map(|(c, h)| (c, h)).eq(&open.stored),
+            Some(_) => sum.included.iter().all(|(client, update)| open.stored.get(client) == Some(update)),
+        };
+        if sum.round != open.round || !stored {
             return self.durable(Vec::new(), ());
         }
         // At most as many sites as are enrolled.
@@ -501,6 +506,7 @@ impl Coordinator {
             return Ok((body, Verdict::Known(given.outcome)));
         }
         let (header, visit, verdict) = match &self.run.phase {
+            Phase::Open(_) | Phase::Between(_) if self.run.staleness().is_some() => self.unhurried(client, round)?,
             Phase::Open(open) if open.round == round => {
                 if !open.asked.contains(client) || open.refused.contains(client) {
                     return Err(Rejected::NotAsked);
@@ -529,6 +535,31 @@ impl Coordinator {
             return Err(Rejected::WrongSize("coordinates"));
         }
         Ok((body, verdict))
+    }
+
+    /// Header, visit and verdict for an update of an asynchronous run: it enters the round that is open when it comes, unless it is older
+    /// than the schedule allows or the site has had its visits.
+    fn unhurried(&self, client: &ClientId, round: u32) -> Result<(Hash, u32, Verdict), Rejected> {
+        let (open, waits) = match &self.run.phase {
+            Phase::Open(open) => (Some(open), open.stored.contains_key(client)),
+            _ => (None, self.run.held.contains_key(client)),
+        };
+        // One update at a time, and none for a header before one that was answered.
+        if waits || self.run.last_answer(client).is_some_and(|last| round <= last) {
+            return Err(Rejected::NotAsked);
+        }
+        let (header, opened) = match open {
+            Some(open) if open.round == round => (open.header_hash, open.visit),
+            _ => {
+                let entry = self.run.entries.get(round as usize).ok_or(Rejected::UnknownRound)?;
+                // Our own header: it can be read.
+                (entry.header.hash(), entry.header.peek().map_err(Rejected::Invalid)?.visit)
+            }
+        };
+        let current = open.map_or_else(|| self.run.rounds(), |open| open.round);
+        let fresh = current <= round.saturating_add(self.run.staleness().unwrap_or(0));
+        let verdict = if fresh && self.run.visits_of(client) < self.run.task.visits() { Verdict::Fits } else { Verdict::Late };
+        Ok((header, opened, verdict))
     }
 
     /// What a site sends at a visit.
@@ -585,6 +616,9 @@ impl Coordinator {
         if self.run.entries.last().is_some_and(|entry| entry.outcome == RoundOutcome::Aborted) {
             return Upcoming::End(if self.run.aggregation.is_some() { RunOutcome::AggregationLost } else { RunOutcome::QuorumLost });
         }
+        if self.run.staleness().is_some() {
+            return self.upcoming_unhurried(&available);
+        }
         if !self.run.sequential() {
             let visit = self.run.rounds();
             return match visit {
@@ -614,6 +648,32 @@ impl Coordinator {
         }
     }
 
+    /// The next round of an asynchronous run: all sites that have visits left are asked.
+    fn upcoming_unhurried(&self, available: &[ClientId]) -> Upcoming {
+        let visits = self.run.task.visits();
+        let present = || available.iter().filter(|client| !self.run.lagging.contains(*client));
+        let unfinished = |client: &&ClientId| self.run.visits_of(client) < visits;
+        match present().filter(unfinished).map(|client| self.run.visits_of(client)).min() {
+            _ if present().count() < (self.run.task.min_sites as usize).max(1) => Upcoming::End(RunOutcome::QuorumLost),
+            None => Upcoming::End(RunOutcome::Complete),
+            // ρ follows the slowest site that is there.
+            Some(visit) => Upcoming::Round { visit, turn: None, asked: available.iter().filter(unfinished).cloned().collect() },
+        }
+    }
+
+    /// Whether the open round of an asynchronous run is over: something has come, and nobody would fall too far behind.
+    fn closed_unhurried(&self, open: &Open, staleness: u32, gone: impl Fn(&ClientId) -> bool, now: Timestamp) -> Option<RoundOutcome> {
+        let due = now >= open.deadline(&self.run.task);
+        let nobody = open.waiting().all(&gone);
+        let keep_up = || open.waiting().all(|client| gone(client) || self.run.keeps_up(client, open.round, staleness));
+        match open.stored.is_empty() {
+            false if nobody || keep_up() => Some(RoundOutcome::Complete),
+            false if due => Some(RoundOutcome::Deadline),
+            true if due || nobody => Some(RoundOutcome::Skipped),
+            _ => None,
+        }
+    }
+
     /// Whether the open round is over, and how.
     fn closed(&self, open: &Open, now: Timestamp) -> Closing {
         if let Progress::Closing(outcome) = open.progress {
@@ -622,6 +682,13 @@ impl Coordinator {
         let gone = |client: &ClientId| {
             !self.settings.clients.contains_key(client) || self.run.members.get(client).is_none_or(|member| member.withdrawn)
         };
+        if let Some(staleness) = self.run.staleness() {
+            return match self.closed_unhurried(open, staleness, gone, now) {
+                None => Closing::No,
+                Some(RoundOutcome::Skipped) => Closing::Records(vec![self.entry(open, self.unchanged(RoundOutcome::Skipped), now)]),
+                Some(outcome) => Closing::Sum(outcome),
+            };
+        }
         let answered = open.waiting().all(gone);
         let over = answered || now >= open.deadline(&self.run.task);
         let outcome = if answered { RoundOutcome::Complete } else { RoundOutcome::Deadline };
@@ -727,3 +794,5 @@ impl Coordinator {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unhurried_tests;

@@ -33,6 +33,12 @@ pub(super) struct Run {
     pub(super) control: Control,
     /// The sweep in progress (sequential).
     pub(super) sweep: Option<Sweep>,
+    /// Stored updates that no round has taken yet (asynchronous; while a run is paused).
+    pub(super) held: BTreeMap<ClientId, Hash>,
+    /// Visits that a site let pass: refusals, and deadlines that it missed (asynchronous).
+    pub(super) passed: BTreeMap<ClientId, u32>,
+    /// Sites that missed a deadline and have not answered since: nobody waits for them (asynchronous).
+    pub(super) lagging: BTreeSet<ClientId>,
     /// The aggregation, where the task has one.
     pub(super) aggregation: Option<Host>,
     pub(super) phase: Phase,
@@ -162,6 +168,9 @@ impl Run {
             metrics: BTreeMap::new(),
             control: Control::Running,
             sweep: None,
+            held: BTreeMap::new(),
+            passed: BTreeMap::new(),
+            lagging: BTreeSet::new(),
             aggregation,
             phase: Phase::New(New),
         }
@@ -180,6 +189,62 @@ impl Run {
 
     pub(super) fn sequential(&self) -> bool {
         matches!(self.task.schedule, ScheduleSpec::Sequential { .. })
+    }
+
+    /// Rounds by which an update may be late, in an asynchronous run.
+    pub(super) fn staleness(&self) -> Option<u32> {
+        self.task.schedule.staleness()
+    }
+
+    /// Last round whose header a site answered with an update.
+    pub(super) fn last_answer(&self, client: &ClientId) -> Option<u32> {
+        self.receipts.get(client)?.last_key_value().map(|(round, _)| *round)
+    }
+
+    /// Visits that a site has had: updates that it sent, and visits that it let pass (asynchronous).
+    pub(super) fn visits_of(&self, client: &ClientId) -> u32 {
+        let sent = self.receipts.get(client).map_or(0, BTreeMap::len);
+        let passed = self.passed.get(client).copied().unwrap_or(0);
+        u32::try_from(sent).unwrap_or(u32::MAX).saturating_add(passed)
+    }
+
+    /// Whether a round may close without this site: its next update will be no older than the schedule allows.
+    pub(super) fn keeps_up(&self, client: &ClientId, round: u32, staleness: u32) -> bool {
+        // Header `round` − `staleness` was answered, or there is no such header yet.
+        let next = self.last_answer(client).map_or(0, |last| last.saturating_add(1));
+        round < next.saturating_add(staleness) || self.lagging.contains(client)
+    }
+
+    /// The round whose header a stored update answers.
+    fn round_of(&self, client: &ClientId, update: &Hash) -> Option<u32> {
+        self.receipts.get(client)?.iter().rev().find(|(_, given)| given.update == *update).map(|(round, _)| *round)
+    }
+
+    /// An asynchronous round opens with what was held, as far as it is new enough.
+    fn take_held(&mut self, open: &mut Open) {
+        let Some(staleness) = self.staleness() else { return };
+        for (client, update) in std::mem::take(&mut self.held) {
+            if self.round_of(&client, &update).is_some_and(|round| open.round <= round.saturating_add(staleness)) {
+                open.stored.insert(client, update);
+            }
+        }
+    }
+
+    /// What an asynchronous round leaves behind: updates that it did not take, and who missed its deadline.
+    fn leave(&mut self, open: &Open, entry: &TranscriptEntry) {
+        let Some(staleness) = self.staleness() else { return };
+        let taken = |client: &ClientId| entry.included.iter().any(|(included, _)| included == client);
+        self.held.extend(open.stored.iter().filter(|(client, _)| !taken(client)).map(|(client, update)| (client.clone(), *update)));
+        let late = |client: &&ClientId| match entry.outcome {
+            RoundOutcome::Deadline => !self.keeps_up(client, open.round, staleness),
+            RoundOutcome::Skipped => true,
+            RoundOutcome::Complete | RoundOutcome::Aborted => false,
+        };
+        let late: Vec<ClientId> = open.waiting().filter(late).cloned().collect();
+        for client in late {
+            *self.passed.entry(client.clone()).or_default() += 1;
+            self.lagging.insert(client);
+        }
     }
 
     /// Whether a record of our own store follows from this state.
@@ -203,6 +268,11 @@ impl Run {
                 }
                 if entry.lambda != vector_hash(lambda) || lambda.len() != self.lambda.len() {
                     return wrong("a posterior is not the one in the transcript");
+                }
+            }
+            (Phase::Between(_), Record::UpdateStored { update, .. }) if self.staleness().is_some() => {
+                if update.peek().is_err() {
+                    return wrong("an update cannot be read");
                 }
             }
             (Phase::Open(open), Record::UpdateStored { client, update, .. }) => {
@@ -256,8 +326,10 @@ impl Run {
             }
             Record::UpdateStored { client, update, .. } => {
                 self.answered(client, update, ReceiptOutcome::Stored);
-                if let Phase::Open(open) = &mut self.phase {
-                    open.stored.insert(client.clone(), update.hash());
+                match &mut self.phase {
+                    Phase::Open(open) => drop(open.stored.insert(client.clone(), update.hash())),
+                    // Only an asynchronous run takes updates between rounds.
+                    _ => drop(self.held.insert(client.clone(), update.hash())),
                 }
                 if let (Some(host), Some(upload)) = (&mut self.aggregation, update.peek().ok().and_then(|body| body.upload)) {
                     host.stored(client, upload);
@@ -298,9 +370,12 @@ impl Run {
                 if let (Some(host), Some(part)) = (&mut self.aggregation, body.reserved.first().and_then(|part| decode(part))) {
                     host.opened(part);
                 }
-                Phase::Open(Open::new(header, body, asked.clone(), *at))
+                let mut open = Open::new(header, body, asked.clone(), *at);
+                self.take_held(&mut open);
+                Phase::Open(open)
             }
-            (Phase::Open(_), Record::RoundClosed { entry, lambda, .. }) => {
+            (Phase::Open(open), Record::RoundClosed { entry, lambda, .. }) => {
+                self.leave(&open, entry);
                 for (client, _) in &entry.included {
                     if let Some(member) = self.members.get_mut(client) {
                         member.included += 1;
@@ -343,6 +418,7 @@ impl Run {
             witnessed = higher(member.head, witnessed);
             member.head = witnessed;
         }
+        self.lagging.remove(client);
         let given = Given { update: update.hash(), outcome, witnessed };
         self.receipts.entry(client.clone()).or_default().insert(body.release.round, given);
     }
@@ -357,6 +433,7 @@ impl Run {
             && !open.stored.contains_key(client)
         {
             open.refused.insert(client.clone());
+            *self.passed.entry(client.clone()).or_default() += 1;
         }
     }
 }

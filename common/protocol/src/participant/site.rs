@@ -1,6 +1,6 @@
 //! The site's state machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
@@ -46,6 +46,8 @@ struct Joined {
     visit: Option<u32>,
     /// Headers under which this site reserved, by round.
     headers: BTreeMap<u32, Hash>,
+    /// Rounds whose header this site answered with an update that an entry listed (asynchronous).
+    counted: BTreeSet<u32>,
     /// The visit that is being computed.
     training: Option<Training>,
     /// This site's part of the aggregation, where the task has one.
@@ -96,6 +98,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
                 task: Arc::clone(&task),
                 visit: None,
                 headers: self.headers(&welcome.run),
+                counted: BTreeSet::new(),
                 training: None,
             };
             self.state = State::Joined(Box::new(joined));
@@ -186,6 +189,10 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
                 }
                 self.settle(std::mem::take(&mut end.entries))?;
                 self.joined()?.chain.end(&end)?;
+                if self.joined()?.task.schedule.staleness().is_some() {
+                    // No later round can list what none has listed.
+                    self.settle_older_than(u32::MAX)?;
+                }
                 Ok(Step::Finished(end))
             }
         }
@@ -319,6 +326,10 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             let rho = joined.task.damping.get(closed.visit as usize).copied();
             let rho = rho.ok_or(SiteError::Server("it asks for more than the task states"))?;
             let reserved = joined.headers.get(&closed.round).copied();
+            if let Some(staleness) = joined.task.schedule.staleness() {
+                self.settle_unhurried(&closed, reserved, staleness, rho)?;
+                continue;
+            }
             if reserved.is_some() {
                 joined.visit = Some(closed.visit);
             }
@@ -357,6 +368,77 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         Ok(())
     }
 
+    /// A closed round of an asynchronous run: it may list an update that answers an earlier header; what is older than the schedule
+    /// allows and was not listed never will be.
+    fn settle_unhurried(&mut self, closed: &Closed, reserved: Option<Hash>, staleness: u32, rho: f64) -> Result<(), SiteError> {
+        if reserved.is_some_and(|header| header != closed.header) {
+            return Err(SiteError::Server("it closed another round than the one that it opened"));
+        }
+        let own = closed.included.iter().find(|(client, _)| *client == self.identity.client).map(|(_, update)| *update);
+        if let Some(listed) = own {
+            let joined = self.joined()?;
+            let answered: Vec<u32> = joined.headers.range(closed.round.saturating_sub(staleness)..=closed.round).map(|(r, _)| *r).collect();
+            let mut found = None;
+            for round in answered {
+                let State::Joined(joined) = &self.state else { return Ok(()) };
+                let release = self.release(joined, round);
+                if let Some(message) = self.ledger.message(&release)?
+                    && update_hash(&message)? == listed
+                {
+                    found = Some(release);
+                }
+            }
+            let release = found.ok_or(SiteError::Forgotten { round: closed.round })?;
+            if !self.joined()?.counted.insert(release.round) {
+                return Err(SiteError::Server("it counted one update twice"));
+            }
+            match self.ledger.state(&release) {
+                Some(ReleaseState::Settled { included: true }) => {}
+                Some(ReleaseState::Settled { included: false }) => {
+                    return Err(SiteError::Server("it tells a closed round differently"));
+                }
+                _ => drop(self.ledger.settle(&release, true, rho)?),
+            }
+        }
+        match closed.round.checked_sub(staleness) {
+            Some(oldest) => self.settle_older_than(oldest.saturating_add(1)),
+            None => Ok(()),
+        }
+    }
+
+    /// Asynchronous: answers to headers before this round can enter no posterior any more.
+    fn settle_older_than(&mut self, round: u32) -> Result<(), SiteError> {
+        let State::Joined(joined) = &self.state else { return Ok(()) };
+        let older: Vec<_> = joined.headers.range(..round).map(|(r, _)| (self.release(joined, *r), joined.counted.contains(r))).collect();
+        for (release, counted) in older {
+            match self.ledger.state(&release) {
+                Some(ReleaseState::Settled { included }) if included == counted => {}
+                Some(ReleaseState::Settled { .. }) => return Err(SiteError::Server("it tells a closed round differently")),
+                _ if counted => return Err(SiteError::Order("an update was counted and not settled")),
+                _ => drop(self.ledger.settle(&release, false, 0.0)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asynchronous: what was committed before this round and may still enter a posterior is sent again. What was only reserved was
+    /// computed from a λ that is gone: it stays charged, and nothing of it left this process.
+    fn earlier(&mut self, round: u32, staleness: u32) -> Result<Option<Outgoing>, SiteError> {
+        let State::Joined(joined) = &self.state else { return Ok(None) };
+        let earlier: Vec<_> = joined.headers.range(..round).map(|(r, _)| self.release(joined, *r)).collect();
+        for release in earlier {
+            match self.ledger.state(&release) {
+                Some(ReleaseState::Reserved) => drop(self.ledger.settle(&release, false, 0.0)?),
+                Some(ReleaseState::Committed | ReleaseState::Sent) if round <= release.round.saturating_add(staleness) => {
+                    let attachment = self.ledger.attachment(&release)?.ok_or(SiteError::Forgotten { round: release.round })?;
+                    return Ok(Some(Outgoing { release, attachment }));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// Follows the aggregation's own transcript.
     fn settle_aggregation(&mut self, closed: &Closed, release: &ReleaseId) -> Result<(), SiteError> {
         let Some((header, entry)) = &closed.aggregation else { return Ok(()) };
@@ -385,10 +467,21 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         if header.turn.as_ref().is_some_and(|turn| *turn != self.identity.client) {
             return Ok(Step::Wait);
         }
+        let staleness = self.joined()?.task.schedule.staleness();
+        if let Some(staleness) = staleness
+            && let Some(outgoing) = self.earlier(header.round, staleness)?
+        {
+            return Ok(Step::Send(Box::new(outgoing)));
+        }
         let State::Joined(joined) = &self.state else { return Ok(Step::Wait) };
         let release = self.release(joined, header.round);
         match self.ledger.state(&release) {
-            None | Some(ReleaseState::Reserved) if before.is_some_and(|before| header.visit <= before) => {
+            // The schedule bounds a site's visits, not those that a header counts: that one follows the slowest site.
+            None if staleness.is_some() && joined.headers.len() >= joined.task.visits() as usize => {
+                let refusal = Refusal { release, header: hash, reason: RefusalReason::Spent };
+                Ok(Step::Refuse(Box::new(Signed::seal(&refusal, &self.identity.key)), RefusalReason::Spent))
+            }
+            None | Some(ReleaseState::Reserved) if staleness.is_none() && before.is_some_and(|before| header.visit <= before) => {
                 Err(SiteError::Server("it asks for one visit twice"))
             }
             None | Some(ReleaseState::Reserved) => {

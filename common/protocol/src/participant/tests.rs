@@ -2,7 +2,7 @@
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState};
+use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody};
 use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Pending, PrivacyUnit, Relation, danger};
 use ed25519_dalek::SigningKey;
 
@@ -13,7 +13,7 @@ use crate::message::{
     Hello, InvalidMessage, Next, Receipt, ReceiptOutcome, RoundHeader, RoundStart, RunOutcome, TranscriptEntry, Update, Welcome, end_mark,
     vector_hash,
 };
-use crate::testing::{Desk, at, client, key, sequential, settings, synchronous, task, tls};
+use crate::testing::{Desk, asynchronous, at, client, key, sequential, settings, synchronous, task, tls};
 
 type Site = Participant<MemoryStore, SigningKey>;
 
@@ -495,4 +495,73 @@ fn an_update_of_another_form_than_asked_is_not_committed() {
     let short = Trained { message: Message::values(danger::assume_released(vec![1.0; 3])), pending: Pending::None };
     assert!(matches!(site.on_trained(short, &mut SecureNoise::fresh().unwrap()), Err(SiteError::Order(_))));
     assert!(matches!(site.on_trained(trained([1.0; 4]), &mut SecureNoise::fresh().unwrap()), Err(SiteError::Order(_))));
+}
+
+fn ask(site: &mut Site, desk: &Desk) -> Step {
+    site.on_next(desk.coordinator.next_for(&client("a"), site.seen()).unwrap()).unwrap()
+}
+
+fn settled(site: &Site, round: u32) -> Option<ReleaseState> {
+    let run = site.ledger().rows().iter().find_map(|(row, _)| match &row.body {
+        RowBody::Reserved { release, .. } => Some(release.run),
+        _ => None,
+    });
+    site.ledger().state(&ReleaseId { run: run.unwrap(), client: client("a"), round })
+}
+
+/// Asynchronous: an update that enters a later round than the one it answers moves the factor by that round's ρ.
+#[test]
+fn an_update_that_enters_a_later_round_is_settled_by_its_entry() {
+    let task = asynchronous(3, 2);
+    let (mut desk, disk, mut site, start) = asked(&task);
+    let late = train(&mut site, &start, [1.0, 2.0, 3.0, 4.0]);
+    desk.submit("b", &[1.0; 4]).unwrap();
+    assert_eq!(desk.coordinator.entries().len(), 1);
+    assert_eq!(deliver(&mut site, &mut desk, &late), ReceiptOutcome::Stored);
+    desk.submit("c", &[1.0; 4]).unwrap();
+    assert_eq!(desk.coordinator.entries().len(), 2);
+    let Step::Train(job) = ask(&mut site, &desk) else { panic!("not asked") };
+    assert_eq!(settled(&site, 0), Some(ReleaseState::Settled { included: true }));
+    assert_eq!(job.state.public(4).unwrap(), [0.25, 0.5, 0.75, 1.0]);
+    assert_eq!((job.permit.release().round, &job.lambda), (2, desk.coordinator.lambda()));
+
+    // A site that starts again over the same ledger comes to the same; what it had only reserved is lost and stays charged.
+    drop(site);
+    let mut again = Participant::new(identity("a"), lax(), 100, ledger("a", &disk, budget()).unwrap());
+    welcome(&mut again, &mut desk).unwrap();
+    desk.submit("b", &[1.0; 4]).unwrap();
+    desk.wait(1800);
+    assert_eq!(desk.coordinator.entries().len(), 3);
+    let Step::Train(job) = ask(&mut again, &desk) else { panic!("not asked") };
+    assert_eq!(settled(&again, 2), Some(ReleaseState::Settled { included: false }));
+    assert_eq!(job.state.public(4).unwrap(), [0.25, 0.5, 0.75, 1.0]);
+    // That was its third and last reservation.
+    let outgoing = again.on_trained(trained([0.0; 4]), &mut SecureNoise::fresh().unwrap()).unwrap();
+    assert_eq!(deliver(&mut again, &mut desk, &outgoing), ReceiptOutcome::Stored);
+    desk.submit("c", &[1.0; 4]).unwrap();
+    assert!(matches!(ask(&mut again, &desk), Step::Wait));
+    assert_eq!(again.ledger().rows().iter().filter(|(row, _)| matches!(row.body, RowBody::Reserved { .. })).count(), 3);
+}
+
+/// A committed update is sent again after a crash as long as the task lets it be that late, and the answer to it is not waited for longer.
+#[test]
+fn a_committed_update_is_sent_again_while_it_is_new_enough() {
+    let task = asynchronous(4, 1);
+    let (mut desk, disk, mut site, start) = asked(&task);
+    drop(train(&mut site, &start, [1.0, 2.0, 3.0, 4.0]));
+    drop(site);
+    desk.submit("b", &[1.0; 4]).unwrap();
+    let mut again = Participant::new(identity("a"), lax(), 100, ledger("a", &disk, budget()).unwrap());
+    welcome(&mut again, &mut desk).unwrap();
+    let Step::Send(outgoing) = ask(&mut again, &desk) else { panic!("not sent again") };
+    assert_eq!(outgoing.release.round, 0);
+    // Nobody hears it, and a deadline passes; then nobody waits any more.
+    desk.submit("b", &[1.0; 4]).unwrap();
+    desk.wait(1800);
+    desk.submit("b", &[1.0; 4]).unwrap();
+    assert_eq!(desk.coordinator.entries().len(), 3);
+    assert_eq!(deliver(&mut again, &mut desk, &outgoing), ReceiptOutcome::Excluded);
+    let Step::Train(job) = ask(&mut again, &desk) else { panic!("not asked") };
+    assert_eq!(settled(&again, 0), Some(ReleaseState::Settled { included: false }));
+    assert_eq!(job.state.public(4).unwrap(), [0.0; 4]);
 }

@@ -87,7 +87,9 @@ impl Session {
     pub fn rounds(&self) -> u64 {
         use dp_pvi_posterior::task::ScheduleSpec;
         match self.task.schedule {
-            ScheduleSpec::Sequential { sweeps } => u64::from(sweeps) * self.experiment.number_of_clients() as u64,
+            ScheduleSpec::Sequential { sweeps } | ScheduleSpec::Asynchronous { sweeps, .. } => {
+                u64::from(sweeps) * self.experiment.number_of_clients() as u64
+            }
             ScheduleSpec::Synchronous { rounds } => rounds.into(),
         }
     }

@@ -143,6 +143,15 @@ pub(crate) fn bits(outcome: &Outcome) -> Vec<Vec<u64>> {
 pub(crate) fn check(outcome: &Outcome, sites: &[Site], seed: u64, what: &str) {
     use dp_pvi_protocol::coordinator::Record;
     assert_eq!(outcome.fault, None, "{what}");
+    // The release of every stored update: where rounds do not wait for each other it may be older than the round that lists it.
+    let releases: BTreeMap<Hash, u32> = outcome
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::UpdateStored { update, .. } => Some((update.hash(), update.peek().unwrap().release.round)),
+            _ => None,
+        })
+        .collect();
     let included: BTreeSet<(ClientId, u32, Hash)> = outcome
         .records
         .iter()
@@ -150,10 +159,7 @@ pub(crate) fn check(outcome: &Outcome, sites: &[Site], seed: u64, what: &str) {
             Record::RoundClosed { entry, .. } => Some(entry),
             _ => None,
         })
-        .flat_map(|entry| {
-            let round = entry.header.peek().unwrap().round;
-            entry.included.iter().map(move |(client, update)| (client.clone(), round, *update))
-        })
+        .flat_map(|entry| entry.included.iter().map(|(client, update)| (client.clone(), releases[update], *update)))
         .collect();
     for site in sites {
         let ledger = Ledger::open(site.disk.clone(), client_key(seed, &site.client), site.ledger.clone(), site.budget).unwrap();

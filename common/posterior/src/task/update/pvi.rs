@@ -29,6 +29,10 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
 impl UpdateRules for Pvi {
     fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
         requires_local_trust(task, "pvi")?;
+        require(
+            task.model.rules().is_linear(),
+            "update = \"pvi\" needs a model with an exact local optimum: linear, logistic, probit or Poisson regression",
+        )?;
         require(task.privacy.epsilon.is_none(), "update = \"pvi\" protects nothing: remove epsilon, or use update = \"dp-optimisation\"")
     }
 
@@ -50,6 +54,10 @@ impl UpdateRules for Pvi {
 
     fn is_private(&self) -> bool {
         false
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
     }
 
     fn released(&self) -> String {
