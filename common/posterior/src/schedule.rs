@@ -5,12 +5,40 @@ use serde::{Deserialize, Serialize};
 
 /// Damping as a person writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "damping must be a number, or { start = 0.3, end = 0.1 }, or { start = 0.3, end = 0.1, decay = 0.95 }")]
+#[serde(
+    untagged,
+    expecting = "damping must be a number, or { start = 0.3, end = 0.1 } (with decay = 0.95, if it is to fall faster), or { start = 0.5, slowing = 0.2 }, or { offset = 1, power = 0.7 }"
+)]
 pub enum Damping {
     /// The same ρ at every visit.
     Constant(f64),
-    /// A ρ that falls.
+    /// A ρ that falls exponentially.
     Decay(Decay),
+    /// A ρ that falls hyperbolically.
+    Hyperbolic(Hyperbolic),
+    /// A ρ that falls as stochastic approximation wants it.
+    RobbinsMonro(RobbinsMonro),
+}
+
+/// ρ_t = start/(1 + slowing·t).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hyperbolic {
+    /// ρ of the first visit.
+    pub start: f64,
+    /// κ.
+    pub slowing: f64,
+}
+
+/// ρ_t = (offset + t)^−power, with offset ≥ 1 and power in (½, 1]: Σρ diverges and Σρ² does not. A large offset never leaves the prior in a few
+/// visits (offset 1024 and power 0.7 begin at 0.008).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RobbinsMonro {
+    /// τ0.
+    pub offset: f64,
+    /// κ.
+    pub power: f64,
 }
 
 /// Exponential decay.
@@ -27,7 +55,10 @@ pub struct Decay {
 
 /// A ρ that is no damping factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("damping must be above 0 and at most 1, and must not grow (damping = 0.5, or damping = {{ start = 0.3, end = 0.1 }})")]
+#[error(
+    "damping must be above 0 and at most 1, and must not grow (damping = 0.5, damping = {{ start = 0.3, end = 0.1 }}, damping = {{ start = 0.5, slowing = 0.2 }}, \
+     or damping = {{ offset = 1, power = 0.7 }} with offset at least 1 and power in (0.5, 1])"
+)]
 pub struct InvalidDamping;
 
 impl Damping {
@@ -39,6 +70,14 @@ impl Damping {
         let Decay { start, end, decay } = match self {
             Self::Constant(rho) => Decay { start: rho, end: rho, decay: None },
             Self::Decay(decay) => decay,
+            Self::Hyperbolic(Hyperbolic { start, slowing }) => {
+                let valid = start > 0.0 && start <= 1.0 && slowing >= 0.0 && slowing.is_finite();
+                return valid.then(|| (0..visits).map(|t| start / (1.0 + slowing * f64::from(t))).collect()).ok_or(InvalidDamping);
+            }
+            Self::RobbinsMonro(RobbinsMonro { offset, power }) => {
+                let valid = offset >= 1.0 && offset.is_finite() && power > 0.5 && power <= 1.0;
+                return valid.then(|| (0..visits).map(|t| (offset + f64::from(t)).powf(-power)).collect()).ok_or(InvalidDamping);
+            }
         };
         if !(start <= 1.0 && end > 0.0 && end <= start && decay.is_none_or(|d| d > 0.0 && d <= 1.0)) {
             return Err(InvalidDamping);
@@ -87,7 +126,45 @@ impl Damping {
 
 #[cfg(test)]
 mod tests {
-    use super::{Damping, Decay};
+    use super::{Damping, Decay, Hyperbolic, RobbinsMonro};
+
+    /// Algorithms, section 4.5.
+    #[test]
+    fn hyperbolic_and_robbins_monro_schedules_are_what_they_say() {
+        assert_eq!(Damping::Hyperbolic(Hyperbolic { start: 0.5, slowing: 1.0 }).resolve(3), Ok(vec![0.5, 0.25, 0.5 / 3.0]));
+        let robbins = Damping::RobbinsMonro(RobbinsMonro { offset: 1.0, power: 1.0 });
+        assert_eq!(robbins.resolve(4), Ok(vec![1.0, 0.5, 1.0 / 3.0, 0.25]));
+        for (offset, power) in [(0.5, 0.7), (1.0, 0.5), (1.0, 1.1), (f64::NAN, 0.7)] {
+            assert!(Damping::RobbinsMonro(RobbinsMonro { offset, power }).resolve(2).is_err());
+        }
+        for (start, slowing) in [(0.0, 1.0), (1.1, 1.0), (0.5, -0.1), (0.5, f64::INFINITY)] {
+            assert!(Damping::Hyperbolic(Hyperbolic { start, slowing }).resolve(2).is_err());
+        }
+    }
+
+    #[test]
+    fn an_old_posterior_moves_the_new_one_less() {
+        assert_eq!(Damping::asynchronous(3, 14, 4), Damping::Constant(0.2));
+        assert_eq!(Damping::asynchronous(10, 14, 1), Damping::Constant(1.5 / 14.0));
+    }
+
+    /// How they are written.
+    #[test]
+    fn every_schedule_is_read_from_its_keys() {
+        #[derive(serde::Deserialize)]
+        struct Holder {
+            damping: Damping,
+        }
+        for (text, expected) in [
+            ("0.5", Damping::Constant(0.5)),
+            ("{ start = 0.3, end = 0.1 }", Damping::Decay(Decay { start: 0.3, end: 0.1, decay: None })),
+            ("{ start = 0.5, slowing = 0.2 }", Damping::Hyperbolic(Hyperbolic { start: 0.5, slowing: 0.2 })),
+            ("{ offset = 1.0, power = 0.7 }", Damping::RobbinsMonro(RobbinsMonro { offset: 1.0, power: 0.7 })),
+        ] {
+            let read: Result<Holder, _> = toml::from_str(&format!("damping = {text}"));
+            assert_eq!(read.map(|holder| holder.damping).ok(), Some(expected), "{text}");
+        }
+    }
 
     #[test]
     fn schedules_are_geometric_and_explicit() {

@@ -96,7 +96,7 @@ pub struct RawPvi {
     pub sweeps: Option<u32>,
     /// Rounds by which the posterior that a site starts from may be older than the round that its update enters (asynchronous). Default: 2.
     pub max_staleness: Option<u32>,
-    /// ρ, or `{ start, end }`, or `{ start, end, decay }`. The default is the update's.
+    /// ρ, or `{ start, end }`, `{ start, end, decay }`, `{ start, slowing }`, `{ offset, power }`. The default is the update's.
     pub damping: Option<Damping>,
     /// Public guess of the number of sites. Default: the one of the context.
     pub expected_sites: Option<u32>,

@@ -4,6 +4,11 @@
 //! was, or answered by a [`Durable`]: the records that must be durable (in one transaction, in order) before the answer may be
 //! given or the action taken. A restarted server hands the stored records to [`Coordinator::restore`] and is where it was.
 //!
+//! Sequential and synchronous rounds wait for all that were asked. An asynchronous round closes with the first update that it has, and takes
+//! updates that answer a header of up to `max_staleness` rounds before; it waits only for a site whose next update would be older than
+//! that, and for nobody who has missed a deadline and not answered since. Every update enters one round or none; a site has at most the
+//! task's number of visits, missed deadlines and refusals included.
+//!
 //! When a caller cannot make the records of a `Durable` durable it must drop the coordinator and restore another one: the
 //! memory is ahead of the disk then.
 
