@@ -12,6 +12,7 @@
 pub mod adaptive_clip;
 pub mod blocks;
 pub mod clip_metric;
+pub mod count;
 pub mod document;
 pub mod floor;
 pub mod lda;

@@ -7,6 +7,7 @@ use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_expfam::any::{Family, Gaussian};
 
+use crate::count;
 use crate::lda::Topics;
 use crate::lda::document::{Document, DocumentLength, Sweeps};
 use crate::mixture::{Components, Covariance, Density, MixtureShape};
@@ -52,6 +53,8 @@ enum Law {
     Network(Box<NetworkPredictor>),
     /// P(y = 1) = Φ(xᵀθ).
     Probit,
+    /// y ~ Poisson(exp(xᵀθ)).
+    Count,
     /// A mixture: the row itself is what has a density.
     Mixture(Box<Density>),
     /// Topics: a document is what has a density.
@@ -63,7 +66,8 @@ enum Law {
 /// A prediction with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Prediction {
-    /// y ~ N(mean, variance): xᵀΣx of the parameters plus the observation noise.
+    /// Mean and variance of a number, of the parameters and of the observation together: y ~ N(mean, variance) in a linear regression, a count
+    /// with these moments in a Poisson regression.
     Number {
         /// xᵀμ.
         mean: f64,
@@ -114,6 +118,7 @@ impl Predictor {
                 Law::Network(Box::new(NetworkPredictor::new(network, standard.mean(), &standard.variances(), NETWORK_SAMPLES)?))
             }
             ModelSpec::ProbitRegression {} => Law::Probit,
+            ModelSpec::PoissonRegression {} => Law::Count,
             ModelSpec::GaussianMixture { components, noise_sd, .. } => {
                 let components = *components as usize;
                 let shape =
@@ -149,7 +154,7 @@ impl Predictor {
     #[must_use]
     pub fn dimension(&self) -> usize {
         match &self.law {
-            Law::Normal { .. } | Law::Logit | Law::Probit => self.posterior.family().dimension(),
+            Law::Normal { .. } | Law::Logit | Law::Probit | Law::Count => self.posterior.family().dimension(),
             Law::Mixture(density) => density.dimension(),
             Law::Topics(topics) => topics.shape().words(),
             Law::Moments(network, _) => network.inputs(),
@@ -186,6 +191,12 @@ impl Predictor {
             Law::Probit => {
                 let (mean, variance) = projected();
                 Prediction::Probit { probability: normal::cdf(mean / (1.0 + variance).sqrt()), mean, sd: variance.sqrt() }
+            }
+            Law::Count => {
+                let (mean, variance) = projected();
+                let rate = (mean + 0.5 * variance).exp();
+                // Of the count: that of its rate, and Poisson's own.
+                Prediction::Number { mean: rate, variance: rate + rate * rate * variance.exp_m1() }
             }
             Law::Mixture(density) => {
                 let responsibilities = density.score(&dense(row, density.dimension())).1;
@@ -226,6 +237,10 @@ impl Predictor {
                 let (mean, variance) = projected();
                 let sign = if row.target > 0.5 { 1.0 } else { -1.0 };
                 normal::log_cdf(sign * mean / (1.0 + variance).sqrt()).value
+            }
+            Law::Count => {
+                let (mean, variance) = projected();
+                count::log_mass(row.target, mean, variance)
             }
             Law::Mixture(density) => density.score(&dense(row, density.dimension())).0,
             Law::Topics(topics) => document(topics, row).map_or(0.0, |document| document.bound(topics, row.indices).0),

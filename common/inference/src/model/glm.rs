@@ -31,6 +31,9 @@ pub trait LinearPredictor: Send + Sync {
 
     /// f = E log p(target | predictor).
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
+
+    /// A curvature of about the size that a record with this target has near an optimum: where an exact fit starts, and nothing else.
+    fn typical_curvature(&self, target: f64) -> f64;
 }
 
 /// Mean and variance of xᵀθ under a mean-field q.

@@ -1,15 +1,12 @@
 //! Bayesian logistic regression: P(y = 1) = σ(xᵀθ), y ∈ {0, 1} (algorithms, section 2).
 
-mod optimum;
-
-use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::quadrature::{sigmoid_moments, softplus};
 
 use super::glm::{self, LinearPredictor, Statistics};
 use super::tilted::{MomentMatching, PredictorMatching};
-use super::{Gradients, LocalOptimum, Model};
-use crate::records::{RecordTable, RecordView};
+use super::{Gradients, LocalOptimum, Model, optimum};
+use crate::records::RecordView;
 
 /// P(y = 1) = σ(xᵀθ). With B0 = E softplus(z), B1 = E σ(z) and B2 = E σ(z)(1−σ(z)) for the Gaussian logit z:
 /// f = y a − B0, r = y − B1, c = B2.
@@ -26,6 +23,11 @@ impl LinearPredictor for LogisticRegression {
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
         target * mean - softplus(mean, variance)
     }
+
+    /// The bound of Böhning and Lindsay.
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        0.25
+    }
 }
 
 impl Model for LogisticRegression {
@@ -34,7 +36,7 @@ impl Model for LogisticRegression {
     }
 
     fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
-        Some(self)
+        Some(&optimum::NaturalGradient(Self))
     }
 
     fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
@@ -47,18 +49,5 @@ impl Model for LogisticRegression {
 
     fn gradients(&self) -> Option<&dyn Gradients> {
         Some(self)
-    }
-}
-
-impl LocalOptimum for LogisticRegression {
-    fn weighted_optimum(
-        &self,
-        table: &RecordTable,
-        weight: f64,
-        tolerance: f64,
-        cavity: &Gaussian,
-        start: &Gaussian,
-    ) -> Result<Gaussian, InvalidParameters> {
-        optimum::natural_gradient(self, table, weight, tolerance, cavity, start)
     }
 }

@@ -18,7 +18,9 @@ pub mod lda;
 pub mod linear_regression;
 pub mod logistic_regression;
 pub mod neural_network;
+mod optimum;
 pub mod pbp_network;
+pub mod poisson;
 pub mod polya_gamma;
 pub mod probit;
 pub mod sigmoid_belief;
@@ -112,6 +114,7 @@ pub fn from_spec(spec: &ModelSpec) -> Box<dyn Model> {
         ModelSpec::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
         ModelSpec::NeuralNetwork(ref spec) => Box::new(neural_network::NeuralNetwork::new(spec.clone())),
         ModelSpec::ProbitRegression {} => Box::new(probit::Probit),
+        ModelSpec::PoissonRegression {} => Box::new(poisson::Poisson),
         ModelSpec::LatentDirichlet(_) => Box::new(lda::TopicModel),
         ModelSpec::GaussianMixture { components, noise_sd, .. } => {
             Box::new(gaussian_mixture::MixtureModel { components: components as usize, noise_sd })

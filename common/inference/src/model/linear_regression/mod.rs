@@ -32,6 +32,10 @@ impl LinearPredictor for LinearRegression {
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
         0.5 * ((self.precision / std::f64::consts::TAU).ln() - self.precision * ((target - mean).powi(2) + variance))
     }
+
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        self.precision
+    }
 }
 
 impl Model for LinearRegression {

@@ -3,10 +3,9 @@
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::normal::log_cdf;
 
-use super::Gradients;
-use super::Model;
 use super::glm::{self, LinearPredictor, Statistics};
 use super::tilted::{MomentMatching, PredictorMatching, Tilted, TiltedPredictor};
+use super::{Gradients, LocalOptimum, Model, optimum};
 use crate::records::RecordView;
 
 /// P(y = 1) = Φ(xᵀθ).
@@ -55,6 +54,11 @@ impl LinearPredictor for Probit {
         let sign = if target > 0.5 { 1.0 } else { -1.0 };
         expectation(mean, variance, |z| [log_cdf(sign * z).value])[0]
     }
+
+    /// −∂² ln Φ at 0 is 2/π.
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        std::f64::consts::FRAC_2_PI
+    }
 }
 
 impl Model for Probit {
@@ -64,6 +68,10 @@ impl Model for Probit {
 
     fn moment_matching(&self, family: Family) -> Option<Box<dyn MomentMatching>> {
         Some(Box::new(PredictorMatching { model: *self, family }))
+    }
+
+    fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
+        Some(&optimum::NaturalGradient(Self))
     }
 
     fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {

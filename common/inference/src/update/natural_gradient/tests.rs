@@ -5,7 +5,7 @@ use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SiteState, UnitTable};
 
 use super::{Job, Terms};
-use crate::model::{self, LocalOptimum};
+use crate::model::{self, Model};
 use crate::records::RecordTable;
 use crate::testing::{close, matrix, random_units, rows, table, task, vector, vectors};
 
@@ -98,7 +98,8 @@ fn without_noise_the_limit_is_the_optimum() {
             let task = task_with(spec, approximation, 4, 300);
             let states = without_noise(&task, &spec, &data);
             let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
-            let optimum = model::logistic_regression::LogisticRegression.local_optimum(&data, &prior, &prior).unwrap();
+            let optimum =
+                model::logistic_regression::LogisticRegression.local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
             let last = task.posterior(states.last().unwrap());
             let size = optimum.natural().iter().fold(1.0f64, |m, v| m.max(v.abs()));
             close(last, optimum.natural(), tolerance * size);

@@ -10,7 +10,7 @@ use dp_pvi_posterior::task::{
 use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, Payload, Pending, PrivacyUnit, Relation, Sensitive, SiteState, Terms, Units};
 
 use super::Fit;
-use crate::model::{self, LocalOptimum};
+use crate::model::{self, Model};
 use crate::records::RecordTable;
 use crate::testing::{SeededNoise, close, matrix, permit_under, random_units, rows, table, task, vector, vectors};
 use crate::update::{Job, run};
@@ -113,7 +113,7 @@ fn without_noise_virtual_clients_reach_the_optimum() {
         }
         let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
         let all = table(3, &raw);
-        let optimum = model::logistic_regression::LogisticRegression.local_optimum(&all, &prior, &prior).unwrap();
+        let optimum = model::logistic_regression::LogisticRegression.local_optimum().unwrap().local_optimum(&all, &prior, &prior).unwrap();
         close(&lambda, optimum.natural(), 1e-6);
         // T16.1: λ = λ0 + Σ λ_m.
         let total: Vec<f64> =

@@ -7,6 +7,7 @@ mod linear_regression;
 mod logistic_regression;
 mod neural_network;
 mod pbp_network;
+mod poisson_regression;
 mod probit_regression;
 
 use std::fmt::{Display, Formatter};
@@ -40,6 +41,8 @@ pub enum ModelSpec {
     LatentDirichlet(LatentDirichletSpec),
     /// P(y = 1) = Φ(xᵀθ).
     ProbitRegression {},
+    /// y ~ Poisson(exp(xᵀθ)).
+    PoissonRegression {},
     /// x ~ (1/J) Σ_j N(μ_j, noise_sd² I).
     GaussianMixture {
         /// J.
@@ -72,6 +75,8 @@ pub enum ModelFamily {
     LatentDirichlet,
     /// P(y = 1) = Φ(xᵀθ).
     ProbitRegression,
+    /// y ~ Poisson(exp(xᵀθ)).
+    PoissonRegression,
     /// A mixture of Gaussians with known variance.
     GaussianMixture,
     /// A network of ReLU layers and unknown noise, by probabilistic back-propagation.
@@ -139,6 +144,7 @@ impl ModelSpec {
             Self::NeuralNetwork(ref spec) => Box::new(spec.clone()),
             Self::LatentDirichlet(spec) => Box::new(spec),
             Self::ProbitRegression {} => Box::new(probit_regression::ProbitRegression),
+            Self::PoissonRegression {} => Box::new(poisson_regression::PoissonRegression),
             Self::GaussianMixture { components, noise_sd, .. } => Box::new(gaussian_mixture::GaussianMixture { components, noise_sd }),
             Self::PbpNetwork { ref hidden, .. } => Box::new(pbp_network::PbpNetwork { hidden: hidden.clone() }),
         }
@@ -166,6 +172,7 @@ impl ModelFamily {
             Self::NeuralNetwork => neural_network::resolve(options),
             Self::LatentDirichlet => latent_dirichlet::resolve(options),
             Self::ProbitRegression => probit_regression::resolve(options),
+            Self::PoissonRegression => poisson_regression::resolve(options),
             Self::GaussianMixture => gaussian_mixture::resolve(options),
             Self::PbpNetwork => pbp_network::resolve(options),
         }

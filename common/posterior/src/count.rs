@@ -1,0 +1,78 @@
+//! Counts with a Gaussian log rate: y ~ Poisson(e^z), z ~ N(a, s²).
+
+use dp_pvi_expfam::special::ln_gamma;
+
+/// Step of the trapezoid rule, as a share of the integrand's own width, and at most, because e^z changes on the scale 1 (its error is then
+/// below exp(−π²/0.3)).
+const STEPS_OF: (f64, f64) = (0.25, 0.3);
+/// The integrand is left out where its logarithm is this far below its maximum.
+const DEPTH: f64 = 40.0;
+/// Steps to either side, whatever a and s are.
+const STEPS: u32 = 5_000;
+
+/// ln ∫ Poisson(y | e^z) N(z | a, s²) dz, by the trapezoid rule around the integrand's only maximum. The integrand is analytic and log-concave:
+/// errors are below 1e-10 for s ≤ 100.
+#[must_use]
+pub fn log_mass(count: f64, mean: f64, variance: f64) -> f64 {
+    let at = |z: f64| count * z - z.exp();
+    if variance <= 1e-16 {
+        return at(mean) - ln_gamma(count + 1.0);
+    }
+    let precision = 1.0 / variance;
+    let log_integrand = |z: f64| at(z) - 0.5 * precision * (z - mean).powi(2);
+    let mode = mode(count, mean, precision);
+    let step = (STEPS_OF.0 / (mode.exp() + precision).sqrt()).min(STEPS_OF.1);
+    let peak = log_integrand(mode);
+    let side = |direction: f64| -> f64 {
+        let terms = (1..=STEPS).map(|k| log_integrand(mode + direction * step * f64::from(k)) - peak);
+        terms.take_while(|term| *term > -DEPTH).map(f64::exp).sum()
+    };
+    let sum = 1.0 + side(1.0) + side(-1.0);
+    peak + (sum * step * (precision / (2.0 * std::f64::consts::PI)).sqrt()).ln() - ln_gamma(count + 1.0)
+}
+
+/// argmax y z − e^z − (z − a)²/2s²: Newton's method from the right of the root of a convex decreasing slope, where it cannot overshoot.
+fn mode(count: f64, mean: f64, precision: f64) -> f64 {
+    // The slope is not positive here: at ln(y + 1) or at a, whichever is larger, both terms pull to the left or vanish.
+    let mut z = mean.max((count + 1.0).ln()).min(700.0);
+    for _ in 0..200 {
+        let slope = count - z.exp() - precision * (z - mean);
+        let next = z + slope / (z.exp() + precision);
+        if (next - z).abs() <= 1e-12 * (1.0 + z.abs()) {
+            return next;
+        }
+        z = next;
+    }
+    z
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log_mass;
+
+    /// Masses are a distribution with the moments of a log-normal mixture, and agree with the rule of large steps in the plain variable.
+    #[test]
+    fn masses_sum_to_one_and_have_the_mixtures_moments() {
+        for (mean, variance) in [(0.5_f64, 0.3_f64), (-1.0, 1.0), (1.5, 0.05), (2.0, 0.0)] {
+            let (mut total, mut first, mut second) = (0.0, 0.0, 0.0);
+            for count in 0..4000 {
+                let y = f64::from(count);
+                let mass = log_mass(y, mean, variance).exp();
+                (total, first, second) = (total + mass, first + y * mass, second + y * y * mass);
+            }
+            let rate = (mean + 0.5 * variance).exp();
+            assert!((total - 1.0).abs() < 1e-9, "{mean} {variance}: {total}");
+            assert!((first / rate - 1.0).abs() < 1e-7, "{mean} {variance}: {first} {rate}");
+            let expected = rate + rate * rate * variance.exp();
+            assert!((second / expected - 1.0).abs() < 1e-5, "{mean} {variance}: {second} {expected}");
+        }
+    }
+
+    #[test]
+    fn wide_and_far_predictors_stay_finite() {
+        for (count, mean, variance) in [(0.0, -30.0, 400.0), (1e4, -5.0, 1.0), (0.0, 600.0, 1.0), (3.0, 0.0, 1e6), (1e6, 20.0, 1e-9)] {
+            let mass = log_mass(count, mean, variance);
+            assert!(mass.is_finite() && mass <= 0.0, "{count} {mean} {variance}: {mass}");
+        }
+    }
+}
