@@ -10,9 +10,12 @@ pub mod ep;
 mod global_vi;
 pub mod natural_gradient;
 mod pvi;
-mod shards;
+pub mod shards;
 pub mod vips;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod conformance;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
