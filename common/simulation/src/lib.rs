@@ -21,3 +21,4 @@ pub mod generate;
 pub mod network;
 pub mod noise;
 pub mod reproduce;
+pub mod tune;

@@ -12,6 +12,7 @@ use dp_pvi_simulation::account::{self, AccountError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
 use dp_pvi_simulation::reproduce::{self, ReproduceError};
+use dp_pvi_simulation::tune::{self, TuneError};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -106,6 +107,21 @@ enum Command {
         #[arg(long, default_value_t = 0, requires = "epsilon")]
         booked: u32,
     },
+    /// Chooses between the candidates of an experiment's `[tune]` section, privately: a random number of trials, of which only the best is
+    /// released. Trials are scored on the experiment's public test records.
+    Tune {
+        /// The experiment, with a `[tune]` section.
+        file: PathBuf,
+        /// Directory of the data files.
+        #[arg(long, default_value = "../shared/data")]
+        data: PathBuf,
+        /// Seed of the number of trials, of the choice, and of coins and noise.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Say what it costs and how much each trial may spend; run nothing.
+        #[arg(long)]
+        plan: bool,
+    },
     /// Runs the experiments behind a figure or table of the papers and writes NAME.csv, NAME.svg and NAME.md.
     Reproduce {
         /// What to reproduce.
@@ -164,6 +180,8 @@ enum Failure {
     Account(#[from] AccountError),
     #[error(transparent)]
     Reproduce(#[from] ReproduceError),
+    #[error(transparent)]
+    Tune(#[from] TuneError),
     #[error("{path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
     #[error(transparent)]
@@ -184,6 +202,7 @@ impl Failure {
         match self {
             Self::Experiment(error) => error.exit_code(),
             Self::Reproduce(error) => error.exit_code(),
+            Self::Tune(error) => error.exit_code(),
             Self::Generate(_) | Self::Account(_) | Self::Query(_) => 2,
             Self::Write(_) | Self::Read { .. } | Self::Plot(_) => 12,
             Self::Print(_) | Self::Json(_) | Self::Refused(_) => 1,
@@ -224,6 +243,9 @@ fn main() -> ExitCode {
                 let options = reproduce::Options { data: &data, output: &output, seed, quick, quiet };
                 Ok(reproduce::run(name, &options)?)
             })
+        }
+        Command::Tune { file, data, seed, plan } => {
+            choose(&file, &data, seed, plan, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Plan { task, epsilon, delta, booked } => {
             plan(&task, epsilon, delta, booked, &mut Printer { out: &mut out, format: arguments.format })
@@ -453,6 +475,20 @@ fn calibrate(how: &account::Steps, sigma: Option<f64>, steps: Option<u64>, epsil
         account::Calibrated::Q(rate) => writeln!(print.out, "q {rate:e}")?,
     }
     Ok(())
+}
+
+fn choose(file: &Path, data: &Path, seed: u64, plan: bool, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let selection = tune::Selection::plan(Experiment::read(file)?, file)?;
+    if print.format == Format::Json {
+        print.json(selection.cost())?;
+    } else {
+        writeln!(print.out, "{}", selection.cost())?;
+    }
+    if plan {
+        return Ok(());
+    }
+    let choice = selection.run(data, seed)?;
+    if print.format == Format::Json { print.json(&choice) } else { Ok(writeln!(print.out, "{choice}")?) }
 }
 
 fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), Failure> {

@@ -152,3 +152,58 @@ fn every_mistake_has_its_exit_code_and_says_what_is_wrong() {
     assert_eq!(absent.status.code(), Some(4));
     assert_eq!(simulate(&["run"]).status.code(), Some(2));
 }
+
+/// The asynchronous schedule from an experiment file: every client has its visits, and pays what the task says.
+#[test]
+fn an_asynchronous_experiment_runs_to_its_end() {
+    let directory = directory();
+    let schedule = "schedule = \"asynchronous\"\nsweeps = 6\nmax_staleness = 2";
+    let faults = "\n[faults]\ndelay_milliseconds = 3000\n";
+    let text = EXPERIMENT.replace("schedule = \"sequential\"\nsweeps = 6", schedule) + faults;
+    std::fs::write(directory.path().join("asynchronous.toml"), text).unwrap();
+    let lines = lines(&run(directory.path(), "asynchronous.toml", &[]));
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["client_updates"], 24);
+    assert!(summary["epsilon"].as_f64().unwrap() <= 4.0);
+    assert!(summary["test_log_likelihood_mean"].as_f64().unwrap() > -0.68, "{summary}");
+    // More rounds than a synchronous run would have: nobody waits for everybody.
+    assert!(lines.iter().filter(|line| line["kind"] == "round").count() > 2 * 10);
+}
+
+/// R7: the whole choice is paid for before the first trial, and nothing but the best is told.
+#[test]
+fn a_private_choice_costs_what_it_says_and_tells_the_best_alone() {
+    let directory = directory();
+    let section = "\n[tune]\nepsilon = 8.0\nexpected_trials = 5\n[[tune.candidates]]\nlearning_rate = 0.3\n[[tune.candidates]]\nlearning_rate = 1e-6\n";
+    std::fs::write(directory.path().join("tune.toml"), format!("{EXPERIMENT}{section}")).unwrap();
+    let file = directory.path().join("tune.toml");
+    let tune = |more: &[&str]| {
+        let fixed = ["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--format", "json"];
+        lines(&simulate(&[&fixed[..], more].concat()))
+    };
+    let plan = tune(&["--plan"]);
+    assert_eq!(plan.len(), 1);
+    let number = |key: &str| plan[0][key].as_f64().unwrap();
+    assert!(number("epsilon") <= 8.0 && number("epsilon") > 7.9, "{}", plan[0]);
+    // The choice between trials is not free, and all of them together do not cost five times one.
+    assert!(number("epsilon_of_a_trial") < 4.0 && number("epsilon_of_a_trial") > 8.0 / 5.0, "{}", plan[0]);
+    let chosen = tune(&["--seed", "3"]);
+    assert_eq!(chosen, tune(&["--seed", "3"]));
+    assert_eq!((chosen.len(), &chosen[0]), (2, &plan[0]));
+    // Of some trials the better candidate is the best one.
+    assert_eq!(chosen[1]["candidate"], 0, "{}", chosen[1]);
+    assert!(chosen[1]["log_likelihood"].as_f64().unwrap() > -0.69);
+    assert!(chosen[1]["booked"].as_str().unwrap().contains("before the first trial"));
+
+    // What is no section, and what no trial can pay for.
+    for (text, words) in [
+        (EXPERIMENT.to_owned(), "[tune] is missing"),
+        (format!("{EXPERIMENT}{section}").replace("expected_trials = 5", "expected_trials = 0"), "expected_trials"),
+        (format!("{EXPERIMENT}{section}").replace("learning_rate = 1e-6", "learning_rat = 1"), "learning_rat"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let refused = simulate(&["tune", file.to_str().unwrap(), "--plan"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(words), "{}", String::from_utf8_lossy(&refused.stderr));
+    }
+}

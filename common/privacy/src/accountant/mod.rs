@@ -165,6 +165,15 @@ impl Charge {
         Ok(Self { mechanism: mechanism.to_bytes(), count, cost: Cost::of(mechanism, relation)?.map(Arc::new) })
     }
 
+    /// Rényi divergences of the whole event at [`rdp::ORDERS`]; `None` where it is not protected, or only up to a failure probability.
+    #[must_use]
+    pub fn divergences(&self) -> Option<Curve> {
+        let cost = self.cost.as_ref().filter(|cost| cost.failure <= 0.0)?;
+        let mut curve = Curve::default();
+        curve.add(&cost.curve, self.count);
+        Some(curve)
+    }
+
     /// Whether it is a release without protection.
     #[must_use]
     pub fn is_non_private(&self) -> bool {

@@ -65,6 +65,34 @@ pub struct Experiment {
     /// Faults.
     #[serde(default)]
     pub faults: Faults,
+    /// What `dp-pvi-sim tune` chooses from; runs take no notice of it.
+    pub tune: Option<TuneSection>,
+}
+
+/// `[tune]`: options of `[pvi]` to choose from, privately.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuneSection {
+    /// ε of the whole selection, all trials and the choice between them, for every site.
+    pub epsilon: f64,
+    /// Expected number of trials.
+    pub expected_trials: f64,
+    /// Distribution of the number of trials.
+    #[serde(default)]
+    pub trials: TrialsKind,
+    /// Options of `[pvi]` that take the place of the task's, one table for every candidate.
+    pub candidates: Vec<toml::Table>,
+}
+
+/// Distributions of the number of trials.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialsKind {
+    /// Logarithmic, the negative binomial distribution of shape 0: at least one trial.
+    #[default]
+    Logarithmic,
+    /// Poisson: with none there is no choice, and the charge stays.
+    Poisson,
 }
 
 /// Kinds of noise.
@@ -238,6 +266,39 @@ impl Experiment {
     #[must_use]
     pub fn number_of_clients(&self) -> usize {
         self.clients.number.unwrap_or(self.data.files.len())
+    }
+
+    /// The same experiment with other options of `[pvi]` and another ε in its task.
+    ///
+    /// # Errors
+    /// The task file cannot be read.
+    pub fn with_options(&self, path: &Path, options: &toml::Table, epsilon: f64) -> Result<Self, ExperimentError> {
+        let wrong = |file: &Path, error: &dyn std::fmt::Display| ExperimentError::Config(format!("{}: {error}", file.display()));
+        let mut task: toml::Table = match &self.task {
+            toml::Value::String(name) => {
+                let file = path.parent().unwrap_or(Path::new(".")).join(name);
+                let mut task: toml::Table = toml::from_str(&read(&file)?).map_err(|e| wrong(&file, &e))?;
+                // Relative to the task file; from here on to the experiment.
+                if let Some(schema) = task.get_mut("schema").and_then(|section| section.get_mut("file"))
+                    && let Some(name) = schema.as_str()
+                {
+                    let place = Path::new(name);
+                    let here = self.task.as_str().and_then(|task| Path::new(task).parent()).unwrap_or(Path::new(""));
+                    *schema = here.join(place).to_string_lossy().into_owned().into();
+                }
+                task
+            }
+            inline => inline.clone().try_into().map_err(|e| wrong(path, &e))?,
+        };
+        let section =
+            |task: &toml::Table, name: &str| -> toml::Table { task.get(name).and_then(toml::Value::as_table).cloned().unwrap_or_default() };
+        let mut pvi = section(&task, "pvi");
+        pvi.extend(options.clone());
+        let mut privacy = section(&task, "privacy");
+        privacy.insert("epsilon".into(), epsilon.into());
+        task.insert("pvi".into(), pvi.into());
+        task.insert("privacy".into(), privacy.into());
+        Ok(Self { task: task.into(), ..self.clone() })
     }
 
     /// Reads and resolves the task.

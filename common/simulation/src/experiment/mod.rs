@@ -8,7 +8,7 @@ mod split;
 
 use std::path::PathBuf;
 
-pub use self::config::{ClientsSection, DataSection, Experiment, NoiseKind, PhasesSection, Setting, Slicing};
+pub use self::config::{ClientsSection, DataSection, Experiment, NoiseKind, PhasesSection, Setting, Slicing, TrialsKind, TuneSection};
 pub use self::cpu::cpu_seconds;
 pub use self::report::{RoundLine, SeedLine, SummaryLine};
 pub use self::run::{SeedResult, Session};

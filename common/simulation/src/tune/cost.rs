@@ -1,0 +1,196 @@
+//! What the choice of the best of a random number of private trials costs (Papernot and Steinke, "Hyperparameter Tuning with Renyi
+//! Differential Privacy", 2022).
+//!
+//! With (α, D(α))-Rényi private trials and K of them, independent of the data, releasing the best is (α, D′(α))-Rényi private with
+//!
+//! * K logarithmic, P(K = k) ∝ (1−γ)^k/k (their Theorem 2 for the truncated negative binomial of shape 0):
+//!   D′(α) = D(α) + (1 − 1/β)D(β) + ln(1/γ)/β + ln E[K]/(α − 1), for every β ≥ 1;
+//! * K ~ Poisson(m) (their Theorem 6): D′(α) = D(α) + m δ̂ + ln m/(α − 1), for (ε̂, δ̂)-private trials with e^ε̂ ≤ 1 + 1/(α − 1).
+
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::Delta;
+use dp_pvi_privacy::accountant::rdp::ORDERS;
+use dp_pvi_privacy::accountant::{Charge, Curve};
+
+use super::TuneError;
+use crate::experiment::TrialsKind;
+
+/// A distribution of the number of trials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Trials {
+    /// P(K = k) ∝ (1−γ)^k/k, k ≥ 1.
+    Logarithmic {
+        /// γ.
+        gamma: f64,
+        /// E[K].
+        mean: f64,
+    },
+    /// Poisson.
+    Poisson {
+        /// E[K].
+        mean: f64,
+    },
+}
+
+/// Most expected trials.
+const MOST: f64 = 10_000.0;
+
+impl Trials {
+    /// With this expectation, if it is at least 1 and not absurd.
+    #[must_use]
+    pub fn new(kind: TrialsKind, mean: f64) -> Option<Self> {
+        if !(1.0..=MOST).contains(&mean) {
+            return None;
+        }
+        if kind == TrialsKind::Poisson {
+            return Some(Self::Poisson { mean });
+        }
+        // E[K] = (1/γ − 1)/ln(1/γ) falls with γ from ∞ to 1.
+        let (mut lower, mut upper) = (1e-9_f64, 1.0 - 1e-9);
+        for _ in 0..200 {
+            let middle = (lower * upper).sqrt();
+            if (1.0 / middle - 1.0) / -middle.ln() > mean { lower = middle } else { upper = middle }
+        }
+        Some(Self::Logarithmic { gamma: lower, mean })
+    }
+
+    /// The number at this quantile, in [0, 1).
+    #[must_use]
+    pub fn draw(self, quantile: f64) -> u32 {
+        let (mut total, mut k) = (0.0, 0_u32);
+        let mut mass = match self {
+            Self::Logarithmic { .. } => 0.0,
+            Self::Poisson { mean } => (-mean).exp(),
+        };
+        let mut power = 1.0;
+        loop {
+            total += mass;
+            // Rounding may keep the total below a quantile near 1.
+            if quantile < total || k > 1_000_000 {
+                return k;
+            }
+            k += 1;
+            mass = match self {
+                Self::Logarithmic { gamma, .. } => {
+                    power *= 1.0 - gamma;
+                    power / (f64::from(k) * -gamma.ln())
+                }
+                Self::Poisson { mean } => mass * mean / f64::from(k),
+            };
+        }
+    }
+}
+
+/// Divergences of the worst candidate at every order.
+pub(super) fn worst(tasks: &[ResolvedTask]) -> Result<Vec<f64>, TuneError> {
+    let mut worst = vec![0.0f64; ORDERS.len()];
+    for task in tasks {
+        let mut total = Curve::default();
+        for (event, count) in task.visit_events(0..task.visits())? {
+            let charge = Charge::of(&event, task.privacy.relation)?;
+            let curve = charge.divergences().ok_or_else(|| TuneError::Config("a candidate is not protected".into()))?;
+            total.add(&curve, count);
+        }
+        worst.iter_mut().zip(total.values()).for_each(|(worst, value)| *worst = worst.max(*value));
+    }
+    Ok(worst)
+}
+
+/// ε at δ of releasing the best of the trials, from their divergences at [`ORDERS`].
+pub(super) fn epsilon(divergences: &[f64], trials: Trials, delta: Delta) -> f64 {
+    // Discrete noise that is accounted as continuous is off by less than this share of δ.
+    let delta = delta.get() / (1.0 + 1e-6);
+    let at = |(order, divergence): (&f64, f64)| divergence + (1.0 - 1.0 / order).ln() - (delta * order).ln() / (order - 1.0);
+    ORDERS.iter().zip(selected(divergences, trials)).map(at).fold(f64::INFINITY, f64::min).max(0.0)
+}
+
+/// D′ at [`ORDERS`].
+fn selected(divergences: &[f64], trials: Trials) -> Vec<f64> {
+    let curve = || ORDERS.iter().copied().zip(divergences.iter().copied());
+    match trials {
+        Trials::Logarithmic { gamma, mean } => {
+            let choice = curve().map(|(beta, value)| (1.0 - 1.0 / beta) * value - gamma.ln() / beta).fold(f64::INFINITY, f64::min);
+            curve().map(|(order, value)| value + choice + mean.ln() / (order - 1.0)).collect()
+        }
+        Trials::Poisson { mean } => {
+            let at =
+                |(order, value): (f64, f64)| value + mean * failure(divergences, (1.0 / (order - 1.0)).ln_1p()) + mean.ln() / (order - 1.0);
+            curve().map(at).collect()
+        }
+    }
+}
+
+/// The smallest δ̂ at ε̂ that the divergences prove: min over α of e^{(α−1)(D − ε̂)}(1 − 1/α)^{α−1}/α, at most 1.
+fn failure(divergences: &[f64], epsilon: f64) -> f64 {
+    let at = |(&order, &value): (&f64, &f64)| (order - 1.0) * (value - epsilon + (1.0 - 1.0 / order).ln()) - order.ln();
+    ORDERS.iter().zip(divergences).map(at).fold(0.0, f64::min).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{ORDERS, Trials, epsilon, selected};
+    use crate::experiment::TrialsKind;
+    use dp_pvi_privacy::Delta;
+
+    /// A trial with five outcomes, in the order of their scores.
+    const P: [f64; 5] = [0.30, 0.25, 0.20, 0.15, 0.10];
+    const Q: [f64; 5] = [0.22, 0.24, 0.21, 0.18, 0.15];
+
+    fn divergence(p: &[f64], q: &[f64], order: f64) -> f64 {
+        p.iter().zip(q).filter(|(p, _)| **p > 0.0).map(|(p, q)| p.powf(order) * q.powf(1.0 - order)).sum::<f64>().ln() / (order - 1.0)
+    }
+
+    /// The best of K: its cumulative distribution is the generating function of K at that of one trial.
+    fn best(p: &[f64; 5], trials: Trials) -> Vec<f64> {
+        let generate = |x: f64| match trials {
+            Trials::Logarithmic { gamma, .. } => (1.0 - (1.0 - gamma) * x).ln() / gamma.ln(),
+            Trials::Poisson { mean } => (mean * (x - 1.0)).exp(),
+        };
+        let mut cumulative = 0.0;
+        // With no trial there is one more outcome.
+        let mut before = generate(0.0);
+        let mut all = vec![before];
+        for mass in p {
+            cumulative += mass;
+            let after = generate(cumulative);
+            all.push(after - before);
+            before = after;
+        }
+        all
+    }
+
+    /// On a mechanism whose selection can be written down, the stated divergence is above the true one at every order, and not by everything.
+    #[test]
+    fn the_cost_is_above_the_divergence_of_an_exact_selection() {
+        let both = |order: f64, p: &[f64], q: &[f64]| divergence(p, q, order).max(divergence(q, p, order));
+        let single: Vec<f64> = ORDERS.iter().map(|&order| both(order, &P, &Q)).collect();
+        for kind in [TrialsKind::Logarithmic, TrialsKind::Poisson] {
+            for mean in [1.0 + 1e-3, 3.0, 20.0] {
+                let trials = Trials::new(kind, mean).unwrap();
+                let (p, q) = (best(&P, trials), best(&Q, trials));
+                assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+                for (&order, stated) in ORDERS.iter().zip(selected(&single, trials)) {
+                    let truth = both(order, &p, &q);
+                    assert!(truth <= stated + 1e-12, "{kind:?} {mean} {order}: {truth} {stated}");
+                }
+                let delta = Delta::new(1e-5).unwrap();
+                assert!(epsilon(&single, trials, delta) > epsilon(&single, Trials::new(kind, 1.0 + 1e-6).unwrap(), delta) - 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_trials_have_the_stated_mean() {
+        for (kind, mean) in [(TrialsKind::Logarithmic, 5.0), (TrialsKind::Poisson, 5.0), (TrialsKind::Logarithmic, 40.0)] {
+            let trials = Trials::new(kind, mean).unwrap();
+            let count = 40_000;
+            let draws: Vec<u32> = (0..count).map(|k| trials.draw((f64::from(k) + 0.5) / f64::from(count))).collect();
+            let found = draws.iter().map(|k| f64::from(*k)).sum::<f64>() / f64::from(count);
+            assert!((found / mean - 1.0).abs() < 0.01, "{kind:?}: {found}");
+            assert!(kind == TrialsKind::Poisson || draws.iter().all(|k| *k >= 1));
+        }
+        assert!(Trials::new(TrialsKind::Poisson, 0.5).is_none() && Trials::new(TrialsKind::Logarithmic, f64::NAN).is_none());
+    }
+}
