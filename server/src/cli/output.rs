@@ -114,6 +114,7 @@ impl Output {
                 "delta": summary.delta,
                 "visits": summary.visits,
                 "clients": names,
+                "warnings": task.warnings(),
                 "certificate_expires": rfc3339(credentials.expires.certificate),
                 "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
                 "task": serde_json::from_slice::<serde_json::Value>(&task.to_bytes()).ok(),
@@ -121,9 +122,10 @@ impl Output {
         }
         let epsilon = if summary.epsilon.is_finite() { format!("{:.6}", summary.epsilon) } else { "infinite: no protection".into() };
         let names: Vec<&str> = clients.map(|(client, _)| client.as_str()).collect();
+        let warnings: String = task.warnings().iter().map(|warning| format!("warning                   {warning}\n")).collect();
         let text = format!(
             "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n\
-             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n",
+             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}",
             String::from_utf8_lossy(&task.to_bytes()),
             summary.hash,
             summary.delta,
