@@ -1,0 +1,85 @@
+//! UCI Adult through the gate: one site's pass of bounded natural gradients, and a federation of ten clients.
+//!
+//! ```text
+//! cargo bench -p dp-pvi-simulation --bench adult      # DP_PVI_SHARED names the folder with data/, by default ../shared
+//! ```
+//!
+//! * `natural_gradient_pass`: visit 1 of `deploy/experiments/adult-natural-gradient.toml` over 39,074 rows of 105 columns, at most 14 non-zero:
+//!   residuals, curvatures, clip, lattice, integer norm check, sum and exact noise. Target 40 ms.
+//! * `ten_clients`: `deploy/experiments/adult-steps.toml`, 10 clients × 10 rounds × 100 steps of DP-SGD with samples of 200, evaluation of ten
+//!   posteriors on 9,768 rows included. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench `dp_sgd_step` of
+//!   `dp-pvi-inference` times 10,000.
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use dp_pvi_data::{load_public, select_public};
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::schema::Schema;
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Permit, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_simulation::experiment::{Experiment, Session};
+use dp_pvi_simulation::federation::client_key;
+
+const ROWS: usize = 39_074;
+
+fn main() {
+    if data().join("adult/adult.data.gz").is_file() {
+        divan::main();
+    } else {
+        println!("adult: skipped, there is no data; set DP_PVI_SHARED");
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn data() -> PathBuf {
+    std::env::var_os("DP_PVI_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from).join("data")
+}
+
+fn experiment(name: &str) -> (Experiment, PathBuf) {
+    let path = root().join("deploy/experiments").join(name);
+    (Experiment::read(&path).unwrap(), path)
+}
+
+fn units() -> &'static Units<RecordTable> {
+    static UNITS: OnceLock<Units<RecordTable>> = OnceLock::new();
+    UNITS.get_or_init(|| {
+        let schema = std::fs::read_to_string(root().join("deploy/experiments/adult.schema.toml")).unwrap();
+        let files = ["adult.data.gz", "adult.test.gz"].map(|file| data().join("adult").join(file));
+        let all = load_public(&Schema::parse(&schema).unwrap(), &files, None).unwrap();
+        let rows: Vec<usize> = (0..ROWS).collect();
+        Units::new(select_public(all.get().dimension(), &[(&all, &rows)]).into_inner())
+    })
+}
+
+fn permit(task: &ResolvedTask) -> Permit {
+    let client = ClientId::new("site").unwrap();
+    let identity = LedgerIdentity { data: "adult".into(), unit: task.privacy.unit, relation: task.privacy.relation };
+    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
+    let mut ledger = Ledger::open(MemoryStore::new(), client_key(1, &client), identity, budget).unwrap();
+    let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client, round: 1 };
+    ledger.reserve(&release, &task.visit_event(1).unwrap(), Hash::default()).unwrap()
+}
+
+#[divan::bench(sample_count = 30)]
+fn natural_gradient_pass(bencher: divan::Bencher<'_, '_>) {
+    let (experiment, path) = experiment("adult-natural-gradient.toml");
+    let task = experiment.resolve(&path).unwrap().0;
+    let (units, state) = (units(), task.rule().initial());
+    let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
+    bencher.with_inputs(|| permit(&task)).bench_local_values(|permit| update::run(&job, units, permit, &SecureNoise).unwrap());
+}
+
+#[divan::bench(sample_count = 5)]
+fn ten_clients(bencher: divan::Bencher<'_, '_>) {
+    let (experiment, path) = experiment("adult-steps.toml");
+    let session = Session::open(experiment, &path, &data()).unwrap();
+    bencher.bench_local(|| session.run(1, || ()).unwrap());
+}
