@@ -89,6 +89,7 @@ pub(crate) fn spec(optimizer: Optimizer, steps: u32, rate: f64, clip: f64, noise
         curvature_weight: 1.0,
         averaging: 0.5,
         max_units: None,
+        adaptive_clip: None,
     }
 }
 

@@ -12,7 +12,9 @@ mod update;
 pub use aggregation::{AggregationSpec, RawAggregation, SumSpec};
 pub use model::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
-pub use update::{BcmSpec, Clip, CommitteePrior, DocumentsSpec, GlobalViSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec};
+pub use update::{
+    AdaptiveClipSpec, BcmSpec, Clip, CommitteePrior, DocumentsSpec, GlobalViSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec,
+};
 pub use update::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,
     Preconditioner, PropagationSpec, ShardMethod, ShardSpec, SiteStateForm, UpdateKind, UpdateSpec, VisitOrder,
@@ -55,7 +57,7 @@ pub struct ResolvedTask {
     pub max_nonzeros: u32,
     /// Order of work.
     pub schedule: ScheduleSpec,
-    /// ρ of every sweep (sequential) or round (synchronous).
+    /// ρ of every sweep (sequential, asynchronous) or round (synchronous).
     pub damping: Vec<f64>,
     /// Local update.
     pub update: UpdateSpec,
@@ -105,6 +107,25 @@ pub enum ScheduleSpec {
         /// Rounds.
         rounds: u32,
     },
+    /// Every site at its own pace: a round takes what has come as soon as something has, and a site computes from the λ of up to
+    /// `max_staleness` rounds before the one that its update enters. A round waits for sites that would fall behind that.
+    Asynchronous {
+        /// Times that every site is visited, at most.
+        sweeps: u32,
+        /// Rounds by which λ may be older.
+        max_staleness: u32,
+    },
+}
+
+impl ScheduleSpec {
+    /// Rounds by which an update's λ may be older than the round that it enters; `None` where rounds wait for all that were asked.
+    #[must_use]
+    pub fn staleness(self) -> Option<u32> {
+        match self {
+            Self::Asynchronous { max_staleness, .. } => Some(max_staleness),
+            Self::Sequential { .. } | Self::Synchronous { .. } => None,
+        }
+    }
 }
 
 /// The guarantee that the task states.
@@ -194,7 +215,7 @@ impl ResolvedTask {
     #[must_use]
     pub fn visits(&self) -> u32 {
         match self.schedule {
-            ScheduleSpec::Sequential { sweeps } => sweeps,
+            ScheduleSpec::Sequential { sweeps } | ScheduleSpec::Asynchronous { sweeps, .. } => sweeps,
             ScheduleSpec::Synchronous { rounds } => rounds,
         }
     }

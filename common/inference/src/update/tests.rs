@@ -27,6 +27,7 @@ fn updates() -> Vec<UpdateSpec> {
         UpdateSpec::DpOptimisation(spec(Optimizer::Preconditioned, 6, 1.0, 1.5, 0.8)),
         UpdateSpec::DpOptimisation(spec(Optimizer::Preconditioned, 6, 0.4, 1.5, 0.8)),
         UpdateSpec::DpOptimisation(spec(Optimizer::Adam, 6, 0.4, 1.5, 0.8)),
+        UpdateSpec::DpOptimisation(spec(Optimizer::PositivityPreserving, 6, 0.4, 1.5, 0.8)),
     ]
 }
 
@@ -339,11 +340,12 @@ fn without_noise_dp_optimisation_reaches_the_exact_local_optimum() {
     for (model, clip) in MODELS.into_iter().zip([60.0, 6.0]) {
         let exact = task(model.clone(), Approximation::MeanField, D as u32, UpdateSpec::Pvi {});
         let (mean, variance) = standard(&values(&visit(&exact, &raw, &SeededNoise::new(1)).unwrap()));
-        for optimizer in [Optimizer::Preconditioned, Optimizer::Adam] {
+        for optimizer in [Optimizer::Preconditioned, Optimizer::Adam, Optimizer::PositivityPreserving] {
             let mut spec = spec(optimizer, 1000, 1.0, clip, 1e-3);
             match optimizer {
                 Optimizer::Preconditioned => (spec.learning_rate, spec.step_precision) = (0.5, 20.0),
                 Optimizer::Adam => spec.learning_rate_decay = 0.99,
+                Optimizer::PositivityPreserving => (spec.learning_rate, spec.step_precision) = (0.3, 20.0),
             }
             let task = task(model.clone(), Approximation::MeanField, D as u32, UpdateSpec::DpOptimisation(spec));
             let (found_mean, found_variance) = standard(&fitted(&task, &raw, 10));

@@ -255,3 +255,66 @@ fn damping_is_read_in_all_its_forms() {
 fn relations_are_written_as_in_the_configuration() {
     assert_eq!(resolve(&private(&[("replace-one", "add-remove")]), SCHEMA).unwrap().privacy.relation, Relation::AddRemove);
 }
+
+/// Algorithms, section 5: an old λ may only move the new one by 1/(1 + its age).
+#[test]
+fn an_asynchronous_schedule_bounds_its_damping_by_its_staleness() {
+    let schedule = "schedule = \"asynchronous\"\nmax_staleness = 3";
+    let task = resolve(&private(&[("schedule = \"sequential\"", schedule)]), SCHEMA).unwrap();
+    assert_eq!(task.schedule, ScheduleSpec::Asynchronous { sweeps: 5, max_staleness: 3 });
+    assert_eq!((task.visits(), task.schedule.staleness()), (5, Some(3)));
+    assert!(task.damping.iter().all(|rho| *rho <= 0.25 && *rho > 0.0));
+    assert!(task.loss(5).unwrap().epsilon.get() <= 1.0);
+    assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
+    assert!(task.schedule.to_string().contains("at most 3 rounds old"));
+    for (edit, words) in [
+        ("schedule = \"asynchronous\"\nmax_staleness = 3\ndamping = 0.3", "1/(1 + max_staleness)"),
+        ("schedule = \"asynchronous\"\nrounds = 3", "counts the visits of a site"),
+        ("schedule = \"sequential\"\nmax_staleness = 3", "belongs to schedule = \"asynchronous\""),
+    ] {
+        let refused = resolve(&private(&[("schedule = \"sequential\"", edit)]), SCHEMA).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+    let gradients = private(&[("schedule = \"sequential\"", schedule), ("dp-optimisation", "natural-gradient")]);
+    assert!(resolve(&gradients, SCHEMA).is_err());
+}
+
+#[test]
+fn a_count_is_the_label_itself() {
+    let poisson =
+        private(&[("logistic-regression", "poisson-regression"), ("\"dp-optimisation\"", "\"dp-optimisation\"\nclip_norm = 2.0")]);
+    let counts = NUMERIC_LABEL.replace("scale = 10", "scale = 1");
+    let task = resolve(&poisson, &counts).unwrap();
+    assert_eq!(task.model.to_string(), "Poisson regression");
+    let scaled = resolve(&poisson, NUMERIC_LABEL).unwrap_err().to_string();
+    assert!(scaled.contains("scale = 1"), "{scaled}");
+    assert!(resolve(&poisson, SCHEMA).unwrap_err().to_string().contains("predicts a count"));
+    // Its gradients have no public bound, so somebody has to choose one.
+    let unbounded = private(&[("logistic-regression", "poisson-regression")]);
+    assert!(resolve(&unbounded, &counts).unwrap_err().to_string().contains("clip_norm"));
+}
+
+/// The clipping norm may adapt where nobody knows one, at no further cost; where there is a public bound it may not.
+#[test]
+fn adaptive_clipping_is_for_networks_and_costs_nothing_more() {
+    let of = |model: &str, options: &str| {
+        let pvi = format!("\"dp-optimisation\"\nclip_norm = 1.0\nsampling_rate = 0.1\n{options}");
+        resolve(&private(&[("\"logistic-regression\"", model), ("\"dp-optimisation\"", &pvi)]), SCHEMA)
+    };
+    let network = "\"neural-network\"\nhidden = [3]";
+    let (fixed, adaptive) = (of(network, "").unwrap(), of(network, "adaptive_clip = { units = 4000, target = 0.8 }").unwrap());
+    let spec = |task: &ResolvedTask| match &task.update {
+        UpdateSpec::DpOptimisation(spec) => *spec,
+        other => panic!("{other:?}"),
+    };
+    let (fixed, adapted) = (spec(&fixed), spec(&adaptive));
+    assert!((adapted.noise_multiplier.get() / fixed.noise_multiplier.get() - 1.0).abs() < 1e-3);
+    let clip = adapted.adaptive_clip.unwrap();
+    assert!((clip.expected_units - 400.0).abs() < 1e-3 && (clip.target, clip.rate) == (0.8, 0.3));
+    // σ_b is a twentieth of the units in the sum, and the gradient keeps nearly all of the budget.
+    assert!((adapted.noise_multiplier.get() / clip.weight / clip.expected_units - 0.05).abs() < 1e-9 || clip.weight >= 0.5);
+    assert!(clip.gradient_share() > 0.96);
+    assert_eq!(ResolvedTask::from_bytes(&adaptive.to_bytes()).unwrap(), adaptive);
+    let refused = of("\"logistic-regression\"", "adaptive_clip = { units = 4000 }").unwrap_err().to_string();
+    assert!(refused.contains("public bound"), "{refused}");
+}

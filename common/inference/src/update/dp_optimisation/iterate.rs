@@ -1,7 +1,9 @@
 //! The fit of one visit as state and step: pure functions of public numbers and released sums.
 
+use dp_pvi_posterior::adaptive_clip::{next_bound, share_within};
 use dp_pvi_posterior::optim::Adam;
-use dp_pvi_posterior::task::{DpOptimisationSpec, Optimizer};
+use dp_pvi_posterior::task::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
+use dp_pvi_privacy::ClipNorm;
 
 use crate::error::InferenceError;
 use crate::point::{MeanField, ScaleCoordinate};
@@ -29,6 +31,30 @@ pub(in crate::update) struct Iterate {
     /// Steps whose iterates are averaged.
     tail: u32,
     largest_log_scale: f64,
+    /// C, where it adapts.
+    clip: Option<AdaptiveClip>,
+}
+
+/// A clipping norm that follows a private quantile; a function of released values.
+#[derive(Debug, Clone, Copy)]
+struct AdaptiveClip {
+    spec: AdaptiveClipSpec,
+    first: ClipNorm,
+    current: ClipNorm,
+}
+
+impl AdaptiveClip {
+    /// What a released gradient is multiplied by: terms are sent in units of C/a.
+    fn gain(&self) -> f64 {
+        self.current.get() / self.spec.gradient_share()
+    }
+
+    /// After a released indicator sum.
+    fn advance(mut self, indicator: f64) -> Self {
+        let within = share_within(indicator / self.spec.weight, self.spec.expected_units);
+        self.current = next_bound(self.current, self.first, within, self.spec.target, self.spec.rate);
+        self
+    }
 }
 
 /// What a step does with a released sum.
@@ -45,6 +71,13 @@ enum StepRule {
         curvature: Vec<f64>,
         /// Λ0.
         smallest_precision: f64,
+    },
+    /// With the residual precision G = Λ_c + H − Λ at the current Λ: μ moves by η (g + h_c − Λ_c μ)/(Λ + F), and Λ becomes
+    /// Λ + ηG + η²G²/(2Λ) = ½Λ(1 + (1 + ηG/Λ)²) ≥ ½Λ. The second-order term is the retraction of Lin, Schmidt and Khan ("Handling the
+    /// Positive-Definite Constraint in the Bayesian Learning Rule", 2020) for a diagonal precision: whatever H is, Λ stays positive.
+    PositivityPreserving {
+        /// F.
+        step_precision: f64,
     },
 }
 
@@ -75,6 +108,10 @@ impl Iterate {
                 };
                 (ScaleCoordinate::HalfVariance { weight: spec.curvature_weight }, rule)
             }
+            Optimizer::PositivityPreserving => {
+                let rule = StepRule::PositivityPreserving { step_precision: spec.step_precision };
+                (ScaleCoordinate::HalfVariance { weight: spec.curvature_weight }, rule)
+            }
         };
         let mean = local.start.as_ref().map_or_else(|| lambda.mean().to_vec(), Clone::clone);
         let point =
@@ -95,6 +132,7 @@ impl Iterate {
             averaged: 0,
             tail,
             largest_log_scale: LOG_SCALE_RANGE.1.max(local.prior_scale.ln()),
+            clip: spec.adaptive_clip.map(|adaptive| AdaptiveClip { spec: adaptive, first: spec.clip_norm, current: spec.clip_norm }),
         })
     }
 
@@ -103,13 +141,19 @@ impl Iterate {
         &self.point
     }
 
-    /// The step that follows from a released sum of 2d gradient entries.
+    /// C of the next sum, where it adapts.
+    pub(in crate::update) fn clip(&self) -> Option<ClipNorm> {
+        self.clip.map(|clip| clip.current)
+    }
+
+    /// The step that follows from a released sum of 2d gradient entries (and one of indicators, where C adapts).
     pub(in crate::update) fn advance(self, released: &[f64]) -> Self {
         let Self { point, mut rule, cavity, learning_rate, .. } = self;
         let d = point.dimension();
         let coordinate = point.coordinate();
-        let slope = |j: usize| self.inverse_rate * released[j] + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
-        let log_scale_slope = |j: usize| self.inverse_rate * released[d + j] * point.to_log_scale(j);
+        let inverse_rate = self.inverse_rate * self.clip.map_or(1.0, |clip| clip.gain());
+        let slope = |j: usize| inverse_rate * released[j] + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
+        let log_scale_slope = |j: usize| inverse_rate * released[d + j] * point.to_log_scale(j);
         let (mean, variance) = match &mut rule {
             StepRule::Adam(adam) => {
                 let mut parameters: Vec<f64> = point.mean().chain(point.variance().map(|v| 0.5 * v.ln())).collect();
@@ -129,6 +173,19 @@ impl Iterate {
                 let mean = (0..d).map(|j| point.moments()[j][0] + learning_rate * slope(j) / precision[j]).collect();
                 (mean, point.variance().collect())
             }
+            StepRule::PositivityPreserving { step_precision } => {
+                let range = ((-2.0 * self.largest_log_scale).exp(), (-2.0 * LOG_SCALE_RANGE.0).exp());
+                let at = |j: usize| {
+                    let [mu, variance] = point.moments()[j];
+                    let precision = 1.0 / variance;
+                    let curvature = -log_scale_slope(j) / variance;
+                    let ratio = learning_rate * (cavity.precision[j] + curvature - precision) / precision;
+                    // Λ(1 + x + x²/2) with x = ηG/Λ.
+                    let next = 0.5 * precision * (1.0 + (1.0 + ratio).powi(2));
+                    (mu + learning_rate * slope(j) / (precision + *step_precision), 1.0 / next.clamp(range.0, range.1))
+                };
+                (0..d).map(at).unzip()
+            }
         };
         // A step that left the range of f64 is not taken: released values decide that, so it costs nothing.
         let point = MeanField::new(mean, variance, coordinate).unwrap_or(point);
@@ -139,7 +196,8 @@ impl Iterate {
             average.iter_mut().zip(iterate).for_each(|(sum, value)| *sum += value);
             averaged += 1;
         }
-        Self { point, rule, cavity, taken, average, averaged, learning_rate: learning_rate * self.learning_rate_decay, ..self }
+        let clip = self.clip.map(|clip| clip.advance(released.get(2 * d).copied().unwrap_or(f64::NAN)));
+        Self { point, rule, cavity, taken, average, averaged, learning_rate: learning_rate * self.learning_rate_decay, clip, ..self }
     }
 
     /// Natural parameters λ* of the fit: the mean of the last iterates.
@@ -147,7 +205,9 @@ impl Iterate {
         let d = self.point.dimension();
         let count = f64::from(self.averaged.max(1));
         let precision: Vec<f64> = match &self.rule {
-            StepRule::Adam(_) => self.average[d..].iter().map(|sum| (-2.0 * sum / count).exp()).collect(),
+            StepRule::Adam(_) | StepRule::PositivityPreserving { .. } => {
+                self.average[d..].iter().map(|sum| (-2.0 * sum / count).exp()).collect()
+            }
             StepRule::Preconditioned { curvature, smallest_precision, .. } => {
                 let taken = f64::from(self.taken.max(1));
                 let range = ((-2.0 * self.largest_log_scale).exp().max(*smallest_precision), (-2.0 * LOG_SCALE_RANGE.0).exp());

@@ -14,6 +14,15 @@
 //!   the mean over the visit's steps. H̄ is not clamped at 0: clamping noise makes rare coefficients certain. The mean moves by
 //!   η (g + h_c − Λ_c μ)/(Λ + F), a natural-gradient step with a public floor F on the precision.
 //!
+//! * **Positivity-preserving** (for neural networks, whose curvature has any sign): the same blocks in the same coordinate, and a step of the
+//!   Bayesian learning rule after which every precision is at least half of what it was. Section 13.2 sums squared gradients to that end;
+//!   the curvature of the gradient in the variance says the same, needs no second block, and is not biased by the records' number.
+//!
+//! # The clipping norm
+//!
+//! C is fixed by the task; with `adaptive_clip` it follows a private quantile of the units' gradient norms through a visit, see
+//! [`WithIndicator`]. It begins anew at every visit, so that a site keeps nothing but its factor.
+//!
 //! F decides where the fit stops trusting the data. Over a run a direction with little curvature moves by K/F times its gradient,
 //! K = η·(mean index of the averaged iterates)·Σρ, and s = √sites·(zC/q)/√(steps of the run) of noise is left on that gradient. For
 //! coefficients of the prior's size τ the best linear filter has gain τ/(2s) at its peak; the default F = 3 K s/τ stays a little
@@ -43,6 +52,7 @@
 //! * **Event**: L times the event of one step, Poisson-sampled where q < 1. The permit is consumed into exactly L step permits.
 //! * **State**: the factor moves by ρΔ, which is public; no noise is removed later (rules R1, R2).
 
+mod indicator;
 mod iterate;
 
 #[cfg(test)]
@@ -51,10 +61,11 @@ mod tests;
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::network::Network;
-use dp_pvi_posterior::task::DpOptimisationSpec;
+use dp_pvi_posterior::task::{AdaptiveClipSpec, DpOptimisationSpec};
 use dp_pvi_privacy::mechanism::{BatchSum, LatticeSum, Message};
-use dp_pvi_privacy::{LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
+use dp_pvi_privacy::{ClipNorm, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
 
+use self::indicator::WithIndicator;
 pub(super) use iterate::Iterate;
 
 use super::{Local, Output};
@@ -80,9 +91,9 @@ pub(super) fn run<N: NoiseSource>(
 
     let mut permits = permit.into_steps();
     let first = permits.next().ok_or(InferenceError::Job("the permit holds no step"))?;
-    let mut iterate = gradients.release(start.point(), units, first, noise)?.map(|sum| start.advance(&sum.to_f64()));
+    let mut iterate = gradients.release((start.point(), start.clip()), units, first, noise)?.map(|sum| start.advance(&sum.to_f64()));
     for permit in permits {
-        let sum = gradients.release(iterate.get().point(), units, permit, noise)?;
+        let sum = gradients.release((iterate.get().point(), iterate.get().clip()), units, permit, noise)?;
         iterate = sum.map(|sum| iterate.into_inner().advance(&sum.to_f64()));
     }
     let change = iterate.map(|iterate| local.change(&iterate.finish()));
@@ -95,34 +106,39 @@ pub(super) enum GradientSum<'a> {
     /// Term by term.
     Terms { gradients: &'a dyn Gradients, mechanism: LatticeSum },
     /// Batch by batch.
-    Batches { model: &'a NeuralNetwork, network: Network, mechanism: BatchSum },
+    Batches { model: &'a NeuralNetwork, network: Network, mechanism: BatchSum, adaptive: Option<AdaptiveClipSpec> },
 }
 
 impl<'a> GradientSum<'a> {
     /// For a model of `dimension` parameters.
     pub(super) fn new(spec: &DpOptimisationSpec, model: &'a dyn Model, dimension: usize) -> Result<Self, InferenceError> {
-        let coordinates = u32::try_from(2 * dimension).map_err(|_| InferenceError::Job("the dimension is above 2^31"))?;
+        let coordinates = u32::try_from(dimension).ok().filter(|d| *d < 1 << 30).map(|d| spec.coordinates(d));
+        let coordinates = coordinates.ok_or(InferenceError::Job("the dimension is above 2^30"))?;
         match (spec.max_units, model.network(), model.gradients()) {
             (Some(max_units), Some(model), _) => {
                 let mechanism = spec.batch_mechanism(coordinates, max_units)?;
-                Ok(Self::Batches { model, network: model.network(dimension)?, mechanism })
+                Ok(Self::Batches { model, network: model.network(dimension)?, mechanism, adaptive: spec.adaptive_clip })
             }
             (None, None, Some(gradients)) => Ok(Self::Terms { gradients, mechanism: spec.mechanism(coordinates)? }),
             _ => Err(InferenceError::Capability("DP optimisation", "gradients of the kind that the task asks for")),
         }
     }
 
-    /// One release: the noisy sum of clipped gradients at `point`.
+    /// One release: the noisy sum of clipped gradients at `point`; where the clipping norm adapts, it comes with the point.
     pub(super) fn release<N: NoiseSource>(
         &self,
-        point: &MeanField,
+        (point, clip): (&MeanField, Option<ClipNorm>),
         units: &Units<RecordTable>,
         permit: StepPermit,
         noise: &N,
     ) -> Result<Released<LatticeVector>, InferenceError> {
-        match self {
-            Self::Terms { gradients, mechanism } => step(*gradients, mechanism, point, units, permit, noise),
-            Self::Batches { model, network, mechanism } => {
+        match (self, clip) {
+            (Self::Terms { gradients, mechanism }, _) => step(*gradients, mechanism, point, units, permit, noise),
+            (Self::Batches { model, network, mechanism, adaptive: Some(adaptive) }, Some(clip)) => {
+                let terms = WithIndicator::new(model.gradients(network, point), *adaptive, clip);
+                Ok(mechanism.release_sum(units, &terms, permit, noise)?)
+            }
+            (Self::Batches { model, network, mechanism, .. }, _) => {
                 Ok(mechanism.release_sum(units, &model.gradients(network, point), permit, noise)?)
             }
         }

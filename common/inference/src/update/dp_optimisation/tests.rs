@@ -1,16 +1,21 @@
 //! DP optimisation of neural networks, through the real gate.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::task::{Approximation, ModelSpec, NetworkOutput, NeuralNetworkSpec, Optimizer, ResolvedTask, UpdateSpec};
+use dp_pvi_posterior::task::{
+    AdaptiveClipSpec, Approximation, ModelSpec, NetworkOutput, NeuralNetworkSpec, Optimizer, ResolvedTask, UpdateSpec,
+};
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::{DpEvent, Payload, Relation, SiteState, Terms, Units};
+use dp_pvi_privacy::mechanism::batch::compare;
+use dp_pvi_privacy::{ClipNorm, DpEvent, Payload, Relation, SiteState, Terms, Units};
 
-use super::GradientSum;
+use super::{GradientSum, Iterate, WithIndicator};
 use crate::error::InferenceError;
 use crate::model;
 use crate::point::{MeanField, ScaleCoordinate};
 use crate::testing::{SeededNoise, permit, random_units, spec, step_permit, table, task};
-use crate::update::{Job, Output, run};
+use crate::update::{Job, Local, Output, run};
 
 const FEATURES: usize = 5;
 
@@ -91,7 +96,7 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
             let mut raw = base.clone();
             raw[5] = unit.clone();
             let units = Units::new(table(FEATURES, &raw));
-            gradients.release(&point, &units, step_permit(&step), &SeededNoise::new(3)).unwrap().into_inner().values
+            gradients.release((&point, None), &units, step_permit(&step), &SeededNoise::new(3)).unwrap().into_inner().values
         };
         let sums: Vec<Vec<i64>> = pool.iter().map(sum).collect();
         let allowed = |relation: Relation| {
@@ -131,4 +136,97 @@ fn a_visit_fits_what_a_linear_model_cannot() {
     let mean = total / table.records().len() as f64;
     // A constant predictor, and any linear one, stays near ln ½ = −0.69.
     assert!(mean > -0.45, "{mean}");
+}
+
+const ADAPTIVE: AdaptiveClipSpec = AdaptiveClipSpec { expected_units: 40.0, target: 0.9, rate: 0.3, weight: 0.4 };
+
+fn adaptive_task(rate: f64, steps: u32, clip: f64, noise: f64) -> ResolvedTask {
+    let task = network_task(rate, steps, clip, noise);
+    let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("DP optimisation") };
+    let expected_units = 40.0 * rate;
+    let adaptive_clip = Some(AdaptiveClipSpec { expected_units, ..ADAPTIVE });
+    ResolvedTask { update: UpdateSpec::DpOptimisation(dp_pvi_posterior::task::DpOptimisationSpec { adaptive_clip, ..spec }), ..task }
+}
+
+/// Algorithms, section 4.4: gradient and indicator are one term of norm at most 1, whatever C is, so a step costs what it does with a fixed C.
+#[test]
+fn gradients_with_an_indicator_keep_the_promises_of_a_batch() {
+    let network = NeuralNetworkSpec { hidden: vec![7], output: NetworkOutput::Binary {}, samples: 3 }.network(FEATURES).unwrap();
+    let model = crate::model::neural_network::NeuralNetwork::new(NeuralNetworkSpec {
+        hidden: vec![7],
+        output: NetworkOutput::Binary {},
+        samples: 3,
+    });
+    let d = network.dimension();
+    let point = MeanField::new(network.initial_mean(), vec![0.1; d], ScaleCoordinate::LogScale).unwrap();
+    let table = table(FEATURES, &random_units(31, 40, FEATURES));
+    for clip in [1e-3, 0.3, 1e3] {
+        let terms = WithIndicator::new(model.gradients(&network, &point), ADAPTIVE, ClipNorm::new(clip).unwrap());
+        compare(&table, &terms, 2 * d + 1, ChaCha20Rng::seed_from_u64).unwrap_or_else(|broken| panic!("{clip}: {broken}"));
+        // Every unit's term has a norm between the indicator's half weight and 1, and 1 where the gradient is cut.
+        let mut work =
+            dp_pvi_privacy::mechanism::BatchTerms::<crate::records::RecordTable>::start(&terms, &mut ChaCha20Rng::seed_from_u64(0));
+        let units: Vec<_> = (0..40).map(|unit| dp_pvi_privacy::UnitTable::unit(&table, unit)).collect();
+        let mut norms = Vec::new();
+        terms.norms(&units, &mut ChaCha20Rng::seed_from_u64(1), &mut work, &mut norms);
+        assert!(norms.iter().all(|norm| (0.2..=1.0 + 1e-15).contains(norm)), "{norms:?}");
+        assert!(clip > 1.0 || norms.iter().any(|norm| *norm > 1.0 - 1e-12));
+    }
+}
+
+/// The adapting step has the event of a fixed one with C = 1 and one coordinate more, and a visit of it runs.
+#[test]
+fn an_adapting_visit_costs_what_a_fixed_one_does() {
+    for rate in [1.0, 0.5] {
+        let (fixed, adaptive) = (network_task(rate, 4, 1.0, 0.8), adaptive_task(rate, 4, 3.0, 0.8));
+        assert_eq!(fixed.loss(3).unwrap().epsilon.get().to_bits() >> 12, adaptive.loss(3).unwrap().epsilon.get().to_bits() >> 12);
+        let raw = random_units(1, 40, FEATURES);
+        let event = adaptive.visit_event(0).unwrap();
+        assert!(change(&visit(&adaptive, &raw, &event, 1).unwrap()).iter().all(|value| value.is_finite()));
+        let wrong = fixed.visit_event(0).unwrap();
+        assert!(matches!(visit(&adaptive, &raw, &wrong, 1), Err(InferenceError::Release(ReleaseError::PermitMismatch))));
+    }
+}
+
+/// C falls while more units than aimed at are within it, rises while fewer are, and begins anew at the next visit.
+#[test]
+fn the_clipping_norm_follows_the_share_of_units_within_it() {
+    let task = adaptive_task(1.0, 10, 2.0, 0.8);
+    let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("DP optimisation") };
+    let lambda = task.prior_natural();
+    let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    let start = || Iterate::start(spec, &Local::new(&job).unwrap()).unwrap();
+    assert_eq!(start().clip().unwrap().get(), 2.0);
+    let released = |within: f64| {
+        let mut sum = vec![0.0; 2 * task.dimension as usize + 1];
+        // Σ ±w/2 over 40 units of which this share is within C.
+        *sum.last_mut().unwrap() = ADAPTIVE.weight * 40.0 * (within - 0.5);
+        sum
+    };
+    for (within, expected) in [(1.0, 2.0 * (-0.03f64).exp()), (0.9, 2.0), (0.0, 2.0 * 0.27f64.exp())] {
+        let clip = start().advance(&released(within)).clip().unwrap().get();
+        assert!((clip - expected).abs() < 1e-12, "{within}: {clip} {expected}");
+    }
+    // A broken sum leaves it where it is.
+    assert_eq!(start().advance(&released(f64::NAN)).clip().unwrap().get(), 2.0);
+}
+
+/// 13.2: whatever curvature comes, precisions stay positive and never fall below half in a step.
+#[test]
+fn positivity_preserving_steps_stay_positive() {
+    let mut task = network_task(1.0, 10, 2.0, 0.8);
+    let UpdateSpec::DpOptimisation(spec) = &mut task.update else { panic!("DP optimisation") };
+    (spec.optimizer, spec.learning_rate) = (Optimizer::PositivityPreserving, 1.0);
+    let (spec, lambda) = (*spec, task.prior_natural());
+    let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    let d = task.dimension as usize;
+    let start = Iterate::start(&spec, &Local::new(&job).unwrap()).unwrap();
+    let before: Vec<f64> = start.point().variance().collect();
+    for curvature in [-1e12, -1e3, -1.0, 0.0, 1.0, 1e3, 1e12] {
+        let sum: Vec<f64> = vec![0.0; d].into_iter().chain(vec![-curvature; d]).collect();
+        let next = start.clone().advance(&sum);
+        for (old, new) in before.iter().zip(next.point().variance()) {
+            assert!(new > 0.0 && new.is_finite() && new <= 2.0 * old * (1.0 + 1e-12), "{curvature}: {old} {new}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKin
 use serde::{Deserialize, Serialize};
 
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::adaptive_clip;
 use crate::floor::PrecisionFloor;
 use crate::rule::{PviRule, Rule};
 use crate::task::calibration::{calibrated, checked};
@@ -45,6 +46,35 @@ pub struct DpOptimisationSpec {
     /// absent for those that are summed term by term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_units: Option<u64>,
+    /// How C follows a private quantile of the units' gradient norms within a visit; absent: it stays. Each visit begins at `clip_norm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive_clip: Option<AdaptiveClipSpec>,
+}
+
+/// Numbers of private adaptive clipping (algorithms.md 4.4): with its gradient a unit reports whether it was within C, in one release.
+///
+/// # Privacy
+/// A unit's term is (a·min(1, ‖u‖/C)·u/‖u‖, ±w/2) with a² + w²/4 = 1: its norm is at most 1 whatever C is, so every step is the same event as
+/// with a fixed C and the same z. The gradient's own multiplier is z/a, the indicator's noise z/w.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptiveClipSpec {
+    /// qn: public expected number of units in a step's sum.
+    pub expected_units: f64,
+    /// γ: share of the units that is to be within C.
+    pub target: f64,
+    /// η_C: step of ln C.
+    pub rate: f64,
+    /// w.
+    pub weight: f64,
+}
+
+impl AdaptiveClipSpec {
+    /// a: what is left for the gradient.
+    #[must_use]
+    pub fn gradient_share(&self) -> f64 {
+        (1.0 - 0.25 * self.weight * self.weight).sqrt()
+    }
 }
 
 /// What a step of DP optimisation does with the released sum; post-processing either way.
@@ -55,6 +85,9 @@ pub enum Optimizer {
     Preconditioned,
     /// Adam on (μ, log σ).
     Adam,
+    /// The Bayesian learning rule with a step that no curvature, however negative or noisy, takes out of the positive numbers (algorithms.md
+    /// 13.2; Lin, Schmidt and Khan 2020): for models that are not log-concave.
+    PositivityPreserving,
 }
 
 /// Options of `[pvi]` with `update = "dp-optimisation"`.
@@ -73,9 +106,9 @@ struct Raw {
     clip_norm: Option<f64>,
     /// Default: `preconditioned` for log-concave models, `adam` for others.
     optimizer: Option<Optimizer>,
-    /// η. Default: 0.3 (preconditioned), 0.05 (Adam).
+    /// η. Default: 0.3 (preconditioned), 0.05 (Adam), 0.1 (positivity-preserving).
     learning_rate: Option<f64>,
-    /// Default: 1 (preconditioned), 0.99 (Adam).
+    /// Default: 1, 0.99 for Adam.
     learning_rate_decay: Option<f64>,
     /// Default: the logarithm of `prior_scale`; log 0.05 for neural networks.
     initial_log_scale: Option<f64>,
@@ -87,7 +120,26 @@ struct Raw {
     averaging: Option<f64>,
     /// B. Default: 100,000, for models whose gradients are summed batch by batch; no other takes it.
     max_units: Option<u64>,
+    /// C follows a quantile of the gradient norms, for models without a public bound on them. Default: it does not.
+    adaptive_clip: Option<RawAdaptiveClip>,
 }
+
+/// `adaptive_clip = { units = 4000 }`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAdaptiveClip {
+    /// Public nominal number of units of a site. Required.
+    units: u64,
+    /// γ. Default: 0.9.
+    target: Option<f64>,
+    /// η_C. Default: 0.3.
+    rate: Option<f64>,
+}
+
+/// σ_b: noise on the number of units within C, as a share of the units in the sum (algorithms.md 4.4): costs less than 1 % of a step.
+const INDICATOR_NOISE: f64 = 0.05;
+/// Largest w: with few units the indicator is noisy rather than dear.
+const LARGEST_WEIGHT: f64 = 0.5;
 
 /// Default of B: rounding a sum of so many terms costs less than rounding it to the lattice.
 const MAX_UNITS: u64 = 100_000;
@@ -106,6 +158,10 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
         // The event does not depend on it: z stays calibrated.
         spec.step_precision = step_precision(resolving.task, &spec, resolving.expected_sites);
     }
+    if let Some(adaptive) = &mut spec.adaptive_clip {
+        // Nor on this.
+        adaptive.weight = (spec.noise_multiplier.get() / (INDICATOR_NOISE * adaptive.expected_units)).min(LARGEST_WEIGHT);
+    }
     let task = with(spec);
     task.check()?;
     Ok(task)
@@ -121,7 +177,16 @@ impl Raw {
         let (rate, decay) = match optimizer {
             Optimizer::Preconditioned => (0.3, 1.0),
             Optimizer::Adam => (0.05, 0.99),
+            Optimizer::PositivityPreserving => (0.1, 1.0),
         };
+        let sampling_rate = self.sampling_rate()?;
+        #[allow(clippy::cast_precision_loss, reason = "a count")]
+        let adaptive_clip = self.adaptive_clip.map(|raw| AdaptiveClipSpec {
+            expected_units: sampling_rate.get() * raw.units as f64,
+            target: raw.target.unwrap_or(adaptive_clip::TARGET),
+            rate: raw.rate.unwrap_or(adaptive_clip::RATE),
+            weight: LARGEST_WEIGHT,
+        });
         let task = resolving.task;
         let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| 0.5 * bound);
         let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {
@@ -132,7 +197,7 @@ impl Raw {
         };
         Ok(DpOptimisationSpec {
             steps: self.steps.unwrap_or(5),
-            sampling_rate: self.sampling_rate()?,
+            sampling_rate,
             clip_norm: checked(ClipNorm::new(clip))?,
             noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
             optimizer,
@@ -143,6 +208,7 @@ impl Raw {
             curvature_weight: self.curvature_weight.unwrap_or(1.0),
             averaging: self.averaging.unwrap_or(0.5),
             max_units: self.max_units.or(model.is_batched().then_some(MAX_UNITS)),
+            adaptive_clip,
         })
     }
 
@@ -183,7 +249,18 @@ impl DpOptimisationSpec {
     /// As [`Self::mechanism`].
     pub fn batch_mechanism(&self, coordinates: u32, max_units: u64) -> Result<BatchSum, LatticeOverflow> {
         let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
-        BatchSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, max_units)
+        BatchSum::new(coordinates, self.sum_norm(), self.noise_multiplier, sampling, Terms::Units, max_units)
+    }
+
+    /// Largest norm of a unit's term: C, or 1 where terms are sent in units of C.
+    fn sum_norm(&self) -> ClipNorm {
+        if self.adaptive_clip.is_some() { ClipNorm::new(1.0).unwrap_or(self.clip_norm) } else { self.clip_norm }
+    }
+
+    /// Number of coordinates of one released sum: 2d, and one for the units within C where it adapts.
+    #[must_use]
+    pub fn coordinates(&self, dimension: u32) -> u32 {
+        dimension.saturating_mul(2).saturating_add(u32::from(self.adaptive_clip.is_some()))
     }
 
     /// What one step is to an accountant.
@@ -200,6 +277,11 @@ impl UpdateRules for DpOptimisationSpec {
         requires_epsilon(task, "dp-optimisation")?;
         requires_local_trust(task, "dp-optimisation")?;
         require(task.approximation == Approximation::MeanField, "update = \"dp-optimisation\" needs approximation = \"mean-field\"")?;
+        let rules = task.model.rules();
+        require(
+            rules.is_linear() || rules.is_batched(),
+            "update = \"dp-optimisation\" needs a model with gradients: a regression or a neural network",
+        )?;
         require(self.steps >= 1, "steps must be at least 1")?;
         require(positive(self.learning_rate), "learning_rate must be a finite number above 0")?;
         require(self.learning_rate_decay > 0.0 && self.learning_rate_decay <= 1.0, "learning_rate_decay must be above 0 and at most 1")?;
@@ -211,12 +293,22 @@ impl UpdateRules for DpOptimisationSpec {
             self.max_units.is_some() == task.model.rules().is_batched(),
             "max_units belongs to models whose gradients are summed batch by batch (neural networks), and only to them",
         )?;
-        self.step_event(gradient_length(task))?;
+        if let Some(AdaptiveClipSpec { expected_units, target, rate, weight }) = self.adaptive_clip {
+            require(
+                task.model.rules().gradient_bound(task.feature_bound).is_none() && self.max_units.is_some(),
+                "adaptive_clip is for neural networks: gradients of other models have a public bound, or a norm to choose by hand",
+            )?;
+            require(expected_units >= 1.0 && expected_units.is_finite(), "adaptive_clip needs units of at least 1/sampling_rate")?;
+            require(target > 0.0 && target < 1.0, "adaptive_clip: target must lie strictly between 0 and 1")?;
+            require(positive(rate), "adaptive_clip: rate must be a finite number above 0")?;
+            require(weight > 0.0 && weight <= 1.0, "adaptive_clip: weight must be above 0 and at most 1")?;
+        }
+        self.step_event(self.coordinates(task.dimension))?;
         Ok(())
     }
 
     fn event(&self, task: &ResolvedTask, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.step_event(gradient_length(task))?.repeated(self.steps.into()))
+        Ok(self.step_event(self.coordinates(task.dimension))?.repeated(self.steps.into()))
     }
 
     fn message(&self, task: &ResolvedTask, _visit: u32) -> Result<MessageForm, TaskError> {
@@ -231,6 +323,10 @@ impl UpdateRules for DpOptimisationSpec {
         Box::new(PviRule::new(task))
     }
 
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
     fn released(&self) -> String {
         format!(
             "at every visit a change of the natural parameters that was computed from {} noised sums of clipped gradients and from public values only",
@@ -239,23 +335,20 @@ impl UpdateRules for DpOptimisationSpec {
     }
 }
 
-/// Number of coordinates of one released gradient sum: 2d.
-fn gradient_length(task: &ResolvedTask) -> u32 {
-    task.dimension.saturating_mul(2)
-}
-
 impl Display for DpOptimisationSpec {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let optimizer = match self.optimizer {
             Optimizer::Preconditioned => "preconditioned",
             Optimizer::Adam => "Adam",
+            Optimizer::PositivityPreserving => "positivity-preserving",
         };
         write!(
             f,
-            "DP optimisation ({optimizer}): {} steps a visit, sampling rate {}, clipping norm {}, noise multiplier {}",
+            "DP optimisation ({optimizer}): {} steps a visit, sampling rate {}, clipping norm {}{}, noise multiplier {}",
             self.steps,
             Short(self.sampling_rate.get()),
             Short(self.clip_norm.get()),
+            if self.adaptive_clip.is_some() { " at the start of a visit, then by a private quantile" } else { "" },
             Short(self.noise_multiplier.get())
         )
     }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bcm::{BcmSpec, CommitteePrior};
 pub use dp_em::DpEmSpec;
-pub use dp_optimisation::{DpOptimisationSpec, Optimizer};
+pub use dp_optimisation::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
 pub use global_vi::GlobalViSpec;
 pub(super) use natural_gradient::PredictorBounds;
 pub use natural_gradient::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
@@ -160,6 +160,11 @@ pub(super) trait UpdateRules: Display {
         false
     }
 
+    /// Whether an update still means the same when λ has moved on since: a change of natural parameters does, a gradient at λ does not.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
     /// What somebody should know before a run, in sentences.
     fn warnings(&self, task: &ResolvedTask) -> Vec<String> {
         let _ = task;
@@ -250,6 +255,7 @@ impl UpdateKind {
             (_, Self::DpEm) => Damping::Constant(1.0),
             (ScheduleSpec::Sequential { .. }, Self::DpOptimisation) => Damping::SEQUENTIAL,
             (ScheduleSpec::Synchronous { .. }, _) => Damping::synchronous(sites, max_nonzeros),
+            (ScheduleSpec::Asynchronous { max_staleness, .. }, _) => Damping::asynchronous(sites, max_nonzeros, max_staleness),
         }
     }
 }
