@@ -53,7 +53,7 @@ fn rounds(parent: &Node<'_>, node: &Node<'_>, state: FactorState, bound: f64) ->
             sum.iter_mut().zip(&clipped).for_each(|(s, c)| *s += c);
         }
         lambda = rule.apply(&lambda, 0, &sum).state;
-        natural_equals(expected, problem.family, &lambda, FIXED_POINT)?;
+        natural_equals(&expected, problem.family, &lambda, FIXED_POINT)?;
         if expected.get("client_delta_norms").is_ok() {
             expected.key_equals("client_delta_norms", norms, FIXED_POINT)?;
         }
