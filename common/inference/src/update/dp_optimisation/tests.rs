@@ -6,14 +6,15 @@ use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::task::{
     AdaptiveClipSpec, Approximation, ModelSpec, NetworkOutput, NeuralNetworkSpec, Optimizer, ResolvedTask, UpdateSpec,
 };
-use dp_pvi_privacy::mechanism::ReleaseError;
 use dp_pvi_privacy::mechanism::batch::compare;
+use dp_pvi_privacy::mechanism::{BatchTerms, ReleaseError};
 use dp_pvi_privacy::{ClipNorm, DpEvent, Payload, Relation, SiteState, Terms, Units};
 
 use super::{GradientSum, Iterate, WithIndicator};
 use crate::error::InferenceError;
 use crate::model;
 use crate::point::{MeanField, ScaleCoordinate};
+use crate::records::RecordTable;
 use crate::testing::{SeededNoise, permit, random_units, spec, step_permit, table, task};
 use crate::update::{Job, Local, Output, run};
 
@@ -164,11 +165,10 @@ fn gradients_with_an_indicator_keep_the_promises_of_a_batch() {
         let terms = WithIndicator::new(model.gradients(&network, &point), ADAPTIVE, ClipNorm::new(clip).unwrap());
         compare(&table, &terms, 2 * d + 1, ChaCha20Rng::seed_from_u64).unwrap_or_else(|broken| panic!("{clip}: {broken}"));
         // Every unit's term has a norm between the indicator's half weight and 1, and 1 where the gradient is cut.
-        let mut work =
-            dp_pvi_privacy::mechanism::BatchTerms::<crate::records::RecordTable>::start(&terms, &mut ChaCha20Rng::seed_from_u64(0));
+        let mut work = BatchTerms::<RecordTable>::start(&terms, &mut ChaCha20Rng::seed_from_u64(0));
         let units: Vec<_> = (0..40).map(|unit| dp_pvi_privacy::UnitTable::unit(&table, unit)).collect();
         let mut norms = Vec::new();
-        terms.norms(&units, &mut ChaCha20Rng::seed_from_u64(1), &mut work, &mut norms);
+        BatchTerms::<RecordTable>::norms(&terms, &units, &mut ChaCha20Rng::seed_from_u64(1), &mut work, &mut norms);
         assert!(norms.iter().all(|norm| (0.2..=1.0 + 1e-15).contains(norm)), "{norms:?}");
         assert!(clip > 1.0 || norms.iter().any(|norm| *norm > 1.0 - 1e-12));
     }
