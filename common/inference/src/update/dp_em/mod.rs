@@ -13,7 +13,7 @@ use dp_pvi_posterior::task::DpEmSpec;
 use dp_pvi_privacy::mechanism::{Message, Term, release_non_private};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::{Job, Output};
+use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::records::{RecordTable, RecordView, UnitView};
 
@@ -31,7 +31,7 @@ pub(super) fn run<N: NoiseSource>(
     let step = Step { spec, density, components: mixture.weights.len(), dimension: job.task.features as usize };
     let message = match spec.mechanism(job.task)? {
         Some(mechanism) => {
-            let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+            let permit = only_step(permit, &mechanism.event())?;
             let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| {
                 let sum = step.statistics(unit);
                 #[allow(clippy::cast_possible_truncation, reason = "a mechanism over these coordinates exists: they are 32-bit numbers")]

@@ -22,7 +22,7 @@ use crate::error::InferenceError;
 use crate::model::Model;
 use crate::model::tilted::{MomentMatching, Scratch, Sites};
 use crate::records::{RecordTable, RecordView, UnitView};
-use crate::update::{Job, Output};
+use crate::update::{Job, Output, only_step};
 
 pub(in crate::update) fn run<N: NoiseSource>(
     spec: &PropagationSpec,
@@ -35,7 +35,7 @@ pub(in crate::update) fn run<N: NoiseSource>(
     let visit = Visit::new(spec, job, model)?;
     match spec.mechanism(job.task)? {
         Some(mechanism) => {
-            let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+            let permit = only_step(permit, &mechanism.event())?;
             match spec.factors {
                 FactorOwner::Shared => {
                     let shared = visit.at_shared_cavity();

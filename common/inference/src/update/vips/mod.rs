@@ -21,7 +21,7 @@ use dp_pvi_posterior::task::{Clip, DocumentsSpec, StatisticsSpec, VipsSpec};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
-use super::{Job, Output};
+use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::model::lda::DocumentStatistics;
 use crate::model::polya_gamma::{Blocks, LogisticStatistics};
@@ -37,7 +37,7 @@ pub(super) fn run<N: NoiseSource>(
 ) -> Result<Output, InferenceError> {
     let mechanism = spec.mechanism(job.task, job.visit)?;
     let point = Point::new(spec, job)?;
-    let permit = permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))?;
+    let permit = only_step(permit, &mechanism.event())?;
     let none = Sensitive::constant(());
     let message =
         mechanism.release(units, &none, |unit: UnitView<'_>, _, (): &(), term: &mut Term| point.add(unit, term), permit, noise)?;
