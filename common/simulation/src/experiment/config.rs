@@ -269,36 +269,13 @@ impl Experiment {
     }
 
     /// The same experiment with other options of `[pvi]` and another ε in its task.
-    ///
-    /// # Errors
-    /// The task file cannot be read.
-    pub fn with_options(&self, path: &Path, options: &toml::Table, epsilon: f64) -> Result<Self, ExperimentError> {
-        let wrong = |file: &Path, error: &dyn std::fmt::Display| ExperimentError::Config(format!("{}: {error}", file.display()));
-        let mut task: toml::Table = match &self.task {
-            toml::Value::String(name) => {
-                let file = path.parent().unwrap_or(Path::new(".")).join(name);
-                let mut task: toml::Table = toml::from_str(&read(&file)?).map_err(|e| wrong(&file, &e))?;
-                // Relative to the task file; from here on to the experiment.
-                if let Some(schema) = task.get_mut("schema").and_then(|section| section.get_mut("file"))
-                    && let Some(name) = schema.as_str()
-                {
-                    let place = Path::new(name);
-                    let here = self.task.as_str().and_then(|task| Path::new(task).parent()).unwrap_or(Path::new(""));
-                    *schema = here.join(place).to_string_lossy().into_owned().into();
-                }
-                task
-            }
-            inline => inline.clone().try_into().map_err(|e| wrong(path, &e))?,
-        };
-        let section =
-            |task: &toml::Table, name: &str| -> toml::Table { task.get(name).and_then(toml::Value::as_table).cloned().unwrap_or_default() };
-        let mut pvi = section(&task, "pvi");
-        pvi.extend(options.clone());
-        let mut privacy = section(&task, "privacy");
-        privacy.insert("epsilon".into(), epsilon.into());
-        task.insert("pvi".into(), pvi.into());
-        task.insert("privacy".into(), privacy.into());
-        Ok(Self { task: task.into(), ..self.clone() })
+    #[must_use]
+    pub fn with_options(&self, options: &toml::Table, epsilon: f64) -> Self {
+        let setting = |section: &str, key: &str, value: toml::Value| Setting { keys: vec![section.to_owned(), key.to_owned()], value };
+        let mut experiment = self.clone();
+        experiment.task_settings.extend(options.iter().map(|(key, value)| setting("pvi", key, value.clone())));
+        experiment.task_settings.push(setting("privacy", "epsilon", epsilon.into()));
+        experiment
     }
 
     /// Reads and resolves the task.

@@ -124,7 +124,7 @@ impl Selection {
         let trials = Trials::new(section.trials, section.expected_trials)
             .ok_or_else(|| TuneError::Config("expected_trials must be at least 1 and at most 10000".into()))?;
         let tasks = |epsilon: f64| -> Result<Vec<ResolvedTask>, TuneError> {
-            let task = |options| Ok(experiment.with_options(path, options, epsilon)?.resolve(path)?.0);
+            let task = |options| Ok(experiment.with_options(options, epsilon).resolve(path)?.0);
             section.candidates.iter().map(task).collect()
         };
         let costs = |epsilon: f64| -> Result<f64, TuneError> {
@@ -185,8 +185,7 @@ impl Selection {
         let mut sessions: BTreeMap<usize, Session> = BTreeMap::new();
         let mut open = |candidate: usize| -> Result<(), TuneError> {
             if let std::collections::btree_map::Entry::Vacant(entry) = sessions.entry(candidate) {
-                let experiment =
-                    self.experiment.with_options(&self.path, &self.section.candidates[candidate], self.cost.epsilon_of_a_trial)?;
+                let experiment = self.experiment.with_options(&self.section.candidates[candidate], self.cost.epsilon_of_a_trial);
                 entry.insert(Session::open(experiment, &self.path, data)?);
             }
             Ok(())
