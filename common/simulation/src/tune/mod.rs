@@ -8,6 +8,7 @@
 //! * One trial is one private run; its score is computed from what the run released and from public test records, so it adds nothing.
 //! * The charge of every site is one `Approximate` event with the ε of the whole selection ([`cost`]), reserved in its ledger before the
 //!   first trial. It is not given back, whatever happens.
+//! * The event's δ is half the task's, so that a ledger with the task's δ has room beside the failure of a black box.
 //! * How many trials there were is not printed, nor how the others did: the proof counts on that.
 //! * A trial that fails takes its turn like any other.
 
@@ -129,8 +130,8 @@ impl Selection {
         };
         let costs = |epsilon: f64| -> Result<f64, TuneError> {
             let tasks = tasks(epsilon)?;
-            let delta = tasks[0].privacy.delta;
-            if tasks.iter().any(|task| task.privacy.delta != delta || task.privacy.relation != tasks[0].privacy.relation) {
+            let delta = half(tasks[0].privacy.delta)?;
+            if tasks.iter().any(|task| task.privacy.delta != tasks[0].privacy.delta || task.privacy.relation != tasks[0].privacy.relation) {
                 return Err(TuneError::Config("candidates differ in more than options of [pvi]".into()));
             }
             Ok(cost::epsilon(&cost::worst(&tasks)?, trials, delta))
@@ -148,7 +149,7 @@ impl Selection {
         if lower <= 0.0 {
             return Err(TuneError::Config("epsilon is too small for so many trials: raise it, or lower expected_trials".into()));
         }
-        let delta = tasks(lower)?[0].privacy.delta.get();
+        let delta = half(tasks(lower)?[0].privacy.delta)?.get();
         let cost = Cost {
             epsilon: costs(lower)?,
             delta,
@@ -238,6 +239,11 @@ impl Selection {
         }
         Ok(())
     }
+}
+
+/// δ of the selection's event.
+fn half(delta: Delta) -> Result<Delta, TuneError> {
+    Delta::new(0.5 * delta.get()).map_err(|error| TuneError::Config(error.to_string()))
 }
 
 impl Display for Cost {
