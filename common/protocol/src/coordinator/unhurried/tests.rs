@@ -1,7 +1,7 @@
 //! Rounds that do not wait for each other.
 #![allow(clippy::unwrap_used)]
 
-use super::*;
+use super::super::*;
 use crate::testing::{Desk, asynchronous, client, key, settings};
 
 const DELTA: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
