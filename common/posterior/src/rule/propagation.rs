@@ -41,6 +41,8 @@ pub struct PropagationRule {
 enum Kind {
     /// λ starts here.
     Fixed(Vec<f64>),
+    /// λ starts at `start`. No mean of points of norm at most `bound` is longer: noise that says so is drawn back, component by component.
+    Mixture { start: Vec<f64>, dimension: usize, bound: f64 },
     /// Prior factors are part of the state.
     Network { network: Network, seed: u32, scale: f64 },
 }
@@ -75,7 +77,7 @@ impl PropagationRule {
                 for (j, h) in start.iter_mut().take(family.dimension()).enumerate() {
                     *h += precision * task.prior.scale * standard_normal(u64::from(*seed), j as u64);
                 }
-                (family, Kind::Fixed(start))
+                (family, Kind::Mixture { start, dimension: task.features as usize, bound: task.feature_bound })
             }
             _ => (task.family(), Kind::Fixed(prior.clone())),
         };
@@ -86,7 +88,7 @@ impl PropagationRule {
     #[must_use]
     pub fn approximation(&self, state: &[f64]) -> Approximation {
         match &self.kind {
-            Kind::Fixed(_) => Approximation { lambda: state.to_vec(), prior: self.prior.clone() },
+            Kind::Fixed(_) | Kind::Mixture { .. } => Approximation { lambda: state.to_vec(), prior: self.prior.clone() },
             Kind::Network { network, .. } => {
                 let parts = NetworkState::read(network, state);
                 Approximation { prior: parts.prior.natural(NOISE_PRIOR), lambda: parts.lambda }
@@ -160,13 +162,16 @@ impl PropagationRule {
         if let Some(raised) = self.floor.apply(self.family, &prior[d..self.family.len()], &new_precision) {
             (new_precision, floored) = (raised.precision, raised.directions);
         }
-        let new_mean = self.moved_mean(&mean, &slope, &new_precision)?;
+        let mut new_mean = self.moved_mean(&mean, &slope, &new_precision)?;
+        if let Kind::Mixture { dimension, bound, .. } = self.kind {
+            new_mean.chunks_mut(dimension).for_each(|component| draw_in(component, bound));
+        }
         lambda[..d].copy_from_slice(&times(self.family, &new_precision, &new_mean));
         lambda[d..self.family.len()].copy_from_slice(&new_precision);
         // The Gaussian part must still be one.
         self.reference(&lambda)?;
         match &self.kind {
-            Kind::Fixed(_) => Some(Step { state: lambda, correction: None, floored }),
+            Kind::Fixed(_) | Kind::Mixture { .. } => Some(Step { state: lambda, correction: None, floored }),
             Kind::Network { network, .. } => {
                 let end = self.family.len();
                 let shape = (lambda[end] + 1.0 + step * noise[0]).max(NOISE_FLOOR.0);
@@ -183,7 +188,7 @@ impl PropagationRule {
     /// The change that a (noisy) sum of messages as they are sent stands for, in the coordinates of moment matching.
     #[must_use]
     pub fn decode(&self, sum: &[f64], mean: &[f64], precision: &[f64]) -> Vec<f64> {
-        if self.spec.order == VisitOrder::Pass {
+        if self.spec.order != VisitOrder::Batch {
             return sum.to_vec();
         }
         let mut message = sum.to_vec();
@@ -226,13 +231,16 @@ impl PropagationRule {
 impl Rule for PropagationRule {
     fn initial(&self) -> Vec<f64> {
         match &self.kind {
-            Kind::Fixed(start) => start.clone(),
+            Kind::Fixed(start) | Kind::Mixture { start, .. } => start.clone(),
             Kind::Network { network, seed, scale } => {
                 let prior = PriorFactors::with_scale(network, *scale);
                 let mut lambda = prior.natural(NOISE_PRIOR);
                 let weights = network.weights();
                 let means = network.initial_means(u64::from(*seed));
-                (0..weights).for_each(|i| lambda[i] = means[i] * lambda[weights + i]);
+                for i in 0..weights {
+                    lambda[weights + i] += self.spec.initial_precision;
+                    lambda[i] = means[i] * lambda[weights + i];
+                }
                 NetworkState { lambda, prior }.write()
             }
         }
@@ -241,6 +249,14 @@ impl Rule for PropagationRule {
     /// Total: where the step would leave the valid states, the state stays and all directions count as floored.
     fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
         self.step(state, arrived).unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: self.family.dimension() })
+    }
+}
+
+/// Shortens a vector to `bound`.
+fn draw_in(vector: &mut [f64], bound: f64) {
+    let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if norm > bound {
+        vector.iter_mut().for_each(|v| *v *= bound / norm);
     }
 }
 

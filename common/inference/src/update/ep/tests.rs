@@ -7,10 +7,12 @@ use dp_pvi_posterior::rule::{Arrived, EmRule, PropagationRule};
 use dp_pvi_posterior::task::{
     Approximation, ClipTarget, DpEmSpec, FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec, VisitOrder,
 };
+use dp_pvi_privacy::accountant::Gdp;
+use dp_pvi_privacy::audit::{ErrorRate, lower_bound};
 use dp_pvi_privacy::danger::assume_public;
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, Payload, Pending, SamplingRate, Sensitive, SiteState, Units};
+use dp_pvi_privacy::{ClipNorm, Delta, NoiseMultiplier, Payload, Pending, SamplingRate, Sensitive, SiteState, Units};
 
-use super::{Factors, Shared};
+use super::{Adf, Factors, Shared};
 use crate::model;
 use crate::records::RecordTable;
 use crate::testing::{SeededNoise, permit, random_units, table, task};
@@ -40,6 +42,7 @@ fn spec(task: &ResolvedTask, factors: FactorOwner, metric: ClipMetric, bound: f6
         clip_norms: vec![ClipNorm::new(bound).unwrap(); blocks],
         scales: vec![bound * (blocks as f64).sqrt(); blocks],
         step_precision: 0.0,
+        initial_precision: 0.0,
     }
 }
 
@@ -310,6 +313,82 @@ fn unprotected_runs_are_the_loops_themselves() {
         let sent = numbers(&visit(&task, &state, &SiteState::None, &raw, 1));
         close(&sent, &difference(&ep.lambda, &before), 1e-9);
     }
+}
+
+/// Filtering multiplies every record in, whatever was multiplied in before.
+#[test]
+fn filtering_is_the_loop_itself_and_counts_records_again() {
+    for bare in tasks() {
+        let mut plain = spec(&bare, FactorOwner::Shared, ClipMetric::Flat, 1.0, None);
+        (plain.clip_norms, plain.scales) = (Vec::new(), Vec::new());
+        plain.order = VisitOrder::Filter;
+        let task = with(&bare, plain);
+        let (rule, raw, boxed) = (rule(&task), single(23, 20), task.rule());
+        let model = model::from_spec(&task.model);
+        let matching = model.moment_matching(task.family()).unwrap();
+        let start = rule.approximation(&boxed.initial()).lambda;
+        let mut filter = Adf::new(matching.as_ref(), start.clone());
+        filter.pass(table(D, &raw).records());
+        let sent = numbers(&visit(&task, &boxed.initial(), &SiteState::None, &raw, 1));
+        close(&sent, &difference(&filter.lambda, &start), 1e-12);
+        assert!(sent.iter().any(|v| v.abs() > 1e-3));
+    }
+}
+
+/// Attacks three rounds of the real update from two worlds, a canary and its opposite; what it finds must stay below what is charged, and not be nothing.
+#[test]
+fn an_attack_finds_no_more_than_is_charged() {
+    const ROUNDS: u64 = 3;
+    const RUNS: u64 = 600;
+    let noise = 1.0;
+    // Replace-one: factor 2.
+    let claimed = Gdp::of_ratio(2.0 * (ROUNDS as f64).sqrt() / noise);
+    let delta = Delta::new(1e-5).unwrap();
+    let attack = |task: &ResolvedTask, canaries: [(Vec<f64>, f64); 2]| {
+        let boxed = task.rule();
+        let mut worlds = canaries.into_iter().zip([0, 1 << 32]).map(|(canary, first)| {
+            let mut raw = single(25, 6);
+            raw.push(vec![canary]);
+            let release = |run: u64| {
+                let (mut state, mut factors, mut released) = (boxed.initial(), Vec::new(), Vec::new());
+                for round in 0..ROUNDS {
+                    let output = visit(task, &state, &kept(&factors), &raw, first + run * ROUNDS + round);
+                    let sum = numbers(&output);
+                    state = boxed.apply(&state, &Arrived { visit: round as u32, sites: 1, sum: &sum }).state;
+                    if matches!(output.pending, Pending::Private(_)) {
+                        factors = reopened(output.pending, &factors, 0.5);
+                    }
+                    released.extend(sum);
+                }
+                released
+            };
+            (0..RUNS).map(release).collect::<Vec<_>>()
+        });
+        let (a, b) = (worlds.next().unwrap(), worlds.next().unwrap());
+        lower_bound(&a, &b, delta, ErrorRate::new(0.01).unwrap()).unwrap()
+    };
+    let check = |task: &ResolvedTask, canaries: [(Vec<f64>, f64); 2]| {
+        let found = attack(task, canaries);
+        assert!(found.gaussian_epsilon.get() <= claimed.epsilon_upper(delta).get(), "{}: {found:?}", task.model);
+        assert!(found.mu > 0.4, "the attack has no teeth at {}: {found:?}", task.model);
+    };
+    let probit = bare(ModelSpec::ProbitRegression {}, Approximation::MeanField);
+    for factors in [FactorOwner::Shared, FactorOwner::Record] {
+        let task = with(&probit, spec(&probit, factors, ClipMetric::Centred, 0.2, Some(noise)));
+        check(&task, [(vec![3.0; D], 1.0), (vec![3.0; D], 0.0)]);
+    }
+    let mixture = bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::MeanField);
+    let task = with(&mixture, spec(&mixture, FactorOwner::Shared, ClipMetric::Centred, 0.2, Some(noise)));
+    check(&task, [(vec![2.0; D], 0.0), (vec![-2.0; D], 0.0)]);
+    let network = bare(ModelSpec::PbpNetwork { hidden: vec![1], seed: 5 }, Approximation::MeanField);
+    let task = with(&network, spec(&network, FactorOwner::Shared, ClipMetric::Centred, 0.2, Some(noise)));
+    check(&task, [(vec![1.0; D], 50.0), (vec![1.0; D], -50.0)]);
+    let mut em = mixture;
+    em.feature_bound = 4.0;
+    let scales =
+        DpEmSpec { noise_multiplier: Some(NoiseMultiplier::new(noise).unwrap()), weight_scale: 1.0, mean_scale: 0.25, second_scale: 0.06 };
+    em.update = UpdateSpec::DpEm(scales);
+    check(&em, [(vec![2.3; D], 0.0), (vec![-2.3; D], 0.0)]);
 }
 
 /// Clipped SEP moves λ by no more than the bound a record.

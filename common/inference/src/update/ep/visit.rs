@@ -17,7 +17,7 @@ use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, VisitOrde
 use dp_pvi_privacy::mechanism::{Message, Term, release_non_private};
 use dp_pvi_privacy::{ClipNorm, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::{Shared, add};
+use super::{Adf, Shared, add};
 use crate::error::InferenceError;
 use crate::model::Model;
 use crate::model::tilted::{MomentMatching, Scratch, Sites};
@@ -196,6 +196,14 @@ impl<'a> Visit<'a> {
                 });
                 Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
             }
+            (_, VisitOrder::Filter) => {
+                let change = units.map(|table| {
+                    let mut filter = Adf::new(self.matching.as_ref(), self.lambda.clone());
+                    filter.pass(table.records());
+                    filter.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
+                });
+                Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
+            }
             (FactorOwner::Record, order) => {
                 let state = self.factors(job, units)?;
                 let changes = units.map_with(&state, |table, state| self.own_changes(table, state, order));
@@ -203,7 +211,7 @@ impl<'a> Visit<'a> {
                     let mut sum = vec![0.0; self.len()];
                     for row in rows.chunks_exact(self.len()) {
                         match order {
-                            VisitOrder::Pass => add(&mut sum, row, 1.0),
+                            VisitOrder::Pass | VisitOrder::Filter => add(&mut sum, row, 1.0),
                             VisitOrder::Batch => add(&mut sum, &self.rule.encode(row, &self.mean, &self.precision), 1.0),
                         }
                     }

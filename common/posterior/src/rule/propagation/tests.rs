@@ -119,3 +119,43 @@ fn the_step_is_honest_about_the_distance() {
     let way = 1.0 - (1.0 - 1.0 / 1e6_f64).powi(100_000);
     assert!((way - 0.095).abs() < 1e-3);
 }
+
+/// Means of components stay in the ball that holds all points, whatever noise says.
+#[test]
+fn noise_does_not_drive_a_component_out_of_the_data() {
+    let task = resolve(MIXTURE, NUMBER, false, "update = \"sep\"\nrecords = 10", Some(1.0)).unwrap();
+    let rule = task.rule();
+    let mut sum = vec![0.0; rule.initial().len()];
+    sum[..6].copy_from_slice(&[1e6, -1e6, 3e5, 0.0, 0.0, 0.0]);
+    let state = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &sum }).state;
+    let head = dp_pvi_expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+    let norms: Vec<f64> = head.standard().mean().chunks(2).map(|m| m[0].hypot(m[1])).collect();
+    // Two columns in [-1, 1].
+    assert!(task.feature_bound < 1.5 && norms.iter().all(|n| *n <= task.feature_bound * (1.0 + 1e-9)), "{norms:?}");
+    assert!(norms[0] > 0.99 * task.feature_bound && norms[1] > 0.99 * task.feature_bound);
+}
+
+/// A public guess of the weights' precision is where a run starts; their means stay, and the prior is what it was.
+#[test]
+fn a_network_may_start_with_a_public_precision() {
+    let network = Network::new(2, &[4, 3]).unwrap();
+    let task = resolve(NETWORK, NUMBER, false, "update = \"sep\"\nrecords = 50\ninitial_precision = 99.0", Some(1.0)).unwrap();
+    assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
+    let state = task.rule().initial();
+    let head = dp_pvi_expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+    let posterior = network_posterior(&network, head.standard());
+    assert!(posterior.mean.iter().zip(network.initial_means(5)).all(|(a, b)| (a - b).abs() < 1e-12));
+    assert!(posterior.variance.iter().all(|v| (v - 0.01).abs() < 1e-12));
+    let UpdateSpec::Propagation(spec) = &task.update else { panic!("another update") };
+    let first = super::PropagationRule::new(&task, spec.clone()).first();
+    assert!(first.prior[network.weights()..2 * network.weights()].iter().all(|p| (p - 1.0).abs() < 1e-12));
+    for (model, label, pvi, epsilon, why) in [
+        ("family = \"probit-regression\"", CLASS, "update = \"sep\"\nrecords = 9\ninitial_precision = 1.0", Some(1.0), "initial_precision"),
+        (NETWORK, NUMBER, "update = \"sep\"\nrecords = 9\ninitial_precision = -1.0", Some(1.0), "initial_precision"),
+        (NETWORK, NUMBER, "update = \"sep\"\nrecords = 9\norder = \"filter\"", Some(1.0), "filter"),
+        (NETWORK, NUMBER, "update = \"ep\"\nrecords = 9\norder = \"filter\"", None, "filter"),
+    ] {
+        let refused = resolve(model, label, label == CLASS, pvi, epsilon).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+}

@@ -48,6 +48,9 @@ pub struct PropagationSpec {
     pub scales: Vec<f64>,
     /// Λ_step: where a mean's step is divided by the new precision, it is divided by no less than this.
     pub step_precision: f64,
+    /// Precision that a network's weights have at the start beyond their priors': a public guess of N f, from which the run moves to its own. A network whose
+    /// weights are as vague as their priors predicts nothing, and learning from it wastes budget.
+    pub initial_precision: f64,
 }
 
 /// Whose factor is taken out of λ for a cavity, and replaced.
@@ -68,6 +71,9 @@ pub enum VisitOrder {
     Batch,
     /// One after the other, each at the cavity that the ones before left (without protection only).
     Pass,
+    /// One after the other, each multiplied into the approximation itself: assumed density filtering, which counts the records again in every
+    /// pass (without protection only).
+    Filter,
 }
 
 /// What is clipped.
@@ -104,6 +110,8 @@ struct Raw {
     importances: Option<Vec<f64>>,
     /// Default: 0.
     step_precision: Option<f64>,
+    /// Default: 0.
+    initial_precision: Option<f64>,
 }
 
 pub(super) fn resolve(resolving: &Resolving<'_>, factors: FactorOwner) -> Result<ResolvedTask, TaskError> {
@@ -164,6 +172,7 @@ impl Raw {
             scales: if bounds.is_empty() { Vec::new() } else { block_scales(&bounds, &importances) },
             clip_norms,
             step_precision: self.step_precision.unwrap_or(0.0),
+            initial_precision: self.initial_precision.unwrap_or(0.0),
         })
     }
 }
@@ -238,8 +247,21 @@ impl UpdateRules for PropagationSpec {
         let joint: f64 = self.clip_norms.iter().zip(&self.scales).map(|(c, s)| (c.get() / s).powi(2)).sum();
         require(self.clip_norms.is_empty() || joint <= 1.0 + 1e-9, "the scaled bounds of all blocks must have a joint norm of at most 1")?;
         require(self.step_precision >= 0.0 && self.step_precision.is_finite(), "step_precision must be finite and not negative")?;
+        require(
+            self.initial_precision >= 0.0
+                && self.initial_precision.is_finite()
+                && (self.initial_precision <= 0.0 || matches!(task.model, ModelSpec::PbpNetwork { .. })),
+            "initial_precision is for family = \"pbp-network\", finite and not negative",
+        )?;
+        require(
+            self.order != VisitOrder::Filter || (self.factors == FactorOwner::Shared && self.clip_norms.is_empty()),
+            "order = \"filter\" keeps no factor and clips nothing: use update = \"sep\" without clip norms",
+        )?;
         if protected {
-            require(self.order == VisitOrder::Batch, "order = \"pass\" cannot be protected: records would depend on each other")?;
+            require(
+                self.order == VisitOrder::Batch,
+                "order = \"pass\" or \"filter\" cannot be protected: records would depend on each other",
+            )?;
             require(
                 self.factors == FactorOwner::Shared || self.sampling_rate.numerator() == SamplingRate::DENOMINATOR,
                 "update = \"ep\" asks every record at every visit: remove sampling_rate",
@@ -304,9 +326,12 @@ impl Display for PropagationSpec {
             FactorOwner::Record => "expectation propagation with a private factor for every record",
         };
         write!(f, "{name} over {} records", self.records)?;
-        if self.order == VisitOrder::Pass {
-            f.write_str(", one after the other")?;
+        match self.order {
+            VisitOrder::Batch => {}
+            VisitOrder::Pass => f.write_str(", one after the other")?,
+            VisitOrder::Filter => f.write_str(", one after the other, filtered")?,
         }
+
         match self.noise_multiplier {
             Some(z) => {
                 let norms: Vec<String> = self.clip_norms.iter().map(|c| Short(c.get()).to_string()).collect();
