@@ -1,7 +1,12 @@
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_pvi_posterior::pbp::noise::log_normalisers;
 use dp_pvi_posterior::pbp::predictive::NetworkPredictor;
 use dp_pvi_posterior::pbp::{Activations, Network, Posterior, PriorFactors};
 
+use rand_core::Rng;
+
+use super::baseline::{Fit, Objective, fit};
 use super::{NetworkSites, PbpNetwork};
 use crate::model::tilted::{Scratch, Sites};
 use crate::records::{RecordTable, RecordView};
@@ -160,5 +165,40 @@ fn factors_and_a_shared_factor_learn_a_wave_and_its_noise() {
         assert!(error < 0.16 && (0.08..0.17).contains(&sd), "rmse {error}, noise {sd}");
         // 1,000 records were counted once: the shape of γ is 6 + 500.
         assert!((q.shape - 506.0).abs() < 25.0, "{}", q.shape);
+    }
+}
+
+/// Both baselines learn a curve; certain weights stay certain, uncertain ones learn how uncertain they are.
+#[test]
+fn baselines_learn_a_curve() {
+    let network = Network::new(1, &[12]).unwrap();
+    let mut builder = RecordTable::builder(1);
+    for i in 0..600_u32 {
+        let x = f64::from(i) / 200.0 - 1.5;
+        builder.start_unit();
+        builder.push(&[0], &[x], x.powi(3) - x + 0.05 * f64::from(i % 5) - 0.1).unwrap();
+    }
+    let table = builder.finish();
+    let records: Vec<_> = table.records().collect();
+    let means = network.initial_means(4);
+    let shuffle = || {
+        let mut rng = ChaCha20Rng::seed_from_u64(6);
+        move |order: &mut [usize]| (1..order.len()).rev().for_each(|i| order.swap(i, rng.next_u32() as usize % (i + 1)))
+    };
+    let error = |q: &Posterior| {
+        let mut predictor = NetworkPredictor::new(&network, q);
+        let squares: f64 = records.iter().map(|r| (predictor.predict(r.entries()).0 - r.target).powi(2)).sum();
+        (squares / 600.0).sqrt()
+    };
+    for objective in [Objective::Variational, Objective::Point] {
+        let options = Fit { objective, passes: 100, batch: 10, rate: 0.03 };
+        let q = fit(&network, &records, &means, options, shuffle());
+        assert!(error(&q) < 0.12, "{objective:?}: {}", error(&q));
+        // The noise has a standard deviation of 0.07.
+        let noise = (q.rate / (q.shape - 1.0)).sqrt();
+        assert!((0.05..0.3).contains(&noise), "{objective:?}: {noise}");
+        let spread = q.variance.iter().cloned().fold(0.0, f64::max);
+        assert!(if objective == Objective::Point { spread < 1e-9 } else { spread > 1e-3 && spread < 10.0 }, "{objective:?}: {spread}");
+        assert_eq!(q, fit(&network, &records, &means, options, shuffle()));
     }
 }
