@@ -1,127 +1,87 @@
-//! `dp-pvi-sim reproduce dp-sep-table3|dp-sep-table4|dp-sep-table5`: regression networks on five public sets over their published splits.
+//! `dp-pvi-sim reproduce dp-sep-table3|dp-sep-table4|dp-sep-table5`: regression networks on public sets over their published splits.
 //!
-//! EP, SEP and clipped SEP standardise by the training rows, as the paper did, and protect nothing. DP-SEP runs the production update at an ε that
-//! is accounted (Poisson sampling, add-remove), on features and targets scaled by the published ranges; its hyperparameters were looked for on the first
-//! split of kin8nm and power, which an honest report has to say.
+//! Unprotected methods standardise by the training rows, as the paper did. Private ones run the production update at an ε that is accounted (every
+//! record in every round, add-remove), on features and targets scaled by the published ranges.
+//!
+//! # How settings were chosen
+//! Steps and passes of SEP on a tenth of the training rows of the first splits of wine and power, never on test rows. Everything of the private methods
+//! on synthetic data: networks of 20 or 30 tanh units with random weights over 4, 8, 11 and 16 normal features, 1,600 to 11,000 rows. So no choice
+//! has cost privacy of the sets that are reported, but the ranges, which are those of the files.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::model::pbp_network::PbpNetwork;
+use dp_pvi_inference::model::pbp_network::baseline::{Fit, Objective, fit};
 use dp_pvi_inference::records::{RecordTable, RecordView};
 use dp_pvi_inference::update::ep::{Factors, Shared};
 use dp_pvi_posterior::normal::log_density;
 use dp_pvi_posterior::pbp::predictive::NetworkPredictor;
 use dp_pvi_posterior::pbp::{Network, Posterior, PriorFactors};
-use dp_pvi_posterior::rule::{NOISE_PRIOR, network_posterior};
+use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::rule::NOISE_PRIOR;
 use rand_core::Rng;
 
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
+use super::dp_sep_sets::{Data, SETS, Set};
 use super::vips::{Line, Progress, Run, chart};
 use super::{Options, ReproduceError};
 use crate::noise::stream;
 
-/// A data set with the paper's numbers: RMSE and log-likelihood of VI, EP, SEP, clipped SEP, DP-SEP.
-struct Set {
-    name: &'static str,
-    features: usize,
-    target: usize,
-    hidden: usize,
-    splits: usize,
-    rmse: [&'static str; 5],
-    log_likelihood: [&'static str; 5],
-}
-
-const SETS: [Set; 5] = [
-    Set {
-        name: "naval",
-        features: 16,
-        target: 16,
-        hidden: 50,
-        splits: 10,
-        rmse: ["0.005 ± 0.0005", "0.003 ± 0.0002", "0.002 ± 0.0001", "0.002 ± 0.0002", "0.002 ± 0.0003"],
-        log_likelihood: ["3.734 ± 0.116", "4.164 ± 0.056", "4.609 ± 0.053", "4.710 ± 0.075", "4.686 ± 0.105"],
-    },
-    Set {
-        name: "kin8nm",
-        features: 8,
-        target: 8,
-        hidden: 50,
-        splits: 10,
-        rmse: ["0.099 ± 0.0009", "0.088 ± 0.0044", "0.089 ± 0.0042", "0.078 ± 0.0033", "0.078 ± 0.0022"],
-        log_likelihood: ["0.897 ± 0.010", "1.007 ± 0.049", "0.999 ± 0.048", "1.121 ± 0.033", "1.125 ± 0.021"],
-    },
-    Set {
-        name: "power",
-        features: 4,
-        target: 4,
-        hidden: 50,
-        splits: 10,
-        rmse: ["4.327 ± 0.035", "4.098 ± 0.139", "4.061 ± 0.136", "4.013 ± 0.125", "4.032 ± 0.139"],
-        log_likelihood: ["-2.890 ± 0.010", "-2.830 ± 0.031", "-2.821 ± 0.032", "-2.809 ± 0.029", "-2.814 ± 0.032"],
-    },
-    Set {
-        name: "wine",
-        features: 11,
-        target: 11,
-        hidden: 50,
-        splits: 10,
-        rmse: ["0.646 ± 0.008", "0.614 ± 0.038", "0.623 ± 0.044", "0.627 ± 0.041", "0.627 ± 0.036"],
-        log_likelihood: ["-0.980 ± 0.013", "-0.926 ± 0.049", "-0.936 ± 0.064", "-0.938 ± 0.058", "-0.938 ± 0.049"],
-    },
-    Set {
-        name: "protein",
-        features: 9,
-        target: 9,
-        hidden: 100,
-        splits: 5,
-        rmse: ["4.842 ± 0.031", "4.654 ± 0.057", "4.602 ± 0.065", "4.581 ± 0.060", "4.585 ± 0.059"],
-        log_likelihood: ["-2.992 ± 0.006", "-2.957 ± 0.012", "-2.945 ± 0.014", "-2.941 ± 0.013", "-2.941 ± 0.013"],
-    },
-];
-
 /// ε of the paper.
 const EPSILON: f64 = 1.0;
-/// Share of a record's distance that SEP moves in a visit: 1, as published, ends noisier at the same number of passes.
+/// Share of a record's distance that SEP moves in a visit.
 const STEP: f64 = 0.3;
 /// Bound of clipped SEP on the natural parameters of a record's factor.
 const CLIP: f64 = 50.0;
-/// Rounds of the private run, its expected share of records in a round, and its hidden units: fewer, because noise grows with weights.
-const ROUNDS: u32 = 500;
-const RATE: f64 = 0.02;
-const PRIVATE_HIDDEN: usize = 10;
+/// Hidden units of private networks: noise grows with the number of weights.
+const PRIVATE_HIDDEN: usize = 20;
+/// Largest memory of EP's factors, in numbers: 2 GB.
+const LARGEST_FACTORS: usize = 250_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Method {
+    Variational,
     Ep,
     Sep,
     Clipped,
     Private,
+    Optimisation,
+    Point,
     Constant,
 }
 
 impl Method {
-    const ALL: [Self; 5] = [Self::Ep, Self::Sep, Self::Clipped, Self::Private, Self::Constant];
+    const ALL: [Self; 8] =
+        [Self::Variational, Self::Ep, Self::Sep, Self::Clipped, Self::Private, Self::Optimisation, Self::Point, Self::Constant];
 
     fn name(self) -> &'static str {
         match self {
+            Self::Variational => "VI",
             Self::Ep => "EP",
             Self::Sep => "SEP",
             Self::Clipped => "SEP clipped",
             Self::Private => "DP-SEP",
+            Self::Optimisation => "DP optimisation",
+            Self::Point => "point estimate",
             Self::Constant => "constant",
         }
+    }
+
+    fn is_private(self) -> bool {
+        matches!(self, Self::Private | Self::Optimisation)
     }
 
     /// Column of the paper.
     fn column(self) -> Option<usize> {
         match self {
+            Self::Variational => Some(0),
             Self::Ep => Some(1),
             Self::Sep => Some(2),
             Self::Clipped => Some(3),
             Self::Private => Some(4),
-            Self::Constant => None,
+            Self::Point => Some(5),
+            Self::Optimisation | Self::Constant => None,
         }
     }
 }
@@ -131,83 +91,56 @@ type Score = (f64, f64);
 
 /// Runs the reproduction and writes `dp-sep-table3.{csv,svg,md}` (or 4, 5: the same runs under another heading).
 pub(super) fn run(options: &Options<'_>, name: &'static str) -> Result<(), ReproduceError> {
-    let sets: Vec<&Set> = SETS.iter().filter(|set| !options.quick || set.name == "wine").collect();
-    let jobs: Vec<(usize, usize, Method)> = sets
-        .iter()
-        .enumerate()
-        .flat_map(|(s, set)| {
-            let splits = if options.quick { 2 } else { set.splits };
-            Method::ALL.into_iter().flat_map(move |method| (0..splits).map(move |split| (s, split, method)))
-        })
-        .collect();
-    let data: Vec<Data> = sets.iter().map(|set| Data::read(options, set)).collect::<Result<_, _>>()?;
-    let bar = Progress::new(options, jobs.len() as u64).bar();
+    if let Some(unknown) = options.sets.iter().find(|name| SETS.iter().all(|set| set.name != name.as_str())) {
+        return Err(ReproduceError::Result(format!("there is no set {unknown}: see --help for the names")));
+    }
+    let asked = |set: &&Set| {
+        if options.sets.is_empty() { !options.quick || set.name == "wine" } else { options.sets.iter().any(|n| n == set.name) }
+    };
+    let mut sets: Vec<(&Set, Data)> = Vec::new();
+    for set in SETS.iter().filter(asked) {
+        if let Some(data) = Data::read(options, set)? {
+            sets.push((set, data));
+        }
+    }
     // Long ones first, two at a time.
+    let mut jobs: Vec<(usize, usize, Method)> = Vec::new();
+    for (s, (set, data)) in sets.iter().enumerate().rev() {
+        let splits = options.splits.unwrap_or(if options.quick { 2 } else { set.splits }).min(data.splits.len());
+        for method in Method::ALL {
+            jobs.extend((0..splits).map(|split| (s, split, method)));
+        }
+    }
+    let bar = Progress::new(options, jobs.len() as u64).bar();
     let next = AtomicUsize::new(0);
-    let work = || -> Vec<(usize, Result<Score, ReproduceError>)> {
+    let work = || -> Vec<(usize, Result<Option<Score>, ReproduceError>)> {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(&(s, split, method)) = jobs.get(index) else { return done };
-            done.push((index, data[s].run(sets[s], split, method, options)));
+            let (set, data) = &sets[s];
+            done.push((index, one(set, data, split, method, options)));
             bar.inc(1);
         }
     };
-    let results: Vec<(usize, Result<Score, ReproduceError>)> = std::thread::scope(|scope| {
+    let results = std::thread::scope(|scope| {
         let other = scope.spawn(work);
         let mut mine = work();
         mine.extend(other.join().unwrap_or_default());
         mine
     });
+    bar.finish_and_clear();
     let mut scores: Vec<Option<Score>> = vec![None; jobs.len()];
     for (index, result) in results {
-        scores[index] = Some(result?);
+        scores[index] = result?;
     }
     let of = |s: usize, method: Method| -> Vec<Score> {
         jobs.iter().zip(&scores).filter(|((t, _, m), _)| *t == s && *m == method).filter_map(|(_, score)| *score).collect()
     };
-    let (mut lines, mut report) = (Vec::new(), heading(name));
-    for (s, set) in sets.iter().enumerate() {
-        let _ = writeln!(report, "\n## {}\n\n| method | RMSE | paper | log-likelihood | paper |\n|---|---|---|---|---|", set.name);
-        for method in Method::ALL {
-            let scores = of(s, method);
-            let rmse = mean_and_deviation(&scores.iter().map(|s| s.0).collect::<Vec<_>>());
-            let log = mean_and_deviation(&scores.iter().map(|s| s.1).collect::<Vec<_>>());
-            let paper = |column: &[&'static str; 5]| method.column().map_or("", |c| column[c]);
-            let _ = writeln!(
-                report,
-                "| {} | {:.4} ± {:.4} | {} | {:.3} ± {:.3} | {} |",
-                method.name(),
-                rmse.0,
-                rmse.1,
-                paper(&set.rmse),
-                log.0,
-                log.1,
-                paper(&set.log_likelihood)
-            );
-            let epsilon = (method == Method::Private).then_some(EPSILON);
-            for (metric, value) in
-                [("rmse", rmse.0), ("rmse deviation", rmse.1), ("log-likelihood", log.0), ("log-likelihood deviation", log.1)]
-            {
-                lines.push(Line { method: format!("{} {}", set.name, method.name()), epsilon, metric, value });
-            }
-        }
-    }
-    // Relative to a constant prediction, so that all sets fit one axis; a level line where nothing is protected.
-    let relative: Vec<Line> = sets
-        .iter()
-        .enumerate()
-        .flat_map(|(s, set)| {
-            let mean = |method| mean_and_deviation(&of(s, method).iter().map(|s| s.0).collect::<Vec<_>>()).0;
-            let constant = mean(Method::Constant);
-            [(Method::Sep, None), (Method::Private, Some(EPSILON)), (Method::Private, Some(2.0 * EPSILON))].map(|(method, epsilon)| Line {
-                method: format!("{} {}", set.name, method.name()),
-                epsilon,
-                metric: "relative rmse",
-                value: mean(method) / constant,
-            })
-        })
-        .collect();
+    let names: Vec<&Set> = sets.iter().map(|(set, _)| *set).collect();
+    let report = Report { name, options, names: &names, of: &of };
+    let (lines, text) = report.tables();
+    let relative = report.relative();
     chart(
         &options.output.join(format!("{name}.svg")),
         "RMSE over that of a constant",
@@ -216,108 +149,134 @@ pub(super) fn run(options: &Options<'_>, name: &'static str) -> Result<(), Repro
         &relative,
         "relative rmse",
     )?;
-    Run { name, lines, report }.write(options)
+    Run { name, lines, report: text }.write(options)
 }
 
-fn heading(name: &str) -> String {
-    format!(
-        "# {name}: regression networks\n\nMean ± standard deviation over the published splits. EP, SEP and clipped SEP (C = {CLIP}) protect nothing. \
-         DP-SEP: epsilon = {EPSILON} at delta = 1e-5 under add-remove, Poisson rate {RATE}, {ROUNDS} rounds, {PRIVATE_HIDDEN} hidden units, one site; \
-         ranges of features and target are taken as public. Its step, bounds and size were looked for on the first splits of kin8nm and power, which costs \
-         privacy that is not counted.\n\nThe paper's DP-SEP is as good as its SEP. With the printed step (gamma/N with gamma = 1) the factor moves by 1/N² a \
-         visit: a hundred passes over 1,000 records cover {:.1} % of the way from the prior, so those numbers cannot come from that update. \
-         What an accounted epsilon of 1 reaches is in the rows DP-SEP below.\n",
-        100.0 * (1.0 - (1.0 - 1.0 / 1e6_f64).powi(100_000))
-    )
+/// What the runs say.
+struct Report<'a, F: Fn(usize, Method) -> Vec<Score>> {
+    name: &'a str,
+    options: &'a Options<'a>,
+    names: &'a [&'a Set],
+    of: &'a F,
 }
 
-/// All rows of a set, and its splits.
-struct Data {
-    rows: Vec<Vec<f64>>,
-    splits: Vec<(Vec<usize>, Vec<usize>)>,
-}
-
-impl Data {
-    fn read(options: &Options<'_>, set: &Set) -> Result<Self, ReproduceError> {
-        let folder = options.data.join("uci-regression").join(set.name);
-        let number = |text: &str| text.parse::<f64>().map_err(wrong);
-        let text = dp_pvi_data::read_text(&folder.join("data.txt.gz"))?;
-        let rows = text.lines().map(|line| line.split_whitespace().map(number).collect()).collect::<Result<Vec<Vec<f64>>, _>>()?;
-        let text = dp_pvi_data::read_text(&folder.join("splits.txt.gz"))?;
-        let mut splits = vec![(Vec::new(), Vec::new()); set.splits];
-        for line in text.lines() {
-            let mut words = line.split_whitespace();
-            let (Some(split), Some(part)) = (words.next(), words.next()) else { continue };
-            let indices = words.map(|word| word.parse::<usize>().map_err(wrong)).collect::<Result<Vec<_>, _>>()?;
-            if let Some(pair) = split.parse::<usize>().ok().and_then(|split| splits.get_mut(split)) {
-                if part == "train" { pair.0 = indices } else { pair.1 = indices }
-            }
-        }
-        let complete = splits.iter().all(|(train, test)| !train.is_empty() && !test.is_empty());
-        let valid = rows.iter().all(|row| row.len() > set.target) && splits.iter().all(|s| s.0.iter().chain(&s.1).all(|i| *i < rows.len()));
-        if complete && valid {
-            Ok(Self { rows, splits })
-        } else {
-            Err(ReproduceError::Result(format!("{} is not the published set", set.name)))
-        }
+impl<F: Fn(usize, Method) -> Vec<Score>> Report<'_, F> {
+    /// Mean and standard deviation over splits, of RMSE and of the log-likelihood.
+    fn summary(&self, set: usize, method: Method) -> Option<[(f64, f64); 2]> {
+        let scores = (self.of)(set, method);
+        let column = |f: fn(&Score) -> f64| mean_and_deviation(&scores.iter().map(f).collect::<Vec<_>>());
+        (!scores.is_empty()).then(|| [column(|s| s.0), column(|s| s.1)])
     }
 
-    fn run(&self, set: &Set, split: usize, method: Method, options: &Options<'_>) -> Result<Score, ReproduceError> {
-        let (train, test) = &self.splits[split];
-        let scale = if method == Method::Private { self.ranges(set) } else { self.standard(set, train) };
-        let (training, held_out) = (self.table(set, train, &scale)?, self.table(set, test, &scale)?);
-        let seed = options.seed.wrapping_add(split as u64);
-        let unit = scale[set.target].1;
-        match method {
-            Method::Constant => {
-                let (mut squares, mut log) = (0.0, 0.0);
-                for record in held_out.records() {
-                    squares += record.target * record.target;
-                    log += log_density(record.target, 0.0, 1.0) - unit.ln();
+    fn tables(&self) -> (Vec<Line>, String) {
+        let (mut lines, mut report) = (Vec::new(), self.heading());
+        for (s, set) in self.names.iter().enumerate() {
+            let splits = (self.of)(s, Method::Sep).len();
+            let _ = writeln!(
+                report,
+                "\n## {}\n\n{splits} split(s).\n\n| method | RMSE | paper | log-likelihood | paper |\n|---|---|---|---|---|",
+                set.name
+            );
+            for method in Method::ALL {
+                let Some([rmse, log]) = self.summary(s, method) else { continue };
+                let paper = |column: &[&'static str]| method.column().and_then(|c| column.get(c)).copied().unwrap_or_default();
+                let _ = writeln!(
+                    report,
+                    "| {} | {:.4} ± {:.4} | {} | {:.3} ± {:.3} | {} |",
+                    method.name(),
+                    rmse.0,
+                    rmse.1,
+                    paper(&set.rmse),
+                    log.0,
+                    log.1,
+                    paper(&set.log_likelihood)
+                );
+                for (metric, value) in
+                    [("rmse", rmse.0), ("rmse deviation", rmse.1), ("log-likelihood", log.0), ("log-likelihood deviation", log.1)]
+                {
+                    let epsilon = method.is_private().then_some(EPSILON);
+                    lines.push(Line { method: format!("{} {}", set.name, method.name()), epsilon, metric, value });
                 }
-                #[allow(clippy::cast_precision_loss, reason = "a number of rows")]
-                let n = test.len() as f64;
-                Ok(((squares / n).sqrt() * unit, log / n))
             }
-            Method::Private => private(set, training, &held_out, unit, seed),
-            Method::Ep | Method::Sep | Method::Clipped => Ok(free(set, method, &training, &held_out, unit, seed, options.quick)?),
         }
+        report.push_str(&self.verdict());
+        (lines, report)
     }
 
-    /// Mean and standard deviation of the training rows.
-    fn standard(&self, set: &Set, train: &[usize]) -> Vec<(f64, f64)> {
-        let column = |j: usize| {
-            let values: Vec<f64> = train.iter().map(|&i| self.rows[i][j]).collect();
-            let (mean, deviation) = mean_and_deviation(&values);
-            // A constant column stays at 0.
-            (mean, if deviation > 1e-9 * mean.abs().max(1e-3) { deviation } else { 1.0 })
-        };
-        (0..=set.target).map(column).collect()
-    }
-
-    /// Middle and half-width/√3 of the published file's ranges.
-    fn ranges(&self, set: &Set) -> Vec<(f64, f64)> {
-        let column = |j: usize| {
-            let values = self.rows.iter().map(|row| row[j]);
-            let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-            (f64::midpoint(low, high), if high - low > 1e-9 { (high - low) / 12_f64.sqrt() } else { 1.0 })
-        };
-        (0..=set.target).map(column).collect()
-    }
-
-    fn table(&self, set: &Set, rows: &[usize], scale: &[(f64, f64)]) -> Result<RecordTable, ReproduceError> {
-        let mut builder = RecordTable::builder(set.features);
-        let indices: Vec<u32> = (0..u32::try_from(set.features).map_err(wrong)?).collect();
-        for &i in rows {
-            let value = |j: usize| (self.rows[i][j] - scale[j].0) / scale[j].1;
-            builder.start_unit();
-            builder.push(&indices, &(0..set.features).map(value).collect::<Vec<_>>(), value(set.target)).map_err(wrong)?;
+    /// Whether the paper's claim survives, set by set.
+    fn verdict(&self) -> String {
+        let mut text = String::from(
+            "\n## Is private as good as not private?\n\nThe paper's DP-SEP is as good as its SEP on every set. Here, with an epsilon that holds; \"lost\" is the \
+             share of what SEP gains over a constant that DP-SEP does not gain.\n\n\
+             | set | SEP | DP-SEP | lost | within one deviation of SEP | best private method |\n|---|---|---|---|---|---|\n",
+        );
+        for (s, set) in self.names.iter().enumerate() {
+            let rmse = |method| self.summary(s, method).map(|[rmse, _]| rmse);
+            let (Some(sep), Some(private), Some(constant)) = (rmse(Method::Sep), rmse(Method::Private), rmse(Method::Constant)) else {
+                continue;
+            };
+            let lost = 100.0 * (private.0 - sep.0) / (constant.0 - sep.0);
+            let close = if private.0 <= sep.0 + sep.1 { "yes" } else { "no" };
+            let best = match rmse(Method::Optimisation) {
+                Some(other) if other.0 < private.0 => format!("DP optimisation, {:.4}", other.0),
+                _ => format!("DP-SEP, {:.4}", private.0),
+            };
+            let _ = writeln!(text, "| {} | {:.4} | {:.4} | {lost:.0} % | {close} | {best} |", set.name, sep.0, private.0);
         }
-        Ok(builder.finish())
+        text
+    }
+
+    /// Relative to a constant prediction, so that all sets fit one axis; a level line where nothing is protected.
+    fn relative(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (s, set) in self.names.iter().enumerate() {
+            let mean = |method| self.summary(s, method).map(|[rmse, _]| rmse.0);
+            let Some(constant) = mean(Method::Constant) else { continue };
+            for (method, epsilon) in [(Method::Sep, None), (Method::Private, Some(EPSILON)), (Method::Private, Some(2.0 * EPSILON))] {
+                if let Some(value) = mean(method) {
+                    let method = format!("{} {}", set.name, method.name());
+                    lines.push(Line { method, epsilon, metric: "relative rmse", value: value / constant });
+                }
+            }
+        }
+        lines
+    }
+
+    fn heading(&self) -> String {
+        let scaling = if self.options.paper_protocol {
+            "**Rows of the private runs were standardised by the training rows, as the paper did: a function of the records that is not paid for, so their \
+             epsilon is not valid.**"
+        } else {
+            "Rows of the private runs are scaled by the files' ranges, which are taken as public."
+        };
+        format!(
+            "# {}: regression networks\n\nMean ± standard deviation over published splits. VI (mean field, moments propagated), EP, SEP, clipped SEP (C = {CLIP}) \
+             and the point estimate protect nothing. DP-SEP and DP optimisation: epsilon = {EPSILON} at delta = 1e-5 under add-remove, all records in every \
+             round, {PRIVATE_HIDDEN} hidden units, one site. {scaling} Passes and steps of SEP were looked for on parts of training rows of wine and power, \
+             settings of the private methods on synthetic networks only.\n\nWith the paper's printed step (gamma/N with gamma = 1) the factor moves by 1/N² a \
+             visit: a hundred passes over 1,000 records cover {:.1} % of the way from the start (a measured curve is in dp-sep-table1.md), so the printed update \
+             did not make the paper's numbers.\n",
+            self.name,
+            100.0 * (1.0 - (1.0 - 1.0 / 1e6_f64).powi(100_000))
+        )
     }
 }
 
-/// EP, SEP or clipped SEP, with the paper's network.
+/// One fit; `None` where a method does not fit into memory.
+fn one(set: &Set, data: &Data, split: usize, method: Method, options: &Options<'_>) -> Result<Option<Score>, ReproduceError> {
+    let (train, test) = &data.splits[split];
+    let scale = if method.is_private() && !options.paper_protocol { data.ranges() } else { data.standard(train) };
+    let (training, held_out) = (data.table(train, &scale)?, data.table(test, &scale)?);
+    let seed = options.seed.wrapping_add(split as u64);
+    let unit = scale[set.features].1;
+    match method {
+        Method::Constant => Ok(Some(score(&held_out, unit, |record| (0.0, log_density(record.target, 0.0, 1.0))))),
+        Method::Private | Method::Optimisation => private(set, method, training, &held_out, unit, seed).map(Some),
+        _ => free(set, method, &training, &held_out, unit, seed, options.quick),
+    }
+}
+
+/// A method without protection, with the paper's network.
 fn free(
     set: &Set,
     method: Method,
@@ -326,7 +285,7 @@ fn free(
     unit: f64,
     seed: u64,
     quick: bool,
-) -> Result<Score, ReproduceError> {
+) -> Result<Option<Score>, ReproduceError> {
     let network = Network::new(set.features, &[set.hidden]).map_err(wrong)?;
     let model = PbpNetwork { network: network.clone() };
     let records: Vec<RecordView<'_>> = training.records().collect();
@@ -334,69 +293,101 @@ fn free(
     let n = records.len() as f64;
     let mut prior = PriorFactors::new(&network);
     let lambda0 = prior.natural(NOISE_PRIOR);
-    let mut start = lambda0.clone();
-    let weights = network.weights();
-    network.initial_means(seed).iter().enumerate().for_each(|(i, m)| start[i] = m * lambda0[weights + i]);
-    let passes = match (method, quick) {
-        (_, true) => 10,
-        (Method::Ep, _) => 40,
-        (_, _) if set.name == "protein" => 40,
-        _ => 100,
-    };
-    let lambda = if method == Method::Ep {
-        let first: Vec<f64> = start.iter().zip(&lambda0).map(|(l, p)| (l - p) / n).collect();
-        let mut ep = Factors::new(&model, &lambda0, &first, records.len());
-        for _ in 0..passes {
-            ep.pass(records.iter().copied(), 1.0);
-            prior.refine(&mut ep.lambda);
-        }
-        ep.lambda
-    } else {
-        let mut sep = Shared::new(&model, lambda0, start, n);
-        let mut order: Vec<usize> = (0..records.len()).collect();
-        let mut coins = stream(seed, "dp-sep order", 0);
-        for _ in 0..passes {
-            shuffle(&mut order, &mut coins);
-            let visits = order.iter().map(|&i| records[i]);
-            if method == Method::Clipped {
-                sep.pass_with(visits, STEP, |site, _| clip(site));
-            } else {
-                sep.pass(visits, STEP);
+    let (mut start, means, weights) = (lambda0.clone(), network.initial_means(seed), network.weights());
+    means.iter().enumerate().for_each(|(i, m)| start[i] = m * lambda0[weights + i]);
+    let mut coins = stream(seed, "dp-sep order", 0);
+    let passes = set.passes.map(|passes| if quick { passes.min(10) } else { passes });
+    let posterior = match method {
+        Method::Ep => {
+            if records.len() * network.len() > LARGEST_FACTORS {
+                return Ok(None);
             }
-            let mut lambda = sep.lambda.clone();
-            prior.refine(&mut lambda);
-            sep.set_prior(prior.natural(NOISE_PRIOR), lambda);
+            let first: Vec<f64> = start.iter().zip(&lambda0).map(|(l, p)| (l - p) / n).collect();
+            let mut ep = Factors::new(&model, &lambda0, &first, records.len());
+            for _ in 0..passes[1] {
+                ep.pass(records.iter().copied(), 1.0);
+                prior.refine(&mut ep.lambda);
+            }
+            Posterior::from_natural(&network, &ep.lambda).map_err(wrong)?
         }
-        sep.lambda
+        Method::Variational | Method::Point => {
+            let objective = if method == Method::Point { Objective::Point } else { Objective::Variational };
+            let options = Fit { objective, passes: passes[1], batch: 32, rate: 0.01 };
+            fit(&network, &records, &means, options, |order| shuffle(order, &mut coins))
+        }
+        _ => {
+            let mut sep = Shared::new(&model, lambda0, start, n);
+            let mut order: Vec<usize> = (0..records.len()).collect();
+            for _ in 0..passes[0] {
+                shuffle(&mut order, &mut coins);
+                let visits = order.iter().map(|&i| records[i]);
+                if method == Method::Clipped {
+                    sep.pass_with(visits, STEP, |site, _| clip(site));
+                } else {
+                    sep.pass(visits, STEP);
+                }
+                let mut lambda = sep.lambda.clone();
+                prior.refine(&mut lambda);
+                sep.set_prior(prior.natural(NOISE_PRIOR), lambda);
+            }
+            Posterior::from_natural(&network, &sep.lambda).map_err(wrong)?
+        }
     };
-    let posterior = Posterior::from_natural(&network, &lambda).map_err(wrong)?;
-    Ok(score(&network, &posterior, held_out, unit))
+    let mut predictor = NetworkPredictor::new(&network, &posterior);
+    Ok(Some(score(held_out, unit, |record| {
+        let (mean, variance) = predictor.predict(record.entries());
+        (mean, log_density(record.target, mean, variance))
+    })))
 }
 
-/// DP-SEP through the production update.
-fn private(set: &Set, training: RecordTable, held_out: &RecordTable, unit: f64, seed: u64) -> Result<Score, ReproduceError> {
+/// A private method through its production update.
+fn private(
+    set: &Set,
+    method: Method,
+    training: RecordTable,
+    held_out: &RecordTable,
+    unit: f64,
+    seed: u64,
+) -> Result<Score, ReproduceError> {
     let records = training.records().len();
+    let (model, update) = match method {
+        // Bounds on the change of a record's factor: of the means' part, of the precisions and of the noise; 85, 10 and 5 % of the budget. The start is a
+        // network of nearly certain random weights.
+        Method::Private => (
+            format!("family = \"pbp-network\"\nhidden = [{PRIVATE_HIDDEN}]\nseed = {}", seed % 1_000_000),
+            format!(
+                "rounds = 200\nupdate = \"sep\"\nrecords = {records}\ndamping = {{ start = 0.3, end = 0.05 }}\nclip_norms = [1.0, 0.3, 0.3]\n\
+                 importances = [0.7225, 0.111, 0.0278]\nstep_precision = 300.0\ninitial_precision = 100.0"
+            ),
+        ),
+        _ => (
+            format!("family = \"neural-network\"\nhidden = [{PRIVATE_HIDDEN}]\nsamples = 1\nnoise_sd = 0.3\nprior_scale = 1.0"),
+            "rounds = 1\ndamping = 1.0\nupdate = \"dp-optimisation\"\noptimizer = \"adam\"\nsteps = 100\nclip_norm = 1.0\nlearning_rate = 0.05\n\
+             learning_rate_decay = 0.98\ninitial_log_scale = -4.0\nmax_units = 1000000"
+                .to_owned(),
+        ),
+    };
     let text = format!(
-        "[model]\nfamily = \"pbp-network\"\nhidden = [{PRIVATE_HIDDEN}]\nseed = {}\n\n[schema]\nfile = \"schema.toml\"\n\n\
-         [pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\nupdate = \"sep\"\nrecords = {records}\nsampling_rate = {RATE:?}\n\
-         damping = {{ start = 0.02, end = 0.005 }}\nclip_norms = [3.0, 10.0, 1.0]\nstep_precision = 300.0\n\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {EPSILON:?}\ndelta = 1e-5\ntrust = \"local\"\n",
-        seed % 1_000_000
+        "[model]\n{model}\n\n[schema]\nfile = \"schema.toml\"\n\n[pvi]\nschedule = \"synchronous\"\n{update}\n\n\
+         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {EPSILON:?}\ndelta = 1e-5\ntrust = \"local\"\n"
     );
     let task = resolve(&text, &schema(set.features, 2.0, None))?;
     let state = rounds(&task, training, seed)?;
-    let network = Network::new(set.features, &[PRIVATE_HIDDEN]).map_err(wrong)?;
-    let head = Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).map_err(wrong)?;
-    Ok(score(&network, &network_posterior(&network, head.standard()), held_out, unit))
+    let predictor = Predictor::of_state(&task, &state).map_err(wrong)?;
+    Ok(score(held_out, unit, |record| {
+        let row = Example { indices: record.indices, values: record.values, target: record.target };
+        let mean = if let Prediction::Number { mean, .. } = predictor.predict(row) { mean } else { f64::NAN };
+        (mean, predictor.log_density(row))
+    }))
 }
 
-fn score(network: &Network, posterior: &Posterior, held_out: &RecordTable, unit: f64) -> Score {
-    let mut predictor = NetworkPredictor::new(network, posterior);
+/// RMSE and mean log density of what `predict` gives for every row: mean, and log density of the target.
+fn score(held_out: &RecordTable, unit: f64, mut predict: impl FnMut(RecordView<'_>) -> (f64, f64)) -> Score {
     let (mut squares, mut log) = (0.0, 0.0);
     for record in held_out.records() {
-        let (mean, variance) = predictor.predict(record.entries());
+        let (mean, density) = predict(record);
         squares += (mean - record.target).powi(2);
-        log += log_density(record.target, mean, variance) - unit.ln();
+        log += density - unit.ln();
     }
     #[allow(clippy::cast_precision_loss, reason = "a number of rows")]
     let n = held_out.records().len() as f64;

@@ -4,6 +4,7 @@
 mod dp_sep;
 mod dp_sep_mixture;
 mod dp_sep_networks;
+mod dp_sep_sets;
 mod vips;
 mod vips_blr;
 mod vips_lda;
@@ -47,6 +48,12 @@ pub struct Options<'a> {
     pub quick: bool,
     /// No progress bar.
     pub quiet: bool,
+    /// Splits of every regression set instead of what a full run takes.
+    pub splits: Option<usize>,
+    /// Regression sets by name; none: all that there are.
+    pub sets: &'a [String],
+    /// Standardise private runs by training rows, as the DP-SEP paper did: their ε is then not valid, and the report says so.
+    pub paper_protocol: bool,
 }
 
 /// Why there is no reproduction.
