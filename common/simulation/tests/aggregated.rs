@@ -28,9 +28,13 @@ use support::{SCHEMA, boundless, check, client, complete};
 const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];
 
 fn task(rounds: u32, dropouts: u32) -> ResolvedTask {
+    task_with(rounds, dropouts, "update = \"natural-gradient\"")
+}
+
+fn task_with(rounds: u32, dropouts: u32, update: &str) -> ResolvedTask {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
-         [pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\nupdate = \"natural-gradient\"\n\
+         [pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\n{update}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = 4\ndropouts = {dropouts}\ncolluders = 1\nmax_units = 50\n"
     );
@@ -160,6 +164,20 @@ fn an_aggregated_run_equals_plain_sums_bit_for_bit() {
         };
         let hash = dp_pvi_protocol::message::payload_hash(dp_pvi_privacy::PayloadKind::Masked { exponent }, &bytes);
         assert!(!outcome.arrived[release].contains(&hash));
+    }
+}
+
+/// Messages of expectation propagation are sums, too; factors of records stay with their site, without noise and without masks.
+#[test]
+fn expectation_propagation_is_aggregated_as_plain_sums() {
+    for update in ["update = \"sep\"\nrecords = 160", "update = \"ep\"\nrecords = 160"] {
+        let task = task_with(3, 0, update);
+        let (federation, shares) = federation(&task, 6);
+        let sites = federation.sites.clone();
+        let outcome = federation.simulate();
+        complete(&outcome, update);
+        check(&outcome, &sites, 6, update);
+        assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), 3, "{update}");
     }
 }
 
