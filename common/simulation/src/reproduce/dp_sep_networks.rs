@@ -216,7 +216,11 @@ impl<F: Fn(usize, Method) -> Vec<Score>> Report<'_, F> {
                 continue;
             };
             let lost = 100.0 * (private.0 - sep.0) / (constant.0 - sep.0);
-            let close = if private.0 <= sep.0 + sep.1 { "yes" } else { "no" };
+            let close = match (self.of)(s, Method::Sep).len() {
+                0..=2 => "too few splits",
+                _ if private.0 <= sep.0 + sep.1 => "yes",
+                _ => "no",
+            };
             let best = match rmse(Method::Optimisation) {
                 Some(other) if other.0 < private.0 => format!("DP optimisation, {:.4}", other.0),
                 _ => format!("DP-SEP, {:.4}", private.0),
