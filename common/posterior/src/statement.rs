@@ -22,6 +22,9 @@ pub struct PrivacyStatement {
     pub relation: Relation,
     /// Upper bound on ε of the site's releases; absent: no guarantee (ε = ∞).
     pub epsilon: Option<f64>,
+    /// Under aggregated trust: upper bound on ε if everybody else works together, so that only the site's own share of the noise counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_epsilon: Option<f64>,
     /// δ.
     pub delta: f64,
     /// Who adds the noise.
@@ -44,6 +47,8 @@ pub struct PrivacyStatement {
 /// Numbers that do not fit the lattice, or an event that no engine bounds.
 pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<PrivacyStatement, TaskError> {
     let loss = task.loss(releases.max(1))?;
+    let fallback = task.fallback_loss(releases.max(1))?.map(|loss| if releases == 0 { 0.0 } else { loss.epsilon.get() });
+    let fallback = fallback.filter(|epsilon| epsilon.is_finite());
     let epsilon = match releases {
         0 => Some(0.0),
         _ => Some(loss.epsilon.get()).filter(|e| e.is_finite()),
@@ -53,6 +58,7 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
         unit: task.privacy.unit,
         relation: task.privacy.relation,
         epsilon,
+        fallback_epsilon: fallback,
         delta: task.privacy.delta.get(),
         trust: task.privacy.trust,
         method: loss.method,

@@ -240,15 +240,18 @@ fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
         let title = format!("Epsilon spent in this run, at delta = {}", number(history.task.privacy.delta.get()));
         html.push_str(&plot::bars(&title, &spent, stated));
     }
-    html.push_str(
-        "<table><tr><th>site</th><th class=\"n\">declared units</th><th>unit</th><th>neighbours</th><th class=\"n\">ε</th><th class=\"n\">δ</th>\
-         <th class=\"n\">releases</th><th>trust</th></tr>",
+    let aggregated = document.privacy.iter().any(|statement| statement.fallback_epsilon.is_some());
+    let fallback = if aggregated { "<th class=\"n\">ε if all others collude</th>" } else { "" };
+    let _ = write!(
+        html,
+        "<table><tr><th>site</th><th class=\"n\">declared units</th><th>unit</th><th>neighbours</th><th class=\"n\">ε</th>{fallback}\
+         <th class=\"n\">δ</th><th class=\"n\">releases</th><th>trust</th></tr>",
     );
     for statement in &document.privacy {
         let units = history.members.get(&statement.site).and_then(|member| member.units);
         let _ = write!(
             html,
-            "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
             statement.site,
             units.map_or_else(|| "–".into(), |units| units.to_string()),
             match statement.unit {
@@ -261,6 +264,7 @@ fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
                 Relation::ReplaceOne => "replace one",
             },
             statement.epsilon.map_or_else(|| "∞".into(), number),
+            statement.fallback_epsilon.map_or_else(String::new, |epsilon| format!("<td class=\"n\">{}</td>", number(epsilon))),
             number(statement.delta),
             statement.releases,
             match statement.trust {
