@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
-# Runs the federation of docker-compose.yml on the local Docker engine, three times:
+# Runs the federation of docker-compose.yml on the local Docker engine, four times:
 #   1. undisturbed;
 #   2. a hospital is killed (SIGKILL) in the middle of a round and started again: every round closes with all three, and nothing
 #      is charged twice;
 #   3. a hospital is cut off its network until a round's deadline: that round closes with two (min_sites = 2), the hospital comes
-#      back and the run ends.
+#      back and the run ends;
+#   4. with a summer, on a network of its own with the server, under a task with aggregated trust. The summer is killed (SIGKILL) while a
+#      round is open and started again: every round closes with all three, and no key is left.
 # Every run must end with code 0 at the server and at every client, and leave a report and a posterior. Cleans up behind itself.
 #
-#   deploy/compose-test.sh [KEEP_DIR]      # KEEP_DIR receives logs and results of the three runs
+#   deploy/compose-test.sh [KEEP_DIR]      # KEEP_DIR receives logs and results of the runs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
+profile=
 say() { printf 'compose-test: %s\n' "$*"; }
 fail() { say "$*" >&2; exit 1; }
 
 if docker compose version >/dev/null 2>&1; then
-    compose() { docker compose -f docker-compose.yml "$@" </dev/null; }
+    compose() { docker compose -f docker-compose.yml ${profile:+--profile "$profile"} "$@" </dev/null; }
 elif command -v docker-compose >/dev/null; then
-    compose() { docker-compose -f docker-compose.yml "$@" </dev/null; }
+    compose() { docker-compose -f docker-compose.yml ${profile:+--profile "$profile"} "$@" </dev/null; }
 else
     fail "neither 'docker compose' nor docker-compose is installed"
 fi
@@ -145,4 +148,39 @@ check
 [ "$(spent hospital-1)" = "$once" ] || fail "hospital-1 spent $(spent hospital-1), an undisturbed run costs $once"
 done_in
 
-say "all three runs ok"
+unset DP_PVI_UPDATE_DEADLINE
+export DP_PVI_TASK=compose/aggregated.task.toml
+start aggregated
+# The charter waits for the summer, so nothing goes on before it is started, however long the others take.
+profile=aggregated
+compose up --no-start --no-deps --no-build summer >"$results/up.log" 2>&1 || { cat "$results/up.log" >&2; fail "the summer's container was not made"; }
+clients="$clients summer"
+victim=$(compose ps -q --all summer 2>/dev/null || container summer)
+[ -n "$victim" ] || fail "the summer has no container"
+networks=$(docker inspect -f '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}' "$victim")
+[ "$networks" = "${COMPOSE_PROJECT_NAME}_summer " ] || fail "the summer is on the networks $networks, not on its own alone"
+wait_for 90 server '"event":"charter-drafted"'
+docker start "$victim" >/dev/null
+# By its id: the next rounds take two seconds each, which is less than compose may need to find a container.
+until=$((SECONDS + 60))
+until docker logs "$victim" 2>/dev/null | grep -q '"event":"round-closed","round":0,'; do
+    [ $SECONDS -lt $until ] || fail "the summer closed no round within 60 s"
+    sleep 0.1
+done
+docker kill -s KILL "$victim" >/dev/null
+sleep 1
+[ "$(docker inspect -f '{{.State.ExitCode}}' "$victim")" = 137 ] || fail "the summer was not killed"
+docker start "$victim" >/dev/null
+check
+grep -q '"event":"summer","state":"gone"' "$results/$run/server.jsonl" || fail "the server did not notice that the summer was killed"
+summed=$(closed_with "$all")
+[ "$summed" -gt 0 ] && [ "$(closed_with '"included"')" = "$summed" ] || fail "a round closed without a hospital"
+# An answer that was lost is given again, with the same bytes; so a round may be told twice, but never over other sites.
+[ "$(events summer | grep -o '"event":"round-closed","round":[0-9]*,"contributors":3}' | sort -u | wc -l)" = "$summed" ] || fail "the summer closed other rounds than the server"
+grep -q '"trust":"aggregated"' <(tr -d ' \n' <"$results/$run/posterior.json") || fail "the posterior does not say that trust is aggregated"
+grep -q '"fallback_epsilon":[1-9]' <(tr -d ' \n' <"$results/$run/posterior.json") || fail "the posterior does not state the fallback"
+keys=$(docker run --rm --network none --read-only --volumes-from "$victim" "$DP_PVI_IMAGE" sh -c 'ls /site/vault/*/*.key 2>/dev/null || true')
+[ -z "$keys" ] || fail "keys are left in the vault: $keys"
+done_in
+
+say "all four runs ok"

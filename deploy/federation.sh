@@ -1,5 +1,6 @@
 #!/bin/sh
-# Sets up a federation of three hospitals and one evaluator below ROOT, each party in its own folder:
+# Sets up a federation of three hospitals and one evaluator below ROOT, each party in its own folder, and a summer where the task has
+# trust = "aggregated":
 #
 #   federation.sh SAMPLES ROOT [SERVER_NAME] [TASK]
 #
@@ -25,6 +26,16 @@ cp "$samples/server.toml" "$root/server/server.toml"
 cp "$samples/$task" "$root/server/task.toml"
 cp "$root/cohort/schema.toml" "$root/server/schema.toml"
 
+# The second party of aggregated runs. It makes its keys; the coordinator signs its certificate. In a real federation it is somebody else's
+# machine, and summer.pub.pem goes from there to every hospital, not through the coordinator.
+if grep -q '^trust = "aggregated"' "$root/server/task.toml"; then
+    summer=$root/summer
+    mkdir -p "$summer"
+    dp-pvi-server summer csr --federation "$federation" --name summer -o "$summer/tls"
+    dp-pvi-server ca sign "$summer/tls/summer.csr.pem" --ca "$root/server/tls" -o "$summer/tls"
+    sed -e "s/\"localhost/\"$name/" "$samples/summer.toml" >"$summer/summer.toml"
+fi
+
 for client in hospital-1 hospital-2 hospital-3 evaluator; do
     home=$root/$client
     mkdir -p "$home/data"
@@ -40,6 +51,11 @@ for client in hospital-1 hospital-2 hospital-3 evaluator; do
     units=$(($(wc -l <"$home/data/$data.csv") - 1))
     sed -e "s/hospital-1/$client/g" -e "s/\"localhost/\"$name/" -e "s/^nominal_units = .*/nominal_units = $units/" \
         "$samples/$sample" >"$home/client.toml"
+    # A hospital that takes part in aggregated tasks says so, and pins the summer.
+    if [ -n "${summer:-}" ] && [ "$role" = site ]; then
+        cp "$summer/tls/summer.pub.pem" "$home/tls/"
+        sed -i -e 's/^allow_trust = .*/allow_trust = ["local", "aggregated"]/' "$home/client.toml"
+    fi
     # Once in the life of a data set: nothing else ever makes a ledger.
     if [ "$role" = site ]; then dp-pvi-client ledger create --config "$home/client.toml"; fi
 done
