@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(fs::metadata(secret).unwrap().permissions().mode() & 0o777, 0o600);
         }
         let (enrolment, key, request) = Enrolment::read(&fs::read_to_string(&files.request).unwrap()).unwrap();
-        assert_eq!((enrolment.federation.as_str(), &enrolment.client, enrolment.role), ("lung-fed", &client, Role::Site));
+        assert_eq!((enrolment.federation.as_str(), &enrolment.client, enrolment.role), ("lung-fed", &client, Role::Site.into()));
         assert_eq!(identity(&files.identity).unwrap().verifying_key(), key);
         assert!(!request.is_empty());
         let before = fs::read(&files.tls_key).unwrap();

@@ -3,13 +3,12 @@
 //! A connection is made when it is needed and dropped after any failure that may be its fault; the driver decides when to try again.
 //! Vectors travel in chunks in both directions, so their length is not limited by the size of a message.
 
-mod connection;
-
 use std::time::Duration;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_proto::client as wire;
+use dp_pvi_proto::connection::{self, Dial, Failure};
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{MESSAGE_BYTES, v1};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Welcome};
@@ -21,7 +20,6 @@ use tonic::{Status, Streaming};
 
 use crate::config::Site;
 use crate::tls::TlsIdentity;
-use connection::Failure;
 
 /// Short calls.
 const CALL: Duration = Duration::from_secs(30);
@@ -84,7 +82,10 @@ impl GrpcTransport {
         if let Some(open) = &self.open {
             return Ok(open.client.clone());
         }
-        let (channel, failure) = connection::connect(&self.host, self.port, &self.tls).await?;
+        let (channel, failure) = {
+            let TlsIdentity { client: tls, server_name, server, .. } = &self.tls;
+            connection::connect(Dial { host: &self.host, port: self.port, tls, server_name, server }).await?
+        };
         let client = FederationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES).max_encoding_message_size(MESSAGE_BYTES);
         self.open = Some(Open { client: client.clone(), failure, work: None });
         Ok(client)

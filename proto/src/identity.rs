@@ -1,7 +1,7 @@
 //! Who is who: names in certificates, identity keys, and the file by which a site asks to be enrolled.
 //!
 //! A site has two keys. The *TLS key* is certified by the federation's authority; its certificate names the site in a URI,
-//! `dp-pvi://FEDERATION/site/ID`. The *identity key* (Ed25519) signs everything that the site says; it is pinned when the site is
+//! `dp-pvi://FEDERATION/site/ID` (or `evaluator`, or `summer`). The *identity key* (Ed25519) signs everything that the site says; it is pinned when the site is
 //! enrolled, and the first message of every connection binds the TLS key to it.
 
 mod enrolment;
@@ -12,13 +12,13 @@ pub use enrolment::Enrolment;
 pub use keys::{
     generate_identity, identity_from_pem, identity_to_pem, public_identity_from_pem, public_identity_to_pem, write_new, write_secret,
 };
-pub use name::{PeerName, PeerRole, check_federation, spki_hash};
+pub use name::{Party, PeerName, PeerRole, check_federation, spki_hash};
 
 /// Why a name, key or enrolment file is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// Not a name of the form `dp-pvi://FEDERATION/(server | site/ID | evaluator/ID)`.
-    #[error("{0:?} is not a name in a federation: dp-pvi://FEDERATION/server, dp-pvi://FEDERATION/site/ID or …/evaluator/ID")]
+    /// Not a name of the form `dp-pvi://FEDERATION/(server | site/ID | evaluator/ID | summer/ID)`.
+    #[error("{0:?} is not a name in a federation: dp-pvi://FEDERATION/server, dp-pvi://FEDERATION/site/ID, …/evaluator/ID or …/summer/ID")]
     Name(String),
     /// A federation's name breaks the rules.
     #[error("a federation's name uses 1 to 64 of the characters a-z 0-9 - _ .")]
@@ -33,10 +33,10 @@ pub enum IdentityError {
     #[error("this is not an Ed25519 {0} in PEM form")]
     Key(&'static str),
     /// Not an enrolment file.
-    #[error("this is not an enrolment file ({0}): make one with `dp-pvi-client csr`")]
+    #[error("this is not an enrolment file ({0}): make one with `dp-pvi-client csr` (a summer: `dp-pvi-server summer csr`)")]
     Enrolment(&'static str),
     /// The identity key did not sign this request.
-    #[error("the enrolment file was changed after it was made: its signature does not fit; make it again with `dp-pvi-client csr`")]
+    #[error("the enrolment file was changed after it was made: its signature does not fit; make it again")]
     Signature,
     /// Files.
     #[error("{path}: {source}")]

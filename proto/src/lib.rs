@@ -15,9 +15,11 @@
 //! Vectors travel in chunks of [`CHUNK_BYTES`], so a message never comes near [`MESSAGE_BYTES`], whatever the dimension.
 
 pub mod client;
+pub mod connection;
 mod convert;
 pub mod identity;
 pub mod server;
+pub mod summer;
 
 pub use convert::FrameError;
 

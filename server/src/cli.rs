@@ -2,6 +2,7 @@
 
 mod ca;
 mod output;
+mod summer;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ use crate::{export, resolve_task, server};
 #[command(
     name = "dp-pvi-server",
     version,
-    after_help = "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 4 invalid file, 5 no server answers, 7 state of another task, 9 quorum \
-                  lost, 12 state or resource unavailable (lock, disk full, port), 130/143 signals."
+    after_help = "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 4 invalid file, 5 no server answers, 6 authentication, 7 state of another \
+                  task, 9 quorum or aggregation lost, 12 state or resource unavailable (lock, disk full, port), 130/143 signals."
 )]
 struct Cli {
     #[command(flatten)]
@@ -39,9 +40,9 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct Global {
-    /// Configuration file.
-    #[arg(long, global = true, value_name = "FILE", default_value = "server.toml", env = "DP_PVI_SERVER_CONFIG")]
-    config: PathBuf,
+    /// Configuration file (default: server.toml, for `summer` summer.toml).
+    #[arg(long, global = true, value_name = "FILE", env = "DP_PVI_SERVER_CONFIG")]
+    config: Option<PathBuf>,
     /// Form of the data on stdout; json is one object a line.
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -94,6 +95,11 @@ enum Command {
         #[command(subcommand)]
         command: ca::CaCommand,
     },
+    /// The second party of aggregated runs: a process of its own, on a machine of its own.
+    Summer {
+        #[command(subcommand)]
+        command: summer::SummerCommand,
+    },
     /// The configuration file itself.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -123,7 +129,12 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
     };
-    start_log(&cli.global, matches!(cli.command, Command::Run { .. }));
+    let serves = match &cli.command {
+        Command::Run { .. } => true,
+        Command::Summer { command } => command.serves(),
+        _ => false,
+    };
+    start_log(&cli.global, serves);
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -135,7 +146,8 @@ pub fn main() -> ExitCode {
 
 fn execute(cli: Cli) -> Result<()> {
     let output = Output::new(cli.global.format == Format::Json);
-    let load = || Config::load(&cli.global.config);
+    let file = |default: &str| cli.global.config.clone().unwrap_or_else(|| default.into());
+    let load = || Config::load(&file("server.toml"));
     match cli.command {
         Command::Run { new_run } => run(load()?, if new_run { Start::NewRun } else { Start::Continue }, output),
         Command::Check => check(&load()?, &output),
@@ -153,6 +165,7 @@ fn execute(cli: Cli) -> Result<()> {
             output.event(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) })
         }
         Command::Ca { command } => ca::execute(command, &output),
+        Command::Summer { command } => summer::execute(command, &file("summer.toml"), output),
         Command::Config(ConfigCommand::Schema) => output.raw(config::SAMPLE.as_bytes()),
         Command::Migrate => {
             let database = load()?.store.database;
@@ -206,16 +219,25 @@ fn signals() -> Result<impl Future<Output = u8>> {
 }
 
 fn control(config: &Config, request: Request, output: &Output) -> Result<()> {
+    output.snapshot(&block_on(admin::ask(&config.state, request))?)
+}
+
+/// Runs one task on this thread.
+fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| ServerError::Failed(format!("the runtime cannot be started: {e}")))?;
-    output.snapshot(&runtime.block_on(admin::ask(&config.state, request))?)
+    let result = runtime.block_on(task);
+    // What blocks on a disk that does not answer must not hold up the end.
+    runtime.shutdown_background();
+    result
 }
 
 fn check(config: &Config, output: &Output) -> Result<()> {
     let task = resolve_task(config)?;
     let credentials = crate::tls::Credentials::load(&config.tls, &config.federation)?;
+    server::second_party(config, &task, &credentials.enrolled)?;
     crate::tls::load_identity(&config.tls.identity)?;
     output.check(&task_summary(&task)?, &task, &credentials)
 }

@@ -9,8 +9,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::check_federation;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::error::{Result, ServerError};
 
@@ -37,6 +39,8 @@ pub struct Config {
     pub task: PathBuf,
     /// Deadlines and quorum.
     pub phases: Phases,
+    /// Name of the second party of aggregated runs, as it is enrolled.
+    pub summer: Option<ClientId>,
 }
 
 /// Files that say who is who.
@@ -102,6 +106,13 @@ struct Raw {
     store: RawStore,
     task: RawTask,
     phases: RawPhases,
+    summer: Option<RawSummer>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSummer {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -164,23 +175,28 @@ impl Config {
     /// # Errors
     /// [`ServerError::Config`] with the file or variable at fault.
     pub fn parse(text: &str, path: &Path, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self> {
-        let place = path.display().to_string();
-        let error = |message: String| ServerError::Config { place: place.clone(), message };
-        let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| error(e.to_string()))?;
-        apply_environment(&mut table, environment)?;
-        // The overridden table has lost its lines, so the text itself is read first for a message with a line in it.
-        let raw = match Raw::deserialize(toml::Value::Table(table)) {
-            Ok(raw) => raw,
-            Err(merged) => return Err(error(toml::from_str::<Raw>(text).err().unwrap_or(merged).to_string())),
-        };
+        let raw: Raw = read_raw(text, path, environment)?;
         let base = path.parent().unwrap_or(Path::new(""));
-        raw.check(base).map_err(error)
+        raw.check(base).map_err(|message| ServerError::Config { place: path.display().to_string(), message })
     }
+}
+
+/// The keys of the file `path` with this text, under the given environment; nothing is checked but their names and types.
+pub(crate) fn read_raw<R: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<R> {
+    let error = |message: String| ServerError::Config { place: path.display().to_string(), message };
+    let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| error(e.to_string()))?;
+    apply_environment(&mut table, environment)?;
+    // The overridden table has lost its lines, so the text itself is read again for a message with a line in it.
+    R::deserialize(toml::Value::Table(table)).map_err(|merged| error(toml::from_str::<R>(text).err().unwrap_or(merged).to_string()))
 }
 
 impl Raw {
     fn check(self, base: &Path) -> std::result::Result<Config, String> {
-        let Self { server, tls, store, task, phases } = self;
+        let Self { server, tls, store, task, phases, summer } = self;
         let at = |path: PathBuf| base.join(path);
         let federation = check_federation(&server.name).map_err(|e| format!("[server] name: {e}"))?;
         let state = at(server.state);
@@ -206,7 +222,9 @@ impl Raw {
         if phases.update_deadline < Duration::from_secs(1) {
             return Err("[phases] update_deadline must be at least \"1s\"".into());
         }
+        let summer = summer.map(|summer| ClientId::new(summer.name).map_err(|e| format!("[summer] name: {e}"))).transpose()?;
         Ok(Config {
+            summer,
             federation,
             listen: address("listen", server.listen.as_deref().unwrap_or("0.0.0.0:9092"))?,
             http: match server.http.as_deref().unwrap_or("127.0.0.1:9464") {

@@ -16,14 +16,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
 use tokio::sync::{oneshot, watch};
-use tracing::error;
+use tracing::{error, warn};
 
-pub(crate) use self::command::{Answer, Begun, EngineHandle, Refused};
+pub(crate) use self::command::{Answer, Begun, EngineHandle, Presence, Refused};
 use self::command::{Ask, Command, Reply};
 use self::durable::RunStore;
 use self::observe::Observer;
@@ -31,6 +32,7 @@ pub use self::observe::{Event, EventSink};
 pub use self::snapshot::{MemberView, Snapshot};
 use crate::clock;
 use crate::config::KeepUpdates;
+use crate::desk::Desk;
 use crate::error::{Result, ServerError};
 use crate::store::{SmallPayload, Spool, Store, StoredRun};
 use crate::telemetry::{Telemetry, UpdateResult};
@@ -67,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) updates: KeepUpdates,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) events: EventSink,
+    /// Where questions to the summer go; none without aggregation.
+    pub(crate) desk: Option<Desk>,
 }
 
 /// A started engine.
@@ -89,6 +93,7 @@ struct Engine {
     waiting: Vec<Waiting>,
     /// Members that have fetched the end.
     fetched: HashSet<ClientId>,
+    desk: Option<Desk>,
     /// Closes with the engine.
     _alive: watch::Sender<()>,
 }
@@ -155,7 +160,7 @@ impl Batch {
 /// # Errors
 /// The stored run does not fit the settings, or the thread cannot be started.
 pub(crate) fn start(parts: Parts) -> Result<Started> {
-    let Parts { settings, store, run, spool, updates, telemetry, events } = parts;
+    let Parts { settings, store, run, spool, updates, telemetry, events, desk } = parts;
     let mut observer = Observer::new(events, telemetry.clone());
     let (coordinator, hellos) = restore(settings, &store, &run, &spool, updates, &mut observer)?;
     let server = Server::new(coordinator, RunStore::new(store, run, spool, updates));
@@ -164,7 +169,7 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
     let (done_sender, done) = oneshot::channel();
     let (alive, gone) = watch::channel(());
     let (waiting, fetched) = (Vec::new(), HashSet::new());
-    let mut engine = Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, _alive: alive };
+    let mut engine = Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, desk, _alive: alive };
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -232,7 +237,9 @@ impl Engine {
         loop {
             // A point in time that has passed without consequence (a paused run, for example) must not be waited for again and again.
             let least = if idle { IDLE } else { Duration::ZERO };
-            let patience = self.server.coordinator().wake_at().map(|at| at.since(clock::now()).max(least));
+            let again = self.desk.as_ref().and_then(Desk::wake_at);
+            let due = [self.server.coordinator().wake_at(), again].into_iter().flatten().min();
+            let patience = due.map(|at| at.since(clock::now()).max(least));
             let mut next = match patience {
                 Some(patience) => match self.receiver.recv_timeout(patience) {
                     Ok(command) => Some(command),
@@ -274,7 +281,7 @@ impl Engine {
     fn take(&mut self, command: Command, batch: &mut Batch) -> Result<()> {
         let now = clock::now();
         batch.messages += 1;
-        let Self { server, telemetry, hellos, .. } = self;
+        let Self { server, telemetry, hellos, desk, observer, .. } = self;
         let known = |client: &ClientId, tls_key: &Hash| match hellos.get(client) {
             Some(key) if key == tls_key => Ok(()),
             // Another connection, or a server that was restarted: the TLS key must be bound to the identity again.
@@ -330,6 +337,32 @@ impl Engine {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.consent(&peer.client, &signature, now));
                 batch.keep(result, reply, telemetry)
             }
+            Command::Summer(presence) => {
+                observer.summer(presence);
+                Ok(())
+            }
+            Command::SummerReply { number, reply } => {
+                let (Some(desk), now) = (desk, clock::now()) else { return Ok(()) };
+                let Some(question) = desk.answered(number) else { return Ok(()) };
+                let (ignored, _) = oneshot::channel();
+                match server.summer_replied(*reply, now) {
+                    Ok(trouble) => {
+                        let same = || server.summer_request(now).as_ref() == Some(&question);
+                        if let Some(words) = trouble.or_else(|| same().then(|| "its answer brought nothing new".into())) {
+                            warn!(words, "the summer does not help; it is asked again");
+                            desk.in_vain(question, now);
+                        }
+                        Ok(())
+                    }
+                    Err(error) => batch.keep::<()>(Err(error), ignored, telemetry),
+                }
+            }
+            Command::SummerTold => {
+                if let Some(desk) = desk {
+                    desk.tell();
+                }
+                Ok(())
+            }
             Command::Refuse { peer, refusal, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.refuse(&peer.client, &refusal, now));
                 batch.keep(result, reply, telemetry)
@@ -377,9 +410,20 @@ impl Engine {
             self.server.store().forget(client, *update);
         }
         records.iter().for_each(|record| self.observer.happened(record));
+        if let Some(desk) = &mut self.desk {
+            let now = clock::now();
+            desk.put(self.server.summer_request(now), now);
+        }
         // Only these change what a waiting client is told.
         let news = records.iter().any(|record| {
-            matches!(record, Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::RunEnded { .. } | Record::Metrics { .. })
+            matches!(
+                record,
+                Record::RoundOpened { .. }
+                    | Record::RoundClosed { .. }
+                    | Record::RunEnded { .. }
+                    | Record::Metrics { .. }
+                    | Record::Aggregation { record: AggregationRecord::Drafted(_), .. }
+            )
         });
         if news || batch.asked {
             self.answer_waiting();
@@ -420,12 +464,16 @@ impl Engine {
     }
 
     /// Tells those who wait for the end how far it is.
-    fn announce(&self) {
+    fn announce(&mut self) {
         let Stage::Ended(outcome) = self.server.coordinator().stage() else { return };
+        if let Some(desk) = &mut self.desk {
+            desk.over(outcome, self.server.coordinator().charter_hash());
+        }
         let rounds = u32::try_from(self.server.coordinator().entries().len()).unwrap_or(u32::MAX);
         let reported = |client: &ClientId| self.server.coordinator().metrics().get(&rounds).is_some_and(|of| of.contains_key(client));
         let knows = |client: &ClientId, role: Role| self.fetched.contains(client) && (role == Role::Site || reported(client));
-        let all = self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
+        let told = self.desk.as_ref().is_none_or(Desk::is_told);
+        let all = told && self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
         let progress = if all { Progress::Known(outcome) } else { Progress::Ended(outcome) };
         self.progress.send_if_modified(|current| std::mem::replace(current, progress) != progress);
     }

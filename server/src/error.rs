@@ -36,6 +36,12 @@ pub enum ServerError {
         /// The system's words.
         message: String,
     },
+    /// The server of a summer.
+    #[error("{0}: check [summer] server and the network")]
+    Unreachable(String),
+    /// A certificate that is not accepted, ours or the server's.
+    #[error("{0}")]
+    Authentication(String),
     /// State of another task or run.
     #[error("{0}")]
     OtherTask(String),
@@ -79,7 +85,8 @@ impl ServerError {
             Self::Failed(_) => 1,
             Self::Config { .. } | Self::Usage(_) => 2,
             Self::File { .. } => 4,
-            Self::NotRunning { .. } => 5,
+            Self::NotRunning { .. } | Self::Unreachable(_) => 5,
+            Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
             Self::QuorumLost | Self::AggregationLost => 9,
             Self::Unavailable(_) | Self::Corrupt(_) => 12,

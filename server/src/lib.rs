@@ -10,6 +10,7 @@
 //! dp-pvi-server run --config server.toml                                       # until the run ends
 //! dp-pvi-server status | pause | resume | stop --config server.toml            # meanwhile
 //! dp-pvi-server export --config server.toml -o results/                        # at any time
+//! dp-pvi-server summer csr | check | run --config summer.toml                  # the second party of aggregated runs, somewhere else
 //! ```
 //!
 //! # How it is built
@@ -23,6 +24,8 @@
 //!   follow each other closely share a flush, and their receipts a signature.
 //! * [`store`]: one SQLite file with the run's records and small payloads, large payloads beside it. A killed server continues where it
 //!   was.
+//! * `desk`, `service::aggregation`: questions to the summer, which calls like every other party; an answer goes to the engine.
+//! * [`summer`]: the second party of aggregated runs, a process of its own with its own keys and disk.
 //! * [`export`]: `posterior.json`, `report.html`, the transcript.
 //! * [`admin`], `http`, `telemetry`: operators and monitoring.
 //!
@@ -35,7 +38,8 @@
 //!
 //! # Exit codes
 //!
-//! 0 ok · 1 failed · 2 usage or configuration · 4 invalid file · 5 no server answers · 7 state of another task · 9 quorum lost ·
+//! 0 ok · 1 failed · 2 usage or configuration · 4 invalid file · 5 no server answers · 6 authentication · 7 state of another task · 9 quorum
+//! or aggregation lost ·
 //! 12 state or resource unavailable (lock, disk full, port) · 130/143 signals.
 
 pub mod admin;
@@ -43,6 +47,7 @@ pub mod ca;
 pub mod cli;
 mod clock;
 pub mod config;
+mod desk;
 mod engine;
 pub mod error;
 pub mod export;
@@ -53,6 +58,7 @@ mod listener;
 mod server;
 mod service;
 pub mod store;
+pub mod summer;
 mod task;
 mod telemetry;
 pub mod tls;

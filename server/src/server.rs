@@ -8,23 +8,27 @@ use std::time::Duration;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_proto::CHUNK_BYTES;
+use dp_pvi_proto::summer::ANSWER_BYTES;
+use dp_pvi_proto::v1::aggregation_server::AggregationServer;
 use dp_pvi_proto::v1::federation_server::FederationServer;
-use dp_pvi_protocol::coordinator::Settings;
+use dp_pvi_protocol::coordinator::{Settings, SummerParty};
 use dp_pvi_protocol::message::RunOutcome;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use crate::ca::Enrolled;
 use crate::config::{Config, Phases};
+use crate::desk::Desk;
 use crate::engine::{self, EngineHandle, Event, EventSink, Parts, Progress};
 use crate::error::{Result, ServerError};
 use crate::export::{Exported, export};
 use crate::http::{self, Pages};
-use crate::service::Service;
+use crate::service::{AggregationService, Service};
 use crate::store::{Spool, Store, StoredRun};
 use crate::telemetry::Telemetry;
-use crate::tls::{LiveCredentials, load_identity};
+use crate::tls::{LiveCredentials, authority_hash, load_identity};
 use crate::{admin, listener, resolve_task};
 
 /// Certificate files are looked at this often.
@@ -76,6 +80,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     let key = load_identity(&config.tls.identity)?;
     let credentials = Arc::new(LiveCredentials::load(&config.tls, &config.federation)?);
     let clients = active_clients(&credentials, &config.phases)?;
+    let summer = second_party(&config, &task, &credentials.current().enrolled)?;
     crate::files::create_private_directory(&config.state)?;
     let mut store = Store::open(&config.store.database)?;
     let run = pick_run(&mut store, &task, start_as)?;
@@ -92,7 +97,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         clients,
         start_deadline: config.phases.start_deadline,
         witnessed: store.witnessed()?.into_iter().collect(),
-        summer: None,
+        summer,
     };
 
     // Ports before the run: a port that is taken must not start the clock of a run.
@@ -107,6 +112,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     events(&Event::Listening { address: address.to_string(), http: http_address.map(|a| a.to_string()) });
     info!(%address, http = ?http_address, task = %task.hash(), run = run.id.number, "listening");
 
+    let (desk, paper) = summer.map(|_| Desk::new()).unzip();
     let parts = Parts {
         settings,
         store,
@@ -115,13 +121,18 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         updates: config.store.updates,
         telemetry: telemetry.clone(),
         events: events.clone(),
+        desk,
     };
     let started = engine::start(parts)?;
     let engine = started.handle.clone();
     let service = Service::new(engine.clone(), credentials.clone(), &config.federation, spool);
+    let aggregation = match (paper, &config.summer) {
+        (Some(paper), Some(name)) => Some(AggregationService::new(service.clone(), name.clone(), paper, longest_answer(&task)?)),
+        _ => None,
+    };
     let incoming = listener::accept(grpc, credentials.clone(), telemetry.clone());
     let (stop_grpc, stopped) = oneshot::channel();
-    let grpc = tokio::spawn(serve_grpc(service, incoming, stopped));
+    let grpc = tokio::spawn(serve_grpc(service, aggregation, incoming, stopped));
 
     let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone()))];
     background.push(tokio::spawn(refresh(credentials.clone(), engine.clone(), config.phases.clone())));
@@ -252,6 +263,31 @@ fn active_clients(
     Ok(clients)
 }
 
+/// The summer that the configuration names, where the task needs one.
+///
+/// # Errors
+/// [`ServerError::Config`]: it names none, or one that is not enrolled.
+pub(crate) fn second_party(config: &Config, task: &ResolvedTask, enrolled: &Enrolled) -> Result<Option<SummerParty>> {
+    if task.aggregation.is_none() {
+        return Ok(None);
+    }
+    let Some(name) = &config.summer else {
+        let message = "the task has trust = \"aggregated\", which needs a second party: write its enrolled name here, name = \"…\" (or \
+                       use trust = \"local\" in the task)";
+        return Err(ServerError::Config { place: "[summer]".into(), message: message.into() });
+    };
+    Ok(Some(SummerParty { key: enrolled.summer(name)?, authority: authority_hash(&config.tls.ca)? }))
+}
+
+/// Most bytes of an answer of the summer: the words of a sum of masks, and room for the rest.
+fn longest_answer(task: &ResolvedTask) -> Result<u64> {
+    let mut longest = 0;
+    for visit in 0..task.visits() {
+        longest = longest.max(task.message(visit).map_err(|e| ServerError::Failed(e.to_string()))?.coordinates);
+    }
+    Ok(longest.saturating_mul(8).saturating_add(ANSWER_BYTES))
+}
+
 async fn refresh(credentials: Arc<LiveCredentials>, engine: EngineHandle, phases: Phases) {
     loop {
         tokio::time::sleep(REFRESH).await;
@@ -264,10 +300,16 @@ async fn refresh(credentials: Arc<LiveCredentials>, engine: EngineHandle, phases
     }
 }
 
-async fn serve_grpc(service: Service, incoming: listener::Incoming, stopped: oneshot::Receiver<()>) -> Result<()> {
+async fn serve_grpc(
+    service: Service,
+    aggregation: Option<AggregationService>,
+    incoming: listener::Incoming,
+    stopped: oneshot::Receiver<()>,
+) -> Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<FederationServer<Service>>().await;
     let service = FederationServer::new(service).max_decoding_message_size(CHUNK_BYTES + (64 << 10));
+    let aggregation = aggregation.map(|service| AggregationServer::new(service).max_decoding_message_size(CHUNK_BYTES + (64 << 10)));
     tonic::transport::Server::builder()
         .max_concurrent_streams(16)
         .concurrency_limit_per_connection(8)
@@ -282,6 +324,7 @@ async fn serve_grpc(service: Service, incoming: listener::Incoming, stopped: one
         // A whole upload over a slow line; a silent one ends earlier.
         .timeout(Duration::from_secs(1800))
         .add_service(service)
+        .add_optional_service(aggregation)
         .add_service(health_service)
         .serve_with_incoming_shutdown(incoming, async move { drop(stopped.await) })
         .await

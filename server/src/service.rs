@@ -1,5 +1,6 @@
 //! The gRPC service: who is calling, how much of it, and what the engine says.
 
+mod aggregation;
 mod session;
 
 use std::collections::HashMap;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::identity::Party;
 use dp_pvi_proto::v1::federation_server::Federation;
 use dp_pvi_proto::{FrameError, server as wire, v1};
 use dp_pvi_protocol::coordinator::{Peer, Rejected};
@@ -22,6 +24,7 @@ use crate::error::ServerError;
 use crate::listener::ConnectedPeer;
 use crate::store::{Spool, WriteError};
 use crate::tls::LiveCredentials;
+pub(crate) use aggregation::AggregationService;
 use session::Session;
 
 /// Calls and requests of one client: this many at once, and this many a second in the long run.
@@ -33,7 +36,7 @@ const UPLOADS: u32 = 2;
 /// The service of a federation; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Service {
-    engine: EngineHandle,
+    pub(crate) engine: EngineHandle,
     credentials: Arc<LiveCredentials>,
     federation: Arc<str>,
     spool: Spool,
@@ -50,8 +53,18 @@ impl Service {
         self.authorise(connected(request)?)
     }
 
-    /// Certificate, federation, enrolment and rate are checked here, for every call and every request on a stream.
+    /// A client's call or request on a stream.
     fn authorise(&self, peer: &ConnectedPeer) -> Result<Peer, Status> {
+        match self.enrolled(peer)? {
+            (peer, Party::Site | Party::Evaluator) => Ok(peer),
+            (peer, Party::Summer) => {
+                Err(wire::rejection(Rejection::Authentication, format!("{} is a summer, which is no client", peer.client)))
+            }
+        }
+    }
+
+    /// Certificate, federation, enrolment and rate are checked here, for every call and every request on a stream.
+    pub(crate) fn enrolled(&self, peer: &ConnectedPeer) -> Result<(Peer, Party), Status> {
         let name = &peer.identity.name;
         let refuse = |message: String| {
             warn!(peer = %name, message, "a call was refused");
@@ -60,14 +73,14 @@ impl Service {
         if name.federation != *self.federation {
             return refuse(format!("the certificate is for {name}, this is the server of {:?}", self.federation));
         }
-        let Some((client, role)) = name.as_client() else {
+        let Some((client, party)) = name.as_enrolled() else {
             return refuse("the certificate is a server's; clients need one of `dp-pvi-server ca sign`".into());
         };
         let credentials = self.credentials.current();
         match credentials.enrolled.clients.get(client) {
             None => return refuse(Rejected::NotEnrolled(client.clone()).to_string()),
             Some(member) if member.revoked.is_some() => return refuse(format!("{client} was revoked; ask the operator of the federation")),
-            Some(member) if member.role != role => return refuse(format!("{client} is not enrolled in the role of its certificate")),
+            Some(member) if member.role != party => return refuse(format!("{client} is not enrolled in the role of its certificate")),
             Some(member) => {
                 let revoked = |c: &&crate::ca::IssuedCertificate| c.tls_key == peer.identity.tls_key && c.revoked.is_some();
                 if member.certificates.iter().any(|c| revoked(&c)) {
@@ -78,7 +91,7 @@ impl Service {
         if !self.clients.admit(client) {
             return Err(wire::unavailable("too many calls; slow down"));
         }
-        Ok(Peer { client: client.clone(), tls_key: peer.identity.tls_key })
+        Ok((Peer { client: client.clone(), tls_key: peer.identity.tls_key }, party))
     }
 
     /// Runs file work on a thread that may block.
@@ -96,7 +109,7 @@ impl Service {
     }
 }
 
-type FrameStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(crate) type FrameStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Federation for Service {
@@ -138,7 +151,7 @@ impl Federation for Service {
 }
 
 /// Every connection of our listener carries a peer.
-fn connected<T>(request: &Request<T>) -> Result<&ConnectedPeer, Status> {
+pub(crate) fn connected<T>(request: &Request<T>) -> Result<&ConnectedPeer, Status> {
     request.extensions().get::<ConnectedPeer>().ok_or_else(|| Status::internal("no peer"))
 }
 

@@ -24,6 +24,7 @@ use rusqlite::types::{Null, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use self::reader::Reader;
+pub(crate) use self::schema::configure;
 pub(crate) use self::spool::{Spool, WriteError};
 use crate::error::{Result, ServerError};
 use crate::files::{FileLock, create_private_directory, sync_directory};

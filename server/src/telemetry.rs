@@ -70,6 +70,9 @@ pub(crate) struct Telemetry {
     pub(crate) retries: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) rejections: Counter,
+    pub(crate) summer_connected: Gauge,
+    pub(crate) aggregation_dropouts: Counter,
+    pub(crate) aggregation_aborts: Counter,
     pub(crate) crl_expires: Gauge,
     pub(crate) certificate_expires: Gauge,
 }
@@ -91,6 +94,9 @@ impl Telemetry {
         Self {
             connections: gauge(&mut registry, "sites_connected", "Open authenticated connections"),
             round: gauge(&mut registry, "round", "Rounds that were closed"),
+            summer_connected: gauge(&mut registry, "summer_connected", "1 while the second party of an aggregated run is connected"),
+            aggregation_dropouts: counter(&mut registry, "aggregation_dropouts", "Sites that were asked and are not in their round's sum"),
+            aggregation_aborts: counter(&mut registry, "aggregation_aborts", "Rounds of aggregated runs that ended without a sum"),
             crl_expires: gauge(
                 &mut registry,
                 "revocation_list_expires_timestamp_seconds",

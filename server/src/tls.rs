@@ -104,7 +104,15 @@ impl Credentials {
     }
 }
 
-/// The server's identity key.
+/// Hash of the authority's certificate, which charters name.
+///
+/// # Errors
+/// [`ServerError::File`].
+pub(crate) fn authority_hash(ca: &Path) -> Result<Hash> {
+    Ok(Hash::of("dp-pvi certificate authority v1", &[&certificates(ca)?[0]]))
+}
+
+/// An identity key of this party.
 ///
 /// # Errors
 /// [`ServerError::File`].
@@ -170,7 +178,7 @@ fn stamp(files: &TlsFiles) -> Stamp {
     [&files.ca, &files.cert, &files.key, &files.crl, &files.enrolled].into_iter().map(|path| of(path)).collect()
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
     match read {
         Ok(list) if list.is_empty() => Err(ServerError::file(path, "there is no certificate in this file")),
@@ -207,7 +215,7 @@ fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result
 }
 
 /// Reads a secret file; refuses one that others may read.
-fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+pub(crate) fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(path).map_err(|e| ServerError::file(path, e))?.permissions().mode();
     if mode & 0o077 != 0 {

@@ -109,6 +109,51 @@ impl Federation {
         }
     }
 
+    /// Gives the federation a summer, the second party of aggregated runs: keys, certificate and configuration in `home("summer")`, its
+    /// name in the server's configuration, and its public identity, pinned, in the configuration of every site enrolled so far.
+    ///
+    /// # Panics
+    /// When a program fails.
+    pub fn enrol_summer(&self) {
+        let (home, server) = (self.home("summer"), self.home("server"));
+        let tls = home.join("tls");
+        run(Command::new(binary("dp-pvi-server")).args(["summer", "csr", "--federation", NAME, "--name", "summer", "-o"]).arg(&tls));
+        run(Command::new(binary("dp-pvi-server"))
+            .args(["ca", "sign"])
+            .arg(tls.join("summer.csr.pem"))
+            .arg("--ca")
+            .arg(server.join("tls"))
+            .arg("-o")
+            .arg(&tls));
+        write(&home.join("summer.toml"), &summer_toml());
+        append(&server.join("server.toml"), "[summer]\nname = \"summer\"\n");
+        for entry in fs::read_dir(self.folder.path()).expect("a folder").flatten() {
+            let config = entry.path().join("client.toml");
+            let Ok(text) = fs::read_to_string(&config) else { continue };
+            if !text.contains("role = \"site\"") {
+                continue;
+            }
+            let trusts = text.replacen("[policy]\n", "[policy]\nallow_trust = [\"local\", \"aggregated\"]\n", 1);
+            write(&config, &format!("{trusts}[aggregation]\nsummer = \"tls/summer.pub.pem\"\n"));
+            fs::copy(tls.join("summer.pub.pem"), entry.path().join("tls/summer.pub.pem")).expect("a copy");
+        }
+    }
+
+    /// A command of the summer with its configuration, calling the server at `address`.
+    #[must_use]
+    pub fn summer_command(&self, arguments: &[&str], address: &str) -> Command {
+        let mut command = Command::new(binary("dp-pvi-server"));
+        command.arg("summer").args(arguments).arg("--config").arg(self.home("summer").join("summer.toml"));
+        command.env("DP_PVI__SUMMER__SERVER", address);
+        command
+    }
+
+    /// Starts the summer against `address`.
+    #[must_use]
+    pub fn start_summer(&self, address: &str) -> Process {
+        Process::start("summer", &mut self.summer_command(&["run", "--format", "json"], address), &self.home("summer"))
+    }
+
     /// Folder of a party (`server` for the coordinator).
     #[must_use]
     pub fn home(&self, party: &str) -> PathBuf {
@@ -379,6 +424,31 @@ fn now() -> Instant {
 
 fn write(file: &Path, text: &str) {
     fs::write(file, text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+}
+
+fn append(file: &Path, text: &str) {
+    let before = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    write(file, &(before + text));
+}
+
+fn summer_toml() -> String {
+    format!(
+        r#"
+[summer]
+name = "summer"
+federation = "{NAME}"
+server = "127.0.0.1:1"
+server_name = "localhost"
+state = "state"
+vault = "vault"
+reconnect_seconds = 60
+[tls]
+ca = "tls/ca.pem"
+cert = "tls/summer.pem"
+key = "tls/summer.key"
+identity = "tls/summer.identity"
+"#
+    )
 }
 
 fn server_toml(sites: usize) -> String {

@@ -1,16 +1,16 @@
-//! The file by which a site asks to be enrolled: `dp-pvi-client csr` writes it, `dp-pvi-server ca sign` reads it.
+//! The file by which a site, evaluator or summer asks to be enrolled: `dp-pvi-client csr` or `dp-pvi-server summer csr` writes it, `dp-pvi-server ca sign` reads it.
 //!
 //! It is a PEM file with two blocks. `CERTIFICATE REQUEST` is an ordinary PKCS#10 request, signed by the TLS key. `DP-PVI
 //! ENROLMENT` is the postcard body of [`Enrolment`] followed by the identity key's signature, and names the hash of the request: the
 //! two keys belong together, and nobody can enrol a name with somebody else's request.
 
 use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_protocol::message::{Body, Role, Signed};
+use dp_pvi_protocol::message::{Body, Signed};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::IdentityError;
+use super::{IdentityError, Party};
 
 const REQUEST: &str = "CERTIFICATE REQUEST";
 const ENROLMENT: &str = "DP-PVI ENROLMENT";
@@ -24,7 +24,7 @@ pub struct Enrolment {
     /// The name that it wants.
     pub client: ClientId,
     /// The part that it wants to play.
-    pub role: Role,
+    pub role: Party,
     /// Its public identity key.
     pub identity: [u8; 32],
     /// SHA-256 of the certificate request (DER).
@@ -38,11 +38,11 @@ impl Body for Enrolment {
 impl Enrolment {
     /// The enrolment file for a certificate request.
     #[must_use]
-    pub fn file(federation: &str, client: ClientId, role: Role, request_der: &[u8], identity: &SigningKey) -> String {
+    pub fn file(federation: &str, client: ClientId, role: impl Into<Party>, request_der: &[u8], identity: &SigningKey) -> String {
         let body = Self {
             federation: federation.to_owned(),
             client,
-            role,
+            role: role.into(),
             identity: identity.verifying_key().to_bytes(),
             request: Hash(Sha256::digest(request_der).into()),
         };
@@ -91,15 +91,15 @@ mod tests {
     fn the_file_binds_name_keys_and_request() {
         let key = generate_identity().unwrap();
         let client = ClientId::new("hospital-1").unwrap();
-        let file = Enrolment::file("fed", client.clone(), Role::Site, b"request one", &key);
+        let file = Enrolment::file("fed", client.clone(), Party::Site, b"request one", &key);
         let (read, public, request) = Enrolment::read(&file).unwrap();
         assert_eq!(
             (read.client, read.role, public, request.as_slice()),
-            (client.clone(), Role::Site, key.verifying_key(), &b"request one"[..])
+            (client.clone(), Party::Site, key.verifying_key(), &b"request one"[..])
         );
 
         // Another request under the same enrolment block, or a block of which a byte was changed.
-        let other = Enrolment::file("fed", client, Role::Site, b"request two", &key);
+        let other = Enrolment::file("fed", client, Party::Site, b"request two", &key);
         let mixed = format!("{}{}", &other[..other.find("-----BEGIN DP-PVI").unwrap()], &file[file.find("-----BEGIN DP-PVI").unwrap()..]);
         assert!(matches!(Enrolment::read(&mixed), Err(IdentityError::Signature)));
         let mut blocks = pem::parse_many(&file).unwrap();

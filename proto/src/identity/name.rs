@@ -4,12 +4,46 @@ use std::fmt;
 
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::message::Role;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::IdentityError;
 
 const SCHEME: &str = "dp-pvi://";
+
+/// Whom the authority enrols, and as what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Party {
+    /// A site with private records.
+    Site,
+    /// A client with a public test set.
+    Evaluator,
+    /// The second party of aggregated runs.
+    Summer,
+}
+
+impl Party {
+    /// The role of a client in a run; none for the summer, which is not one.
+    #[must_use]
+    pub fn as_client(self) -> Option<Role> {
+        match self {
+            Self::Site => Some(Role::Site),
+            Self::Evaluator => Some(Role::Evaluator),
+            Self::Summer => None,
+        }
+    }
+}
+
+impl From<Role> for Party {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Site => Self::Site,
+            Role::Evaluator => Self::Evaluator,
+        }
+    }
+}
 
 /// Part of a peer in the federation, as its certificate says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,9 +54,11 @@ pub enum PeerRole {
     Site(ClientId),
     /// A client with a public test set.
     Evaluator(ClientId),
+    /// The second party of aggregated runs: it adds masks up.
+    Summer(ClientId),
 }
 
-/// Name of a peer: `dp-pvi://FEDERATION/server`, `dp-pvi://FEDERATION/site/ID` or `dp-pvi://FEDERATION/evaluator/ID`.
+/// Name of a peer: `dp-pvi://FEDERATION/server`, or `dp-pvi://FEDERATION/PART/ID` where PART is `site`, `evaluator` or `summer`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerName {
     /// Name of the federation.
@@ -40,25 +76,33 @@ impl PeerName {
         Ok(Self { federation: check_federation(federation)?, role: PeerRole::Server })
     }
 
-    /// A client's name.
+    /// The name of a client, or of a summer.
     ///
     /// # Errors
     /// The federation's name breaks the rules.
-    pub fn client(federation: &str, role: Role, client: ClientId) -> Result<Self, IdentityError> {
-        let role = match role {
-            Role::Site => PeerRole::Site(client),
-            Role::Evaluator => PeerRole::Evaluator(client),
+    pub fn client(federation: &str, party: impl Into<Party>, client: ClientId) -> Result<Self, IdentityError> {
+        let role = match party.into() {
+            Party::Site => PeerRole::Site(client),
+            Party::Evaluator => PeerRole::Evaluator(client),
+            Party::Summer => PeerRole::Summer(client),
         };
         Ok(Self { federation: check_federation(federation)?, role })
     }
 
-    /// The client and its role, unless this is the server.
+    /// The client and its role, if this is one.
     #[must_use]
     pub fn as_client(&self) -> Option<(&ClientId, Role)> {
+        self.as_enrolled().and_then(|(id, party)| Some((id, party.as_client()?)))
+    }
+
+    /// Whoever the authority enrols: everybody but the server.
+    #[must_use]
+    pub fn as_enrolled(&self) -> Option<(&ClientId, Party)> {
         match &self.role {
             PeerRole::Server => None,
-            PeerRole::Site(id) => Some((id, Role::Site)),
-            PeerRole::Evaluator(id) => Some((id, Role::Evaluator)),
+            PeerRole::Site(id) => Some((id, Party::Site)),
+            PeerRole::Evaluator(id) => Some((id, Party::Evaluator)),
+            PeerRole::Summer(id) => Some((id, Party::Summer)),
         }
     }
 
@@ -87,6 +131,7 @@ impl fmt::Display for PeerName {
             PeerRole::Server => write!(f, "server"),
             PeerRole::Site(id) => write!(f, "site/{id}"),
             PeerRole::Evaluator(id) => write!(f, "evaluator/{id}"),
+            PeerRole::Summer(id) => write!(f, "summer/{id}"),
         }
     }
 }
@@ -101,6 +146,7 @@ impl std::str::FromStr for PeerName {
             [federation, "server"] => (federation, PeerRole::Server),
             [federation, "site", id] => (federation, PeerRole::Site(ClientId::new(*id).map_err(|_| error())?)),
             [federation, "evaluator", id] => (federation, PeerRole::Evaluator(ClientId::new(*id).map_err(|_| error())?)),
+            [federation, "summer", id] => (federation, PeerRole::Summer(ClientId::new(*id).map_err(|_| error())?)),
             _ => return Err(error()),
         };
         Ok(Self { federation: check_federation(federation).map_err(|_| error())?, role })
@@ -138,7 +184,9 @@ mod tests {
 
     #[test]
     fn names_survive_the_round_trip() {
-        for text in ["dp-pvi://lung-fed/server", "dp-pvi://lung-fed/site/hospital-1", "dp-pvi://f/evaluator/x_1.y"] {
+        for text in
+            ["dp-pvi://lung-fed/server", "dp-pvi://lung-fed/site/hospital-1", "dp-pvi://f/evaluator/x_1.y", "dp-pvi://f/summer/university"]
+        {
             assert_eq!(text.parse::<PeerName>().unwrap().to_string(), text);
         }
     }
@@ -160,6 +208,8 @@ mod tests {
             "dp-pvi://f/site/a?b",
             "dp-pvi://f/site/../server",
             "dp-pvi://f/admin/a",
+            "dp-pvi://f/summer",
+            "dp-pvi://f/server/summer",
         ] {
             assert!(text.parse::<PeerName>().is_err(), "{text}");
         }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_proto::identity::Party;
 use dp_pvi_protocol::coordinator::Enrolled as EnrolledClient;
-use dp_pvi_protocol::message::Role;
 use ed25519_dalek::VerifyingKey;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct Enrolled {
     pub revocation_list_days: u16,
     /// Certificates of the server.
     pub server_certificates: Vec<IssuedCertificate>,
-    /// Sites and evaluators by name.
+    /// Sites, evaluators and summers by name.
     pub clients: BTreeMap<ClientId, Member>,
 }
 
@@ -35,7 +35,7 @@ pub struct Enrolled {
 #[serde(deny_unknown_fields)]
 pub struct Member {
     /// Its part.
-    pub role: Role,
+    pub role: Party,
     /// Its identity key (Ed25519, hexadecimal).
     #[serde(with = "hex_key")]
     pub identity: [u8; 32],
@@ -88,12 +88,29 @@ impl Enrolled {
     /// A key that is not one.
     pub fn active(&self) -> Result<BTreeMap<ClientId, EnrolledClient>> {
         let active = self.clients.iter().filter(|(_, member)| member.revoked.is_none());
-        let keyed = active.map(|(client, member)| {
-            let key = VerifyingKey::from_bytes(&member.identity)
-                .map_err(|_| ServerError::Failed(format!("the enrolled identity of {client} is not an Ed25519 key: enrol it again")))?;
-            Ok((client.clone(), EnrolledClient { role: member.role, key }))
-        });
-        keyed.collect()
+        let clients = active.filter_map(|(client, member)| Some((client, member, member.role.as_client()?)));
+        clients.map(|(client, member, role)| Ok((client.clone(), EnrolledClient { role, key: member.key(client)? }))).collect()
+    }
+
+    /// Identity key of the summer of this name.
+    ///
+    /// # Errors
+    /// It is not enrolled, not as a summer, or revoked.
+    pub fn summer(&self, name: &ClientId) -> Result<VerifyingKey> {
+        let error = |message| Err(ServerError::Config { place: "[summer] name".into(), message });
+        match self.clients.get(name) {
+            None => error(format!("{name} is not enrolled: `dp-pvi-server summer csr` at the summer, then `ca sign` here")),
+            Some(member) if member.role != Party::Summer => error(format!("{name} is enrolled, but not as a summer")),
+            Some(member) if member.revoked.is_some() => error(format!("{name} was revoked")),
+            Some(member) => member.key(name),
+        }
+    }
+}
+
+impl Member {
+    fn key(&self, name: &ClientId) -> Result<VerifyingKey> {
+        VerifyingKey::from_bytes(&self.identity)
+            .map_err(|_| ServerError::Failed(format!("the enrolled identity of {name} is not an Ed25519 key: enrol it again")))
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) enum CaCommand {
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=366))]
         crl_days: u16,
     },
-    /// Enrol a site or evaluator: sign the request that `dp-pvi-client csr` made. Also renews certificates.
+    /// Enrol a site, evaluator or summer: sign the request that `dp-pvi-client csr` or `dp-pvi-server summer csr` made. Also renews certificates.
     Sign {
         /// The client's request, NAME.csr.pem.
         file: PathBuf,

@@ -11,6 +11,8 @@ use crate::ca::Enrolled;
 use crate::clock::rfc3339;
 use crate::engine::{Event, Snapshot};
 use crate::error::{Result, ServerError};
+use crate::summer::config::SummerConfig;
+use crate::summer::{self, RequestFiles};
 use crate::tls::Credentials;
 
 /// Where data goes.
@@ -55,6 +57,8 @@ impl Output {
             Event::Listening { address, http: Some(http) } => format!("listening on {address}, status page on http://{http}/"),
             Event::Listening { address, http: None } => format!("listening on {address}"),
             Event::Joined { client, role } => format!("{client} joined ({role:?})").to_lowercase(),
+            Event::Summer { state } => format!("the summer: {state:?}").to_lowercase(),
+            Event::CharterDrafted { charter } => format!("the charter {charter} waits for the signatures of all parties"),
             Event::RoundOpened { round, turn: Some(turn), .. } => format!("round {round}: {turn}'s turn"),
             Event::RoundOpened { round, turn: None, .. } => format!("round {round}: open"),
             Event::RoundClosed { round, outcome, included } => {
@@ -135,6 +139,73 @@ impl Output {
             rfc3339(credentials.expires.revocation_list),
         );
         self.raw(text.as_bytes())
+    }
+
+    /// What `summer csr` wrote.
+    pub(super) fn summer_request(self, files: &RequestFiles) -> Result<()> {
+        let name = |file: &Path| file.display().to_string();
+        if self.json {
+            return self.value(&json!({
+                "request": name(&files.request),
+                "public_identity": name(&files.public_identity),
+                "tls_key": name(&files.tls_key),
+                "identity": name(&files.identity),
+                "fingerprint": files.fingerprint,
+            }));
+        }
+        self.raw(
+            format!(
+                "to the coordinator    {} (`dp-pvi-server ca sign`)\nto every site, not by the coordinator's hands  {}\n\
+                 fingerprint of that   {}\nstays here            {}, {}\n",
+                name(&files.request),
+                name(&files.public_identity),
+                files.fingerprint,
+                name(&files.tls_key),
+                name(&files.identity),
+            )
+            .as_bytes(),
+        )
+    }
+
+    /// What `summer check` found.
+    pub(super) fn summer_check(self, config: &SummerConfig, credentials: &summer::Credentials) -> Result<()> {
+        let (server, expires) = (credentials.address(), rfc3339(credentials.expires));
+        if self.json {
+            return self.value(&json!({
+                "name": config.name,
+                "federation": config.federation,
+                "server": server,
+                "fingerprint": credentials.fingerprint(),
+                "certificate_expires": expires,
+                "vault": config.vault,
+            }));
+        }
+        let text = format!(
+            "summer                {} of {}\nserver                {server}\nfingerprint           {}\ncertificate until     {expires}\n\
+             keys of open rounds   {}\n",
+            config.name,
+            config.federation,
+            credentials.fingerprint(),
+            config.vault.display(),
+        );
+        self.raw(text.as_bytes())
+    }
+
+    /// An event of a summer.
+    pub(super) fn summer_event(self, event: &summer::Event) -> Result<()> {
+        if self.json {
+            return self.value(event);
+        }
+        self.line(&match event {
+            summer::Event::Connected { server } => format!("connected to {server}"),
+            summer::Event::CharterSigned { charter, run, sites, min_contributors } => {
+                let names: Vec<&str> = sites.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+                format!("charter {charter} of run {run} signed: {}; at least {min_contributors} in a sum", names.join(", "))
+            }
+            summer::Event::RoundClosed { round, contributors } => format!("round {round}: closed over {contributors} sites"),
+            summer::Event::Refused { reason } => format!("refused: {reason}"),
+            summer::Event::RunEnded { outcome } => format!("the run is over: {outcome:?}"),
+        })
     }
 
     /// Who is enrolled.

@@ -82,6 +82,7 @@ fn mistakes_are_named() {
         ("state = \"state/\"", "state = \"state/\"\nlisten = \"nowhere\"", "listen"),
         ("[task]", "[store]\nurl = \"postgres://x\"\n[task]", "url"),
         ("[task]", "[store]\nkeep_updates = \"some\"\n[task]", "keep_updates"),
+        ("[task]", "[summer]\nname = \"No Name\"\n[task]", "[summer] name"),
         ("[server]", "[server", "line 2"),
     ];
     for (from, to, expected) in cases {
@@ -103,7 +104,7 @@ fn the_sample_names_every_key() {
         let (_, expected) = error.split_once("expected").unwrap();
         expected.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
     };
-    for section in ["server", "tls", "store", "task", "phases"] {
+    for section in ["server", "tls", "store", "task", "phases", "summer"] {
         let (_, text) = SAMPLE.split_once(&format!("\n[{section}]\n")).unwrap();
         let text = text.split("\n[").next().unwrap();
         let keys = known(section);

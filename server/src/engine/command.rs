@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use dp_pvi_privacy::ClientId;
+use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 
 use std::sync::mpsc::Sender;
@@ -55,6 +57,16 @@ pub(crate) enum Begun {
     Answered(Signed<Receipt>),
 }
 
+/// Whether the summer is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// It is.
+    Connected,
+    /// Not any more.
+    Gone,
+}
+
 /// A site's request for work: how much it has seen, and where the answer goes.
 pub(super) struct Ask {
     pub(super) seen: u32,
@@ -67,6 +79,9 @@ pub(super) enum Command {
     Begin { peer: Peer, update: Signed<Update>, accept: Reply<Expected>, reply: Reply<Signed<Receipt>> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
     Consent { peer: Peer, signature: Vec<u8>, reply: Reply<()> },
+    Summer(Presence),
+    SummerReply { number: u64, reply: Box<SummerReply> },
+    SummerTold,
     Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
     Report { peer: Peer, report: Signed<MetricsReport>, reply: Reply<()> },
     Next { peer: Peer, next: Ask },
@@ -155,6 +170,21 @@ impl EngineHandle {
 
     pub(crate) async fn consent(&self, peer: Peer, signature: Vec<u8>) -> Result<(), Refused> {
         self.ask(|reply| Command::Consent { peer, signature, reply }).await
+    }
+
+    /// The summer came or went. An engine that is gone does not care, here and below.
+    pub(crate) fn summer(&self, presence: Presence) {
+        drop(self.sender.send(Command::Summer(presence)));
+    }
+
+    /// The summer answered the question with this number.
+    pub(crate) fn summer_replied(&self, number: u64, reply: SummerReply) {
+        drop(self.sender.send(Command::SummerReply { number, reply: Box::new(reply) }));
+    }
+
+    /// The summer has been told that the run is over.
+    pub(crate) fn summer_told(&self) {
+        drop(self.sender.send(Command::SummerTold));
     }
 
     pub(crate) async fn refuse(&self, peer: Peer, refusal: Signed<Refusal>) -> Result<(), Refused> {

@@ -11,6 +11,7 @@ use dp_pvi_protocol::time::Timestamp;
 use serde::Serialize;
 use tracing::{info, warn};
 
+use super::Presence;
 use crate::telemetry::{Phase, Telemetry, UpdateResult};
 
 /// One thing that happened, as `--format json` prints it.
@@ -30,6 +31,16 @@ pub enum Event {
         client: ClientId,
         /// As what.
         role: Role,
+    },
+    /// The summer connected, or its connection ended.
+    Summer {
+        /// Which.
+        state: Presence,
+    },
+    /// The charter of an aggregated run waits for the signatures of all parties.
+    CharterDrafted {
+        /// Hash of its text, which the parties can compare.
+        charter: String,
     },
     /// A round is open.
     RoundOpened {
@@ -96,20 +107,29 @@ pub(crate) struct Observer {
     events: EventSink,
     telemetry: Arc<Telemetry>,
     opened: Option<Timestamp>,
+    /// Sites that the open round asks.
+    asked: usize,
 }
 
 impl Observer {
     pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>) -> Self {
-        Self { events, telemetry, opened: None }
+        Self { events, telemetry, opened: None, asked: 0 }
     }
 
     /// A record of an earlier process: counted, but not news.
     pub(crate) fn restored(&mut self, record: &Record) {
         match record {
-            Record::RoundOpened { at, .. } => self.opened = Some(*at),
+            Record::RoundOpened { at, asked, .. } => (self.opened, self.asked) = (Some(*at), asked.len()),
             Record::RoundClosed { .. } => drop(self.telemetry.round.inc()),
             _ => {}
         }
+    }
+
+    /// The summer came or went.
+    pub(crate) fn summer(&self, state: Presence) {
+        info!(?state, "the summer");
+        self.telemetry.summer_connected.set(i64::from(state == Presence::Connected));
+        (self.events)(&Event::Summer { state });
     }
 
     pub(crate) fn summed(&self, took: Duration) {
@@ -128,14 +148,18 @@ impl Observer {
                 Event::Joined { client: client.clone(), role: *role }
             }
             Record::RoundOpened { header, asked, at } => {
-                self.opened = Some(*at);
+                (self.opened, self.asked) = (Some(*at), asked.len());
                 let Ok(header) = header.peek() else { return };
                 info!(round = header.round, turn = ?header.turn.as_ref().map(ClientId::as_str), sites = asked.len(), "round open");
                 Event::RoundOpened { round: header.round, turn: header.turn, deadline_seconds: header.deadline_seconds }
             }
             Record::Aggregation { record, .. } => {
                 match record {
-                    AggregationRecord::Drafted(_) => info!("the charter waits for the signatures of all sites and of the summer"),
+                    AggregationRecord::Drafted(draft) => {
+                        let charter = draft.hash().to_string();
+                        info!(charter, "the charter waits for the signatures of all sites and of the summer");
+                        (self.events)(&Event::CharterDrafted { charter });
+                    }
                     AggregationRecord::LeftOut(client) => {
                         warn!(%client, "the summer cannot open this site's seed; the round closes without it");
                     }
@@ -163,6 +187,10 @@ impl Observer {
                 self.telemetry.round.inc();
                 if let Some(opened) = self.opened.take() {
                     self.telemetry.rounds.get_or_create(&Phase { phase: "collect" }).observe(at.since(opened).as_secs_f64());
+                }
+                if entry.aggregation_bytes().is_some() {
+                    self.telemetry.aggregation_dropouts.inc_by(self.asked.saturating_sub(entry.included.len()) as u64);
+                    self.telemetry.aggregation_aborts.inc_by(u64::from(entry.outcome == RoundOutcome::Aborted));
                 }
                 let Ok(header) = entry.header.peek() else { return };
                 let included: Vec<ClientId> = entry.included.iter().map(|(client, _)| client.clone()).collect();

@@ -33,6 +33,8 @@ fn line(history: &History, entry: &TranscriptEntry) -> Result<String> {
         "previous": entry.previous.to_string(),
         "header_body": hex::encode(&entry.header.body),
         "header_signature": hex::encode(&entry.header.signature),
+        // Under aggregated trust: the entry of the aggregation, whose signatures name contributors, commitments and the sum of masks.
+        "aggregation": entry.aggregation_bytes().map(hex::encode),
         "hash": entry.hash().to_string(),
     });
     Ok(value.to_string())

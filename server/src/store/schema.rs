@@ -54,14 +54,20 @@ pub(super) fn keys(run: i64) -> (i64, i64) {
     (key(run, 0), key(run, ROWS - 1))
 }
 
-/// Sets the connection up and makes or checks the tables.
-pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
+/// What every database of this program has: a write-ahead log, and commits that survive a power loss.
+pub(crate) fn configure(connection: &Connection, path: &Path) -> Result<()> {
     let fail = |e: rusqlite::Error| sqlite_error(path, &e);
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
         return Err(ServerError::unavailable(path, "the file system does not support SQLite's write-ahead log; use a local disk"));
     }
-    connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(fail)
+}
+
+/// Sets the connection up and makes or checks the tables.
+pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
+    let fail = |e: rusqlite::Error| sqlite_error(path, &e);
+    configure(connection, path)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     // Vectors go through the cache in pieces: more would only hold memory.
     connection.pragma_update(None, "cache_size", -2000).map_err(fail)?;

@@ -8,6 +8,7 @@ use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_server::config::Config as ServerConfig;
+use dp_pvi_server::summer::config::SummerConfig;
 use dp_pvi_tests::place::root;
 
 fn deploy(name: &str) -> PathBuf {
@@ -49,7 +50,7 @@ fn the_clients_samples_are_configurations() {
 fn the_tasks_resolve_within_the_sample_s_budget() {
     let schema = read("schema.toml");
     let config = server("server.toml");
-    for name in ["task.toml", "compose/task.toml"] {
+    for name in ["task.toml", "compose/task.toml", "compose/aggregated.task.toml"] {
         let raw = RawTask::parse(&read(name)).unwrap_or_else(|e| panic!("deploy/{name}: {e}"));
         let context = ResolveContext {
             name: &config.federation,
@@ -67,6 +68,22 @@ fn the_tasks_resolve_within_the_sample_s_budget() {
     }
 }
 
+/// The summer's sample belongs to the server's and the sites', and it would sign the charter of the sample task.
+#[test]
+fn the_summer_s_sample_fits_the_others() {
+    let summer =
+        SummerConfig::parse(&read("summer.toml"), &deploy("summer.toml"), []).unwrap_or_else(|e| panic!("deploy/summer.toml: {e}"));
+    let server = server("server.toml");
+    assert_eq!(Some(&summer.name), server.summer.as_ref());
+    assert_eq!(summer.federation, server.federation);
+    assert_eq!(summer.port, server.listen.port());
+    let context = ResolveContext { name: "test", update_deadline_seconds: 120, min_sites: 2, expected_sites: 3 };
+    let task = RawTask::parse(&read("compose/aggregated.task.toml")).unwrap().resolve(&read("schema.toml"), context).unwrap();
+    let spec = task.aggregation.expect("the sample is aggregated");
+    assert!(spec.min_contributors() >= summer.floors.min_contributors && spec.honest <= summer.floors.max_honest);
+    assert!(spec.colluders >= summer.floors.colluders && task.visits() <= summer.floors.max_rounds);
+}
+
 /// The sample schema explains, line by line, what the generated hospitals come with.
 #[test]
 fn the_sample_schema_is_that_of_the_synthetic_hospitals() {
@@ -76,7 +93,7 @@ fn the_sample_schema_is_that_of_the_synthetic_hospitals() {
 
 #[test]
 fn every_key_of_the_samples_is_explained() {
-    for name in ["server.toml", "client.toml", "task.toml", "schema.toml"] {
+    for name in ["server.toml", "client.toml", "summer.toml", "task.toml", "schema.toml"] {
         let text = read(name);
         let mut explained = false;
         let mut keys = 0;
@@ -99,7 +116,16 @@ fn every_key_of_the_samples_is_explained() {
 /// A new sample file needs a test above, or it would rot.
 #[test]
 fn every_sample_is_covered() {
-    let covered = ["client.toml", "compose/task.toml", "evaluator.toml", "schema.toml", "server.toml", "task.toml"];
+    let covered = [
+        "client.toml",
+        "compose/aggregated.task.toml",
+        "compose/task.toml",
+        "evaluator.toml",
+        "schema.toml",
+        "server.toml",
+        "summer.toml",
+        "task.toml",
+    ];
     let mut found = Vec::new();
     let mut folders = vec![deploy("")];
     while let Some(folder) = folders.pop() {

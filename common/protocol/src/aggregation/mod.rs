@@ -39,6 +39,20 @@ pub struct SummerRequest {
     pub ask: Ask,
 }
 
+impl SummerRequest {
+    /// As it travels.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads [`SummerRequest::to_bytes`]; nothing in it is verified.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        decode(bytes)
+    }
+}
+
 /// What is asked of the summer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
@@ -70,6 +84,20 @@ pub enum SummerReply {
     BadSeed(ClientId),
     /// No, in words for an operator.
     Refused(String),
+}
+
+impl SummerReply {
+    /// As it travels.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads [`SummerReply::to_bytes`]; nothing in it is verified.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        decode(bytes)
+    }
 }
 
 /// What is to be agreed in a charter: the sums of every visit, with how many visits in a row are alike.

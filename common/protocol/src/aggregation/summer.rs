@@ -56,6 +56,18 @@ impl<S: SummerStores> SummerNode<S> {
         }
     }
 
+    /// The run under a charter is over, however it ended: the keys of its rounds are destroyed, and there is no further round.
+    ///
+    /// # Errors
+    /// The stores fail.
+    pub fn end(&mut self, charter: Hash) -> Result<(), StoreError> {
+        let (_, mut vault) = match self.open.remove(&charter) {
+            Some(summer) => summer.into_parts(),
+            None => self.stores.open(charter)?,
+        };
+        vault.destroy_through(u32::MAX)
+    }
+
     fn answer(&mut self, request: &SummerRequest, rng: &mut impl CryptoRng) -> Result<SummerReply, SecAggError> {
         let SummerRequest { charter, ask } = request;
         if *ask == Ask::Sign {

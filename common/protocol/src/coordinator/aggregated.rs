@@ -1,6 +1,6 @@
 //! What an aggregated run does beside every run: charter, summer, masks.
 
-use dp_pvi_privacy::ClientId;
+use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_secagg::transcript::SignedEntry;
 
 use super::run::{Gathering, Open, Phase, Progress};
@@ -15,6 +15,12 @@ impl Coordinator {
     #[must_use]
     pub fn summer_request(&self, now: Timestamp) -> Option<SummerRequest> {
         self.run.aggregation.as_ref()?.ask(self.due_round(now))
+    }
+
+    /// Hash of the charter's text, once it is drafted.
+    #[must_use]
+    pub fn charter_hash(&self) -> Option<Hash> {
+        self.run.aggregation.as_ref()?.charter().map(dp_pvi_secagg::charter::SignedCharter::hash)
     }
 
     /// The summer's answer to [`summer_request`](Self::summer_request). Call [`poll`](Self::poll) next.

@@ -1,4 +1,4 @@
-//! One TCP and TLS connection, as a tonic channel.
+//! One TCP and TLS connection to the server, as a tonic channel: how sites, evaluators and the summer call it.
 
 use std::io;
 use std::pin::Pin;
@@ -6,29 +6,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dp_pvi_proto::identity::PeerName;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::tls::TlsIdentity;
+use crate::identity::PeerName;
 
 /// Name resolution, TCP and TLS, each.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Time in which the server's first bytes (or its refusal) follow a handshake.
 const FIRST_BYTES: Duration = Duration::from_secs(2);
 
+/// Whom to call, and how to know the other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Dial<'a> {
+    /// Host name or address.
+    pub host: &'a str,
+    /// Port.
+    pub port: u16,
+    /// Authority to trust, and the certificate to present.
+    pub tls: &'a Arc<ClientConfig>,
+    /// Name that the server's certificate must carry.
+    pub server_name: &'a ServerName<'static>,
+    /// URI that the server's certificate must carry.
+    pub server: &'a PeerName,
+}
+
 /// Where a connection keeps the TLS error that ended it: gRPC itself only says that the stream broke.
-#[derive(Clone, Default)]
-pub(super) struct Failure(Arc<Mutex<Option<rustls::Error>>>);
+#[derive(Debug, Clone, Default)]
+pub struct Failure(Arc<Mutex<Option<rustls::Error>>>);
 
 impl Failure {
     /// The error, once.
-    pub(super) fn take(&self) -> Option<rustls::Error> {
+    #[must_use]
+    pub fn take(&self) -> Option<rustls::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -43,19 +60,22 @@ impl Failure {
 ///
 /// In TLS 1.3 a client finishes its handshake before the server has looked at the client's certificate. An HTTP/2 server speaks first, so
 /// its first bytes say that this client was accepted, and an alert in their place says why not.
-pub(super) async fn connect(host: &str, port: u16, tls: &TlsIdentity) -> Result<(Channel, Failure), TransportError> {
+///
+/// # Errors
+/// Unreachable, or one side does not accept the other's certificate.
+pub async fn connect(dial: Dial<'_>) -> Result<(Channel, Failure), TransportError> {
     let unreachable = |what: &str, error: &dyn std::fmt::Display| TransportError::Unreachable(format!("{what}: {error}"));
-    let tcp = tokio::time::timeout(CONNECT, TcpStream::connect((host, port)))
+    let tcp = tokio::time::timeout(CONNECT, TcpStream::connect((dial.host, dial.port)))
         .await
         .map_err(|_| unreachable("connect", &"timed out"))?
         .map_err(|e| unreachable("connect", &e))?;
     tcp.set_nodelay(true).map_err(|e| unreachable("connect", &e))?;
-    let connector = TlsConnector::from(Arc::clone(&tls.client));
-    let mut stream = tokio::time::timeout(CONNECT, connector.connect(tls.server_name.clone(), tcp))
+    let connector = TlsConnector::from(Arc::clone(dial.tls));
+    let mut stream = tokio::time::timeout(CONNECT, connector.connect(dial.server_name.clone(), tcp))
         .await
         .map_err(|_| unreachable("TLS", &"timed out"))?
         .map_err(|e| inner(&e).map_or_else(|| unreachable("TLS", &e), tls_error))?;
-    check_server(&stream, &tls.server)?;
+    check_server(&stream, dial.server)?;
 
     let mut first = vec![0; 1024];
     let received = match tokio::time::timeout(FIRST_BYTES, stream.read(&mut first)).await {
@@ -88,13 +108,12 @@ pub(super) async fn connect(host: &str, port: u16, tls: &TlsIdentity) -> Result<
 }
 
 /// What a TLS error means: certificates are a matter for people, anything else may pass.
-pub(super) fn tls_error(error: &rustls::Error) -> TransportError {
+#[must_use]
+pub fn tls_error(error: &rustls::Error) -> TransportError {
     use rustls::{AlertDescription as Alert, Error};
     let rejected = |message: String| TransportError::Rejected { kind: Rejection::Authentication, message };
     match error {
-        Error::InvalidCertificate(e) => {
-            rejected(format!("the server's certificate is not accepted ({e}): check [tls] ca and [site] server_name"))
-        }
+        Error::InvalidCertificate(e) => rejected(format!("the server's certificate is not accepted ({e}): check [tls] ca and server_name")),
         Error::AlertReceived(
             alert @ (Alert::BadCertificate
             | Alert::UnsupportedCertificate

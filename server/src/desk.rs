@@ -1,0 +1,226 @@
+//! Where the server's questions to the summer lie until they are answered.
+//!
+//! The engine puts the question that its run has now on the desk; the summer's stream takes it from there, and again from the next stream if
+//! one breaks. An answer goes to the engine with the number of its question, so a late one changes nothing. A question whose answer
+//! brought nothing is asked again, after a pause that grows.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dp_pvi_privacy::Hash;
+use dp_pvi_protocol::aggregation::SummerRequest;
+use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_protocol::time::Timestamp;
+use tokio::sync::watch;
+
+/// First pause before a question is asked again, and the longest.
+const PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+
+/// What lies on the desk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Paper {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A question.
+    Question {
+        /// Its number.
+        number: u64,
+        /// A [`SummerRequest`] as it travels.
+        bytes: Bytes,
+    },
+    /// The run is over.
+    Over {
+        /// How.
+        outcome: RunOutcome,
+        /// Its charter, if one was drafted.
+        charter: Option<Hash>,
+    },
+}
+
+/// The engine's side of the desk.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    paper: watch::Sender<Paper>,
+    number: u64,
+    /// What was asked last, until it is answered.
+    open: Option<SummerRequest>,
+    /// What was answered in vain, when to ask again, and after how many failures.
+    vain: Option<(SummerRequest, Timestamp)>,
+    failures: u32,
+    /// Whether the summer knows that the run is over.
+    told: bool,
+}
+
+impl Desk {
+    /// An empty desk, and where to look at it.
+    pub(crate) fn new() -> (Self, watch::Receiver<Paper>) {
+        let (paper, receiver) = watch::channel(Paper::Nothing);
+        (Self { paper, number: 0, open: None, vain: None, failures: 0, told: false }, receiver)
+    }
+
+    /// Puts down what the run asks now.
+    pub(crate) fn put(&mut self, request: Option<SummerRequest>, now: Timestamp) {
+        let Some(request) = request else {
+            (self.open, self.vain, self.failures) = (None, None, 0);
+            let question = |paper: &Paper| matches!(paper, Paper::Question { .. });
+            self.paper.send_if_modified(|paper| question(paper) && std::mem::take(paper) != Paper::Nothing);
+            return;
+        };
+        if self.open.as_ref() == Some(&request) {
+            return;
+        }
+        match &self.vain {
+            Some((vain, until)) if *vain == request && now < *until => return,
+            Some((vain, _)) if *vain == request => {}
+            _ => self.failures = 0,
+        }
+        self.number += 1;
+        self.vain = None;
+        self.paper.send_replace(Paper::Question { number: self.number, bytes: request.to_bytes().into() });
+        self.open = Some(request);
+    }
+
+    /// Takes the open question off if this is its number.
+    pub(crate) fn answered(&mut self, number: u64) -> Option<SummerRequest> {
+        let question = if number == self.number { self.open.take() } else { None };
+        if question.is_some() {
+            self.paper.send_replace(Paper::Nothing);
+        }
+        question
+    }
+
+    /// The answer to this question brought nothing: it is asked again after a pause if the run still asks it then.
+    pub(crate) fn in_vain(&mut self, question: SummerRequest, now: Timestamp) {
+        let pause = PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.vain = Some((question, now.plus(pause)));
+    }
+
+    /// When [`Desk::put`] may ask again.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.vain.as_ref().map(|(_, until)| *until)
+    }
+
+    /// The run is over.
+    pub(crate) fn over(&mut self, outcome: RunOutcome, charter: Option<Hash>) {
+        (self.open, self.vain) = (None, None);
+        let over = Paper::Over { outcome, charter };
+        self.paper.send_if_modified(|paper| std::mem::replace(paper, over.clone()) != over);
+    }
+
+    /// The summer has been told that the run is over.
+    pub(crate) fn tell(&mut self) {
+        self.told = true;
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, RunId, Terms};
+    use dp_pvi_protocol::aggregation::Ask;
+    use dp_pvi_secagg::charter::{CharterBody, Member, Parties, SignedCharter};
+    use dp_pvi_secagg::plan::PlanRequest;
+    use dp_pvi_secagg::signed::PublicKey;
+
+    use super::*;
+
+    fn request(run: u32) -> SummerRequest {
+        let key = |number: u8| PublicKey(ed25519_dalek::SigningKey::from_bytes(&[number; 32]).verifying_key().to_bytes());
+        let members = (0..3).map(|site| Member { id: dp_pvi_privacy::ClientId::new(format!("s{site}")).unwrap(), key: key(10 + site) });
+        let parties = Parties {
+            run: RunId { task: Hash::default(), number: run },
+            authority: Hash::default(),
+            server: key(1),
+            summer: key(2),
+            members: members.collect(),
+        };
+        let plan = PlanRequest {
+            members: 3,
+            dropouts: 0,
+            colluders: 1,
+            honest_cap: 3,
+            dimension: 3,
+            clip: ClipNorm::new(1.0).unwrap(),
+            noise: NoiseMultiplier::new(23.4).unwrap(),
+            max_units: 2,
+            sampling: None,
+            terms: Terms::ShardResults,
+            max_rounding_loss: 0.01,
+        };
+        let charter = SignedCharter::draft(&CharterBody::from_plans(parties, &[(plan, 3)]).unwrap());
+        SummerRequest { charter, ask: Ask::Sign }
+    }
+
+    fn number(paper: &watch::Receiver<Paper>) -> Option<u64> {
+        match &*paper.borrow() {
+            Paper::Question { number, .. } => Some(*number),
+            Paper::Nothing | Paper::Over { .. } => None,
+        }
+    }
+
+    #[test]
+    fn a_question_stays_until_it_is_answered_or_not_asked_any_more() {
+        let (mut desk, mut paper) = Desk::new();
+        let now = Timestamp::from_millis(1000);
+        desk.put(Some(request(1)), now);
+        assert_eq!(number(&paper), Some(1));
+        paper.mark_unchanged();
+        desk.put(Some(request(1)), now);
+        assert!(!paper.has_changed().unwrap(), "the same question is not asked twice");
+        desk.put(Some(request(2)), now);
+        assert_eq!(number(&paper), Some(2));
+        assert!(desk.answered(1).is_none(), "a late answer finds nothing");
+        assert_eq!(desk.answered(2), Some(request(2)));
+        assert!(desk.answered(2).is_none(), "an answer counts once");
+        assert_eq!(number(&paper), None);
+        desk.put(Some(request(3)), now);
+        desk.put(None, now);
+        assert_eq!(*paper.borrow(), Paper::Nothing);
+    }
+
+    #[test]
+    fn a_question_that_was_answered_in_vain_is_asked_again_later_and_later() {
+        let (mut desk, paper) = Desk::new();
+        let mut now = Timestamp::from_millis(1000);
+        let mut pauses = Vec::new();
+        for asked in 1..=12 {
+            desk.put(Some(request(1)), now);
+            assert_eq!(number(&paper), Some(asked));
+            let question = desk.answered(asked).unwrap();
+            desk.in_vain(question, now);
+            desk.put(Some(request(1)), now);
+            assert_eq!(number(&paper), None, "not before the pause is over");
+            let until = desk.wake_at().unwrap();
+            pauses.push(until.since(now));
+            now = until;
+        }
+        assert_eq!(pauses[0], PAUSE);
+        assert!(pauses.is_sorted() && pauses[11] == LONGEST_PAUSE);
+        // Another question is asked at once, and starts from the shortest pause.
+        desk.put(Some(request(2)), Timestamp::from_millis(1000));
+        let question = desk.answered(13).unwrap();
+        desk.in_vain(question, now);
+        assert_eq!(desk.wake_at().unwrap().since(now), PAUSE);
+    }
+
+    #[test]
+    fn the_end_of_the_run_is_said_once() {
+        let (mut desk, mut paper) = Desk::new();
+        desk.put(Some(request(1)), Timestamp::from_millis(0));
+        desk.over(RunOutcome::Complete, None);
+        assert_eq!(*paper.borrow_and_update(), Paper::Over { outcome: RunOutcome::Complete, charter: None });
+        desk.put(None, Timestamp::from_millis(1));
+        desk.over(RunOutcome::Complete, None);
+        assert!(!paper.has_changed().unwrap() && !desk.is_told());
+        desk.tell();
+        assert!(desk.is_told());
+    }
+}

@@ -1,0 +1,218 @@
+//! The summer's loop: connect, answer questions, connect again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dp_pvi_privacy::noise::SecureNoise;
+use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_proto::summer::FromServer;
+use dp_pvi_protocol::aggregation::summer::SummerNode;
+use dp_pvi_protocol::aggregation::{Ask, SummerReply, SummerRequest};
+use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_secagg::charter::Floors;
+use dp_pvi_secagg::signed::PublicKey;
+use serde::Serialize;
+use tracing::{debug, info, warn};
+
+use super::Credentials;
+use super::config::SummerConfig;
+use super::line::Line;
+use super::store::FileStores;
+use crate::clock;
+use crate::error::{Result, ServerError};
+use crate::tls::authority_hash;
+
+/// First pause before another attempt to connect, and the longest.
+const PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// One thing that happened, as `--format json` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The line to the server is open.
+    Connected {
+        /// The server.
+        server: String,
+    },
+    /// A charter was signed.
+    CharterSigned {
+        /// Hash of its text.
+        charter: String,
+        /// The run's number.
+        run: u32,
+        /// The sites in it.
+        sites: Vec<ClientId>,
+        /// Fewest contributors of a sum.
+        min_contributors: u32,
+    },
+    /// The sum of the masks of a round was given out.
+    RoundClosed {
+        /// The round.
+        round: u32,
+        /// Number of sites whose masks are in the sum.
+        contributors: usize,
+    },
+    /// Something was refused.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// The run is over; its keys are destroyed.
+    RunEnded {
+        /// How.
+        outcome: RunOutcome,
+    },
+}
+
+/// Takes events as they happen.
+pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Answers the server's questions until its run ends or `shutdown` resolves to the number of a signal.
+///
+/// # Errors
+/// See [`ServerError`]; [`ServerError::Unreachable`] when the server stays away for `[summer] reconnect_seconds`.
+pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<Output = u8>) -> Result<()> {
+    let credentials = Credentials::load(&config)?;
+    let stores = FileStores::open(&config.state, &config.vault)?;
+    let node = SummerNode::new(credentials.identity.clone(), PublicKey(credentials.server_identity.to_bytes()), stores);
+    let desk = Desk { node: Arc::new(Mutex::new(node)), floors: config.floors, authority: authority_hash(&config.tls.ca)?, events };
+    tokio::select! {
+        signal = shutdown => Err(ServerError::Signal(signal)),
+        outcome = serve(&config, &credentials, &desk) => match outcome? {
+            RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
+            RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
+            RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
+        }
+    }
+}
+
+/// Keeps a line to the server, and works on it until a run has ended.
+async fn serve(config: &SummerConfig, credentials: &Credentials, desk: &Desk) -> Result<RunOutcome> {
+    let mut away = clock::instant();
+    let mut pause = PAUSE;
+    loop {
+        let ended = match Line::open(credentials).await {
+            Ok(mut line) => {
+                info!(server = credentials.address(), "connected");
+                (desk.events)(&Event::Connected { server: credentials.address() });
+                let worked = desk.work(&mut line).await;
+                (away, pause) = (clock::instant(), PAUSE);
+                worked
+            }
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(Some(outcome)) => return Ok(outcome),
+            // In order: the server wants another connection.
+            Ok(None) => continue,
+            Err(problem @ ServerError::Unreachable(_)) if away.elapsed() < config.reconnect => {
+                warn!(%problem, "the line to the server is down; trying again");
+            }
+            Err(problem) => return Err(problem),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Where questions are answered.
+struct Desk {
+    node: Arc<Mutex<SummerNode<FileStores>>>,
+    floors: Floors,
+    authority: Hash,
+    events: EventSink,
+}
+
+impl Desk {
+    /// Answers what comes on a line; `None` where the server ended it in order.
+    async fn work(&self, line: &mut Line) -> Result<Option<RunOutcome>> {
+        loop {
+            match line.question().await? {
+                None => return Ok(None),
+                Some(FromServer::Question(question)) => {
+                    let Some(request) = SummerRequest::from_bytes(&question.bytes) else {
+                        return Err(ServerError::OtherTask("a question that cannot be read: the server is of another version".into()));
+                    };
+                    let reply = self.answer(request).await?;
+                    line.answer(question.number, &reply).await?;
+                }
+                Some(FromServer::Over { outcome, charter }) => {
+                    if let Some(charter) = charter {
+                        self.on_disk(move |node| node.end(charter)).await?.map_err(|e| ServerError::Unavailable(e.to_string()))?;
+                    }
+                    info!(?outcome, "the run is over; its keys are destroyed");
+                    (self.events)(&Event::RunEnded { outcome });
+                    return Ok(Some(outcome));
+                }
+            }
+        }
+    }
+
+    /// One answer. Disk and masks take their time: they have a thread of their own.
+    async fn answer(&self, request: SummerRequest) -> Result<SummerReply> {
+        if let Err(reason) = self.allowed(&request) {
+            warn!(reason, "a charter is not signed");
+            (self.events)(&Event::Refused { reason: reason.clone() });
+            return Ok(SummerReply::Refused(reason));
+        }
+        let mut rng = SecureNoise::fresh().map_err(|e| ServerError::Failed(e.to_string()))?;
+        let (request, reply) = self
+            .on_disk(move |node| {
+                let reply = node.handle(&request, &mut rng);
+                (request, reply)
+            })
+            .await?;
+        self.tell(&request, &reply);
+        Ok(reply)
+    }
+
+    /// This summer's own policy: what the charter's rules leave to the parties.
+    fn allowed(&self, request: &SummerRequest) -> std::result::Result<(), String> {
+        if request.ask != Ask::Sign {
+            return Ok(());
+        }
+        let body = request.charter.text().map_err(|e| e.to_string())?;
+        if body.authority != self.authority {
+            return Err("the charter names another certificate authority than [tls] ca".into());
+        }
+        body.meets(&self.floors).map_err(|e| e.to_string().replace("this site's floor", "the floor of this summer ([policy])"))
+    }
+
+    /// Events of an answer.
+    fn tell(&self, request: &SummerRequest, reply: &SummerReply) {
+        let event = match (&request.ask, reply) {
+            (_, SummerReply::Refused(reason)) => {
+                warn!(reason, "refused");
+                Event::Refused { reason: reason.clone() }
+            }
+            (_, SummerReply::BadSeed(client)) => {
+                warn!(%client, "this site's seed cannot be opened");
+                Event::Refused { reason: format!("the seed of {client} cannot be opened") }
+            }
+            (Ask::Sign, _) => {
+                let Ok(body) = request.charter.text() else { return };
+                let charter = request.charter.hash().to_string();
+                let sites: Vec<ClientId> = body.members.iter().map(|member| member.id.clone()).collect();
+                info!(charter, run = body.run.number, sites = sites.len(), "charter signed");
+                Event::CharterSigned { charter, run: body.run.number, sites, min_contributors: body.min_contributors }
+            }
+            (Ask::Close(close), _) => {
+                info!(round = close.round, contributors = close.uploads.len(), "round closed");
+                Event::RoundClosed { round: close.round, contributors: close.uploads.len() }
+            }
+            (Ask::Offer { .. } | Ask::Countersign(_), _) => {
+                debug!("a round's key or header was signed");
+                return;
+            }
+        };
+        (self.events)(&event);
+    }
+
+    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&mut SummerNode<FileStores>) -> T + Send + 'static) -> Result<T> {
+        let node = Arc::clone(&self.node);
+        tokio::task::spawn_blocking(move || work(&mut node.lock().unwrap_or_else(PoisonError::into_inner)))
+            .await
+            .map_err(|e| ServerError::Failed(format!("an answer could not be worked out: {e}")))
+    }
+}
