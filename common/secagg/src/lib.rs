@@ -77,17 +77,17 @@
 //!
 //! # Cost
 //!
-//! Median of `cargo bench -p dp-pvi-secagg` (2-core 2.5 GHz machine, load average 6 from other work; nothing here uses more than one core).
-//! *Client* is everything but training: header, clip, sum, exact noise (nine tenths of it), mask, commitment, seal, signature.
-//! *Summer* is a whole closing. *Server* is the check of one upload at the door, and the sum of all at close. Uploads are 8d bytes
-//! and less than 400 more (tested).
+//! *Client* is everything but training: header, clip, sum, exact noise (most of it), mask, commitment, seal, signature. *Summer* is a whole closing.
+//! Both are processor time of the one thread that works (`cargo bench -p dp-pvi-secagg --bench t2_6`, means of 3 to 1000 calls on a 2-core 2.5 GHz
+//! machine with much other work on it). *Server* is the check of one upload at the door, and the sum of all at close: medians by the clock of
+//! `--bench cost` on the same machine at a load average of 6. Uploads are 8d bytes and less than 400 more (tested).
 //!
 //! | d | M | upload | client | summer | server: an upload / the sum | SecAgg+ (k): client up / CPU | SecAgg+ server, 10 % dropouts |
 //! |---|---|---|---|---|---|---|---|
-//! | 105 | 10 | 1.2 kB | 0.24 ms | 1.1 ms | 0.04 ms / 0.3 µs | (9) 4.6 kB / 3.1 ms | 2 ms |
-//! | 105 | 1000 | 1.2 kB | 0.24 ms | 147 ms | 0.04 ms / 18 µs | (102) 43.6 kB / 35 ms | 1.4 s |
-//! | 10,000 | 100 | 80.4 kB | 1.6 ms | 20 ms | 0.09 ms / 0.2 ms | (42) 97.6 kB / 20 ms | 95 ms |
-//! | 1,000,000 | 100 | 8.00 MB | 187 ms | 814 ms | 9 ms / 57 ms | (42) 8.02 MB / 560 ms | 3.4 s |
+//! | 105 | 10 | 1.1 kB | 0.50 ms | 2.6 ms | 0.04 ms / 0.3 µs | (9) 4.6 kB / 3.1 ms | 2 ms |
+//! | 105 | 1000 | 1.1 kB | 0.50 ms | 173 ms | 0.04 ms / 18 µs | (102) 43.6 kB / 35 ms | 1.4 s |
+//! | 10,000 | 100 | 80.3 kB | 2.1 ms | 25 ms | 0.09 ms / 0.2 ms | (42) 97.6 kB / 20 ms | 95 ms |
+//! | 1,000,000 | 100 | 8.00 MB | 154 ms | 558 ms | 9 ms / 57 ms | (42) 8.02 MB / 560 ms | 3.4 s |
 //!
 //! The SecAgg+ columns are the design's estimates from measured primitives with k neighbours (`design/security.md` 2: d = 100 in the first two rows,
 //! 10 % dropouts, without training), not runs of this crate. Acceptance (T2.6) asks at d = 10⁶, M = 100 for a client within 1 s, a summer within
