@@ -19,7 +19,7 @@ use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
-use dp_pvi_privacy::accountant::AccountantError;
+use dp_pvi_privacy::accountant::{AccountantError, epsilon_upper};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Ledger, ReleaseId, RunId};
@@ -108,7 +108,7 @@ pub struct Choice {
 const BISECTIONS: u32 = 14;
 
 impl Selection {
-    /// Finds the ε of a trial for which the whole selection costs no more than `[tune]` allows.
+    /// Finds the ε of a trial for which a ledger books no more for the whole selection than `[tune]` allows.
     ///
     /// # Errors
     /// A section that is none, or a candidate that is no task.
@@ -128,19 +128,22 @@ impl Selection {
             let task = |options| Ok(experiment.with_options(options, epsilon).resolve(path)?.0);
             section.candidates.iter().map(task).collect()
         };
-        let costs = |epsilon: f64| -> Result<f64, TuneError> {
+        let costs = |epsilon: f64| -> Result<(f64, f64), TuneError> {
             let tasks = tasks(epsilon)?;
             let delta = half(tasks[0].privacy.delta)?;
             if tasks.iter().any(|task| task.privacy.delta != tasks[0].privacy.delta || task.privacy.relation != tasks[0].privacy.relation) {
                 return Err(TuneError::Config("candidates differ in more than options of [pvi]".into()));
             }
-            Ok(cost::epsilon(&cost::worst(&tasks)?, trials, delta))
+            let epsilon = cost::epsilon(&cost::worst(&tasks)?, trials, delta);
+            // What a ledger makes of it: a little more, because it books a black box by its divergences.
+            let booked = epsilon_upper([&event(epsilon, delta.get())?], tasks[0].privacy.relation, tasks[0].privacy.delta)?;
+            Ok((epsilon, booked.epsilon.get()))
         };
         // A choice costs more than one run, so the whole ε is too much for a trial.
         let (mut lower, mut upper) = (0.0, section.epsilon);
         for _ in 0..BISECTIONS {
             let middle = if lower > 0.0 { f64::midpoint(lower, upper) } else { 0.25 * upper };
-            if costs(middle)? <= section.epsilon {
+            if costs(middle)?.1 <= section.epsilon {
                 lower = middle;
             } else {
                 upper = middle;
@@ -151,7 +154,7 @@ impl Selection {
         }
         let delta = half(tasks(lower)?[0].privacy.delta)?.get();
         let cost = Cost {
-            epsilon: costs(lower)?,
+            epsilon: costs(lower)?.0,
             delta,
             epsilon_of_a_trial: lower,
             expected_trials: section.expected_trials,
@@ -171,11 +174,7 @@ impl Selection {
     /// # Errors
     /// Numbers out of range (never for a plan).
     pub fn event(&self) -> Result<DpEvent, TuneError> {
-        let wrong = |error: dp_pvi_privacy::unit::InvalidUnit| TuneError::Config(error.to_string());
-        Ok(DpEvent::Approximate {
-            epsilon: Epsilon::new(self.cost.epsilon).map_err(wrong)?,
-            delta: Some(Delta::new(self.cost.delta).map_err(wrong)?),
-        })
+        event(self.cost.epsilon, self.cost.delta)
     }
 
     /// Charges every site's ledger, then runs the trials and releases the best.
@@ -239,6 +238,11 @@ impl Selection {
         }
         Ok(())
     }
+}
+
+fn event(epsilon: f64, delta: f64) -> Result<DpEvent, TuneError> {
+    let wrong = |error: dp_pvi_privacy::unit::InvalidUnit| TuneError::Config(error.to_string());
+    Ok(DpEvent::Approximate { epsilon: Epsilon::new(epsilon).map_err(wrong)?, delta: Some(Delta::new(delta).map_err(wrong)?) })
 }
 
 /// δ of the selection's event.
