@@ -2,6 +2,10 @@
 //!
 //! The reference is a long Gibbs sampler of our own (the paper's is a Hamiltonian one), components are paired by a minimum-cost assignment, and every
 //! private run goes through the production update at an accounted ε (full batch, add-remove).
+//!
+//! # Measured
+//! One full run, seed 1, 5 data sets, 25 s of processor time. F-norm of means: EP 0.009, SEP 0.011; DP-SEP 0.98 at ε = 1 (standard
+//! deviation 1.57: one data set far off), 0.071 at 5, 0.048 at 50; DP-EM 7.2, 5.0, 3.6. The printed step covers 9.1 % of the way to SEP's fixed point in 100 passes.
 
 use std::fmt::Write as _;
 

@@ -76,6 +76,9 @@ pub enum ReproduceError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A regression set that is none.
+    #[error("there is no set {0}: see --help for the names")]
+    Set(String),
     /// A run came out in a form that a reproduction cannot read: a bug of ours.
     #[error("{0}")]
     Result(String),
@@ -88,7 +91,7 @@ impl ReproduceError {
         match self {
             Self::Experiment(error) => error.exit_code(),
             Self::Data(_) => 10,
-            Self::Task(_) => 2,
+            Self::Task(_) | Self::Set(_) => 2,
             Self::Write { .. } => 12,
             Self::Result(_) => 1,
         }
