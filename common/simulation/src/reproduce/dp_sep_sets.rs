@@ -106,11 +106,8 @@ impl Data {
         if set.optional && !file.exists() {
             return Ok(None);
         }
-        let number = |text: &str| text.parse::<f64>().map_err(wrong);
-        let words = |line: &str| line.split([' ', ',', '\t']).filter(|w| !w.is_empty()).map(number).collect();
-        let mut rows = dp_pvi_data::read_text(&file)?.lines().map(words).collect::<Result<Vec<Vec<f64>>, _>>()?;
+        let rows = Self::rows(&dp_pvi_data::read_text(&file)?, set)?;
         let splits = if set.optional {
-            rows.iter_mut().filter(|row| !row.is_empty()).for_each(|row| row.rotate_left(1));
             let training = 463_715.min(rows.len() * 9 / 10);
             vec![((0..training).collect(), (training..rows.len()).collect())]
         } else {
@@ -124,6 +121,21 @@ impl Data {
         } else {
             Err(ReproduceError::Result(format!("{} is not the published set", set.name)))
         }
+    }
+
+    /// Numbers of a file, features first and the target last.
+    fn rows(text: &str, set: &Set) -> Result<Vec<Vec<f64>>, ReproduceError> {
+        let number = |text: &str| text.parse::<f64>().map_err(wrong);
+        let words = |line: &str| line.split([' ', ',', '\t']).filter(|w| !w.is_empty()).map(number).collect();
+        let mut rows = text.lines().map(words).collect::<Result<Vec<Vec<f64>>, _>>()?;
+        for row in &mut rows {
+            if set.optional && !row.is_empty() {
+                row.rotate_left(1);
+            }
+            // Naval has another target behind the one that is published with.
+            row.truncate(set.features + 1);
+        }
+        Ok(rows)
     }
 
     fn published(text: &str) -> Result<Vec<Split>, ReproduceError> {
@@ -182,7 +194,7 @@ impl Data {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::float_cmp, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     use super::{Data, SETS};
 
     fn data() -> Data {
@@ -202,6 +214,17 @@ mod tests {
         // Uniform columns have variance 1, and everything lies within √3.
         let table = data.table(&[0, 1, 2, 3], &ranges).unwrap();
         assert!(table.records().all(|r| r.values.iter().chain([&r.target]).all(|v| v.abs() <= 3_f64.sqrt() + 1e-12)));
+    }
+
+    #[test]
+    fn rows_end_with_the_target_that_is_published_with() {
+        let set = |name: &str| SETS.iter().find(|set| set.name == name).unwrap();
+        let power = Data::rows("1 2  3 4 5 6\n-1e-1 0 0 0 7\n", set("power")).unwrap();
+        assert_eq!(power, vec![vec![1.0, 2.0, 3.0, 4.0, 5.0], vec![-0.1, 0.0, 0.0, 0.0, 7.0]]);
+        let year: Vec<String> = (0..91).map(|i| (2000 + i).to_string()).collect();
+        let rows = Data::rows(&year.join(","), set("year")).unwrap();
+        assert_eq!((rows[0].len(), rows[0][0] as u32, rows[0][90] as u32), (91, 2001, 2000));
+        assert!(Data::rows("1 x", set("power")).is_err());
     }
 
     #[test]
