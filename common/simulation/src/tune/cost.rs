@@ -139,7 +139,9 @@ mod tests {
     const Q: [f64; 5] = [0.22, 0.24, 0.21, 0.18, 0.15];
 
     fn divergence(p: &[f64], q: &[f64], order: f64) -> f64 {
-        p.iter().zip(q).filter(|(p, _)| **p > 0.0).map(|(p, q)| p.powf(order) * q.powf(1.0 - order)).sum::<f64>().ln() / (order - 1.0)
+        let logs: Vec<f64> = p.iter().zip(q).filter(|(p, _)| **p > 0.0).map(|(p, q)| order * p.ln() + (1.0 - order) * q.ln()).collect();
+        let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (largest + logs.iter().map(|log| (log - largest).exp()).sum::<f64>().ln()) / (order - 1.0)
     }
 
     /// The best of K: its cumulative distribution is the generating function of K at that of one trial.
