@@ -242,13 +242,13 @@ impl KeyVault for FusedVault {
     }
 }
 
-/// A server that asks until it gets an answer, restarting the summer whenever its disk fails; `twice` asks for another set first, each time.
+/// A server that asks until it gets an answer, and a summer that is started again whenever its disk fails.
 struct Script {
     folders: Folders,
     fuse: Fuse,
     crashes: u32,
-    /// Closings whose answers left, with the number of sites.
-    answered: BTreeSet<(u32, usize)>,
+    /// Closings whose answers left: the round, and which site was left out.
+    answered: BTreeSet<(u32, u32)>,
 }
 
 impl Script {
@@ -258,30 +258,41 @@ impl Script {
         Summer::open(Arc::clone(&self.folders.charter), key(2), store, vault)
     }
 
-    /// Asks again, of a summer that was started again, until the answer is not that the disk failed.
+    /// Asks once; `None` where the summer's disk failed over it, or while it was started: it is down then.
+    fn once<T>(
+        &mut self,
+        summer: &mut Option<Summer<FusedStore, FusedVault>>,
+        question: impl FnOnce(&mut Summer<FusedStore, FusedVault>) -> Result<T, SecAggError>,
+    ) -> Option<Result<T, SecAggError>> {
+        let mut here = match summer.take().map_or_else(|| self.open(), Ok) {
+            Ok(here) => here,
+            Err(SecAggError::Store(_)) => {
+                self.crashes += 1;
+                return None;
+            }
+            Err(error) => return Some(Err(error)),
+        };
+        match question(&mut here) {
+            Err(SecAggError::Store(_)) => {
+                self.crashes += 1;
+                None
+            }
+            answer => {
+                *summer = Some(here);
+                Some(answer)
+            }
+        }
+    }
+
+    /// Asks until there is an answer.
     fn ask<T>(
         &mut self,
         summer: &mut Option<Summer<FusedStore, FusedVault>>,
         mut question: impl FnMut(&mut Summer<FusedStore, FusedVault>) -> Result<T, SecAggError>,
     ) -> Result<T, SecAggError> {
         loop {
-            let mut here = match summer.take() {
-                Some(here) => here,
-                None => match self.open() {
-                    Ok(here) => here,
-                    Err(SecAggError::Store(_)) => {
-                        self.crashes += 1;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                },
-            };
-            match question(&mut here) {
-                Err(SecAggError::Store(_)) => self.crashes += 1,
-                answer => {
-                    *summer = Some(here);
-                    return answer;
-                }
+            if let Some(answer) = self.once(summer, &mut question) {
+                return answer;
             }
         }
     }
@@ -293,13 +304,20 @@ impl Script {
             let proposal = self.ask(&mut summer, |summer| propose(summer, &charter))?;
             let header = self.ask(&mut summer, |summer| summer.countersign(&proposal))?;
             let whole = uploads(&charter, &header);
-            // Whichever set the summer fixes first: the other is refused from then on.
-            for request in [without(&whole, 1), whole.clone(), without(&whole, 3), without(&whole, 1), whole] {
-                match self.ask(&mut summer, |summer| summer.close(&request)) {
-                    Ok(_) => drop(self.answered.insert((round, request.uploads.len() * 10 + position(&request)))),
-                    Err(SecAggError::SecondClosing { .. }) => {}
-                    Err(error) => return Err(error),
+            // Whichever set the summer fixes first: the others are refused from then on. After a crash another set is asked for.
+            let sets = [without(&whole, 1), whole.clone(), without(&whole, 3)];
+            let mut turn = 0;
+            let mut calm = 0;
+            while calm < 2 * sets.len() {
+                let request = &sets[turn % sets.len()];
+                turn += 1;
+                match self.once(&mut summer, |summer| summer.close(request)) {
+                    None => continue,
+                    Some(Ok(_)) => drop(self.answered.insert((round, position(request)))),
+                    Some(Err(SecAggError::SecondClosing { .. })) => {}
+                    Some(Err(error)) => return Err(error),
                 }
+                calm += 1;
             }
             let head = summer.as_ref().unwrap().head();
             let (entry, _) = skip(Arc::clone(&charter), head, &key(1));
@@ -309,9 +327,10 @@ impl Script {
     }
 }
 
-/// Which site is missing: tells sets of one size apart.
-fn position(request: &CloseRequest) -> usize {
-    (0..SITES).position(|site| !request.uploads.iter().any(|upload| upload.open(&PublicKey::of(&key(10 + site))).is_ok())).unwrap_or(9)
+/// Which site is left out; as many as there are where none is.
+fn position(request: &CloseRequest) -> u32 {
+    let missing = |site: &u32| !request.uploads.iter().any(|upload| upload.open(&PublicKey::of(&key(10 + site))).is_ok());
+    (0..SITES).find(missing).unwrap_or(SITES)
 }
 
 #[test]
