@@ -35,3 +35,4 @@ pub mod simplex;
 pub mod statement;
 pub mod summary;
 pub mod task;
+pub mod unknown_noise;

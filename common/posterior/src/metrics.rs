@@ -30,7 +30,7 @@ pub struct HeldOutMetrics {
     pub records: u64,
     /// Mean log predictive density.
     pub log_likelihood: f64,
-    /// Share of correct classes (classification).
+    /// Share of correct classes (classification), or of pixels that come back right (images).
     pub accuracy: Option<f64>,
     /// Root mean squared error (regression).
     pub rmse: Option<f64>,
@@ -65,8 +65,14 @@ pub const BINS: usize = 15;
 pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> PublicMetrics {
     let (mut count, mut numbers, mut log_likelihood, mut squares) = (0_u64, 0_u64, 0.0, 0.0);
     let (mut classes, mut transforms) = (Vec::new(), Vec::new());
+    let mut pixels = None;
     for record in records.get().examples() {
         count += 1;
+        if let Some(image) = predictor.reconstruct(record) {
+            log_likelihood += image.log_density;
+            *pixels.get_or_insert(0.0) += image.accuracy;
+            continue;
+        }
         log_likelihood += predictor.log_density(record);
         match predictor.predict(record) {
             Prediction::Number { mean, variance } => {
@@ -88,7 +94,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
     PublicMetrics(HeldOutMetrics {
         records: count,
         log_likelihood: mean(log_likelihood),
-        accuracy: classification.then(|| mean(as_f64(hits as u64))),
+        accuracy: pixels.map(mean).or_else(|| classification.then(|| mean(as_f64(hits as u64)))),
         rmse: regression.then(|| mean(squares).sqrt()),
         brier: classification.then(|| mean(classes.iter().map(|(p, y)| (p - y).powi(2)).sum())),
         calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),

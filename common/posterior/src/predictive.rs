@@ -17,6 +17,7 @@ use crate::pbp;
 use crate::quadrature::{log_sigmoid_expectation, sigmoid_moments};
 use crate::rule::VipsRule;
 use crate::rule::network_posterior;
+use crate::sigmoid_belief::hidden::{Batch, Prepared};
 use crate::summary::{Interval, Level};
 use crate::task::{ModelSpec, ResolvedTask};
 
@@ -59,6 +60,8 @@ enum Law {
     Mixture(Box<Density>),
     /// Topics: a document is what has a density.
     Topics(Box<Topics>),
+    /// A sigmoid belief network: an image is what has a density.
+    Images(Box<Prepared<'static>>),
     /// A network, by moments.
     Moments(Box<pbp::Network>, Box<pbp::Posterior>),
 }
@@ -128,6 +131,10 @@ impl Predictor {
             ModelSpec::LatentDirichlet(_) => {
                 return Err(InvalidParameters::Domain("a topic model predicts from the whole state of its run"));
             }
+            ModelSpec::SigmoidBelief(spec) => {
+                let network = spec.network(natural).ok_or(InvalidParameters::Domain("not the weights of this network"))?;
+                Law::Images(Box::new(Prepared::owned(network)))
+            }
             ModelSpec::PbpNetwork { hidden, .. } => {
                 let network = pbp::Network::of_weights(family.dimension() - 1, hidden)?;
                 let posterior = network_posterior(&network, posterior.standard());
@@ -147,7 +154,12 @@ impl Predictor {
             let posterior = Gaussian::from_natural(task.family(), task.posterior(state).to_vec())?;
             return Ok(Self { model: task.model.clone(), posterior, law: Law::Topics(Box::new(topics)) });
         }
-        Self::new(task.model.clone(), task.family(), task.posterior(state))
+        let model = match (&task.model, VipsRule::noise_sd(task, state)) {
+            // Learned with the coefficients.
+            (ModelSpec::LinearRegression { .. }, Some(noise_sd)) => ModelSpec::LinearRegression { noise_sd },
+            (model, _) => model.clone(),
+        };
+        Self::new(model, task.family(), task.posterior(state))
     }
 
     /// Number of features of a row.
@@ -157,6 +169,7 @@ impl Predictor {
             Law::Normal { .. } | Law::Logit | Law::Probit | Law::Count => self.posterior.family().dimension(),
             Law::Mixture(density) => density.dimension(),
             Law::Topics(topics) => topics.shape().words(),
+            Law::Images(prepared) => prepared.shape().visible(),
             Law::Moments(network, _) => network.inputs(),
             Law::Network(network) => network.network().features(),
         }
@@ -211,11 +224,26 @@ impl Predictor {
                 let (component, probability) = best.unwrap_or((0, 0.0));
                 Prediction::Component { component, probability }
             }
+            Law::Images(prepared) => {
+                // The hidden unit that is on most surely.
+                let batch = image(prepared, row);
+                let best = batch.hidden(0).iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+                let (component, probability) = best.unwrap_or((0, 0.0));
+                Prediction::Component { component, probability }
+            }
             Law::Moments(network, posterior) => {
                 let (mean, variance) = pbp::predictive::NetworkPredictor::new(network, posterior).predict(entries(row));
                 Prediction::Number { mean, variance }
             }
         }
+    }
+
+    /// What an image's hidden units say about its pixels; only of models of images.
+    #[must_use]
+    pub fn reconstruct(&self, row: Example<'_>) -> Option<Reconstructed> {
+        let Law::Images(prepared) = &self.law else { return None };
+        let batch = image(prepared, row);
+        Some(Reconstructed { log_density: prepared.batch_bound(&batch), accuracy: prepared.reconstruction(&batch).accuracy })
     }
 
     /// ln p(target | row, released data).
@@ -244,6 +272,7 @@ impl Predictor {
             }
             Law::Mixture(density) => density.score(&dense(row, density.dimension())).0,
             Law::Topics(topics) => document(topics, row).map_or(0.0, |document| document.bound(topics, row.indices).0),
+            Law::Images(prepared) => prepared.batch_bound(&image(prepared, row)),
             Law::Moments(network, posterior) => {
                 pbp::predictive::NetworkPredictor::new(network, posterior).log_density(entries(row), row.target)
             }
@@ -270,6 +299,23 @@ impl Prediction {
             Self::Component { probability, .. } => Interval { lower: probability, upper: probability },
         }
     }
+}
+
+/// An image and its reconstruction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reconstructed {
+    /// Lower bound of ln p(image).
+    pub log_density: f64,
+    /// Share of its pixels that come back right.
+    pub accuracy: f64,
+}
+
+/// Sweeps behind an image's prediction.
+const IMAGE_SWEEPS: u32 = 10;
+
+/// The E-step of an image.
+fn image(prepared: &Prepared<'_>, row: Example<'_>) -> Batch {
+    prepared.fit_one(dense(row, prepared.shape().visible()), IMAGE_SWEEPS)
 }
 
 /// Sweeps behind a document's prediction.

@@ -10,10 +10,11 @@ mod raw;
 mod update;
 
 pub use aggregation::{AggregationSpec, RawAggregation, SumSpec};
-pub use model::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec};
+pub use model::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec, SigmoidBeliefSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
 pub use update::{
-    AdaptiveClipSpec, BcmSpec, Clip, CommitteePrior, DocumentsSpec, GlobalViSpec, Intervals, PolyaGammaSpec, StatisticsSpec, VipsSpec,
+    AdaptiveClipSpec, BcmSpec, Clip, CommitteePrior, Counts, DocumentsSpec, GlobalViSpec, ImagesSpec, Intervals, LinearNoiseSpec,
+    PolyaGammaSpec, StatisticsSpec, VipsSpec,
 };
 pub use update::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,

@@ -26,6 +26,7 @@ pub mod probit;
 pub mod sigmoid_belief;
 pub mod statistics;
 pub mod tilted;
+pub mod unknown_noise;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
@@ -116,6 +117,7 @@ pub fn from_spec(spec: &ModelSpec) -> Box<dyn Model> {
         ModelSpec::ProbitRegression {} => Box::new(probit::Probit),
         ModelSpec::PoissonRegression {} => Box::new(poisson::Poisson),
         ModelSpec::LatentDirichlet(_) => Box::new(lda::TopicModel),
+        ModelSpec::SigmoidBelief(_) => Box::new(sigmoid_belief::ImageModel),
         ModelSpec::GaussianMixture { components, noise_sd, .. } => {
             Box::new(gaussian_mixture::MixtureModel { components: components as usize, noise_sd })
         }

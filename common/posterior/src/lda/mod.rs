@@ -6,6 +6,7 @@
 //! λ and every statistic are stored word by word: coordinate v·K + k is topic k of word v. A document then touches whole stretches
 //! of K coordinates in ascending order.
 
+pub mod denoise;
 pub mod document;
 pub mod perplexity;
 pub mod recovery;

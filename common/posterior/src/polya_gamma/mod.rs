@@ -103,7 +103,7 @@ pub fn raise_to(second: &[f64], dimension: usize, level: f64) -> RaisedStatistic
     let matrix = unsvec(second, dimension);
     let unchanged = || RaisedStatistic { second: second.to_vec(), directions: 0 };
     // The usual case is cheap.
-    if level > 0.0 && Cholesky::new(&matrix - DMatrix::identity(dimension, dimension) * level).is_some() {
+    if Cholesky::new(&matrix - DMatrix::identity(dimension, dimension) * level).is_some() {
         return unchanged();
     }
     let Some(eigen) = SymmetricEigen::try_new(matrix, f64::EPSILON, 100 * dimension.max(10)) else {

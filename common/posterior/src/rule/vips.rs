@@ -3,18 +3,27 @@
 //! * **Logistic regression**: the state is [λ | s1 | svec S2 | α]: the posterior, Σ x(y−½) once it is known, the running
 //!   Σ E ω xxᵀ, and the prior's precision. A visit moves S2 ← (1−ρ)S2 + ρŜ2; λ has Λ = αI + S2 with S2's eigenvalues raised to its noise,
 //!   h = α m0 + s1. The last visit's λ includes the noise's variance where the task says so.
-//! * **Topic models**: the state is [λ | Dirichlet parameters | C]. λ is a Gaussian with the moments of every word's probability in
+//! * **Topic models**: the state is [λ | Dirichlet parameters | released sums as they are, where counts are expectations | C]. λ is a Gaussian with the moments of every word's probability in
 //!   every topic, for whatever reads posteriors; the Dirichlet parameters are what E-steps use.
+//! * **Sigmoid belief networks**: the state is [λ | shrinkage | running sums | variance of their noise | C]; there are running sums where
+//!   some damping is below 1. The first visit's sums are taken whole.
+//! * **Linear regression with unknown noise**: the state is [λ | E τ]; there is one visit.
+
+mod documents;
+mod images;
+mod linear;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::ClipNorm;
 
+use self::documents::Documents;
+use self::images::Images;
+use self::linear::Linear;
 use super::{Arrived, Rule, Step};
-use crate::adaptive_clip::{next_bound, share_within};
-use crate::lda::{Shape, Topics};
+use crate::lda::Topics;
 use crate::polya_gamma::{m_step, noise_aware_posterior, raise_to};
-use crate::task::{Clip, DocumentsSpec, Intervals, ModelSpec, PolyaGammaSpec, ResolvedTask, StatisticsSpec, Trust, VipsSpec};
+use crate::task::{Intervals, ModelSpec, PolyaGammaSpec, ResolvedTask, StatisticsSpec, Trust, VipsSpec};
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,10 +45,9 @@ enum Kind {
         prior_mean: f64,
         prior_precision: f64,
     },
-    Documents {
-        spec: DocumentsSpec,
-        shape: Shape,
-    },
+    Documents(Documents),
+    Images(Box<Images>),
+    Linear(Linear),
     /// Not a task that was checked: the state never moves.
     Nothing,
 }
@@ -53,10 +61,9 @@ impl VipsRule {
                 let prior_precision = spec.relevance.map_or(task.prior.scale.powi(-2), |r| r.expected_precision());
                 Kind::PolyaGamma { spec, prior_mean: task.prior.mean, prior_precision }
             }
-            (StatisticsSpec::Documents(spec), ModelSpec::LatentDirichlet(model)) => {
-                model.shape(task.features).map_or(Kind::Nothing, |shape| Kind::Documents { spec, shape })
-            }
-            (StatisticsSpec::Documents(_), _) => Kind::Nothing,
+            (StatisticsSpec::Documents(spec), _) => Documents::new(task, spec).map_or(Kind::Nothing, Kind::Documents),
+            (StatisticsSpec::LinearNoise(spec), _) => Kind::Linear(Linear::new(task, spec)),
+            (StatisticsSpec::Images(spec), _) => Images::new(task, spec).map_or(Kind::Nothing, |images| Kind::Images(Box::new(images))),
         };
         // A task that was checked has both for every visit.
         let noise = |visit| spec.clip_and_noise(task, visit).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
@@ -82,7 +89,7 @@ impl VipsRule {
         Topics::new(shape, lambda.to_vec())
     }
 
-    /// C of a state of a topic model.
+    /// C of a state of a topic model or a sigmoid belief network.
     ///
     /// # Errors
     /// The state is not one of this rule.
@@ -151,39 +158,6 @@ impl VipsRule {
         state.push(precision);
         state.iter().all(|v| v.is_finite()).then_some(Step { state, correction: None, floored: raised.directions })
     }
-
-    fn documents(&self, spec: &DocumentsSpec, shape: &Shape, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
-        let clip = Self::clip(state).ok()?;
-        let rho = *self.damping.get(arrived.visit as usize)?;
-        let lambda = state.get(self.family.len()..self.family.len() + shape.coordinates())?;
-        let (counts, indicator) = arrived.sum.split_at(shape.coordinates().min(arrived.sum.len()));
-        if counts.len() != lambda.len() || !arrived.sum.iter().all(|v| v.is_finite()) {
-            return None;
-        }
-        let rate = spec.sampling_rate.get();
-        let statistics: Vec<f64> = counts.iter().map(|s| s * clip.get() / rate).collect();
-        let clip = match (spec.clip, indicator) {
-            (Clip::Fixed {}, []) => clip,
-            (Clip::Learned { documents, target, rate: step, weight }, [sum]) => {
-                next_bound(clip, spec.clip_norm, share_within(sum / weight, documents * rate), target, step)
-            }
-            _ => return None,
-        };
-        let floored = statistics.iter().filter(|s| **s < 0.0).count();
-        let lambda = shape.m_step(lambda, rho, &statistics);
-        Some(Step { state: document_state(shape, lambda, clip)?, correction: None, floored })
-    }
-}
-
-/// [λ | Dirichlet parameters | C].
-fn document_state(shape: &Shape, lambda: Vec<f64>, clip: ClipNorm) -> Option<Vec<f64>> {
-    let topics = Topics::new(*shape, lambda).ok()?;
-    let moments = topics.moments();
-    let mut state: Vec<f64> = moments.iter().map(|[mean, variance]| mean / variance).collect();
-    state.extend(moments.iter().map(|[_, variance]| 1.0 / variance));
-    state.extend(topics.lambda());
-    state.push(clip.get());
-    state.iter().all(|v| v.is_finite()).then_some(state)
 }
 
 impl Rule for VipsRule {
@@ -196,19 +170,28 @@ impl Rule for VipsRule {
                 state.push(*prior_precision);
                 state
             }
-            Kind::Documents { spec, shape } => {
-                #[allow(clippy::cast_precision_loss, reason = "below 2^32")]
-                let mass = shape.coordinates() as f64;
-                document_state(shape, shape.start(spec.start_seed, mass), spec.clip_norm).unwrap_or_else(|| self.family.isotropic(0.0, 1.0))
-            }
+            Kind::Documents(documents) => documents.initial().unwrap_or_else(|| self.family.isotropic(0.0, 1.0)),
+            Kind::Images(images) => images.initial(),
+            Kind::Linear(linear) => linear.initial(),
             Kind::Nothing => self.family.isotropic(0.0, 1.0),
         }
     }
 
     fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+        let visit = arrived.visit as usize;
         let step = match &self.kind {
             Kind::PolyaGamma { spec, prior_mean, .. } => self.logistic(spec, *prior_mean, state, arrived),
-            Kind::Documents { spec, shape } => self.documents(spec, shape, state, arrived),
+            Kind::Documents(documents) => self
+                .damping
+                .get(visit)
+                .zip(self.scales.get(visit))
+                .and_then(|(rho, scales)| documents.step(*rho, self.noise(arrived.visit, arrived.sites), scales, state, arrived)),
+            Kind::Images(images) => {
+                self.damping.get(visit).and_then(|rho| images.step(*rho, self.noise(arrived.visit, arrived.sites), state, arrived))
+            }
+            Kind::Linear(linear) => {
+                self.scales.get(visit).and_then(|scales| linear.step(self.noise(arrived.visit, arrived.sites), scales, arrived))
+            }
             Kind::Nothing => None,
         };
         step.unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: 0 })

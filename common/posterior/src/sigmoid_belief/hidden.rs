@@ -7,6 +7,8 @@
 //! Σ_j E ω_j Var W_jk. The turn of a hidden unit then needs Σ_j E W_jk r_j with r = E ω∘t, and r moves with t: one pass over r brings the
 //! change of the last unit and the sum for the next.
 
+use std::borrow::Cow;
+
 use dp_pvi_expfam::gaussian::full::triangle;
 use nalgebra::{DMatrix, DVector};
 
@@ -25,9 +27,9 @@ pub struct Batch {
 }
 
 /// What of a network every batch needs, computed once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Prepared<'a> {
-    network: &'a Network,
+    network: Cow<'a, Network>,
     /// E W transposed.
     transposed: DMatrix<f64>,
     /// (E W)² and Var W, transposed, one above the other.
@@ -40,11 +42,22 @@ impl<'a> Prepared<'a> {
     /// Prepares a network.
     #[must_use]
     pub fn new(network: &'a Network) -> Self {
+        Self::of(Cow::Borrowed(network))
+    }
+
+    /// Prepares a network and keeps it.
+    #[must_use]
+    pub fn owned(network: Network) -> Prepared<'static> {
+        Prepared::of(Cow::Owned(network))
+    }
+
+    fn of(network: Cow<'a, Network>) -> Self {
         let (j, k) = network.weights.shape();
         let mut curvatures = DMatrix::zeros(2 * k, j);
         curvatures.rows_mut(0, k).copy_from(&network.weights.component_mul(&network.weights).transpose());
         curvatures.rows_mut(k, k).copy_from(&network.variances.transpose());
-        Self { network, transposed: network.weights.transpose(), curvatures, start: network.hidden_bias.map(sigmoid) }
+        let (transposed, start) = (network.weights.transpose(), network.hidden_bias.map(sigmoid));
+        Self { network, transposed, curvatures, start }
     }
 
     /// J and K.
@@ -61,12 +74,27 @@ impl<'a> Prepared<'a> {
     /// The images have another number of pixels than the network has visible units.
     #[must_use]
     pub fn fit(&self, images: DMatrix<f64>, sweeps: u32) -> Batch {
-        let network = self.network;
+        let real = images.ncols();
+        let filled = images.resize_horizontally(real.next_multiple_of(TILE), 0.0);
+        let cut = |matrix: DMatrix<f64>| matrix.resize_horizontally(real, 0.0);
+        let Batch { visible, hidden, omega } = self.ascend(filled, sweeps);
+        Batch { visible: cut(visible), hidden: cut(hidden), omega: cut(omega) }
+    }
+
+    /// The E-step of one image by itself: other roundings than in a batch.
+    ///
+    /// # Panics
+    /// The image has another number of pixels than the network has visible units.
+    #[must_use]
+    pub fn fit_one(&self, image: Vec<f64>, sweeps: u32) -> Batch {
+        self.ascend(DMatrix::from_vec(image.len(), 1, image), sweeps)
+    }
+
+    fn ascend(&self, images: DMatrix<f64>, sweeps: u32) -> Batch {
+        let network = self.network.as_ref();
         let (visible, hidden) = network.weights.shape();
         assert_eq!(images.nrows(), visible, "images of another size");
-        let real = images.ncols();
-        let count = real.next_multiple_of(TILE);
-        let images = images.resize_horizontally(count, 0.0);
+        let count = images.ncols();
         let mut pi = DMatrix::from_fn(hidden, count, |k, _| self.start[k]);
         let mut omega = DMatrix::zeros(visible, count);
         let evidence = &self.transposed * images.map(|v| v - 0.5);
@@ -97,8 +125,7 @@ impl<'a> Prepared<'a> {
                 }
             }
         }
-        let cut = |matrix: DMatrix<f64>| matrix.resize_horizontally(real, 0.0);
-        Batch { visible: cut(images), hidden: cut(pi), omega: cut(omega) }
+        Batch { visible: images, hidden: pi, omega }
     }
 }
 
@@ -243,7 +270,12 @@ impl Prepared<'_> {
     /// What the hidden units of public images say about their pixels.
     #[must_use]
     pub fn reconstruct(&self, images: DMatrix<f64>, sweeps: u32) -> Reconstruction {
-        let batch = self.fit(images, sweeps);
+        self.reconstruction(&self.fit(images, sweeps))
+    }
+
+    /// What the hidden units of a batch say about its pixels.
+    #[must_use]
+    pub fn reconstruction(&self, batch: &Batch) -> Reconstruction {
         let mut probabilities = &self.network.weights * &batch.hidden;
         for mut column in probabilities.column_iter_mut() {
             column.iter_mut().zip(&self.network.visible_bias).for_each(|(t, c)| *t = sigmoid(*t + c));
@@ -258,8 +290,13 @@ impl Prepared<'_> {
     /// E ln σ(±t) over the remaining hidden uncertainty is bounded by ln σ(c) + (±E t − c)/2 − E ω(c)/2·(E t² − c²) at c² = E t².
     #[must_use]
     pub fn bound(&self, images: DMatrix<f64>, sweeps: u32) -> f64 {
-        let batch = self.fit(images, sweeps);
-        let network = self.network;
+        self.batch_bound(&self.fit(images, sweeps))
+    }
+
+    /// The same for a batch that was fitted.
+    #[must_use]
+    pub fn batch_bound(&self, batch: &Batch) -> f64 {
+        let network = self.network.as_ref();
         let mut mean = &network.weights * &batch.hidden;
         let uncertainty = batch.hidden.map(|p| p * (1.0 - p));
         let variance = network.weights.component_mul(&network.weights) * uncertainty;

@@ -234,7 +234,8 @@ pub struct Priors {
     pub noise_sd: f64,
 }
 
-/// M-step from the six sums over all records, concatenated: a new network and its shrinkage. Sums are clamped to what n records can
+/// M-step from the six sums over all records, concatenated: a new network, the number of directions that were raised to the noise's
+/// level, and the new shrinkage. Sums are clamped to what n records can
 /// give, and every svec block is raised to its noise's level ([`polya_gamma::noise_floor`]), before they are used.
 ///
 /// w_j: Λ = diag E 1/ζ_j + S6_j, h = S3_j − ½S2 − c_j S5_j. c_j: Λ = 1/σ_c² + S4_j, h = S1_j − n/2 − E w_jᵀS5_j.
@@ -245,7 +246,7 @@ pub struct Priors {
 ///
 /// # Panics
 /// `statistics` or the shrinkage has another shape.
-pub fn m_step(network: &Network, shrinkage: &mut Shrinkage, priors: &Priors, statistics: &[f64]) -> Result<Network, NetworkError> {
+pub fn m_step(network: &Network, shrinkage: &mut Shrinkage, priors: &Priors, statistics: &[f64]) -> Result<(Network, usize), NetworkError> {
     let shape = network.shape;
     let (visible, hidden) = (shape.visible, shape.hidden);
     assert_eq!(statistics.len(), shape.coordinates(), "statistics of another network");
@@ -262,11 +263,14 @@ pub fn m_step(network: &Network, shrinkage: &mut Shrinkage, priors: &Priors, sta
     let mut variances = DMatrix::zeros(visible, hidden);
     let mut visible_bias = DVector::zeros(visible);
     let mut bias_variances = Vec::with_capacity(visible + hidden);
+    let mut floored = 0;
     let pairs = omega_hh.chunks_exact(triangle(hidden));
     let rows = v_pi.chunks_exact(hidden).zip(omega_pi.chunks_exact(hidden)).zip(pairs);
     for (j, ((v_pi, omega_pi), omega_hh)) in rows.enumerate() {
         let omega_pi = DVector::from_iterator(hidden, omega_pi.iter().map(|s| s.clamp(0.0, 0.25 * n)));
-        let mut precision = unsvec(&polya_gamma::noise_floor(omega_hh, hidden, priors.noise_sd).second, hidden);
+        let raised = polya_gamma::noise_floor(omega_hh, hidden, priors.noise_sd);
+        floored += raised.directions;
+        let mut precision = unsvec(&raised.second, hidden);
         (0..hidden).for_each(|k| precision[(k, k)] += shrinkage.precision[(j, k)]);
         let factor = Cholesky::new(precision).ok_or(NetworkError::Statistics)?;
         let sums = DVector::from_iterator(hidden, v_pi.iter().map(|s| s.clamp(0.0, n)));
@@ -283,7 +287,7 @@ pub fn m_step(network: &Network, shrinkage: &mut Shrinkage, priors: &Priors, sta
     let mut network = Network::new(shape, weights, variances, visible_bias, hidden_bias).map_err(|_| NetworkError::Statistics)?;
     network.bias_variances = bias_variances;
     shrinkage.update(&network.second_moments());
-    Ok(network)
+    Ok((network, floored))
 }
 
 /// Fixed point of b = (S2 − n/2)/(1/σ_b² + n E ξ(b)); rounds cost nothing.

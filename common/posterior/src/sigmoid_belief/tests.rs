@@ -165,7 +165,7 @@ fn learning_without_noise_improves_reconstruction_and_bound() {
     for _ in 0..30 {
         let mut sums = vec![0.0; shape.coordinates()];
         Prepared::new(&network).fit(v.clone(), 10).add_statistics(&vec![1.0; n], &[1.0; super::BLOCKS], &mut sums);
-        network = m_step(&network, &mut shrinkage, &priors, &sums).unwrap();
+        network = m_step(&network, &mut shrinkage, &priors, &sums).unwrap().0;
     }
     let prepared = Prepared::new(&network);
     let after = prepared.bound(v.clone(), 10);
@@ -187,7 +187,8 @@ fn the_m_step_is_that_of_the_formulas() {
     shrinkage.update(&DMatrix::from_element(3, 2, 0.5));
     let scales = shrinkage.precision.clone();
     let priors = Priors { visible_sd: 2.0, hidden_sd: 3.0, records: 50.0, noise_sd: 0.0 };
-    let new = m_step(&old, &mut shrinkage, &priors, &sums).unwrap();
+    let (new, floored) = m_step(&old, &mut shrinkage, &priors, &sums).unwrap();
+    assert_eq!(floored, 0);
     for j in 0..3 {
         let (mut precision, mut h) = (DMatrix::from_diagonal(&scales.row(j).transpose()), DVector::zeros(2));
         let (mut omega_pi, mut omega) = (DVector::zeros(2), 0.0);
@@ -233,7 +234,8 @@ fn huge_noise_gives_a_network_all_the_same() {
     let mut state = 1;
     let sums: Vec<f64> = (0..old.shape().coordinates()).map(|_| 1e6 * (uniform(&mut state) - 0.5)).collect();
     let priors = Priors { visible_sd: 10.0, hidden_sd: 10.0, records: 100.0, noise_sd: 3e5 };
-    let new = m_step(&old, &mut Shrinkage::new(4, 3), &priors, &sums).unwrap();
+    let (new, floored) = m_step(&old, &mut Shrinkage::new(4, 3), &priors, &sums).unwrap();
+    assert!(floored > 0);
     assert!(new.weights().iter().all(|w| w.is_finite() && w.abs() < 10.0));
     let sums = vec![f64::NAN; old.shape().coordinates()];
     assert!(matches!(m_step(&old, &mut Shrinkage::new(4, 3), &priors, &sums), Err(NetworkError::Statistics)));

@@ -37,6 +37,14 @@ impl<'a> DocumentStatistics<'a> {
     }
 }
 
+impl DocumentStatistics<'_> {
+    /// V.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.topics.shape().words()
+    }
+}
+
 impl ExpectedStatistics for DocumentStatistics<'_> {
     fn coordinates(&self) -> usize {
         self.topics.shape().coordinates()

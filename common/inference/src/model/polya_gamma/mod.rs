@@ -100,16 +100,20 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
             }
             Blocks::Second { scale } => (0, scale),
         };
-        let weight = omega / scale;
-        for (k, (&i, &x)) in record.indices.iter().zip(record.values).enumerate() {
-            let i = i as usize;
-            // Row i of the upper triangle begins after i rows of d, d−1, … entries.
-            let row = offset + i * d - i * i.saturating_sub(1) / 2 - i;
-            #[allow(clippy::cast_possible_truncation, reason = "a mechanism has 32-bit coordinates")]
-            let at = |j: usize| (row + j) as u32;
-            term.add(at(i), weight * x * x);
-            let off_diagonal = weight * x * std::f64::consts::SQRT_2;
-            term.extend(record.indices[k + 1..].iter().zip(&record.values[k + 1..]).map(|(&j, y)| (at(j as usize), off_diagonal * y)));
-        }
+        add_outer(record, omega / scale, offset, d, term);
+    }
+}
+
+/// Adds weight · svec(xxᵀ) from coordinate `offset` on.
+pub(crate) fn add_outer(record: RecordView<'_>, weight: f64, offset: usize, d: usize, term: &mut Term) {
+    for (k, (&i, &x)) in record.indices.iter().zip(record.values).enumerate() {
+        let i = i as usize;
+        // Row i of the upper triangle begins after i rows of d, d−1, … entries.
+        let row = offset + i * d - i * i.saturating_sub(1) / 2 - i;
+        #[allow(clippy::cast_possible_truncation, reason = "a mechanism has 32-bit coordinates")]
+        let at = |j: usize| (row + j) as u32;
+        term.add(at(i), weight * x * x);
+        let off_diagonal = weight * x * std::f64::consts::SQRT_2;
+        term.extend(record.indices[k + 1..].iter().zip(&record.values[k + 1..]).map(|(&j, y)| (at(j as usize), off_diagonal * y)));
     }
 }

@@ -13,12 +13,14 @@
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
+use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::sigmoid_belief::hidden::{Batch, Prepared};
 use dp_pvi_posterior::sigmoid_belief::{BLOCKS, Network, Shape};
-use dp_pvi_privacy::mechanism::BatchTerms;
+use dp_pvi_privacy::mechanism::{BatchTerms, Term};
 use nalgebra::DMatrix;
 use rand_core::Rng;
 
+use super::Model;
 use crate::records::{RecordTable, RecordView, UnitView};
 
 /// E-steps at a given network.
@@ -42,13 +44,19 @@ impl<'a> ImageStatistics<'a> {
         Self { prepared: Prepared::new(network), scales, sweeps }
     }
 
+    /// The same, and keeps the network.
+    #[must_use]
+    pub fn owned(network: Network, scales: [f64; BLOCKS], sweeps: u32) -> ImageStatistics<'static> {
+        ImageStatistics { prepared: Prepared::owned(network), scales, sweeps }
+    }
+
     /// J and K.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.prepared.shape()
     }
 
-    /// Number of coordinates of the released vector.
+    /// Number of coordinates of the statistics.
     #[must_use]
     pub fn coordinates(&self) -> usize {
         self.shape().coordinates()
@@ -99,20 +107,84 @@ impl<'a> ImageStatistics<'a> {
     }
 }
 
-/// Images of a chunk: the last batch, and which images are each unit's.
+/// Statistics in units of a clipping norm C, clipped to norm 1, and, where C is learned, an indicator ±w/2 of being within C as a last
+/// coordinate: what a visit sums.
+#[derive(Debug, Clone)]
+pub struct ClippedImages<'a> {
+    statistics: ImageStatistics<'a>,
+    clip: f64,
+    weight: Option<f64>,
+}
+
+/// Images of a chunk: the last batch, and each unit's images and numbers.
 #[derive(Default)]
 pub struct ImageWork {
     batch: Option<ImageBatch>,
-    /// One past the last image of every unit.
-    ends: Vec<usize>,
+    units: Vec<UnitOfImages>,
+}
+
+#[derive(Clone, Copy)]
+struct UnitOfImages {
+    /// One past its last image in the batch.
+    end: usize,
+    /// What its statistics are multiplied by.
+    factor: f64,
+    /// ±w/2.
+    indicator: f64,
 }
 
 /// Images to a chunk: enough for matrix products, few enough for E hhᵀ of all to stay small.
 const CHUNK: usize = 128;
 
-/// Two promises, checked by this module's tests: an image's statistics are the same to the last bit in every batch
-/// ([`Prepared::fit`]), and the sums are products of two factors each, plainly added.
-impl BatchTerms<RecordTable> for ImageStatistics<'_> {
+impl<'a> ClippedImages<'a> {
+    /// With C, and w where C is learned.
+    #[must_use]
+    pub fn new(statistics: ImageStatistics<'a>, clip: f64, weight: Option<f64>) -> Self {
+        Self { statistics, clip, weight }
+    }
+
+    /// Number of coordinates.
+    #[must_use]
+    pub fn coordinates(&self) -> usize {
+        self.statistics.coordinates() + usize::from(self.weight.is_some())
+    }
+
+    /// Norm of a unit's term, and what makes it, for statistics of this norm.
+    fn clipped(&self, norm: f64, end: usize) -> (f64, UnitOfImages) {
+        let within = norm <= self.clip;
+        let factor = if within { self.clip.recip() } else { norm.recip() };
+        let indicator = self.weight.map_or(0.0, |weight| if within { 0.5 * weight } else { -0.5 * weight });
+        // NaN stays NaN, and the mechanism leaves the unit out.
+        ((norm * factor).hypot(indicator), UnitOfImages { end, factor, indicator })
+    }
+
+    /// Adds one unit's term, which is dense: for sums that look at single terms. A unit whose norm is not finite adds nothing.
+    pub fn add_term(&self, unit: UnitView<'_>, term: &mut Term) {
+        let mut statistics = vec![0.0; self.statistics.coordinates()];
+        let mut norm = 0.0;
+        for image in unit.records() {
+            let mut pixels = vec![0.0; self.statistics.shape().visible()];
+            image.entries().for_each(|(j, value)| pixels[j] = clamped(value));
+            let batch = self.statistics.prepared.fit_one(pixels, self.statistics.sweeps);
+            norm += joint(&batch.norms(0), &self.statistics.scales);
+            batch.add_statistics(&[1.0], &self.statistics.scales, &mut statistics);
+        }
+        let (length, UnitOfImages { factor, indicator, .. }) = self.clipped(norm, 0);
+        if !length.is_finite() {
+            return;
+        }
+        term.extend((0_u32..).zip(&statistics).map(|(index, value)| (index, value * factor)));
+        if self.weight.is_some() {
+            #[allow(clippy::cast_possible_truncation, reason = "a shape has fewer than 2^32 coordinates")]
+            term.add(statistics.len() as u32, indicator);
+        }
+    }
+}
+
+/// Two promises, checked by this module's tests: a unit's term is the same to the last bit in every batch ([`Prepared::fit`]), and the sums
+/// are products of a few factors each, plainly added. The norm of a unit of several images is told as the sum of theirs, which is no less
+/// than that of their sum.
+impl BatchTerms<RecordTable> for ClippedImages<'_> {
     type Work = ImageWork;
 
     fn start(&self, _draws: &mut dyn Rng) -> ImageWork {
@@ -124,17 +196,16 @@ impl BatchTerms<RecordTable> for ImageStatistics<'_> {
     }
 
     fn norms(&self, units: &[UnitView<'_>], _draws: &mut dyn Rng, work: &mut ImageWork, norms: &mut Vec<f64>) {
-        let mut images = Vec::with_capacity(units.len());
-        work.ends.clear();
-        for unit in units {
-            images.extend(unit.records());
-            work.ends.push(images.len());
-        }
-        let batch = self.fit(images.into_iter());
+        let images: Vec<RecordView<'_>> = units.iter().flat_map(|unit| unit.records()).collect();
+        let batch = self.statistics.fit(images.into_iter());
+        work.units.clear();
         let mut first = 0;
-        for &end in &work.ends {
-            // No less than the norm of the sum of a person's images, and that of a single one.
-            norms.push((first..end).map(|image| self.norm(&batch, image)).sum());
+        for unit in units {
+            let end = first + unit.records().count();
+            let norm = (first..end).map(|image| self.statistics.norm(&batch, image)).sum();
+            let (length, unit) = self.clipped(norm, end);
+            norms.push(length);
+            work.units.push(unit);
             first = end;
         }
         work.batch = Some(batch);
@@ -142,11 +213,25 @@ impl BatchTerms<RecordTable> for ImageStatistics<'_> {
 
     fn add(&self, work: &mut ImageWork, factors: &[f64], sums: &mut [f64]) {
         let Some(batch) = &work.batch else { return };
+        let (statistics, indicators) = sums.split_at_mut(self.statistics.coordinates());
         let mut images = Vec::with_capacity(batch.images);
-        for (&end, &factor) in work.ends.iter().zip(factors) {
-            images.resize(end, factor);
+        for (unit, &factor) in work.units.iter().zip(factors) {
+            // A factor of 0 is for units whose numbers may be anything.
+            images.resize(unit.end, if factor > 0.0 { factor * unit.factor } else { 0.0 });
+            indicators.iter_mut().for_each(|sum| *sum += factor * unit.indicator);
         }
-        ImageStatistics::add(self, batch, &images, sums);
+        self.statistics.add(batch, &images, statistics);
+    }
+}
+
+/// The model as the registry knows it: it offers expected statistics only, which [`crate::update::vips`] builds from a run's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageModel;
+
+impl Model for ImageModel {
+    /// NaN: an image's density is a bound over its hidden units, which the network's state gives.
+    fn expected_log_likelihood(&self, _record: RecordView<'_>, _q: &Gaussian) -> f64 {
+        f64::NAN
     }
 }
 

@@ -3,7 +3,7 @@ use dp_pvi_posterior::sigmoid_belief::hidden::Prepared;
 use dp_pvi_posterior::sigmoid_belief::{BLOCKS, Network, Shape};
 use nalgebra::{DMatrix, DVector};
 
-use super::ImageStatistics;
+use super::{ClippedImages, ImageStatistics};
 use crate::records::RecordTable;
 use crate::testing::{close, matrix, vector, vectors};
 
@@ -97,6 +97,9 @@ fn the_promises_of_the_batched_sum_are_kept() {
     for count in [1, 7, 53, 200] {
         let rows: Vec<Vec<f64>> =
             (0..count).map(|_| (0..40).map(|_| f64::from(u8::from(crate::testing::uniform(&mut rng) > 0.3))).collect()).collect();
-        batch::compare(&images(40, &rows), &statistics, statistics.coordinates(), ChaCha20Rng::seed_from_u64).unwrap();
+        for (clip, weight) in [(1e-3, None), (0.5, Some(0.2)), (1e3, Some(0.2))] {
+            let clipped = ClippedImages::new(statistics.clone(), clip, weight);
+            batch::compare(&images(40, &rows), &clipped, clipped.coordinates(), ChaCha20Rng::seed_from_u64).unwrap();
+        }
     }
 }

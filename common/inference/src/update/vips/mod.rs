@@ -4,12 +4,15 @@
 //! # Privacy
 //! * **Unit and relation**: the task's; one term per unit.
 //! * **Sensitivity**: C (add-remove) or 2C (replace-one) for all blocks of a visit together (R4). For logistic regression C is a public
-//!   bound on every record's term, so nothing is shortened; documents are clipped at the state's public C, and their terms are
-//!   sent in units of it. The proof does not lean on either: the mechanism clips and checks every term.
+//!   bound on every record's term, so nothing is shortened; documents and images are clipped at the state's public C, and their terms
+//!   are sent in units of it. The proof does not lean on either: the mechanism clips and checks every term.
 //! * **Event**: one release a visit, Poisson-sampled where the task says so, each with its share of the run's budget.
 //! * **State**: none. Every E-step begins where no data decides and takes the same number of sweeps, so what a site sends is a function
 //!   of its records and of the public state (R1).
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_precision_loss)]
+mod audit;
 #[cfg(test)]
 mod tests;
 
@@ -18,14 +21,16 @@ use dp_pvi_posterior::lda::Topics;
 use dp_pvi_posterior::lda::document::DocumentLength;
 use dp_pvi_posterior::rule::VipsRule;
 use dp_pvi_posterior::task::{Clip, DocumentsSpec, StatisticsSpec, VipsSpec};
-use dp_pvi_privacy::mechanism::Term;
-use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
+use dp_pvi_privacy::mechanism::{Message, Term};
+use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Sensitive, Units};
 
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::model::lda::DocumentStatistics;
 use crate::model::polya_gamma::{Blocks, LogisticStatistics};
+use crate::model::sigmoid_belief::{ClippedImages, ImageStatistics};
 use crate::model::statistics::ExpectedStatistics;
+use crate::model::unknown_noise::LinearStatistics;
 use crate::records::{RecordTable, UnitView};
 
 pub(super) fn run<N: NoiseSource>(
@@ -35,8 +40,13 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let mechanism = spec.mechanism(job.task, job.visit)?;
     let point = Point::new(spec, job)?;
+    if let (Some(batches), Kind::Images(images)) = (spec.batches(job.task, job.visit)?, &point.kind) {
+        let permit = only_step(permit, &batches.event())?;
+        let sum = batches.release_sum(units, images.as_ref(), permit, noise)?;
+        return Ok(Output { message: Message::Released(sum.map(Payload::Lattice)), pending: Pending::None });
+    }
+    let mechanism = spec.mechanism(job.task, job.visit)?;
     let permit = only_step(permit, &mechanism.event())?;
     let none = Sensitive::constant(());
     let message =
@@ -51,7 +61,9 @@ pub struct Point {
 
 enum Kind {
     PolyaGamma { q: Gaussian, blocks: Blocks, feature_bound: f64 },
-    Documents { topics: Topics, spec: DocumentsSpec, clip: f64, length: f64 },
+    Documents { topics: Topics, spec: DocumentsSpec, clip: f64, length: f64, scales: Vec<f64> },
+    Images(Box<ClippedImages<'static>>),
+    LinearNoise(LinearStatistics),
 }
 
 impl Point {
@@ -62,10 +74,11 @@ impl Point {
     pub fn new(spec: &VipsSpec, job: &Job<'_>) -> Result<Self, InferenceError> {
         const OTHER: InferenceError = InferenceError::Job("the state is not one of this update");
         let task = job.task;
+        let scales = spec.scales(task, job.visit);
         let kind = match spec.statistics {
             StatisticsSpec::PolyaGamma(_) => {
                 let q = Gaussian::from_natural(task.family(), task.posterior(job.lambda).to_vec()).map_err(|_| OTHER)?;
-                let blocks = match *spec.scales(task, job.visit).as_slice() {
+                let blocks = match *scales.as_slice() {
                     [first, second] => Blocks::Both { first, second },
                     [scale] => Blocks::Second { scale },
                     _ => return Err(OTHER),
@@ -75,7 +88,21 @@ impl Point {
             StatisticsSpec::Documents(spec) => {
                 let topics = VipsRule::topics(task, job.lambda).map_err(|_| OTHER)?;
                 let clip = VipsRule::clip(job.lambda).map_err(|_| OTHER)?.get();
-                Kind::Documents { topics, spec, clip, length: task.feature_bound }
+                Kind::Documents { topics, spec, clip, length: task.feature_bound, scales }
+            }
+            StatisticsSpec::LinearNoise(spec) => {
+                let scales = scales.try_into().map_err(|_| OTHER)?;
+                Kind::LinearNoise(LinearStatistics::new(task.dimension as usize, scales, [task.feature_bound, spec.target_bound]))
+            }
+            StatisticsSpec::Images(spec) => {
+                let network = VipsRule::network(task, job.lambda).map_err(|_| OTHER)?;
+                let clip = VipsRule::clip(job.lambda).map_err(|_| OTHER)?.get();
+                let weight = match spec.clip {
+                    Clip::Fixed {} => None,
+                    Clip::Learned { weight, .. } => Some(weight),
+                };
+                let scales = spec.scales(&network.shape());
+                Kind::Images(Box::new(ClippedImages::new(ImageStatistics::owned(network, scales, spec.sweeps), clip, weight)))
             }
         };
         Ok(Self { kind })
@@ -88,29 +115,58 @@ impl Point {
                 let statistics = LogisticStatistics::new(q, *blocks, *feature_bound);
                 unit.records().for_each(|record| statistics.add(record, term));
             }
-            Kind::Documents { topics, spec, clip, length } => {
-                let statistics = DocumentStatistics::new(topics, DocumentLength::Exactly(*length), spec.sweeps);
-                documents(&statistics, spec, *clip, unit, term);
+            Kind::Documents { topics, spec, clip, length, scales } => {
+                let length = DocumentLength::Exactly(*length);
+                let statistics = DocumentStatistics::new(topics, length, spec.sweeps);
+                documents(&statistics, length, spec, *clip, scales, unit, term);
             }
+            Kind::Images(images) => images.add_term(unit, term),
+            Kind::LinearNoise(statistics) => unit.records().for_each(|record| statistics.add(record, term)),
         }
     }
 }
 
-/// The unit's counts in units of C, clipped, and the indicator that it was within. Of several documents the norms are added, which is
-/// no less than the norm of their sum.
-fn documents(statistics: &DocumentStatistics<'_>, spec: &DocumentsSpec, clip: f64, unit: UnitView<'_>, term: &mut Term) {
-    let mut counts = Term::default();
+/// The unit's counts in units of C, clipped, and the indicator that it was within. With two scales the counts of its words alone come
+/// first. Of several documents the norms are added, which is no less than the norm of their sum.
+fn documents(
+    statistics: &DocumentStatistics<'_>,
+    length: DocumentLength,
+    spec: &DocumentsSpec,
+    clip: f64,
+    scales: &[f64],
+    unit: UnitView<'_>,
+    term: &mut Term,
+) {
+    let (mut words, mut counts) = (Term::default(), Term::default());
     let mut norm = 0.0;
     for record in unit.records() {
         let before = counts.entries().len();
         statistics.add(record, &mut counts);
-        norm += counts.entries()[before..].iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+        let added = &counts.entries()[before..];
+        if added.is_empty() {
+            continue;
+        }
+        norm += if scales.len() > 1 {
+            // The words' norm is no less than that of what topics make of them.
+            let factor = length.factor(record.values.iter().sum());
+            words.extend(record.indices.iter().zip(record.values).map(|(&word, count)| (word, count * factor)));
+            record.values.iter().map(|count| (count * factor).powi(2)).sum::<f64>().sqrt()
+        } else {
+            added.iter().map(|(_, value)| value * value).sum::<f64>().sqrt()
+        };
     }
     let factor = if norm > clip { 1.0 / norm } else { 1.0 / clip };
-    term.extend(counts.entries().iter().map(|&(index, value)| (index, value * factor)));
+    #[allow(clippy::cast_possible_truncation, reason = "a mechanism over more coordinates than these exists")]
+    let [first, cells] = match scales {
+        [_, _] => [statistics.words() as u32, statistics.coordinates() as u32],
+        _ => [0, statistics.coordinates() as u32],
+    };
+    if let [scale, _] = scales {
+        term.extend(words.entries().iter().map(|&(index, value)| (index, value * factor / scale)));
+    }
+    let scale = scales.last().copied().unwrap_or(1.0);
+    term.extend(counts.entries().iter().map(|&(index, value)| (first + index, value * factor / scale)));
     if let Clip::Learned { weight, .. } = spec.clip {
-        #[allow(clippy::cast_possible_truncation, reason = "a mechanism over more coordinates than these exists")]
-        let last = statistics.coordinates() as u32;
-        term.add(last, if norm <= clip { 0.5 * weight } else { -0.5 * weight });
+        term.add(first + cells, if norm <= clip { 0.5 * weight } else { -0.5 * weight });
     }
 }

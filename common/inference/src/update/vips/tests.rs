@@ -5,8 +5,8 @@ use dp_pvi_posterior::lda::Shape;
 use dp_pvi_posterior::lda::recovery::matched_l1;
 use dp_pvi_posterior::rule::{Arrived, VipsRule};
 use dp_pvi_posterior::task::{
-    Approximation, Clip, DocumentsSpec, Intervals, LatentDirichletSpec, ModelSpec, PolyaGammaSpec, ResolvedTask, ScheduleSpec,
-    StatisticsSpec, UpdateSpec, VipsSpec,
+    Approximation, Clip, Counts, DocumentsSpec, ImagesSpec, Intervals, LatentDirichletSpec, ModelSpec, PolyaGammaSpec, ResolvedTask,
+    ScheduleSpec, SigmoidBeliefSpec, StatisticsSpec, UpdateSpec, VipsSpec,
 };
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SamplingRate, SiteState, UnitTable, Units};
@@ -26,17 +26,24 @@ fn polya_gamma(rounds: u32, noise: f64) -> (VipsSpec, u32) {
 }
 
 fn documents(rounds: u32, clip: Clip, norm: f64) -> (VipsSpec, u32) {
+    documents_with(rounds, clip, norm, Counts::Clamped {})
+}
+
+const EXPECTED: Counts = Counts::Expected { first_share: 0.3 };
+
+fn documents_with(rounds: u32, clip: Clip, norm: f64, counts: Counts) -> (VipsSpec, u32) {
     let statistics = StatisticsSpec::Documents(DocumentsSpec {
         clip_norm: ClipNorm::new(norm).unwrap(),
         clip,
         sampling_rate: SamplingRate::nearest(1.0).unwrap(),
         sweeps: 50,
         start_seed: 2,
+        counts,
     });
     (VipsSpec { noise_multiplier: NoiseMultiplier::new(1.0).unwrap(), budget_growth: 1.0, statistics }, rounds)
 }
 
-const LEARNED: Clip = Clip::Learned { documents: 40.0, target: 0.9, rate: 0.3, weight: 0.2 };
+const LEARNED: Clip = Clip::Learned { units: 40.0, target: 0.9, rate: 0.3, weight: 0.2 };
 
 fn task_of(model: ModelSpec, approximation: Approximation, features: u32, dimension: u32, (spec, rounds): (VipsSpec, u32)) -> ResolvedTask {
     ResolvedTask {
@@ -56,16 +63,62 @@ fn topic_task(topics: u32, words: u32, spec: (VipsSpec, u32)) -> ResolvedTask {
     ResolvedTask { feature_bound: 60.0, ..task_of(model, Approximation::MeanField, words, topics * words, spec) }
 }
 
-fn spec_of(task: &ResolvedTask) -> VipsSpec {
+fn images(rounds: u32, clip: Clip, norm: f64, damping: f64) -> ResolvedTask {
+    let statistics = StatisticsSpec::Images(ImagesSpec {
+        images: 40.0,
+        shares: [0.1, 0.1, 0.3, 0.1, 0.2, 0.2],
+        clip_norm: ClipNorm::new(norm).unwrap(),
+        clip,
+        sampling_rate: SamplingRate::nearest(1.0).unwrap(),
+        sweeps: 10,
+        max_units: Some(1000),
+    });
+    let spec = VipsSpec { noise_multiplier: NoiseMultiplier::new(1.0).unwrap(), budget_growth: 1.0, statistics };
+    let model = ModelSpec::SigmoidBelief(SigmoidBeliefSpec { hidden: 3, bias_scale: 10.0, start_seed: 1, start_scale: 0.3 });
+    let task = task_of(model, Approximation::MeanField, 12, 12 * 4 + 3, (spec, rounds));
+    ResolvedTask { damping: vec![damping; rounds as usize], ..task }
+}
+
+/// Images of three patterns with flipped pixels.
+fn patterns(count: usize, seed: u64) -> RecordTable {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let mut builder = RecordTable::builder(12);
+    for i in 0..count {
+        let on = |j: usize| (j / 4 == i % 3) != (uniform(&mut rng) > 0.8);
+        let pixels: Vec<u32> = (0..12).scan(on, |on, j| Some(on(j).then_some(j as u32))).flatten().collect();
+        builder.start_unit();
+        builder.push(&pixels, &vec![1.0; pixels.len()], 0.0).unwrap();
+    }
+    builder.finish()
+}
+
+pub(super) fn spec_of(task: &ResolvedTask) -> VipsSpec {
     let UpdateSpec::Vips(spec) = task.update else { panic!("vips") };
     spec
+}
+
+/// Standard deviation of the noise on a coordinate.
+pub(super) fn noise_of(task: &ResolvedTask, visit: u32) -> f64 {
+    let z = match spec_of(task).batches(task, visit).unwrap() {
+        Some(batches) => batches.noise_multiplier(),
+        None => task.sum(visit).unwrap().unwrap().noise,
+    };
+    clip_of(task, visit) * z.get()
+}
+
+/// C of the mechanism.
+pub(super) fn clip_of(task: &ResolvedTask, visit: u32) -> f64 {
+    match spec_of(task).batches(task, visit).unwrap() {
+        Some(batches) => batches.clip_norm().get(),
+        None => task.sum(visit).unwrap().unwrap().clip.get(),
+    }
 }
 
 /// Sum of the units' clipped terms at a state: the mechanism without lattice and noise.
 fn sum_at(task: &ResolvedTask, visit: u32, state: &[f64], data: &RecordTable) -> Vec<f64> {
     let point = Point::new(&spec_of(task), &Job { task, visit, lambda: state, state: &SiteState::None }).unwrap();
     let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
-    let clip = task.sum(visit).unwrap().unwrap().clip.get();
+    let clip = clip_of(task, visit);
     let mut term = Term::default();
     for unit in 0..data.len() {
         term.clear();
@@ -137,7 +190,7 @@ fn planted(count: usize, seed: u64) -> (Vec<Vec<f64>>, RecordTable) {
 #[test]
 fn without_noise_topics_are_recovered() {
     let (expected, data) = planted(400, 5);
-    for clip in [Clip::Fixed {}, Clip::Learned { documents: 400.0, target: 0.999, rate: 0.3, weight: 0.2 }] {
+    for clip in [Clip::Fixed {}, Clip::Learned { units: 400.0, target: 0.999, rate: 0.3, weight: 0.2 }] {
         let task = topic_task(4, 40, documents(25, clip, 60.0));
         let topics = VipsRule::topics(&task, &without_noise(&task, &data)).unwrap();
         let l1 = matched_l1(&topics.distributions(), &expected);
@@ -145,11 +198,76 @@ fn without_noise_topics_are_recovered() {
     }
 }
 
+/// z = 0, nothing clipped: the task's rounds are the M-steps of the model, and images come back.
+#[test]
+fn without_noise_images_are_reconstructed() {
+    let data = patterns(120, 8);
+    let rows = nalgebra::DMatrix::from_iterator(
+        12,
+        120,
+        data.records().flat_map(|r| {
+            let mut row = vec![0.0; 12];
+            r.entries().for_each(|(j, x)| row[j] = x);
+            row
+        }),
+    );
+    for damping in [1.0, 0.7] {
+        let task = images(25, Clip::Fixed {}, 1.0, damping);
+        let StatisticsSpec::Images(spec) = spec_of(&task).statistics else { panic!("images") };
+        let task = ResolvedTask {
+            update: UpdateSpec::Vips(VipsSpec {
+                statistics: StatisticsSpec::Images(ImagesSpec { images: 120.0, ..spec }),
+                ..spec_of(&task)
+            }),
+            ..task
+        };
+        // The noise that the rule reckons with belongs to sums that have it.
+        let noise_multiplier = NoiseMultiplier::new(1e-12).unwrap();
+        let update = UpdateSpec::Vips(VipsSpec { noise_multiplier, ..spec_of(&task) });
+        let rule = ResolvedTask { update, ..task.clone() }.rule();
+        let step =
+            |state: Vec<f64>, visit| rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum_at(&task, visit, &state, &data) }).state;
+        let state = (0..task.visits()).fold(rule.initial(), step);
+        let network = VipsRule::network(&task, &state).unwrap();
+        let accuracy = dp_pvi_posterior::sigmoid_belief::hidden::Prepared::new(&network).reconstruct(rows.clone(), 10).accuracy;
+        // A constant picture gets two thirds right.
+        assert!(accuracy > 0.82, "{accuracy}");
+        let predictor = dp_pvi_posterior::predictive::Predictor::of_state(&task, &state).unwrap();
+        let record = data.records().next().unwrap();
+        let row = dp_pvi_posterior::predictive::Example { indices: record.indices, values: record.values, target: 0.0 };
+        let image = predictor.reconstruct(row).unwrap();
+        assert!(image.accuracy > 0.5 && (predictor.log_density(row) - image.log_density).abs() < 1e-12 && image.log_density < 0.0);
+    }
+}
+
+/// Batch by batch and term by term are the same sum: the first up to one rounding to the lattice, the second up to its truncations.
+#[test]
+fn images_are_summed_alike_by_batches_and_by_terms() {
+    let data = patterns(200, 9);
+    for task in [images(2, Clip::Fixed {}, 0.2, 1.0), images(2, LEARNED, 0.2, 0.5)] {
+        let state = task.rule().initial();
+        let batches = spec_of(&task).batches(&task, 0).unwrap().unwrap();
+        let event = task.visit_event(0).unwrap();
+        assert_eq!(event, batches.event());
+        let job = Job { task: &task, visit: 0, lambda: &state, state: &SiteState::None };
+        let run = |data: &RecordTable| {
+            let output = crate::update::run(&job, &Units::new(data.clone()), permit(&event, 0), &SeededNoise::new(3)).unwrap();
+            let dp_pvi_privacy::Payload::Lattice(sum) = output.message.released().unwrap().get() else { panic!("a sum") };
+            sum.to_f64()
+        };
+        let empty = patterns(0, 1);
+        // The same noise: the difference is the sum.
+        let sum: Vec<f64> = run(&data).iter().zip(run(&empty)).map(|(a, b)| a - b).collect();
+        let step = f64::from(batches.exponent()).exp2();
+        sum.iter().zip(sum_at(&task, 0, &state, &data)).for_each(|(a, b)| assert!((a - b).abs() < step, "{a} {b} {step}"));
+    }
+}
+
 /// The learned clip goes to the quantile of the documents' norms, and the state carries it.
 #[test]
 fn the_clip_follows_the_norms() {
     let (_, data) = planted(400, 6);
-    let clip = Clip::Learned { documents: 400.0, target: 0.9, rate: 0.3, weight: 0.2 };
+    let clip = Clip::Learned { units: 400.0, target: 0.9, rate: 0.3, weight: 0.2 };
     let task = topic_task(4, 40, documents(60, clip, 50.0));
     let state = without_noise(&task, &data);
     let found = VipsRule::clip(&state).unwrap().get();
@@ -175,7 +293,11 @@ fn all_tasks() -> Vec<(ResolvedTask, RecordTable)> {
     vec![
         (logistic_task(4, polya_gamma(2, 1.0)), table(4, &data)),
         (topic_task(4, 40, documents(2, Clip::Fixed {}, 3.0)), words.clone()),
-        (topic_task(4, 40, documents(2, LEARNED, 3.0)), words),
+        (topic_task(4, 40, documents(2, LEARNED, 3.0)), words.clone()),
+        (topic_task(4, 40, documents_with(2, LEARNED, 3.0, EXPECTED)), words.clone()),
+        (topic_task(4, 40, documents_with(2, Clip::Fixed {}, 3.0, EXPECTED)), words),
+        (images(2, Clip::Fixed {}, 0.3, 1.0), patterns(30, 3)),
+        (images(2, LEARNED, 0.3, 0.6), patterns(30, 3)),
     ]
 }
 
@@ -186,7 +308,7 @@ fn terms_are_within_the_clip() {
         let rule = task.rule();
         let mut state = rule.initial();
         for visit in 0..task.visits() {
-            let clip = task.sum(visit).unwrap().unwrap().clip.get();
+            let clip = clip_of(&task, visit);
             let point = Point::new(&spec_of(&task), &Job { task: &task, visit, lambda: &state, state: &SiteState::None }).unwrap();
             let mut largest = 0.0_f64;
             for unit in 0..data.len() {

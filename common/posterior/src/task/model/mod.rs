@@ -9,6 +9,7 @@ mod neural_network;
 mod pbp_network;
 mod poisson_regression;
 mod probit_regression;
+mod sigmoid_belief;
 
 use std::fmt::{Display, Formatter};
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use latent_dirichlet::LatentDirichletSpec;
 pub use neural_network::{NetworkOutput, NeuralNetworkSpec};
+pub use sigmoid_belief::SigmoidBeliefSpec;
 
 use super::TaskError;
 use super::check::invalid;
@@ -39,6 +41,8 @@ pub enum ModelSpec {
     NeuralNetwork(NeuralNetworkSpec),
     /// Latent Dirichlet allocation.
     LatentDirichlet(LatentDirichletSpec),
+    /// Binary images from hidden binary units.
+    SigmoidBelief(SigmoidBeliefSpec),
     /// P(y = 1) = Φ(xᵀθ).
     ProbitRegression {},
     /// y ~ Poisson(exp(xᵀθ)).
@@ -73,6 +77,8 @@ pub enum ModelFamily {
     NeuralNetwork,
     /// Latent Dirichlet allocation.
     LatentDirichlet,
+    /// A sigmoid belief network with one hidden layer.
+    SigmoidBelief,
     /// P(y = 1) = Φ(xᵀθ).
     ProbitRegression,
     /// y ~ Poisson(exp(xᵀθ)).
@@ -143,6 +149,7 @@ impl ModelSpec {
             Self::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
             Self::NeuralNetwork(ref spec) => Box::new(spec.clone()),
             Self::LatentDirichlet(spec) => Box::new(spec),
+            Self::SigmoidBelief(spec) => Box::new(spec),
             Self::ProbitRegression {} => Box::new(probit_regression::ProbitRegression),
             Self::PoissonRegression {} => Box::new(poisson_regression::PoissonRegression),
             Self::GaussianMixture { components, noise_sd, .. } => Box::new(gaussian_mixture::GaussianMixture { components, noise_sd }),
@@ -171,6 +178,7 @@ impl ModelFamily {
             Self::LogisticRegression => logistic_regression::resolve(options),
             Self::NeuralNetwork => neural_network::resolve(options),
             Self::LatentDirichlet => latent_dirichlet::resolve(options),
+            Self::SigmoidBelief => sigmoid_belief::resolve(options),
             Self::ProbitRegression => probit_regression::resolve(options),
             Self::PoissonRegression => poisson_regression::resolve(options),
             Self::GaussianMixture => gaussian_mixture::resolve(options),

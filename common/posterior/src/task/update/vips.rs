@@ -6,9 +6,15 @@
 //! * **Logistic regression** (Pólya–Gamma): the first visit asks for Σ x(y−½), which no later visit can change, and Σ E ω svec(xxᵀ); every
 //!   later one for the second alone. Block b of visit t gets the share f_{b,t} of the run's budget: its scale is a = Δ_b/√f, the visit's
 //!   clipping norm C = √Σf, its multiplier z/√Σf, and the noise on the block itself is Δ_b z/√f.
-//! * **Topic models**: the counts of words by topic. The worst case N is attained by one word in one topic; documents are clipped at C far
+//! * **Topic models**: the counts of words by topic; the first visit also asks for the counts of words, which no topic can change, within
+//!   the same clip. The worst case N is attained by one word in one topic; documents are clipped at C far
 //!   below it, fixed or learned: then a unit also reports whether it was within C (section 4.4), in the same vector, and terms are sent
 //!   in units of C so that the mechanism is the same in every visit.
+//! * **Sigmoid belief networks**: six sums, clipped the same way ([`ImagesSpec`]).
+//! * **Linear regression with unknown noise**: Σ xy, svec Σ xxᵀ and Σ y², once ([`LinearNoiseSpec`]).
+
+mod images;
+mod linear;
 
 #[cfg(test)]
 mod tests;
@@ -17,12 +23,16 @@ use std::fmt::{Display, Formatter};
 
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
+
+pub use images::ImagesSpec;
+pub use linear::LinearNoiseSpec;
 
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::polya_gamma::{Relevance, sensitivities};
 use crate::rule::{Rule, VipsRule};
+use crate::sigmoid_belief::{BLOCKS, Shape};
 use crate::task::aggregation::SumSpec;
 use crate::task::calibration::{calibrated, checked};
 use crate::task::check::{invalid, positive, require, requires_epsilon};
@@ -49,6 +59,10 @@ pub enum StatisticsSpec {
     PolyaGamma(PolyaGammaSpec),
     /// Topic models.
     Documents(DocumentsSpec),
+    /// Sigmoid belief networks.
+    Images(ImagesSpec),
+    /// Linear regression with unknown noise.
+    LinearNoise(LinearNoiseSpec),
 }
 
 /// Statistics of logistic regression.
@@ -89,6 +103,30 @@ pub struct DocumentsSpec {
     pub sweeps: u32,
     /// Seed of the public jitter that tells topics apart at the start.
     pub start_seed: u64,
+    /// What the server makes of noised counts.
+    pub counts: Counts,
+}
+
+/// What the server makes of noised counts of words by topics.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Counts {
+    /// Expectations given the noise ([`crate::lda::denoise`]). The first visit also releases the totals of words, which no later visit
+    /// can change.
+    Expected {
+        /// Share of the budget of these totals.
+        first_share: f64,
+    },
+    /// Negative ones count as 0: the published form.
+    Clamped {},
+}
+
+/// Names of [`Counts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CountsName {
+    Expected,
+    Clamped,
 }
 
 /// How a clipping norm moves from visit to visit.
@@ -97,11 +135,11 @@ pub struct DocumentsSpec {
 pub enum Clip {
     /// It does not.
     Fixed {},
-    /// Towards a quantile of the documents' norms.
+    /// Towards a quantile of the units' norms.
     Learned {
-        /// Public expected number of documents of all sites.
-        documents: f64,
-        /// Share of the documents that are to be within C.
+        /// Public number of units (documents, images) of all sites.
+        units: f64,
+        /// Share of the units that are to be within C.
         target: f64,
         /// Step of ln C.
         rate: f64,
@@ -116,7 +154,7 @@ pub enum Clip {
 struct Raw {
     /// Default: 1.
     budget_growth: Option<f64>,
-    /// Logistic regression. Default: 0.5.
+    /// Share of the budget of what is released once. Logistic regression. Default: 0.5. Topic models. Default: 0.2.
     first_share: Option<f64>,
     /// Logistic regression. Default: 0.5.
     eigenvalue_floor: Option<f64>,
@@ -126,20 +164,33 @@ struct Raw {
     relevance_rate: Option<f64>,
     /// Logistic regression. Default: `noise-aware`.
     intervals: Option<Intervals>,
-    /// Topic models: C. Default: a tenth of the schema's document length.
+    /// Topic models: C. Default: a tenth of the schema's document length. Images: C as a share of the worst-case norm; given alone it
+    /// is fixed. Default: learned from 0.5 on.
     clip_norm: Option<f64>,
     /// Topic models: public number of documents of all sites. With it C is learned; without it C is fixed.
     documents: Option<f64>,
-    /// Topic models. Default: 0.9.
+    /// Topic models and images. Default: 0.9.
     clip_target: Option<f64>,
-    /// Topic models. Default: 0.3.
+    /// Topic models and images. Default: 0.3.
     clip_rate: Option<f64>,
-    /// Topic models. Default: 1.
+    /// Topic models and images. Default: 1.
     sampling_rate: Option<f64>,
-    /// Topic models: sweeps of an E-step. Default: 50.
+    /// Topic models and images: sweeps of an E-step. Default: 50 for documents, 10 for images.
     e_step_sweeps: Option<u32>,
     /// Topic models. Default: 1.
     start_seed: Option<u64>,
+    /// Topic models. Default: `expected`.
+    counts: Option<CountsName>,
+    /// Images: n, the public number of images of all sites.
+    images: Option<f64>,
+    /// Images: shares of the six statistics. Default: equal.
+    block_shares: Option<[f64; BLOCKS]>,
+    /// Images, under local trust: B, a public bound on the images of a site. Default: 100,000.
+    max_units: Option<u64>,
+    /// Linear regression: n, the public number of records of all sites.
+    records: Option<f64>,
+    /// Linear regression: shape of the prior of the noise's precision, whose mean is the model's noise_sd⁻². Default: 1.
+    noise_shape: Option<f64>,
 }
 
 /// w: squared and over 4 it is the share of a term that the indicator takes, 1 %.
@@ -165,9 +216,12 @@ impl Raw {
         let statistics = match resolving.task.model {
             ModelSpec::LogisticRegression {} => StatisticsSpec::PolyaGamma(self.polya_gamma(resolving)?),
             ModelSpec::LatentDirichlet(_) => StatisticsSpec::Documents(self.documents(resolving)?),
+            ModelSpec::SigmoidBelief(_) => StatisticsSpec::Images(self.images(resolving)?),
+            ModelSpec::LinearRegression { noise_sd } => StatisticsSpec::LinearNoise(self.linear_noise(resolving, noise_sd)?),
             _ => {
                 return invalid(
-                    "update = \"vips\" needs a model with expected sufficient statistics: logistic-regression or latent-dirichlet",
+                    "update = \"vips\" needs a model with expected sufficient statistics: logistic-regression, linear-regression, \
+                     latent-dirichlet or sigmoid-belief",
                 );
             }
         };
@@ -183,6 +237,12 @@ impl Raw {
             ("sampling_rate", self.sampling_rate.is_some()),
             ("e_step_sweeps", self.e_step_sweeps.is_some()),
             ("start_seed", self.start_seed.is_some()),
+            ("images", self.images.is_some()),
+            ("block_shares", self.block_shares.is_some()),
+            ("max_units", self.max_units.is_some()),
+            ("counts", self.counts.is_some()),
+            ("records", self.records.is_some()),
+            ("noise_shape", self.noise_shape.is_some()),
         ];
         refuse(&others, "logistic-regression")?;
         let relevance = match (self.relevance_shape, self.relevance_rate) {
@@ -200,16 +260,20 @@ impl Raw {
 
     fn documents(&self, resolving: &Resolving<'_>) -> Result<DocumentsSpec, TaskError> {
         let others = [
-            ("first_share", self.first_share.is_some()),
             ("eigenvalue_floor", self.eigenvalue_floor.is_some()),
             ("relevance_shape", self.relevance_shape.is_some()),
             ("relevance_rate", self.relevance_rate.is_some()),
             ("intervals", self.intervals.is_some()),
+            ("images", self.images.is_some()),
+            ("block_shares", self.block_shares.is_some()),
+            ("max_units", self.max_units.is_some()),
+            ("records", self.records.is_some()),
+            ("noise_shape", self.noise_shape.is_some()),
         ];
         refuse(&others, "latent-dirichlet")?;
         let clip = match self.documents {
-            Some(documents) => Clip::Learned {
-                documents,
+            Some(units) => Clip::Learned {
+                units,
                 target: self.clip_target.unwrap_or(crate::adaptive_clip::TARGET),
                 rate: self.clip_rate.unwrap_or(crate::adaptive_clip::RATE),
                 weight: INDICATOR_WEIGHT,
@@ -226,6 +290,13 @@ impl Raw {
             sampling_rate: checked(SamplingRate::nearest(self.sampling_rate.unwrap_or(1.0)))?,
             sweeps: self.e_step_sweeps.unwrap_or(50),
             start_seed: self.start_seed.unwrap_or(1),
+            counts: match (self.counts.unwrap_or(CountsName::Expected), self.first_share) {
+                (CountsName::Expected, share) => Counts::Expected { first_share: share.unwrap_or(0.2) },
+                (CountsName::Clamped, None) => Counts::Clamped {},
+                (CountsName::Clamped, Some(_)) => {
+                    return invalid("counts = \"clamped\" releases nothing but counts: remove first_share");
+                }
+            },
         })
     }
 }
@@ -244,11 +315,13 @@ impl VipsSpec {
         let growth = |t: u32| self.budget_growth.powi(t.cast_signed());
         let share = growth(visit) / (0..visits.max(visit + 1)).map(growth).sum::<f64>();
         match self.statistics {
-            StatisticsSpec::PolyaGamma(spec) => {
-                let second = (1.0 - spec.first_share) * share;
-                if visit == 0 { vec![spec.first_share, second] } else { vec![second] }
+            StatisticsSpec::PolyaGamma(PolyaGammaSpec { first_share, .. })
+            | StatisticsSpec::Documents(DocumentsSpec { counts: Counts::Expected { first_share }, .. }) => {
+                let second = (1.0 - first_share) * share;
+                if visit == 0 { vec![first_share, second] } else { vec![second] }
             }
-            StatisticsSpec::Documents(_) => vec![share],
+            StatisticsSpec::LinearNoise(spec) => spec.shares.to_vec(),
+            StatisticsSpec::Documents(_) | StatisticsSpec::Images(_) => vec![share],
         }
     }
 
@@ -262,8 +335,13 @@ impl VipsSpec {
                 // The last blocks are what a later visit has.
                 shares.iter().zip(&bounds[bounds.len() - shares.len()..]).map(|(share, bound)| bound / share.sqrt()).collect()
             }
-            // The clip is in the state: see the rule.
-            StatisticsSpec::Documents(_) => vec![1.0],
+            StatisticsSpec::LinearNoise(spec) => spec.scales(task),
+            // The clip is in the state: see the rule. Both blocks of a first visit are within it, so shares of the square are enough.
+            StatisticsSpec::Documents(_) => {
+                let total: f64 = shares.iter().sum();
+                shares.iter().map(|share| (total / share).sqrt()).collect()
+            }
+            StatisticsSpec::Images(spec) => image_shape(task).map_or_else(Vec::new, |shape| spec.scales(&shape).to_vec()),
         }
     }
 
@@ -272,15 +350,15 @@ impl VipsSpec {
         let share: f64 = self.shares(visit, task.visits()).iter().sum();
         let clip = match self.statistics {
             // Rounding of the terms must not make the mechanism clip.
-            StatisticsSpec::PolyaGamma(_) => share.sqrt() * (1.0 + 1e-9),
-            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Fixed {}, .. }) => 1.0,
-            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Learned { weight, .. }, .. }) => 1.0_f64.hypot(0.5 * weight),
+            StatisticsSpec::PolyaGamma(_) | StatisticsSpec::LinearNoise(_) => share.sqrt() * (1.0 + 1e-9),
+            // Terms come in units of C.
+            StatisticsSpec::Documents(DocumentsSpec { clip, .. }) | StatisticsSpec::Images(ImagesSpec { clip, .. }) => clip.term_norm(),
         };
         let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;
         Ok((checked(ClipNorm::new(clip))?, noise))
     }
 
-    /// The mechanism of a visit.
+    /// The mechanism of a visit that sums term by term: all but those of [`VipsSpec::batches`].
     ///
     /// # Errors
     /// Numbers that do not fit the lattice.
@@ -293,8 +371,10 @@ impl VipsSpec {
         let coordinates = u32::try_from(self.coordinates(task, visit));
         let Ok(coordinates) = coordinates else { return invalid("the model has too many parameters for one sum") };
         let sampling = match self.statistics {
-            StatisticsSpec::PolyaGamma(_) => None,
-            StatisticsSpec::Documents(spec) => (spec.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(spec.sampling_rate),
+            StatisticsSpec::PolyaGamma(_) | StatisticsSpec::LinearNoise(_) => None,
+            StatisticsSpec::Documents(DocumentsSpec { sampling_rate, .. }) | StatisticsSpec::Images(ImagesSpec { sampling_rate, .. }) => {
+                (sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(sampling_rate)
+            }
         };
         Ok(SumSpec { coordinates, clip, noise, sampling, terms: Terms::Units })
     }
@@ -304,8 +384,58 @@ impl VipsSpec {
         match self.statistics {
             StatisticsSpec::PolyaGamma(_) if visit == 0 => d + triangle(d),
             StatisticsSpec::PolyaGamma(_) => triangle(d),
-            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Fixed {}, .. }) => d,
-            StatisticsSpec::Documents(DocumentsSpec { clip: Clip::Learned { .. }, .. }) => d + 1,
+            StatisticsSpec::LinearNoise(_) => d + triangle(d) + 1,
+            StatisticsSpec::Documents(spec) => {
+                let totals = if visit == 0 && matches!(spec.counts, Counts::Expected { .. }) { task.features as usize } else { 0 };
+                totals + d + spec.clip.indicators()
+            }
+            StatisticsSpec::Images(spec) => image_shape(task).map_or(0, |shape| shape.coordinates()) + spec.clip.indicators(),
+        }
+    }
+}
+
+/// J and K of a sigmoid belief network.
+fn image_shape(task: &ResolvedTask) -> Option<Shape> {
+    match task.model {
+        ModelSpec::SigmoidBelief(spec) => spec.shape(task.features).ok(),
+        _ => None,
+    }
+}
+
+impl Clip {
+    /// Largest norm of a term in units of C, with its indicator.
+    fn term_norm(self) -> f64 {
+        match self {
+            Self::Fixed {} => 1.0,
+            Self::Learned { weight, .. } => 1.0_f64.hypot(0.5 * weight),
+        }
+    }
+
+    /// Coordinates that it takes: the indicator, which is the last of a term.
+    fn indicators(self) -> usize {
+        match self {
+            Self::Fixed {} => 0,
+            Self::Learned { .. } => 1,
+        }
+    }
+
+    /// In words.
+    fn moves(self) -> &'static str {
+        match self {
+            Self::Fixed {} => "",
+            Self::Learned { .. } => " at first, then learned",
+        }
+    }
+
+    fn check(self) -> Result<(), TaskError> {
+        match self {
+            Self::Fixed {} => Ok(()),
+            Self::Learned { units, target, rate, weight } => {
+                require(units >= 1.0 && units.is_finite(), "the number of units of all sites must be a finite number of at least 1")?;
+                require(target > 0.0 && target < 1.0, "clip_target must lie strictly between 0 and 1")?;
+                require(rate > 0.0 && rate <= 1.0, "clip_rate must be above 0 and at most 1")?;
+                require(weight > 0.0 && weight <= 1.0, "the indicator's weight must be above 0 and at most 1")
+            }
         }
     }
 }
@@ -321,20 +451,33 @@ impl UpdateRules for VipsSpec {
         match (&self.statistics, &task.model) {
             (StatisticsSpec::PolyaGamma(spec), ModelSpec::LogisticRegression {}) => spec.check(task),
             (StatisticsSpec::Documents(spec), ModelSpec::LatentDirichlet(_)) => spec.check(task),
+            (StatisticsSpec::Images(spec), ModelSpec::SigmoidBelief(_)) => spec.check(task),
+            (StatisticsSpec::LinearNoise(spec), ModelSpec::LinearRegression { .. }) => spec.check(task),
             _ => invalid("the statistics are those of another model"),
         }
     }
 
     fn sum(&self, task: &ResolvedTask, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.sum_of(task, visit).map(Some)
+        match self.batches(task, visit)? {
+            Some(_) => Ok(None),
+            None => self.sum_of(task, visit).map(Some),
+        }
     }
 
     fn event(&self, task: &ResolvedTask, visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(task, visit)?.event())
+        match self.batches(task, visit)? {
+            Some(batches) => Ok(batches.event()),
+            None => Ok(self.mechanism(task, visit)?.event()),
+        }
     }
 
     fn message(&self, task: &ResolvedTask, visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm::of_sum(&self.mechanism(task, visit)?))
+        match self.batches(task, visit)? {
+            Some(batches) => {
+                Ok(MessageForm { kind: PayloadKind::Lattice { exponent: batches.exponent() }, coordinates: batches.dimension().into() })
+            }
+            None => Ok(MessageForm::of_sum(&self.mechanism(task, visit)?)),
+        }
     }
 
     fn site_state(&self, _task: &ResolvedTask) -> SiteStateForm {
@@ -352,7 +495,14 @@ impl UpdateRules for VipsSpec {
                  (at the first visit also of features times class)"
             }
             StatisticsSpec::Documents(_) => {
-                "at every visit one noised sum over the documents, of how often each word was used in each topic"
+                "at every visit one noised sum over the documents, of how often each word was used in each topic (at the first visit also of \
+                 how often it was used at all)"
+            }
+            StatisticsSpec::LinearNoise(_) => {
+                "once one noised sum over the records, of products of features, of features times the target, and of the target's square"
+            }
+            StatisticsSpec::Images(_) => {
+                "at every visit one noised sum over the images, of pixels, expected hidden units, their weights, and products of these"
             }
         }
         .to_owned()
@@ -379,17 +529,12 @@ impl DocumentsSpec {
             task.approximation == Approximation::MeanField,
             "topics are independent of each other: approximation = \"mean-field\" is the only one for latent-dirichlet",
         )?;
+        if let Counts::Expected { first_share } = self.counts {
+            require(first_share > 0.0 && first_share < 1.0, "first_share must lie strictly between 0 and 1")?;
+        }
         require((1..=10_000).contains(&self.sweeps), "e_step_sweeps must lie between 1 and 10000")?;
         require(self.clip_norm.get() <= task.feature_bound, "clip_norm is above the document length, which no document exceeds")?;
-        match self.clip {
-            Clip::Fixed {} => Ok(()),
-            Clip::Learned { documents, target, rate, weight } => {
-                require(documents >= 1.0 && documents.is_finite(), "documents must be a finite number of at least 1")?;
-                require(target > 0.0 && target < 1.0, "clip_target must lie strictly between 0 and 1")?;
-                require(rate > 0.0 && rate <= 1.0, "clip_rate must be above 0 and at most 1")?;
-                require(weight > 0.0 && weight <= 1.0, "the indicator's weight must be above 0 and at most 1")
-            }
-        }
+        self.clip.check()
     }
 }
 
@@ -398,13 +543,14 @@ impl Display for VipsSpec {
         let z = Short(self.noise_multiplier.get());
         match self.statistics {
             StatisticsSpec::PolyaGamma(_) => write!(f, "expected statistics (Pólya–Gamma): noise multiplier of the run {z}"),
-            StatisticsSpec::Documents(spec) => {
-                let moves = match spec.clip {
-                    Clip::Fixed {} => "",
-                    Clip::Learned { .. } => " at first, then learned",
-                };
-                let clip = Short(spec.clip_norm.get());
+            StatisticsSpec::Documents(DocumentsSpec { clip_norm, clip, .. }) => {
+                let (moves, clip) = (clip.moves(), Short(clip_norm.get()));
                 write!(f, "expected statistics (words by topic): clipping norm {clip}{moves}, noise multiplier of the run {z}")
+            }
+            StatisticsSpec::LinearNoise(_) => write!(f, "expected statistics (linear, unknown noise): noise multiplier {z}"),
+            StatisticsSpec::Images(ImagesSpec { clip_norm, clip, .. }) => {
+                let (moves, clip) = (clip.moves(), Short(clip_norm.get()));
+                write!(f, "expected statistics (images): clipping norm {clip} of the worst case{moves}, noise multiplier of the run {z}")
             }
         }
     }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use super::{Clip, Intervals, StatisticsSpec, VipsSpec};
+use super::{Clip, Intervals, StatisticsSpec, VipsSpec, image_shape};
 use crate::rule::{Arrived, VipsRule};
 use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError, UpdateSpec};
 
@@ -31,6 +31,8 @@ fn task(model: &str, pvi: &str, epsilon: f64, schema: &str) -> Result<ResolvedTa
 }
 
 const LOGISTIC: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
+const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 3\nheight = 4\nthreshold = 127\n";
+const IMAGES: &str = "family = \"sigmoid-belief\"\nhidden = 2";
 const TOPICS: &str = "family = \"latent-dirichlet\"\ntopics = 4";
 
 fn spec(task: &ResolvedTask) -> VipsSpec {
@@ -46,9 +48,24 @@ fn defaults_become_explicit_numbers_and_documents_survive() {
     let topics = task(TOPICS, "rounds = 3\ndocuments = 900", 1.0, WORDS).unwrap();
     let StatisticsSpec::Documents(numbers) = spec(&topics).statistics else { panic!("topics") };
     assert!((numbers.clip_norm.get() - 5.0).abs() < 1e-12 && numbers.sweeps == 50);
-    assert!(matches!(numbers.clip, Clip::Learned { documents, .. } if (documents - 900.0).abs() < 1e-12));
+    assert!(matches!(numbers.clip, Clip::Learned { units, .. } if (units - 900.0).abs() < 1e-12));
     assert_eq!((topics.features, topics.dimension), (20, 80));
-    for task in [logistic, topics] {
+    // Totals of words and an indicator at the first visit.
+    assert_eq!([0, 1].map(|visit| topics.message(visit).unwrap().coordinates), [20 + 80 + 1, 80 + 1]);
+    let images = task(IMAGES, "rounds = 3\nimages = 500\nsampling_rate = 0.2\ndamping = { start = 1.0, end = 0.5 }", 1.0, PIXELS).unwrap();
+    let StatisticsSpec::Images(numbers) = spec(&images).statistics else { panic!("images") };
+    assert!(matches!(numbers.clip, Clip::Learned { units, .. } if (units - 500.0).abs() < 1e-12));
+    assert_eq!((numbers.sweeps, numbers.max_units), (10, Some(100_000)));
+    assert_eq!((images.features, images.dimension), (12, 12 * 3 + 2));
+    // v, π, vπᵀ, ω, ωπᵀ, ω E hhᵀ, and the indicator.
+    assert_eq!(images.message(0).unwrap().coordinates, 12 + 2 + 24 + 12 + 24 + 36 + 1);
+    // Batches are no sum that could be aggregated; under aggregation terms are.
+    assert!(images.sum(0).unwrap().is_none());
+    // The joint norm of the worst case is 1.
+    let worst =
+        image_shape(&images).unwrap().sensitivities().into_iter().zip(spec(&images).scales(&images, 0)).map(|(d, a)| (d / a).powi(2));
+    assert!((worst.sum::<f64>() - 1.0).abs() < 1e-12);
+    for task in [logistic, topics, images] {
         assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
         assert!(task.loss(task.visits()).unwrap().epsilon.get() <= 1.0);
         assert!(task.loss(task.visits()).unwrap().epsilon.get() > 0.999);
@@ -88,13 +105,22 @@ fn combinations_that_do_not_exist_are_named() {
         (LOGISTIC, "rounds = 3\nfirst_share = 1.0", ROWS, "first_share"),
         (LOGISTIC, "rounds = 3\nrelevance_shape = 1.0", ROWS, "belong together"),
         (LOGISTIC, "rounds = 3\nsteps = 5", ROWS, "steps"),
-        (TOPICS, "rounds = 3\nfirst_share = 0.5", WORDS, "no option first_share"),
+        (TOPICS, "rounds = 3\nfirst_share = 0.0", WORDS, "first_share"),
+        (TOPICS, "rounds = 3\ncounts = \"clamped\"\nfirst_share = 0.5", WORDS, "remove first_share"),
+        (LOGISTIC, "rounds = 3\ncounts = \"clamped\"", ROWS, "no option counts"),
         (TOPICS, "rounds = 3\nclip_target = 0.5", WORDS, "needs documents"),
         (TOPICS, "rounds = 3\nclip_norm = 51", WORDS, "document length"),
         (TOPICS, "rounds = 3", ROWS, "bag-of-words"),
         (LOGISTIC, "rounds = 3", WORDS, "binary"),
         ("family = \"latent-dirichlet\"\ntopics = 0", "rounds = 3", WORDS, "topic"),
         ("family = \"linear-regression\"\nnoise_sd = 1.0", "rounds = 3", ROWS, ""),
+        (IMAGES, "rounds = 3", PIXELS, "needs images"),
+        (IMAGES, "rounds = 3\nimages = 5", WORDS, "binary-image"),
+        (IMAGES, "rounds = 3\nimages = 5\nclip_norm = 1.5", PIXELS, "no image exceeds"),
+        (IMAGES, "rounds = 3\nimages = 5\nblock_shares = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]", PIXELS, "block_shares"),
+        (IMAGES, "rounds = 3\nimages = 5\ndocuments = 5", PIXELS, "no option documents"),
+        ("family = \"sigmoid-belief\"\nhidden = 0", "rounds = 3\nimages = 5", PIXELS, "hidden"),
+        (TOPICS, "rounds = 3\nimages = 5", WORDS, "no option images"),
     ] {
         let error = task(model, pvi, 1.0, schema).unwrap_err().to_string();
         assert!(error.contains(part), "{model} {pvi}: {error}");
@@ -136,4 +162,28 @@ fn learned_relevance_moves_the_prior() {
     let step = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &[0.1 / one, 0.0, 100.0 / two, 0.0, 100.0 / two] });
     // The coefficients are small: the precision that the next visit uses is large.
     assert!(*step.state.last().unwrap() > 10.0);
+}
+
+/// Without noise expectations are the counts; with it the state carries what was released, and words that only noise has lose it.
+#[test]
+fn noised_counts_become_expectations() {
+    let task = task(TOPICS, "rounds = 3\nclip_norm = 10.0\ndamping = { start = 1.0, end = 0.5 }", 1.0, WORDS).unwrap();
+    let rule = task.rule();
+    let start = rule.initial();
+    let [words, cells] = *spec(&task).scales(&task, 0).as_slice() else { panic!("two blocks") };
+    // A term's two blocks together are within C.
+    assert!((words.powi(-2) + cells.powi(-2) - 1.0).abs() < 1e-12);
+    let mut sum = vec![0.0; 100];
+    sum[..20].iter_mut().for_each(|total| *total = 4_000.0 / words / 10.0);
+    sum[20..].iter_mut().for_each(|count| *count = 1_000.0 / cells / 10.0);
+    sum[20] = 4e5 / cells / 10.0;
+    let first = rule.apply(&start, &Arrived { visit: 0, sites: 1, sum: &sum });
+    let topics = VipsRule::topics(&task, &first.state).unwrap();
+    assert!(topics.lambda()[0] > 3e5 && topics.lambda().iter().all(|l| *l > 0.0));
+    // The second visit has no totals; half of what was there stays.
+    let again = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &[0.0; 80] });
+    assert!(VipsRule::topics(&task, &again.state).unwrap().lambda()[0] < 0.9 * topics.lambda()[0]);
+    assert_eq!(again.state.len(), start.len());
+    // What has another length leaves the state alone.
+    assert_eq!(rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &[0.0; 100] }).state, first.state);
 }
