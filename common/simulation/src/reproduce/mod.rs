@@ -5,6 +5,7 @@ mod dp_sep;
 mod dp_sep_mixture;
 mod dp_sep_networks;
 mod dp_sep_sets;
+mod erm;
 mod vips;
 mod vips_blr;
 mod vips_lda;

@@ -3,12 +3,20 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_posterior::task::{PrivacySpec, ResolvedTask, StatisticsSpec, UpdateSpec, VipsSpec};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, NoiseMultiplier, Payload, ReleaseId, Released, RunId, SiteState, Units};
+use ed25519_dalek::SigningKey;
 use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
 
 use super::{Options, ReproduceError};
 use crate::experiment::{Experiment, Session};
+use crate::noise::SeededNoise;
 
 /// One number of a reproduction.
 pub(super) struct Line {
@@ -74,20 +82,102 @@ pub(super) fn experiment(
     Ok(Session::open(Experiment::read(file)?, file, options.data)?)
 }
 
-/// ε of the run's noise by other ways of counting than the one that was used.
-pub(super) fn counted(task: &ResolvedTask, epsilon: f64) -> Result<Vec<Line>, ReproduceError> {
-    let visits = task.visits();
-    let ours = task.loss(visits)?.epsilon.get();
-    let delta = task.privacy.delta.get();
-    // Every visit's μ = 1/z; the events are unsampled Gaussians, for which all ways are closed forms.
-    let mu_squared = epsilon_to_mu(ours, delta).powi(2);
-    let step = (mu_squared / f64::from(visits)).sqrt();
-    let line = |method: &str, value| Line { method: method.to_owned(), epsilon: Some(epsilon), metric: "epsilon", value };
-    Ok(vec![
-        line("exact", ours),
-        line("moments accountant", moments(step, visits, delta)),
-        line("strong composition", strong_composition(step, visits, delta)),
-    ])
+/// A task whose rule expects no noise: what ε = ∞ would give. Its mechanisms do not exist.
+pub(super) fn without_noise(task: &ResolvedTask) -> Result<ResolvedTask, ReproduceError> {
+    let UpdateSpec::Vips(spec) = task.update else { return Err(ReproduceError::Result("the task has another update".into())) };
+    let noise_multiplier = NoiseMultiplier::new(f64::MIN_POSITIVE).map_err(|error| wrong(&error))?;
+    Ok(ResolvedTask { update: UpdateSpec::Vips(VipsSpec { noise_multiplier, ..spec }), ..task.clone() })
+}
+
+pub(super) fn wrong(error: &dyn std::fmt::Display) -> ReproduceError {
+    ReproduceError::Result(error.to_string())
+}
+
+/// One site by itself: the task's update visit by visit behind a ledger in memory, and the server's rule. That is the protocol without
+/// its messages and its transcript, which would hold the sums of all visits at once.
+pub(super) struct Alone {
+    task: ResolvedTask,
+    units: Units<RecordTable>,
+    ledger: Ledger<MemoryStore, SigningKey>,
+    noise: SeededNoise,
+    pub(super) state: Vec<f64>,
+}
+
+impl Alone {
+    pub(super) fn open(task: &ResolvedTask, table: RecordTable, seed: u64) -> Result<Self, ReproduceError> {
+        let PrivacySpec { unit, relation, epsilon, delta, .. } = task.privacy;
+        let identity = LedgerIdentity { data: "site".into(), unit, relation };
+        let budget = Budget { epsilon: epsilon.unwrap_or(Epsilon::INFINITE), delta, per_run: None, allow_non_private: false };
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let ledger = Ledger::open(MemoryStore::new(), key, identity, budget).map_err(|error| wrong(&error))?;
+        let state = task.rule().initial();
+        Ok(Self { task: task.clone(), units: Units::new(table), ledger, noise: SeededNoise::new(seed), state })
+    }
+
+    pub(super) fn visit(&mut self, visit: u32) -> Result<(), ReproduceError> {
+        let client = ClientId::new("site").map_err(|error| wrong(&error))?;
+        let release = ReleaseId { run: RunId { task: self.task.hash(), number: 0 }, client, round: visit };
+        let permit = self.ledger.reserve(&release, &self.task.visit_event(visit)?, Hash::default()).map_err(|error| wrong(&error))?;
+        let job = Job { task: &self.task, visit, lambda: &self.state, state: &SiteState::None };
+        let output = update::run(&job, &self.units, permit, &self.noise).map_err(|error| wrong(&error))?;
+        let sum = match output.message.released().map(Released::get) {
+            Some(Payload::Lattice(sum)) => sum.to_f64(),
+            _ => return Err(ReproduceError::Result("the update releases no sum".into())),
+        };
+        self.state = self.task.rule().apply(&self.state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        Ok(())
+    }
+}
+
+/// ε of a run's noise by several ways of counting.
+pub(super) struct Counted {
+    pub(super) run: String,
+    pub(super) epsilon: f64,
+    /// Ours, for what ran.
+    exact: f64,
+    moments: f64,
+    strong: f64,
+    /// Statistics of one minibatch counted as if each had a minibatch of its own ("2T"): not a bound where units are sampled.
+    apart: f64,
+    statistics: u32,
+}
+
+impl Counted {
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let line = |method: &str, value| Line {
+            method: format!("{} ({})", method, self.run),
+            epsilon: Some(self.epsilon),
+            metric: "epsilon",
+            value,
+        };
+        vec![
+            line("exact", self.exact),
+            line("moments accountant", self.moments),
+            line("strong composition", self.strong),
+            line("statistics counted apart", self.apart),
+        ]
+    }
+}
+
+/// All visits of a task counted in several ways; every visit has the same share of the budget, or units are not sampled.
+pub(super) fn counted(task: &ResolvedTask, epsilon: f64, run: &str) -> Result<Counted, ReproduceError> {
+    let UpdateSpec::Vips(spec) = task.update else { return Err(wrong(&"another update")) };
+    let (rate, statistics) = match spec.statistics {
+        StatisticsSpec::PolyaGamma(_) => (1.0, 2),
+        StatisticsSpec::Documents(spec) => (spec.sampling_rate.get(), 1),
+        StatisticsSpec::Images(spec) => (spec.sampling_rate.get(), 6),
+    };
+    let (visits, delta) = (task.visits(), task.privacy.delta.get());
+    let noise = spec.noise_multiplier.get() * f64::from(visits).sqrt();
+    Ok(Counted {
+        run: run.to_owned(),
+        epsilon,
+        exact: task.loss(visits)?.epsilon.get(),
+        moments: moments(rate, noise, visits, delta),
+        strong: strong_composition(rate, noise, visits, delta),
+        apart: moments(rate, noise * f64::from(statistics).sqrt(), visits * statistics, delta),
+        statistics,
+    })
 }
 
 /// δ(ε) of a Gaussian mechanism with this μ.
@@ -106,35 +196,52 @@ pub(super) fn epsilon_to_mu(epsilon: f64, delta: f64) -> f64 {
     low
 }
 
-/// Moments of the log-likelihood ratio, λ up to 32 as in the paper: ε = min (α_λ + ln 1/δ)/λ, α_λ = T μ²λ(λ+1)/2.
-fn moments(step: f64, visits: u32, delta: f64) -> f64 {
-    (1..=32).map(f64::from).map(|l| f64::from(visits) * step * step * 0.5 * (l + 1.0) - delta.ln() / l).fold(f64::INFINITY, f64::min)
+/// Moments accountant (Abadi et al. 2016), λ up to 32 as in the paper: ε = min (T α_λ + ln 1/δ)/λ with
+/// α_λ = ln Σ_k C(λ+1, k)(1−q)^{λ+1−k} q^k exp(k(k−1)/2σ²).
+fn moments(rate: f64, noise: f64, visits: u32, delta: f64) -> f64 {
+    let moment = |lambda: u32| {
+        let order = lambda + 1;
+        let mut choose = 0.0;
+        let terms: Vec<f64> = (0..=order)
+            .map(|k| {
+                let (k, rest) = (f64::from(k), f64::from(order - k));
+                let term = choose + log_power(1.0 - rate, rest) + log_power(rate, k) + 0.5 * k * (k - 1.0) / (noise * noise);
+                choose += (rest / (k + 1.0)).ln();
+                term
+            })
+            .collect();
+        let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        top + terms.iter().map(|term| (term - top).exp()).sum::<f64>().ln()
+    };
+    (1..=32).map(|l| (f64::from(visits) * moment(l) - delta.ln()) / f64::from(l)).fold(f64::INFINITY, f64::min)
 }
 
-/// Each step (ε', δ') with the classical σ = √(2 ln(1.25/δ'))/ε', δ' = δ/(2T), composed by Dwork, Rothblum & Vadhan at δ/2.
-fn strong_composition(step: f64, visits: u32, delta: f64) -> f64 {
+/// n ln x, with 0 ln 0 = 0.
+fn log_power(x: f64, n: f64) -> f64 {
+    if n > 0.0 { n * x.ln() } else { 0.0 }
+}
+
+/// Each step (ε₀, δ₀) with the classical σ = √(2 ln(1.25/δ₀))/ε₀, amplified by sampling to (ln(1 + q(e^ε₀ − 1)), q δ₀), q δ₀ = δ/(2T),
+/// and composed by Dwork, Rothblum & Vadhan at δ/2.
+fn strong_composition(rate: f64, noise: f64, visits: u32, delta: f64) -> f64 {
     let visits = f64::from(visits);
-    let epsilon = step * (2.0 * (1.25 * 2.0 * visits / delta).ln()).sqrt();
+    let single = (2.0 * (1.25 * 2.0 * visits * rate / delta).ln()).sqrt() / noise;
+    let epsilon = (rate * single.exp_m1()).ln_1p();
     epsilon * (2.0 * visits * (2.0 / delta).ln()).sqrt() + visits * epsilon * epsilon.exp_m1()
 }
 
-/// The lines of [`counted`] as a table.
-pub(super) fn counting_table(lines: &[Line]) -> String {
-    let mut text = String::from("| run | exact | moments accountant | strong composition |\n|---|---|---|---|\n");
-    let mut epsilons: Vec<f64> = lines.iter().filter(|l| l.metric == "epsilon").filter_map(|l| l.epsilon).collect();
-    epsilons.dedup();
-    for epsilon in epsilons {
-        let of = |method: &str| {
-            lines.iter().find(|l| l.metric == "epsilon" && l.epsilon == Some(epsilon) && l.method == method).map_or(f64::NAN, |l| l.value)
-        };
-        let _ = writeln!(
-            text,
-            "| epsilon = {epsilon} | {:.3} | {:.3} | {:.3} |",
-            of("exact"),
-            of("moments accountant"),
-            of("strong composition")
-        );
+/// Several runs as a table.
+pub(super) fn counting_table(counted: &[Counted]) -> String {
+    let mut text =
+        String::from("| run | exact | moments accountant | strong composition | statistics counted apart |\n|---|---|---|---|---|\n");
+    for c in counted {
+        let apart = if c.statistics > 1 { format!("{:.3}", c.apart) } else { "one statistic".into() };
+        let _ = writeln!(text, "| {}, epsilon = {} | {:.3} | {:.3} | {:.3} | {apart} |", c.run, c.epsilon, c.exact, c.moments, c.strong);
     }
+    text.push_str(
+        "\nThe last column multiplies the number of releases by that of the statistics (\"2T\"), as if each had coins of its own. Where \
+         minibatches are sampled that is less than the truth; without sampling it is the moments accountant's figure.\n",
+    );
     text
 }
 
@@ -189,9 +296,13 @@ mod tests {
         for epsilon in [0.5, 1.0, 4.0] {
             let mu = epsilon_to_mu(epsilon, 1e-5);
             assert!((delta_of(mu, epsilon) / 1e-5 - 1.0).abs() < 1e-6);
-            let step = mu / 10.0_f64.sqrt();
-            let (by_moments, strong) = (moments(step, 10, 1e-5), strong_composition(step, 10, 1e-5));
+            let noise = 10.0_f64.sqrt() / mu;
+            let (by_moments, strong) = (moments(1.0, noise, 10, 1e-5), strong_composition(1.0, noise, 10, 1e-5));
             assert!(epsilon < by_moments && by_moments < strong, "{epsilon} {by_moments} {strong}");
+            // Unsampled statistics may be counted apart; sampled ones may not (algorithms R4: 2.46 counts as 1.04).
+            assert!((moments(1.0, noise * 2.0_f64.sqrt(), 20, 1e-5) - by_moments).abs() < 1e-9);
         }
+        let (together, apart) = (moments(0.005, 1.0 / 2.0_f64.sqrt(), 200, 1e-5), moments(0.005, 1.0, 400, 1e-5));
+        assert!(together > 2.0 && apart < 1.3, "{together} {apart}");
     }
 }
