@@ -95,17 +95,24 @@ impl Compute for Real {
 }
 
 fn federation(task: &ResolvedTask, seed: u64) -> (Federation, Shares) {
-    let shares = Shares::default();
-    let site = |(number, name): (usize, &&str)| {
+    federation_of(task, seed, |number| {
         let mut builder = RecordTable::builder(3);
         for unit in 0..40 {
             let x = |k: usize| ((unit * 7 + number * 3 + k * 5) % 11) as f64 / 5.0 - 1.0;
             builder.start_unit();
             builder.push(&[0, 1, 2], &[x(1), x(2), 1.0], f64::from(u8::from(x(1) + 0.3 * x(3) > 0.1))).unwrap();
         }
+        builder.finish()
+    })
+}
+
+/// Every site's records come from its number.
+fn federation_of(task: &ResolvedTask, seed: u64, records: impl Fn(usize) -> RecordTable) -> (Federation, Shares) {
+    let shares = Shares::default();
+    let site = |(number, name): (usize, &&str)| {
         let placeholder = Site::new(client(name), 40, task, boundless(), Rc::new(RefCell::new(Never)));
         let identity = placeholder.ledger.clone();
-        let real = Real { units: Units::new(builder.finish()), noise: SeededNoise::new(seed), shares: Rc::clone(&shares), identity };
+        let real = Real { units: Units::new(records(number)), noise: SeededNoise::new(seed), shares: Rc::clone(&shares), identity };
         Site { compute: Rc::new(RefCell::new(real)), ..placeholder }
     };
     (Federation::new(task, seed, NAMES.iter().enumerate().map(site).collect()), shares)
@@ -178,6 +185,56 @@ fn expectation_propagation_is_aggregated_as_plain_sums() {
         complete(&outcome, update);
         check(&outcome, &sites, 6, update);
         assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), 3, "{update}");
+    }
+}
+
+/// Expected sufficient statistics of every model: shares of the noise, one sum, one honest ε.
+#[test]
+fn expected_statistics_aggregate() {
+    let words = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 12\ndocument_length = 30\n";
+    let images = "kind = \"binary-image\"\n[binary_image]\nwidth = 4\nheight = 3\nthreshold = 127\n";
+    let counts = |number: usize| {
+        let mut builder = RecordTable::builder(12);
+        for unit in 0..40 {
+            let first = 4 * ((unit + number) % 3);
+            builder.start_unit();
+            builder.push(&[first as u32, first as u32 + 1, first as u32 + 3], &[1.0; 3], 0.0).unwrap();
+        }
+        builder.finish()
+    };
+    let features = |number: usize| {
+        let mut builder = RecordTable::builder(3);
+        for unit in 0..40 {
+            let x = f64::from(u8::from((unit + number) % 3 == 0));
+            builder.start_unit();
+            builder.push(&[0, 2], &[x, 1.0], x).unwrap();
+        }
+        builder.finish()
+    };
+    type Records<'a> = &'a dyn Fn(usize) -> RecordTable;
+    let cases: [(&str, &str, &str, Records<'_>); 3] = [
+        ("family = \"logistic-regression\"\napproximation = \"full-covariance\"", "", SCHEMA, &features),
+        ("family = \"latent-dirichlet\"\ntopics = 3", "documents = 160", words, &counts),
+        ("family = \"sigmoid-belief\"\nhidden = 2", "images = 160\ndamping = { start = 1.0, end = 0.5 }", images, &counts),
+    ];
+    for (model, options, schema, records) in cases {
+        let text = format!(
+            "[model]\n{model}\n[schema]\nfile = \"schema.toml\"\n\
+             [pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"vips\"\n{options}\n\
+             [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
+             [aggregation]\nsites = 4\ncolluders = 1\nmax_units = 50\n"
+        );
+        let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites: 2, expected_sites: 4 };
+        let task = RawTask::parse(&text).unwrap().resolve(schema, context).unwrap();
+        let (federation, shares) = federation_of(&task, 9, records);
+        let sites = federation.sites.clone();
+        let outcome = federation.simulate();
+        complete(&outcome, model);
+        check(&outcome, &sites, 9, model);
+        assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), 3, "{model}");
+        // The sum of three honest shares is what the budget pays for; a share alone is worth less, and is said to be.
+        let (joint, alone) = (task.loss(3).unwrap().epsilon.get(), task.fallback_loss(3).unwrap().unwrap().epsilon.get());
+        assert!(joint <= 1.0 && joint > 0.99 && alone > 1.5, "{model}: {joint} {alone}");
     }
 }
 

@@ -208,3 +208,26 @@ fn a_private_choice_costs_what_it_says_and_tells_the_best_alone() {
         assert!(String::from_utf8_lossy(&refused.stderr).contains(words), "{}", String::from_utf8_lossy(&refused.stderr));
     }
 }
+
+/// Every experiment in deploy/ resolves, with the schema and the task that it names.
+#[test]
+fn the_samples_are_experiments() {
+    use dp_pvi_simulation::experiment::Experiment;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/experiments");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.ends_with(".toml") || name.ends_with(".task.toml") {
+            continue;
+        }
+        if name.ends_with(".schema.toml") {
+            dp_pvi_posterior::schema::Schema::parse(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            continue;
+        }
+        let experiment = Experiment::read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        experiment.resolve(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        read += 1;
+    }
+    assert!(read >= 6);
+}
