@@ -22,6 +22,7 @@ use plotters::prelude::*;
 
 use super::vips::{Alone, Line, Progress, Run, chart, counted, counting_table, without_noise, write, wrong};
 use super::{Options, ReproduceError};
+use crate::experiment::cpu_seconds;
 
 const HIDDEN: u32 = 100;
 const PIXELS: usize = 784;
@@ -50,7 +51,7 @@ pub(super) fn run(options: &Options<'_>) -> Result<(), ReproduceError> {
     let bar = progress.bar();
     let (mut lines, mut countings) = (Vec::new(), Vec::new());
     let mut pictures = Vec::new();
-    let mut seconds = 0.0;
+    let mut seconds = None;
     for &batch in batches {
         let method = format!("minibatches of {batch}");
         for epsilon in std::iter::once(None).chain(epsilons.iter().copied().map(Some)) {
@@ -60,9 +61,9 @@ pub(super) fn run(options: &Options<'_>) -> Result<(), ReproduceError> {
                 countings.push(counted(&task, epsilon, &method)?);
                 private(&task, &training, options.seed, &bar)?
             } else {
-                let start = std::time::Instant::now();
+                let before = cpu_seconds();
                 let network = free(&task, &training, &bar)?;
-                seconds = start.elapsed().as_secs_f64();
+                seconds = cpu_seconds().zip(before).map(|(after, before)| after - before);
                 network
             };
             let result = Prepared::new(&network).reconstruct(test.clone(), SWEEPS);
@@ -202,7 +203,7 @@ fn digits(file: &std::path::Path, test: &DMatrix<f64>, pictures: &[(u32, Option<
     root.present().map_err(|e| failed(&e))
 }
 
-fn report(lines: &[Line], batches: &[u32], epsilons: &[f64], constant: f64, seconds: f64) -> String {
+fn report(lines: &[Line], batches: &[u32], epsilons: &[f64], constant: f64, seconds: Option<f64>) -> String {
     let value = |batch: u32, epsilon: Option<f64>| {
         let method = format!("minibatches of {batch}");
         lines.iter().find(|l| l.method == method && l.epsilon == epsilon).map_or(f64::NAN, |l| l.value)
@@ -211,7 +212,8 @@ fn report(lines: &[Line], batches: &[u32], epsilons: &[f64], constant: f64, seco
         "# Sigmoid belief network on MNIST\n\n{HIDDEN} hidden units, one pass over {RECORDS} binarised images, Poisson minibatches, {SWEEPS} \
          sweeps an E-step, six statistics in one release, delta = {DELTA:e}, add-remove, one image a unit, clip learned (90 % of the images within). \
          Share of the pixels of {TEST} test images that come back right; the best constant picture: {constant:.4}. One pass without \
-         protection took {seconds:.0} s on two threads of this machine, whatever else ran there.\n\n| epsilon |"
+         protection took {} s of processor time, shared by two threads.\n\n| epsilon |",
+        seconds.map_or_else(|| "an unknown number of".to_owned(), |seconds| format!("{seconds:.0}"))
     );
     for batch in batches {
         let _ = write!(text, " minibatches of {batch} |");
