@@ -48,6 +48,7 @@ scale = 1.0
 "#;
 const CLASS: &str = "kind = \"binary\"\npositive = [\"1\"]";
 const NUMBER: &str = "kind = \"number\"\nlower = 0.0\nupper = 10.0\ncentre = 0.0\nscale = 1.0";
+const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 3\nthreshold = 127\n";
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 5\ndocument_length = 20\n";
 
 /// What a model learns from.
@@ -58,6 +59,7 @@ enum Records {
     /// Without an intercept column.
     Points,
     Documents,
+    Images,
 }
 
 /// Name, `[model]`, records.
@@ -72,6 +74,8 @@ const MODELS: &[(&str, &str, Records)] = &[
     ("topics", "family = \"latent-dirichlet\"\ntopics = 2", Records::Documents),
     ("mixture", "family = \"gaussian-mixture\"\ncomponents = 2\nnoise_sd = 0.5", Records::Points),
     ("moments", "family = \"pbp-network\"\nhidden = [3]", Records::Points),
+    ("linear, full", "family = \"linear-regression\"\nnoise_sd = 0.7\napproximation = \"full-covariance\"", Records::Numbers),
+    ("images", "family = \"sigmoid-belief\"\nhidden = 2", Records::Images),
 ];
 
 /// Name, `[pvi]`.
@@ -106,6 +110,11 @@ const UPDATES: &[(&str, &str)] = &[
     ("sep", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"sep\"\nrecords = 40"),
     ("ep", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"ep\"\nrecords = 40"),
     ("dp-em", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"dp-em\""),
+    ("vips, unknown noise", "schedule = \"synchronous\"\nrounds = 1\nupdate = \"vips\"\nrecords = 40"),
+    (
+        "vips, images",
+        "schedule = \"synchronous\"\nrounds = 3\ndamping = { start = 1.0, end = 0.5 }\nupdate = \"vips\"\nimages = 40\nsampling_rate = 0.5",
+    ),
 ];
 
 const GLM: &str = "pvi; pvi, asynchronous; dp; dp, Adam, sampled; dp, positivity; natural; bcm; global; \
@@ -123,6 +132,10 @@ fn served(model: &str) -> String {
         "topics" => "vips".into(),
         "mixture" => "sep; ep; dp-em".into(),
         "moments" => "sep; ep".into(),
+        "linear, full" => {
+            "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips, unknown noise".into()
+        }
+        "images" => "vips, images".into(),
         other => panic!("no such model: {other}"),
     }
 }
@@ -130,6 +143,7 @@ fn served(model: &str) -> String {
 fn schema(records: Records) -> String {
     match records {
         Records::Documents => WORDS.into(),
+        Records::Images => PIXELS.into(),
         Records::Classes => format!("[label]\ncolumn = \"y\"\n{CLASS}\n{COLUMNS}"),
         Records::Numbers => format!("[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
         Records::Points => format!("intercept = false\n[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
@@ -166,11 +180,12 @@ fn units(task: &ResolvedTask, records: Records, seed: u64, count: usize) -> RawU
     for (row, target) in raw.iter_mut().flatten() {
         match records {
             Records::Documents => row.iter_mut().for_each(|x| *x = (3.0 * x.abs()).ceil()),
+            Records::Images => row.iter_mut().for_each(|x| *x = f64::from(u8::from(*x > 0.0))),
             Records::Numbers => *target = (4.0 * (row[0] + 2.0)).floor().clamp(0.0, 10.0),
             Records::Classes | Records::Points => {}
         }
         row.iter_mut().for_each(|x| {
-            if records != Records::Documents {
+            if !matches!(records, Records::Documents | Records::Images) {
                 *x *= 0.5
             }
         });
