@@ -12,6 +12,7 @@
 //! | [`neural_network::BatchGradients`] | DP optimisation, over batches |
 //! | [`statistics::ExpectedStatistics`] | VIPS |
 
+mod dual;
 pub mod gaussian_mixture;
 pub mod glm;
 pub mod lda;

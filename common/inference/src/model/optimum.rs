@@ -9,6 +9,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
+use super::dual;
 use crate::model::LocalOptimum;
 use crate::model::glm::{self, LinearPredictor};
 use crate::records::{RecordTable, RecordView};
@@ -25,7 +26,69 @@ const SLACK: f64 = 1e-12;
 /// One iteration sets Λ' = (1−ρ)Λ + ρ(Λ_c + H) and μ' = μ + ρ A⁻¹(g + h_c − Λ_c μ), where A = Λ_c + w Xᵀdiag(B2)X is the full matrix
 /// for both families (it only preconditions the mean field), begins with ρ = 1 and halves ρ until the bound does not decrease.
 /// Λ starts at Λ_c + wΣc₀xxᵀ (its diagonal in the mean field), c₀ the model's [`LinearPredictor::typical_curvature`], μ at the mean of `start`.
+///
+/// In the mean field only the columns that have an entry are fitted, which is where small shards of wide one-hot rows save their time: at the
+/// other coordinates the optimum is the cavity. A few records are solved record by record ([`dual`]).
 fn natural_gradient(
+    model: &impl LinearPredictor,
+    table: &RecordTable,
+    weight: f64,
+    tolerance: f64,
+    cavity: &Gaussian,
+    start: &Gaussian,
+) -> Result<Gaussian, InvalidParameters> {
+    let d = cavity.family().dimension();
+    if matches!(cavity.family(), Family::DiagonalGaussian { .. }) {
+        if let Some(optimum) = dual::optimum(model, table, weight, tolerance, cavity) {
+            return optimum;
+        }
+        let support = support(table, d);
+        if support.is_empty() {
+            return Ok(cavity.clone());
+        }
+        if support.len() < d {
+            let narrow = |q: &Gaussian| {
+                let natural = [0, d].iter().flat_map(|block| support.iter().map(move |&j| q.natural()[block + j])).collect();
+                Gaussian::from_natural(Family::DiagonalGaussian { dimension: support.len() }, natural)
+            };
+            let (small_cavity, small_start) = (narrow(cavity)?, narrow(start)?);
+            let fit = ascend(model, &restricted(table, &support, d), weight, tolerance, &small_cavity, &small_start)?;
+            let mut natural = cavity.natural().to_vec();
+            for (position, &j) in support.iter().enumerate() {
+                natural[j] = fit.natural()[position];
+                natural[d + j] = fit.natural()[support.len() + position];
+            }
+            return Gaussian::from_natural(*cavity.family(), natural);
+        }
+    }
+    ascend(model, table, weight, tolerance, cavity, start)
+}
+
+/// Columns that have an entry, ascending.
+fn support(table: &RecordTable, d: usize) -> Vec<usize> {
+    let mut used = vec![false; d];
+    table.records().flat_map(|record| record.indices).for_each(|&j| used[j as usize] = true);
+    (0..d).filter(|&j| used[j]).collect()
+}
+
+/// The table over the columns of its support.
+fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
+    let mut position = vec![0_u32; d];
+    (0u32..).zip(support).for_each(|(new, &old)| position[old] = new);
+    let mut builder = RecordTable::builder(support.len());
+    for record in table.records() {
+        builder.start_unit();
+        let indices: Vec<u32> = record.indices.iter().map(|&j| position[j as usize]).collect();
+        // Ascending columns keep their order, and the rows are no more and no longer.
+        if builder.push(&indices, record.values, record.target).is_err() {
+            break;
+        }
+    }
+    builder.finish()
+}
+
+/// The search over all columns of the table.
+fn ascend(
     model: &impl LinearPredictor,
     table: &RecordTable,
     weight: f64,
@@ -132,4 +195,41 @@ impl Shape {
 fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
     let largest = new.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
     old.iter().zip(new).all(|(a, b)| (a - b).abs() <= tolerance * largest)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_expfam::any::{Family, Gaussian};
+
+    use super::{ascend, natural_gradient};
+    use crate::model::logistic_regression::LogisticRegression;
+    use crate::records::RecordTable;
+    use crate::testing::close;
+
+    /// The reduced searches end where the search over all columns ends: one record, few columns, and weights that all but fit a record.
+    #[test]
+    fn small_shards_have_the_optimum_of_the_whole_search() {
+        let family = Family::DiagonalGaussian { dimension: 6 };
+        let rows: [(&[u32], &[f64], f64); 4] =
+            [(&[0, 2, 5], &[1.0, -1.4, 1.0], 1.0), (&[0, 3, 5], &[1.0, 0.7, 1.0], 0.0), (&[2, 5], &[2.0, 1.0], 0.0), (&[5], &[1.0], 1.0)];
+        for (precision, weight) in [(1.0, 1.0), (0.1, 400.0), (250.0, 4000.0), (3000.0, 1.0)] {
+            let mut natural = vec![0.3, -2.0, 0.4, 0.0, 1.0, -1.5].into_iter().map(|m| m * precision).collect::<Vec<f64>>();
+            natural.extend([1.0, 2.0, 0.5, 1.0, 4.0, 10.0].map(|l| l * precision));
+            let cavity = Gaussian::from_natural(family, natural).unwrap();
+            let start = Gaussian::from_natural(family, family.isotropic(0.2, 0.5)).unwrap();
+            for taken in [0..0, 0..1, 1..2, 3..4, 0..2, 0..4] {
+                let mut builder = RecordTable::builder(6);
+                for (indices, values, target) in &rows[taken] {
+                    builder.start_unit();
+                    builder.push(indices, values, *target).unwrap();
+                }
+                let table = builder.finish();
+                let reduced = natural_gradient(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let whole = ascend(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let relative = |q: &Gaussian| q.natural().iter().map(|v| v / precision.max(weight)).collect::<Vec<_>>();
+                close(&relative(&reduced), &relative(&whole), 1e-8);
+            }
+        }
+    }
 }
