@@ -166,7 +166,7 @@ pub fn joint_norm(bounds: &[ClipNorm]) -> ClipNorm {
 }
 
 /// Precision block times a vector.
-fn times_mean(family: Family, precision: &[f64], mean: &[f64]) -> Vec<f64> {
+pub(crate) fn times_mean(family: Family, precision: &[f64], mean: &[f64]) -> Vec<f64> {
     match family {
         Family::DiagonalGaussian { .. } => precision.iter().zip(mean).map(|(p, m)| p * m).collect(),
         Family::FullGaussian { .. } => svec_times(precision, mean),

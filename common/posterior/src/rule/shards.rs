@@ -3,12 +3,16 @@
 //!
 //! The mean's step is shortened where the noisy precision lags behind: μ′ = μ + (μ_new − μ)·Λ′/max(Λ′, Λ_step), which is the centred step
 //! G/max(Λ′, Λ_step) (section 4.2). What that takes away from h belongs to no site and is part of the correction r.
+//!
+//! Where factors are tied to λ, a round's sum says the whole precision anew, and the precision block moves by max(ρ, 1/(t+1)) at visit t: a
+//! running mean at first. A precision that crept up by ρ from the prior's would lag behind and let the first steps overshoot by 1/ρ. The
+//! excess over ρ belongs to no site either; the next message takes λ as it is, so no factor has to know of it.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 
 use super::{Arrived, PviRule, Rule, Step};
-use crate::clip_metric::Reference;
-use crate::task::{ResolvedTask, ShardSpec};
+use crate::clip_metric::{Reference, times_mean};
+use crate::task::{FactorState, ResolvedTask, ShardSpec};
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +20,8 @@ pub struct ShardRule {
     pvi: PviRule,
     coding: Coding,
     step_precision: f64,
+    /// Whether factors are tied to λ, shard by shard.
+    tied: bool,
 }
 
 /// How a change of natural parameters is written in a message, by both sides.
@@ -72,7 +78,22 @@ impl ShardRule {
     /// The rule of a task with this update.
     #[must_use]
     pub fn new(task: &ResolvedTask, spec: ShardSpec) -> Self {
-        Self { pvi: PviRule::new(task), step_precision: spec.step_precision, coding: Coding::new(task, spec) }
+        let tied = spec.state == FactorState::Tied && spec.method.has_shards();
+        Self { pvi: PviRule::new(task), step_precision: spec.step_precision, coding: Coding::new(task, spec), tied }
+    }
+
+    /// ρΔ and what the precision block moves beyond it, around the old mean: G keeps its ρ.
+    fn ahead(&self, visit: u32, change: &[f64], old: &Gaussian) -> Option<Vec<f64>> {
+        let rho = self.pvi.damping(visit);
+        let excess = 1.0 / (f64::from(visit) + 1.0) - rho;
+        if !self.tied || excess <= 0.0 {
+            return None;
+        }
+        let d = self.coding.family.dimension();
+        let precision: Vec<f64> = change[d..].iter().map(|l| excess * l).collect();
+        let mut ahead = times_mean(self.coding.family, &precision, old.standard().mean());
+        ahead.extend(precision);
+        Some(ahead)
     }
 
     /// The shorter mean of a step; `None` where there is nothing to shorten.
@@ -105,8 +126,19 @@ impl Rule for ShardRule {
         if arrived.sum.len() != state.len() {
             return self.pvi.apply(state, arrived.visit, arrived.sum);
         }
-        let step = self.pvi.apply(state, arrived.visit, &self.coding.decode(arrived.sum, &old));
-        self.shortened(&old, &step).unwrap_or(step)
+        let mut change = self.coding.decode(arrived.sum, &old);
+        let ahead = self.ahead(arrived.visit, &change, &old);
+        if let Some(ahead) = &ahead {
+            let rho = self.pvi.damping(arrived.visit);
+            change.iter_mut().zip(ahead).for_each(|(c, a)| *c += a / rho);
+        }
+        let step = self.pvi.apply(state, arrived.visit, &change);
+        let mut step = self.shortened(&old, &step).unwrap_or(step);
+        if let Some(ahead) = ahead {
+            let correction = step.correction.get_or_insert_with(|| vec![0.0; state.len()]);
+            correction.iter_mut().zip(&ahead).for_each(|(r, a)| *r += a);
+        }
+        step
     }
 }
 

@@ -101,8 +101,8 @@ pub struct Fit<'a> {
     optimum: &'a dyn LocalOptimum,
     global: Gaussian,
     prior: Vec<f64>,
-    /// The factor that every cavity leaves out, where it is public.
-    factor: Option<Vec<f64>>,
+    /// The factor that every cavity leaves out, where it is public, and that cavity.
+    public: Option<(Vec<f64>, Gaussian)>,
 }
 
 impl<'a> Fit<'a> {
@@ -123,7 +123,7 @@ impl<'a> Fit<'a> {
         let prior = job.task.prior_natural();
         // Shards of virtual clients have equal parts of the site's public factor.
         let parts = f64::from(spec.factors());
-        let factor = match spec.state {
+        let factor: Option<Vec<f64>> = match spec.state {
             FactorState::Released => {
                 let kept =
                     job.state.public(family.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
@@ -135,21 +135,30 @@ impl<'a> Fit<'a> {
             }
             FactorState::PrivateClean => None,
         };
-        Ok(Self { coding: Coding::new(job.task, spec.clone()), spec, optimum, global, prior, factor })
+        let with_cavity = |factor: Vec<f64>| Ok::<_, InferenceError>((cavity(family, &prior, job.lambda, &factor)?, factor));
+        let public = factor.map(with_cavity).transpose()?.map(|(cavity, factor)| (factor, cavity));
+        Ok(Self { coding: Coding::new(job.task, spec.clone()), spec, optimum, global, prior, public })
     }
 
     /// The factor that every cavity leaves out, where it is public.
     #[must_use]
     pub fn public_factor(&self) -> Option<&[f64]> {
-        self.factor.as_deref()
+        self.public.as_ref().map(|(factor, _)| factor.as_slice())
     }
 
     /// clip(λ* − λ) of one shard in the coordinates of a message, with `factor` for its own λ_m; `None` where the fit fails.
     #[must_use]
     pub fn message(&self, records: &RecordTable, factor: &[f64]) -> Option<Vec<f64>> {
-        let cavity = cavity(*self.global.family(), &self.prior, self.global.natural(), factor).ok()?;
+        let own;
+        let cavity = match &self.public {
+            Some((public, cavity)) if public == factor => cavity,
+            _ => {
+                own = cavity(*self.global.family(), &self.prior, self.global.natural(), factor).ok()?;
+                &own
+            }
+        };
         let weight = self.spec.divisor();
-        let fit = self.optimum.weighted_optimum(records, weight, TOLERANCE, &cavity, &self.global).ok()?;
+        let fit = self.optimum.weighted_optimum(records, weight, TOLERANCE, cavity, &self.global).ok()?;
         let change: Vec<f64> = fit.natural().iter().zip(self.global.natural()).map(|(new, old)| new - old).collect();
         Some(self.coding.encode(&change, &self.global))
     }

@@ -79,6 +79,27 @@ fn a_lagging_precision_does_not_lengthen_the_step_and_the_books_balance() {
     }
 }
 
+/// Tied factors: the precision is a running mean of what the rounds say while 1/(t+1) > ρ, the mean moves by ρ, and the books balance.
+#[test]
+fn tied_precisions_do_not_creep() {
+    let task = task("virtual-clients", "shards = 8\nstate = \"tied\"\nstep_precision = 0.0\ndamping = 0.2", "record").unwrap();
+    let (rule, coding) = (task.rule(), Coding::new(&task, spec(&task)));
+    let state = vec![3.0, 1.0, 6.0, 2.0];
+    let old = Gaussian::from_natural(task.family(), state.clone()).unwrap();
+    let sum = [0.4, 0.1, 0.2, 0.3];
+    let change = coding.decode(&sum, &old);
+    for (visit, weight) in [(0, 1.0), (1, 0.5), (3, 0.25), (4, 0.2), (9, 0.2)] {
+        let step = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum });
+        let precision = 6.0 + weight * change[2];
+        assert!((step.state[2] - precision).abs() < 1e-12);
+        assert!((step.state[0] / step.state[2] - (0.5 + 0.2 * (change[0] - 0.5 * change[2]) / precision)).abs() < 1e-12);
+        let correction = step.correction.unwrap_or_else(|| vec![0.0; 4]);
+        for j in 0..4 {
+            assert!((state[j] + 0.2 * change[j] + correction[j] - step.state[j]).abs() < 1e-12);
+        }
+    }
+}
+
 #[test]
 fn too_few_sites_are_said() {
     let task = task("client-level", "", "site").unwrap();

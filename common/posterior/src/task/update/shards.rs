@@ -85,11 +85,12 @@ struct Raw {
     state: Option<FactorState>,
     /// Default: `centred`.
     clip_metric: Option<ClipMetric>,
-    /// The bound of a metric with one block.
+    /// The bound of a metric with one block. Default: half the public bound on a row, which is half that on a record's gradient; times K for
+    /// an average, whose shards stand for the whole site.
     clip_norm: Option<f64>,
-    /// The bounds of a metric with two: mean block, precision block.
+    /// The bounds of a metric with two: mean block, precision block. Default: that of one block for both.
     clip_norms: Option<Vec<f64>>,
-    /// Expected harm of a unit of noise variance on either block (R5). Default: equal shares of the budget.
+    /// Expected harm of a unit of noise variance on either block (R5). Default: [`PRECISION_SHARE`] of the budget for the precision block.
     importances: Option<Vec<f64>>,
     /// Λ_step. Default: see [`SHRINKAGE`].
     step_precision: Option<f64>,
@@ -98,6 +99,10 @@ struct Raw {
 /// Default of Λ_step: this times K s/τ, K = Σρ the gain of the run in steps, s the noise that is left on the mean block of the sum after
 /// all visits, and τ the prior's scale; as for natural gradients and DP optimisation. Block and flat coordinates have no such step.
 const SHRINKAGE: f64 = 3.0;
+
+/// Share of a release's budget that the precision block has by default: a step divides by the precision, and what is a little off there changes
+/// the length of steps and no direction.
+const PRECISION_SHARE: f64 = 0.1;
 
 /// A site's change is worth noise below this share of what all sites can say together: M ≥ 3 z √dim (algorithms.md 8.2).
 const SIGNAL: f64 = 3.0;
@@ -114,8 +119,16 @@ impl ShardMethod {
         }
     }
 
-    fn has_shards(self) -> bool {
+    pub(crate) fn has_shards(self) -> bool {
         matches!(self, Self::LocalAveraging | Self::VirtualClients)
+    }
+
+    /// How many times a shard's records count, and what the sum of changes is divided by: K for an average.
+    fn averaged(self, shards: u32) -> f64 {
+        match self {
+            Self::LocalAveraging => f64::from(shards),
+            Self::ParameterPerturbation | Self::VirtualClients | Self::ClientLevel => 1.0,
+        }
     }
 }
 
@@ -151,7 +164,7 @@ impl Raw {
             (Some(norms), None) => norms.clone(),
             (None, Some(norm)) => vec![norm; blocks],
             (Some(_), Some(_)) => return invalid("give clip_norm or clip_norms, not both"),
-            (None, None) => vec![task.feature_bound; blocks],
+            (None, None) => vec![0.5 * task.feature_bound * method.averaged(shards); blocks],
         };
         if bounds.len() != blocks {
             return invalid(&format!("this clip_metric has {blocks} blocks: give clip_norms with as many bounds"));
@@ -160,7 +173,10 @@ impl Raw {
         let importances = match &self.importances {
             Some(given) if given.len() == blocks && given.iter().all(|w| *w > 0.0 && w.is_finite()) => given.clone(),
             Some(_) => return invalid("importances must be one finite number above 0 for every block"),
-            None => bounds.iter().map(|norm| 1.0 / (norm * norm)).collect(),
+            None => {
+                let weight = |block| if block == 0 { 1.0 } else { PRECISION_SHARE / (1.0 - PRECISION_SHARE) };
+                bounds.iter().enumerate().map(|(block, norm)| (weight(block) / norm).powi(2)).collect()
+            }
         };
         let public = match task.privacy.trust {
             Trust::Local => FactorState::Released,
@@ -201,10 +217,7 @@ impl ShardSpec {
     /// What the sum of a site's changes is divided by: K for an average.
     #[must_use]
     pub fn divisor(&self) -> f64 {
-        match self.method {
-            ShardMethod::LocalAveraging => f64::from(self.shards),
-            ShardMethod::ParameterPerturbation | ShardMethod::VirtualClients | ShardMethod::ClientLevel => 1.0,
-        }
+        self.method.averaged(self.shards)
     }
 
     /// Number of factors that a site has: one for each shard of virtual clients.
