@@ -5,11 +5,14 @@
 //! seeds = [1, 2, 3, 4, 5]
 //! threads = 2                                   # seeds at the same time. Default: one per processor
 //! noise = "lattice"                             # exact discrete Gaussian noise, as production adds
+//! evaluate_every = 1                            # held-out metrics at every so many rounds, and at the last one
 //! task = "task.toml"                            # relative to this file; or the task's sections as [task.model], …
 //!
 //! [data]
 //! files = ["adult/adult.data.gz", "adult/adult.test.gz"]   # below --data DIR; joined in this order
 //! test_fraction = 0.2                           # of all units, by a seeded permutation; or test_files = [...]
+//!
+//! balance = false                               # keep only as many units of the larger class as there are of the smaller
 //!
 //! [clients]
 //! number = 10
@@ -27,6 +30,7 @@
 //!
 //! `dp-pvi-sim run FILE --set KEY=VALUE` puts other values in the place of these ([`Setting`]).
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -50,6 +54,9 @@ pub struct Experiment {
     /// Kind of noise.
     #[serde(default)]
     pub noise: NoiseKind,
+    /// Held-out metrics are computed at rounds whose number (from 1) is a multiple of this, and at the last one.
+    #[serde(default = "every_round")]
+    pub evaluate_every: NonZeroU32,
     /// Path of a task file, or its sections.
     task: toml::Value,
     /// What replaces values of the task.
@@ -114,6 +121,14 @@ pub struct DataSection {
     pub test_fraction: Option<f64>,
     /// Files that are held out.
     pub test_files: Option<Vec<PathBuf>>,
+    /// Whether only as many units of the larger class are kept, by a seeded permutation, as there are of the smaller: a data set whose
+    /// rare class would otherwise hide what methods differ in.
+    #[serde(default)]
+    pub balance: bool,
+}
+
+fn every_round() -> NonZeroU32 {
+    NonZeroU32::MIN
 }
 
 /// `[clients]`.
@@ -249,6 +264,9 @@ impl Experiment {
         }
         #[allow(clippy::float_cmp, reason = "0 is the default and means off")]
         let plain = rho == 0.0 && kappa == 0.0;
+        if slicing == Slicing::Files && self.data.balance {
+            return Err("slicing = \"files\" takes classes as they are: leave balance out");
+        }
         if slicing == Slicing::Files && !plain {
             return Err("slicing = \"files\" takes sizes and classes as they are: leave rho and kappa out");
         }

@@ -107,7 +107,12 @@ impl Session {
         let mut held_out = Vec::new();
         for public in &self.tables {
             let table = public.get();
-            let (training, test) = cut(table, seed);
+            let (mut training, mut test) = cut(table, seed);
+            if self.experiment.data.balance {
+                let kept = split::balanced(table.len(), |unit| split::is_positive(table.unit(unit)), seed);
+                training.retain(|&unit| kept[unit]);
+                test.retain(|&unit| kept[unit]);
+            }
             if self.experiment.clients.slicing == Slicing::Files {
                 clients.push(split::select(table, &training));
             } else {
@@ -165,7 +170,7 @@ impl Session {
             kind: "seed",
             experiment: self.experiment.name.clone(),
             seed,
-            rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+            rounds: lines.closed,
             client_updates: lines.updates,
             log_likelihood: metrics.log_likelihood,
             accuracy: metrics.accuracy,
@@ -240,6 +245,11 @@ struct Lines {
     rounds: Vec<RoundLine>,
     /// Records seen.
     seen: usize,
+    every: u32,
+    /// Rounds closed.
+    closed: u32,
+    /// Rounds of the whole run.
+    last_round: u64,
 }
 
 impl Lines {
@@ -255,6 +265,9 @@ impl Lines {
             updates: 0,
             rounds: Vec::new(),
             seen: 0,
+            every: session.experiment.evaluate_every.get(),
+            closed: 0,
+            last_round: session.rounds(),
         }
     }
 
@@ -270,6 +283,10 @@ impl Lines {
             Record::RoundClosed { entry, lambda, .. } => {
                 let Ok(header) = entry.header.peek() else { return false };
                 self.updates += u32::try_from(entry.included.len()).unwrap_or(u32::MAX);
+                self.closed += 1;
+                if !self.closed.is_multiple_of(self.every) && u64::from(self.closed) != self.last_round {
+                    return true;
+                }
                 if self.last.as_ref().is_none_or(|(known, _)| known != lambda)
                     && let Ok(metrics) = self.metrics(lambda)
                 {

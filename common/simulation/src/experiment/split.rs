@@ -50,6 +50,15 @@ pub(super) fn hold_out(n: usize, fraction: f64, seed: u64) -> (Positions, Positi
     (training, test)
 }
 
+/// Which units a balanced data set keeps: all of the smaller class, and as many of the larger one.
+pub(super) fn balanced(n: usize, class: impl Fn(usize) -> bool, seed: u64) -> Vec<bool> {
+    let (positive, negative): (Positions, Positions) = permutation(n, seed, "balance").into_iter().partition(|&unit| class(unit));
+    let each = positive.len().min(negative.len());
+    let mut kept = vec![false; n];
+    positive[..each].iter().chain(&negative[..each]).for_each(|&unit| kept[unit] = true);
+    kept
+}
+
 /// Sizes: the first half of the clients is small, ⌊n/M (1−ρ)⌋, the other large, ⌊n/M (1+ρ)⌋.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "0 <= rho <= 1")]
 fn sizes(n: usize, clients: usize, rho: f64) -> Vec<usize> {
@@ -199,6 +208,15 @@ mod tests {
             assert!(used.len() > n - 10);
         }
         assert_eq!(share_out(&training, class, 10, &how(0.0, -3.0, Slicing::Contiguous), 3), Err(SplitError::Kappa));
+    }
+
+    #[test]
+    fn a_balanced_data_set_keeps_the_smaller_class_and_as_many_others() {
+        let kept = balanced(1000, |unit| unit % 10 == 0, 4);
+        let count = |positive: bool| (0..1000).filter(|&unit| kept[unit] && (unit % 10 == 0) == positive).count();
+        assert_eq!((count(true), count(false)), (100, 100));
+        assert_eq!(balanced(1000, |unit| unit % 10 == 0, 4), kept);
+        assert_ne!(balanced(1000, |unit| unit % 10 == 0, 5), kept);
     }
 
     #[test]
