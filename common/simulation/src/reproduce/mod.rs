@@ -1,11 +1,18 @@
 //! `dp-pvi-sim reproduce NAME`: figures and tables of the papers, over the production protocol on one machine. Every reproduction writes
 //! NAME.csv, NAME.svg and NAME.md, and the experiment files that it ran, into the output directory.
 
+mod dp_pvi;
+mod dp_pvi_cells;
+mod dp_pvi_methods;
+mod dp_pvi_report;
+mod dp_pvi_table1;
 mod dp_sep;
 mod dp_sep_mixture;
 mod dp_sep_networks;
 mod dp_sep_sets;
 mod erm;
+mod thesis;
+mod thesis_linear;
 mod vips;
 mod vips_blr;
 mod vips_lda;
@@ -34,6 +41,34 @@ pub enum Name {
     DpSepTable5,
     /// Mixture of Gaussians: the same runs as the first table, drawn.
     DpSepFigure1,
+    /// Logistic regression on Adult by all methods: 10 sites, three splits, epsilon 1.
+    DpPviFigure1,
+    /// The same on a balanced health data set that stands in for MIMIC-III.
+    DpPviFigure2,
+    /// The same on Adult with 200 sites, epsilon 1/2.
+    DpPviFigure3,
+    /// A Bayesian neural network on Adult: 10 sites, three splits, epsilon 2.
+    DpPviFigure4,
+    /// What the noise of every method depends on.
+    DpPviTable1,
+    /// What an aggregated update costs towards a server that sees single messages.
+    #[value(name = "thesis-figure-3.3")]
+    ThesisFigure33,
+    /// A private linear regression of five sites.
+    #[value(name = "thesis-figure-4.1")]
+    ThesisFigure41,
+    /// Its sampling rates and clipping norms.
+    #[value(name = "thesis-figure-4.2")]
+    ThesisFigure42,
+    /// Clipping norms that follow the data.
+    #[value(name = "thesis-figure-4.3")]
+    ThesisFigure43,
+    /// The same where a fixed norm is unstable.
+    #[value(name = "thesis-figure-4.4")]
+    ThesisFigure44,
+    /// The same on other data.
+    #[value(name = "thesis-figure-4.5")]
+    ThesisFigure45,
 }
 
 /// Where data is and results go.
@@ -112,6 +147,17 @@ pub fn run(name: Name, options: &Options<'_>) -> Result<(), ReproduceError> {
         Name::DpSepFigure1 => dp_sep_mixture::run(options, "dp-sep-figure1"),
         Name::DpSepTable3 => dp_sep_networks::run(options, "dp-sep-table3"),
         Name::DpSepTable4 => dp_sep_networks::run(options, "dp-sep-table4"),
+        Name::DpPviFigure1 => dp_pvi::run(options, dp_pvi::Figure::One),
+        Name::DpPviFigure2 => dp_pvi::run(options, dp_pvi::Figure::Two),
+        Name::DpPviFigure3 => dp_pvi::run(options, dp_pvi::Figure::Three),
+        Name::DpPviFigure4 => dp_pvi::run(options, dp_pvi::Figure::Four),
+        Name::DpPviTable1 => dp_pvi_table1::run(options),
+        Name::ThesisFigure33 => thesis::run(options),
+        Name::ThesisFigure41 => thesis_linear::run(options, thesis_linear::Figure::One),
+        Name::ThesisFigure42 => thesis_linear::run(options, thesis_linear::Figure::Two),
+        Name::ThesisFigure43 => thesis_linear::run(options, thesis_linear::Figure::Three),
+        Name::ThesisFigure44 => thesis_linear::run(options, thesis_linear::Figure::Four),
+        Name::ThesisFigure45 => thesis_linear::run(options, thesis_linear::Figure::Five),
         Name::DpSepTable5 => dp_sep_networks::run(options, "dp-sep-table5"),
     }
 }

@@ -238,14 +238,18 @@ fn published(task: &ResolvedTask, data: &RecordTable, epsilon: f64, seed: u64) -
 }
 
 /// Standard normal numbers, for a form that no product offers.
-struct Normal<R> {
-    stream: R,
+pub(super) struct Normal<R> {
+    pub(super) stream: R,
 }
 
 impl<R: Rng> Normal<R> {
-    fn draw(&mut self) -> f64 {
-        let mut unit = || (f64::from(self.stream.next_u32()) + 0.5) / 4_294_967_296.0;
-        let (a, b) = (unit(), unit());
+    /// Uniform in (0, 1).
+    pub(super) fn uniform(&mut self) -> f64 {
+        (f64::from(self.stream.next_u32()) + 0.5) / 4_294_967_296.0
+    }
+
+    pub(super) fn draw(&mut self) -> f64 {
+        let (a, b) = (self.uniform(), self.uniform());
         (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
     }
 }
