@@ -13,6 +13,7 @@
 //! test_fraction = 0.2                           # of all units, by a seeded permutation; or test_files = [...]
 //!
 //! balance = false                               # keep only as many units of the larger class as there are of the smaller
+//! limit = 2000                                  # keep only so many units, by a seeded permutation; default: all
 //!
 //! [clients]
 //! number = 10
@@ -125,6 +126,8 @@ pub struct DataSection {
     /// rare class would otherwise hide what methods differ in.
     #[serde(default)]
     pub balance: bool,
+    /// Most units that are kept, by a seeded permutation.
+    pub limit: Option<usize>,
 }
 
 fn every_round() -> NonZeroU32 {
@@ -264,8 +267,8 @@ impl Experiment {
         }
         #[allow(clippy::float_cmp, reason = "0 is the default and means off")]
         let plain = rho == 0.0 && kappa == 0.0;
-        if slicing == Slicing::Files && self.data.balance {
-            return Err("slicing = \"files\" takes classes as they are: leave balance out");
+        if slicing == Slicing::Files && (self.data.balance || self.data.limit.is_some()) {
+            return Err("slicing = \"files\" takes files as they are: leave balance and limit out");
         }
         if slicing == Slicing::Files && !plain {
             return Err("slicing = \"files\" takes sizes and classes as they are: leave rho and kappa out");

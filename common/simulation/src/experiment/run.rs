@@ -108,8 +108,10 @@ impl Session {
         for public in &self.tables {
             let table = public.get();
             let (mut training, mut test) = cut(table, seed);
-            if self.experiment.data.balance {
-                let kept = split::balanced(table.len(), |unit| split::is_positive(table.unit(unit)), seed);
+            let super::config::DataSection { balance, limit, .. } = self.experiment.data;
+            if balance || limit.is_some() {
+                let class = |unit| split::is_positive(table.unit(unit));
+                let kept = split::kept(table.len(), balance.then_some(class), limit.unwrap_or(usize::MAX), seed);
                 training.retain(|&unit| kept[unit]);
                 test.retain(|&unit| kept[unit]);
             }

@@ -50,12 +50,21 @@ pub(super) fn hold_out(n: usize, fraction: f64, seed: u64) -> (Positions, Positi
     (training, test)
 }
 
-/// Which units a balanced data set keeps: all of the smaller class, and as many of the larger one.
-pub(super) fn balanced(n: usize, class: impl Fn(usize) -> bool, seed: u64) -> Vec<bool> {
-    let (positive, negative): (Positions, Positions) = permutation(n, seed, "balance").into_iter().partition(|&unit| class(unit));
-    let each = positive.len().min(negative.len());
+/// Which units a data set keeps: with a class all of the smaller one and as many of the larger one; at most `limit`.
+pub(super) fn kept(n: usize, balanced_by: Option<impl Fn(usize) -> bool>, limit: usize, seed: u64) -> Vec<bool> {
+    let mut units = permutation(n, seed, "balance");
+    if let Some(class) = balanced_by {
+        let positive = units.iter().filter(|&&unit| class(unit)).count();
+        let mut left = [positive.min(n - positive); 2];
+        units.retain(|&unit| {
+            let left = &mut left[usize::from(class(unit))];
+            let keep = *left > 0;
+            *left = left.saturating_sub(1);
+            keep
+        });
+    }
     let mut kept = vec![false; n];
-    positive[..each].iter().chain(&negative[..each]).for_each(|&unit| kept[unit] = true);
+    units.iter().take(limit).for_each(|&unit| kept[unit] = true);
     kept
 }
 
@@ -212,11 +221,16 @@ mod tests {
 
     #[test]
     fn a_balanced_data_set_keeps_the_smaller_class_and_as_many_others() {
-        let kept = balanced(1000, |unit| unit % 10 == 0, 4);
-        let count = |positive: bool| (0..1000).filter(|&unit| kept[unit] && (unit % 10 == 0) == positive).count();
-        assert_eq!((count(true), count(false)), (100, 100));
-        assert_eq!(balanced(1000, |unit| unit % 10 == 0, 4), kept);
-        assert_ne!(balanced(1000, |unit| unit % 10 == 0, 5), kept);
+        let class = |unit: usize| unit.is_multiple_of(10);
+        let balanced = |limit, seed| kept(1000, Some(class), limit, seed);
+        let count = |kept: &[bool], positive: bool| (0..1000).filter(|&unit| kept[unit] && class(unit) == positive).count();
+        let all = balanced(usize::MAX, 4);
+        assert_eq!((count(&all, true), count(&all, false)), (100, 100));
+        assert_eq!(balanced(usize::MAX, 4), all);
+        assert_ne!(balanced(usize::MAX, 5), all);
+        let some = balanced(50, 4);
+        assert_eq!(count(&some, true) + count(&some, false), 50);
+        assert!((0..1000).all(|unit| all[unit] || !some[unit]));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use super::{Options, ReproduceError};
 const ADULT: &str = include_str!("../../../../deploy/experiments/adult.schema.toml");
 const DIABETES: &str = include_str!("../../../../deploy/experiments/diabetes-mortality.schema.toml");
 
+/// Records that a quick run keeps.
+const QUICK: u32 = 2000;
+
 /// The figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Figure {
@@ -54,8 +57,13 @@ impl Figure {
         }
     }
 
-    pub(super) fn sites(self) -> u32 {
-        if self == Self::Three { 200 } else { 10 }
+    /// Number of sites; a quick run of the large federation has 20.
+    pub(super) fn sites(self, quick: bool) -> u32 {
+        match (self, quick) {
+            (Self::Three, false) => 200,
+            (Self::Three, true) => 20,
+            _ => 10,
+        }
     }
 
     pub(super) fn epsilon(self) -> f64 {
@@ -66,9 +74,10 @@ impl Figure {
         }
     }
 
-    /// Training records of an average site: the public number from which shards and batches follow.
-    pub(super) fn units(self) -> u32 {
+    /// Training records of an average site: the public number from which shards and batches follow. A quick run keeps [`QUICK`] records.
+    pub(super) fn units(self, quick: bool) -> u32 {
         match self {
+            _ if quick => QUICK * 4 / 5 / self.sites(quick),
             Self::One | Self::Four => 3907,
             // 80 % of 2 × 1652 stays.
             Self::Two => 264,
@@ -102,9 +111,10 @@ impl Figure {
     }
 
     /// The experiment of a method on a split, as a file that runs alone, too.
-    fn experiment(self, split: &Split, method: &Method, seeds: &[u64]) -> String {
+    fn experiment(self, split: &Split, method: &Method, seeds: &[u64], quick: bool) -> String {
         let (schema, _, data) = self.data();
-        let sites = if method.pooled { 1 } else { self.sites() };
+        let limit = if quick { format!("limit = {QUICK}\n") } else { String::new() };
+        let sites = if method.pooled { 1 } else { self.sites(quick) };
         let model = if self.is_network() {
             "family = \"neural-network\"\nhidden = [50]\nsamples = 4\nprior_scale = 1.0\n".to_owned()
         } else {
@@ -112,7 +122,7 @@ impl Figure {
         };
         let epsilon = if method.is_private() { format!("epsilon = {:?}\n", self.epsilon()) } else { String::new() };
         let (trust, aggregation) = if method.aggregated {
-            ("aggregated", format!("[task.aggregation]\nmax_units = {}\nhonest_cap = {sites}\n\n", method.max_units(self)))
+            ("aggregated", format!("[task.aggregation]\nmax_units = {}\nhonest_cap = {sites}\n\n", method.max_units(self.units(quick))))
         } else {
             ("local", String::new())
         };
@@ -120,7 +130,7 @@ impl Figure {
         format!(
             "name = \"{}, {}\"\nseeds = {seeds:?}\nevaluate_every = {}\n\n[task.model]\n{model}\n[task.schema]\nfile = \"{schema}\"\n\n\
              [task.pvi]\n{}\n[task.privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"{trust}\"\n\n\
-             {aggregation}[data]\n{data}\n[clients]\nnumber = {sites}\n{split}\n[phases]\nmin_sites = {sites}\n",
+             {aggregation}[data]\n{data}{limit}\n[clients]\nnumber = {sites}\n{split}\n[phases]\nmin_sites = {sites}\n",
             self.name(),
             method.title,
             if method.sequential && !method.pooled { sites } else { method.evaluate_every },
@@ -148,8 +158,8 @@ pub(super) fn run(options: &Options<'_>, figure: Figure) -> Result<(), Reproduce
                 continue;
             }
             let name = format!("{}-{}-{}", figure.name(), split.name, method.name);
-            let text = figure.experiment(split, method, &seeds);
-            let sites = if method.pooled { 1 } else { figure.sites() };
+            let text = figure.experiment(split, method, &seeds, options.quick);
+            let sites = if method.pooled { 1 } else { figure.sites(options.quick) };
             plans.push(Plan { name, text, split: split.name, method: method.name, sites });
         }
     }

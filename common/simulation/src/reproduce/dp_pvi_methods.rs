@@ -37,8 +37,8 @@ impl Method {
     }
 
     /// Public bound on the terms of a site: large sites have up to 1.75 times the average.
-    pub(super) fn max_units(&self, figure: Figure) -> u32 {
-        self.terms.max(2 * figure.units())
+    pub(super) fn max_units(&self, average: u32) -> u32 {
+        self.terms.max(2 * average)
     }
 }
 
@@ -48,7 +48,7 @@ const AVERAGED: u32 = 20;
 /// The methods of a figure.
 pub(super) fn of(figure: Figure, quick: bool) -> Vec<Method> {
     let few = |rounds: u32| if quick { rounds.min(2) } else { rounds };
-    let (units, sites) = (figure.units(), figure.sites());
+    let (units, sites) = (figure.units(quick), figure.sites(quick));
     let sequential = |update: &str, rounds| format!("schedule = \"sequential\"\nsweeps = {}\nupdate = \"{update}\"\n", few(rounds));
     let synchronous = |update: &str, rounds| format!("schedule = \"synchronous\"\nrounds = {}\nupdate = \"{update}\"\n", few(rounds));
     let method = |name, title, pvi: String, rest: &str| Method {
@@ -103,11 +103,11 @@ pub(super) fn of(figure: Figure, quick: bool) -> Vec<Method> {
             terms: units / AVERAGED,
             ..method("local-averaging-aggregated", "local averaging, aggregated", synchronous("local-averaging", 20), &averaged)
         },
-        method("virtual-clients", "virtual clients", sequential("virtual-clients", 25), &single),
+        method("virtual-clients", "virtual clients", sequential("virtual-clients", 20), &single),
         Method {
             aggregated: true,
             terms: units,
-            ..method("virtual-clients-aggregated", "virtual clients, aggregated", synchronous("virtual-clients", 25), &single)
+            ..method("virtual-clients-aggregated", "virtual clients, aggregated", synchronous("virtual-clients", 20), &single)
         },
         method("bcm-same", "BCM same", synchronous("bcm", 1), &committee("same")),
         method("bcm-split", "BCM split", synchronous("bcm", 1), &committee("split")),
