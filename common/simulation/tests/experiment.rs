@@ -231,3 +231,30 @@ fn the_samples_are_experiments() {
     }
     assert!(read >= 6);
 }
+
+/// Metrics at every fifth round and the last one are those of a run that computes them at every round; the run is the same.
+#[test]
+fn metrics_may_be_computed_now_and_then() {
+    let directory = directory();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("now-and-then.toml", &EXPERIMENT.replace("seeds = [1, 2]", "seeds = [1]\nevaluate_every = 5"));
+    write("all.toml", &EXPERIMENT.replace("seeds = [1, 2]", "seeds = [1]"));
+    let some = lines(&run(directory.path(), "now-and-then.toml", &[]));
+    let all = lines(&run(directory.path(), "all.toml", &[]));
+    let rounds = |lines: &[Value]| lines.iter().filter(|line| line["kind"] == "round").cloned().collect::<Vec<_>>();
+    let expected: Vec<Value> = [4, 9, 14, 19, 23].map(|round: usize| rounds(&all)[round].clone()).to_vec();
+    assert_eq!(rounds(&some), expected);
+    assert_eq!(some[some.len() - 2], all[all.len() - 2]);
+}
+
+/// A limit on the units leaves other records, and says so by the result.
+#[test]
+fn a_limit_keeps_fewer_records() {
+    let directory = directory();
+    let text = EXPERIMENT.replace("test_fraction = 0.25", "test_fraction = 0.25\nlimit = 600\nbalance = true").replace("[1, 2]", "[1]");
+    std::fs::write(directory.path().join("limited.toml"), text).unwrap();
+    let limited = lines(&run(directory.path(), "limited.toml", &[]));
+    let whole = lines(&run(directory.path(), "small.toml", &["--seeds", "1"]));
+    let end = |lines: &[Value]| lines[lines.len() - 2]["log_likelihood"].as_f64().unwrap();
+    assert!((end(&limited) - end(&whole)).abs() > 1e-6);
+}

@@ -97,11 +97,11 @@ pub(super) fn of(figure: Figure, quick: bool) -> Vec<Method> {
     let committee = |prior: &str| format!("committee_prior = \"{prior}\"\nsteps = {}\n", if quick { 2 } else { 100 });
     vec![
         method("dp-optimisation", "DP optimisation", sequential("dp-optimisation", 20), "damping = { start = 1.0, end = 0.2 }\n"),
-        method("local-averaging", "local averaging", sequential("local-averaging", 20), &averaged),
+        method("local-averaging", "local averaging", sequential("local-averaging", 10), &averaged),
         Method {
             aggregated: true,
             terms: units / AVERAGED,
-            ..method("local-averaging-aggregated", "local averaging, aggregated", synchronous("local-averaging", 20), &averaged)
+            ..method("local-averaging-aggregated", "local averaging, aggregated", synchronous("local-averaging", 10), &averaged)
         },
         method("virtual-clients", "virtual clients", sequential("virtual-clients", 20), &single),
         Method {

@@ -53,7 +53,7 @@ fn clean_round(task: &ResolvedTask, spec: &ShardSpec, shards: &[Vec<RecordTable>
     let mut sum = vec![0.0; lambda.len()];
     for (site, factors) in shards.iter().zip(kept) {
         for (shard, factor) in site.iter().zip(factors) {
-            let left_out = fit.factor.clone().unwrap_or_else(|| factor.clone());
+            let left_out = fit.public_factor().map_or_else(|| factor.clone(), <[f64]>::to_vec);
             let message = fit.message(shard, &left_out).unwrap();
             let change = coding.decode(&message, &q);
             factor.iter_mut().zip(&change).for_each(|(f, c)| *f += task.damping[0] * c);
