@@ -164,6 +164,7 @@ pub(super) fn counted(task: &ResolvedTask, epsilon: f64, run: &str) -> Result<Co
     let UpdateSpec::Vips(spec) = task.update else { return Err(wrong(&"another update")) };
     let (rate, statistics) = match spec.statistics {
         StatisticsSpec::PolyaGamma(_) => (1.0, 2),
+        StatisticsSpec::LinearNoise(_) => (1.0, 3),
         StatisticsSpec::Documents(spec) => (spec.sampling_rate.get(), 1),
         StatisticsSpec::Images(spec) => (spec.sampling_rate.get(), 6),
     };
