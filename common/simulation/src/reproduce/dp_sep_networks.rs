@@ -272,7 +272,8 @@ impl<F: Fn(usize, Method) -> Vec<Score>> Report<'_, F> {
             "# {}: regression networks\n\nMean ± standard deviation over published splits. VI (mean field, moments propagated), EP, SEP, clipped SEP (C = {CLIP}) \
              and the point estimate protect nothing. DP-SEP and DP optimisation: epsilon = {EPSILON} at delta = 1e-5 under add-remove, all records in every \
              round, {PRIVATE_HIDDEN} hidden units, one site. {scaling} Passes and steps of SEP were looked for on parts of training rows of wine and power, \
-             settings of the private methods on synthetic networks, but for one number from an earlier search on kin8nm and power, which is not paid for.\n\nWith the paper's printed step (gamma/N with gamma = 1) the factor moves by 1/N² a \
+             settings of the private methods on synthetic networks, but for one number from an earlier search on kin8nm and power, which is not paid \
+             for.\n\nWith the paper's printed step (gamma/N with gamma = 1) the factor moves by 1/N² a \
              visit: a hundred passes over 1,000 records cover {:.1} % of the way from the start (a measured curve is in dp-sep-table1.md), so the printed update \
              did not make the paper's numbers.\n",
             self.name,
