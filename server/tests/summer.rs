@@ -324,7 +324,7 @@ impl Script {
                 calm += 1;
             }
             let head = summer.as_ref().unwrap().head();
-            let (entry, _) = skip(Arc::clone(&charter), head, &key(1));
+            let (entry, _) = skip(&charter, head, &key(1));
             self.ask(&mut summer, |summer| if summer.head() == head { summer.follow(&entry) } else { Ok(summer.head()) })?;
         }
         Ok(())
