@@ -63,7 +63,8 @@ fn single(
             let excess = a - start - weight * at.residual * reach;
             *(if excess > 0.0 { &mut high } else { &mut low }) = a;
             let newton = a - excess / (1.0 + weight * at.curvature * reach);
-            let next = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
+            // At the root itself Newton's step ends on the bracket's edge.
+            let next = if newton >= low && newton <= high { newton } else { 0.5 * (low + high) };
             if !next.is_finite() {
                 return None;
             }

@@ -250,7 +250,7 @@ fn carried(pending: Pending, rho: f64) -> SiteState {
     match pending {
         Pending::None => SiteState::None,
         Pending::Public(change) => SiteState::Public(scaled(change.get())),
-        Pending::Private(change) => SiteState::Private(change.map(|change| scaled(&change))),
+        Pending::Private(change) => SiteState::Private(change.map(|change| scaled(change))),
     }
 }
 
