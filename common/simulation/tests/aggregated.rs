@@ -205,7 +205,7 @@ fn expected_statistics_aggregate() {
     let features = |number: usize| {
         let mut builder = RecordTable::builder(3);
         for unit in 0..40 {
-            let x = f64::from(u8::from((unit + number) % 3 == 0));
+            let x = f64::from(u8::from((unit + number).is_multiple_of(3)));
             builder.start_unit();
             builder.push(&[0, 2], &[x, 1.0], x).unwrap();
         }

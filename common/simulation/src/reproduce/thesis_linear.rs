@@ -175,9 +175,7 @@ impl Setting {
                 (0..4).for_each(|i| sum[i] += factor * gradient[i]);
             }
             let (sd, next) = self.noise(*clip, expected, gradients.iter().filter(|g| norm(g) <= *clip).count(), gradients.len(), normal);
-            for i in 0..4 {
-                sum[i] += sd * normal.draw();
-            }
+            sum.iter_mut().for_each(|sum| *sum += sd * normal.draw());
             *clip = next;
             for j in 0..2 {
                 mean[j] += self.learning_rate * sum[j] / expected;
@@ -405,8 +403,7 @@ fn evolution(options: &Options<'_>, name: &str, lines: &[Line]) -> Result<(), Re
 mod tests {
     use super::{Clip, Exact, Setting};
 
-    /// Almost without noise (many records, a norm that is never reached), the run ends at the mean-field optimum: the exact mean, and the diagonal of the
-    /// exact precision.
+    /// With little noise for many records, and a norm that is rarely reached, the run ends less than one nat from the exact posterior.
     #[test]
     fn many_records_end_at_the_exact_posterior() {
         let setting = Setting {
@@ -415,15 +412,16 @@ mod tests {
             theta: [-1.0, 2.0],
             noise_sd: 1.0,
             rate: 1.0,
-            learning_rate: 0.3,
+            learning_rate: 1.0,
             clip: Clip::Fixed(20.0),
-            steps: 60,
+            // A variance of 1/n is reached after 2n steps and more: its gradient is proportional to the variance.
+            steps: 1000,
             iterations: 12,
         };
         let states = setting.run(12, 3);
         let first = states[0].log_kl;
         let last = states[11];
-        assert!(last.log_kl < 3.0 && last.log_kl < first, "{first} {}", last.log_kl);
+        assert!(last.log_kl < 0.0 && last.log_kl < first, "{first} {}", last.log_kl);
         assert!((last.natural[0] / last.natural[2] + 1.0).abs() < 0.1 && (last.natural[1] / last.natural[3] - 2.0).abs() < 0.1);
     }
 
