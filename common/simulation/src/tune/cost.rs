@@ -22,12 +22,12 @@ pub enum Trials {
     Logarithmic {
         /// γ.
         gamma: f64,
-        /// E[K].
+        /// Mean number of trials.
         mean: f64,
     },
     /// Poisson.
     Poisson {
-        /// E[K].
+        /// Mean number of trials.
         mean: f64,
     },
 }

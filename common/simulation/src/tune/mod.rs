@@ -6,7 +6,7 @@
 //!
 //! # Privacy
 //! * One trial is one private run; its score is computed from what the run released and from public test records, so it adds nothing.
-//! * The charge of every site is one `Approximate` event with the ε of the whole selection ([`cost`]), reserved in its ledger before the
+//! * The charge of every site is one `Approximate` event with the ε of the whole selection (`tune::cost`), reserved in its ledger before the
 //!   first trial. It is not given back, whatever happens.
 //! * The event's δ is half the task's, so that a ledger with the task's δ has room beside the failure of a black box.
 //! * How many trials there were is not printed, nor how the others did: the proof counts on that.
