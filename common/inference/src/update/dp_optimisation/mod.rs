@@ -21,7 +21,7 @@
 //! # The clipping norm
 //!
 //! C is fixed by the task; with `adaptive_clip` it follows a private quantile of the units' gradient norms through a visit, see
-//! [`WithIndicator`]. It begins anew at every visit, so that a site keeps nothing but its factor.
+//! `WithIndicator`. It begins anew at every visit, so that a site keeps nothing but its factor.
 //!
 //! F decides where the fit stops trusting the data. Over a run a direction with little curvature moves by K/F times its gradient,
 //! K = η·(mean index of the averaged iterates)·Σρ, and s = √sites·(zC/q)/√(steps of the run) of noise is left on that gradient. For
