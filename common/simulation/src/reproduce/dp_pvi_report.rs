@@ -152,7 +152,8 @@ fn remarks(figure: Figure) -> &'static str {
              split); its epsilon is nominal.\n\
              * Virtual clients have one record a shard and tied factors, local averaging about 20 records a shard: with the state of the paper's code \
              (factors that keep noise shares) the stated epsilon would not hold.\n\
-             * Settings are public (module dp_pvi_methods); the paper's were searched on the evaluated data.\n\
+             * Settings are public (module dp_pvi_methods says where they come from: the rounds of virtual clients and local averaging were set after looking at \
+             held-out records of Adult); the paper's were searched on the evaluated data.\n\
              * Under aggregation the noise counts on all sites but one.\n\n"
         }
         Figure::Two => {

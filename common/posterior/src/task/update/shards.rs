@@ -10,10 +10,10 @@
 //! share of clipped changes C, and the noise with it, grows by √b, while what the sum says of the data stays the same. So virtual clients do best
 //! with one record a shard (K = the public size of a site), `state = "tied"` (private factors add the noise of all rounds up: variance ρ²T in
 //! place of about ρ/2) and ρ ≈ 0.2; shards of local averaging must be fits of their own, and about 20 records with ρ = 0.5 did best. Found on
-//! synthetic one-hot data of 39,070 rows and 105 columns (the generator of the example `choose_defaults`; loss of held-out log-likelihood to the optimum without
-//! protection, one sum, ε = 1): virtual clients 0.0067 at 25 rounds, 0.025 to 0.037 where the precision crept up with ρ (see
+//! synthetic one-hot data of 39,070 rows and 105 columns (like that of the example `choose_defaults`, one or two data sets a setting, by a program that is not
+//! kept here; loss of held-out log-likelihood to the optimum without protection, one sum, ε = 1): virtual clients 0.0067 at 25 rounds, 0.025 to 0.037 where the precision crept up with ρ (see
 //! [`ShardRule`](crate::rule::ShardRule)); local averaging 0.0165 with 20 and 0.0189 with 40 records a shard after 6 rounds. On UCI Adult, ten aggregated sites,
-//! five seeds: virtual clients −0.3364 ± 0.0016 after 20 rounds (−0.59 with few large shards and private factors), optimum −0.3305.
+//! five seeds: virtual clients −0.3364 ± 0.0016 after 20 rounds, a number set after seeing two of the seeds (−0.59 with few large shards and private factors), optimum −0.3305.
 //!
 //! # Privacy
 //! Removing a unit changes its shard's result to another vector of the ball, so the terms are `ShardResults` and the sensitivity is 2C
