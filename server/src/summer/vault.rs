@@ -162,7 +162,8 @@ impl KeyVault for FileVault {
         if round < self.destroyed.max(on_disk) {
             return Ok(Slot::Destroyed);
         }
-        if !self.path(round).exists() {
+        // A file that cannot be looked at is not one that never was.
+        if !self.path(round).try_exists().map_err(|e| self.failed(&e))? {
             return Ok(Slot::Never);
         }
         Ok(self.read(round)?.map_or(Slot::Destroyed, Slot::Kept))
