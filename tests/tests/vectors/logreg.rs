@@ -178,7 +178,7 @@ pub(crate) fn one_round_of_shards(root: &Node<'_>, node: &Node<'_>) -> Outcome {
             let fit = Fit::new(&spec, &job, model.as_ref()).map_err(message)?;
             let mut sum = vec![0.0; len];
             for (shard, expected) in shards.iter().zip(&expected) {
-                let change = coding.decode(&fit.message(shard, &vec![0.0; len]).ok_or("a shard has no optimum")?, &prior);
+                let change = coding.decode(&fit.message(shard, None).ok_or("a shard has no optimum")?, &prior);
                 // What is averaged is divided by the number of shards in the decoding.
                 let whole: Vec<f64> = change.iter().map(|c| c * spec.divisor()).collect();
                 expected.key_equals(key, &whole, FIXED_POINT)?;

@@ -101,8 +101,8 @@ pub struct Fit<'a> {
     optimum: &'a dyn LocalOptimum,
     global: Gaussian,
     prior: Vec<f64>,
-    /// The factor that every cavity leaves out, where it is public, and that cavity.
-    public: Option<(Vec<f64>, Gaussian)>,
+    /// The cavity of all shards, where the factor that it leaves out is public.
+    public: Option<Gaussian>,
 }
 
 impl<'a> Fit<'a> {
@@ -135,26 +135,20 @@ impl<'a> Fit<'a> {
             }
             FactorState::PrivateClean => None,
         };
-        let with_cavity = |factor: Vec<f64>| Ok::<_, InferenceError>((cavity(family, &prior, job.lambda, &factor)?, factor));
-        let public = factor.map(with_cavity).transpose()?.map(|(cavity, factor)| (factor, cavity));
+        let public = factor.map(|factor| cavity(family, &prior, job.lambda, &factor)).transpose()?;
         Ok(Self { coding: Coding::new(job.task, spec.clone()), spec, optimum, global, prior, public })
     }
 
-    /// The factor that every cavity leaves out, where it is public.
+    /// clip(λ* − λ) of one shard in the coordinates of a message. Where factors are private, `own` is the shard's; `None` without one, or where
+    /// the fit fails.
     #[must_use]
-    pub fn public_factor(&self) -> Option<&[f64]> {
-        self.public.as_ref().map(|(factor, _)| factor.as_slice())
-    }
-
-    /// clip(λ* − λ) of one shard in the coordinates of a message, with `factor` for its own λ_m; `None` where the fit fails.
-    #[must_use]
-    pub fn message(&self, records: &RecordTable, factor: &[f64]) -> Option<Vec<f64>> {
-        let own;
+    pub fn message(&self, records: &RecordTable, own: Option<&[f64]>) -> Option<Vec<f64>> {
+        let private;
         let cavity = match &self.public {
-            Some((public, cavity)) if public == factor => cavity,
-            _ => {
-                own = cavity(*self.global.family(), &self.prior, self.global.natural(), factor).ok()?;
-                &own
+            Some(cavity) => cavity,
+            None => {
+                private = cavity(*self.global.family(), &self.prior, self.global.natural(), own?).ok()?;
+                &private
             }
         };
         let weight = self.spec.divisor();
@@ -175,8 +169,7 @@ impl<'a> Fit<'a> {
             let start = if own { position * len } else { 0 };
             let private = state.get(start..start + len);
             // A private state of another length has no factor for this shard: it contributes 0.
-            let Some(factor) = self.public_factor().or(private) else { return };
-            if let Some(message) = T::fit(shard, |records| self.message(records, factor)) {
+            if let Some(message) = T::fit(shard, |records| self.message(records, private)) {
                 term.extend((0u32..).zip(message));
             }
         };

@@ -53,8 +53,7 @@ fn clean_round(task: &ResolvedTask, spec: &ShardSpec, shards: &[Vec<RecordTable>
     let mut sum = vec![0.0; lambda.len()];
     for (site, factors) in shards.iter().zip(kept) {
         for (shard, factor) in site.iter().zip(factors) {
-            let left_out = fit.public_factor().map_or_else(|| factor.clone(), <[f64]>::to_vec);
-            let message = fit.message(shard, &left_out).unwrap();
+            let message = fit.message(shard, Some(factor)).unwrap();
             let change = coding.decode(&message, &q);
             factor.iter_mut().zip(&change).for_each(|(f, c)| *f += task.damping[0] * c);
             sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
@@ -88,7 +87,7 @@ fn one_round_from_the_prior_is_the_golden_one() {
             let fit = Fit::new(&spec, &job, model.as_ref()).unwrap();
             let mut sum = vec![0.0; 6];
             for (shard, expected) in shards.iter().zip(golden["per_shard"].as_array().unwrap()) {
-                let change = fit.coding.decode(&fit.message(shard, &[0.0; 6]).unwrap(), &q);
+                let change = fit.coding.decode(&fit.message(shard, None).unwrap(), &q);
                 let whole: Vec<f64> = change.iter().map(|c| c * spec.divisor()).collect();
                 close(&whole, &vector(&expected[key]), 1e-8);
                 sum.iter_mut().zip(&change).for_each(|(s, c)| *s += c);

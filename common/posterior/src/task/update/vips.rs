@@ -228,8 +228,9 @@ impl Raw {
         Ok(VipsSpec { noise_multiplier: checked(NoiseMultiplier::new(1.0))?, budget_growth: self.budget_growth.unwrap_or(1.0), statistics })
     }
 
-    fn polya_gamma(&self, resolving: &Resolving<'_>) -> Result<PolyaGammaSpec, TaskError> {
-        let others = [
+    /// Refuses options that this model does not take; those that all of them take are not listed.
+    fn takes(&self, model: &str, resolving: &Resolving<'_>, taken: &[&str]) -> Result<(), TaskError> {
+        let given = [
             ("clip_norm", self.clip_norm.is_some() || resolving.clip_norm.is_some()),
             ("documents", self.documents.is_some()),
             ("clip_target", self.clip_target.is_some()),
@@ -243,8 +244,24 @@ impl Raw {
             ("counts", self.counts.is_some()),
             ("records", self.records.is_some()),
             ("noise_shape", self.noise_shape.is_some()),
+            ("first_share", self.first_share.is_some()),
+            ("eigenvalue_floor", self.eigenvalue_floor.is_some()),
+            ("relevance_shape", self.relevance_shape.is_some()),
+            ("relevance_rate", self.relevance_rate.is_some()),
+            ("intervals", self.intervals.is_some()),
         ];
-        refuse(&others, "logistic-regression")?;
+        match given.iter().find(|(name, given)| *given && !taken.contains(name)) {
+            Some((name, _)) => invalid(&format!("update = \"vips\" with {model} has no option {name}: remove it")),
+            None => Ok(()),
+        }
+    }
+
+    fn polya_gamma(&self, resolving: &Resolving<'_>) -> Result<PolyaGammaSpec, TaskError> {
+        self.takes(
+            "logistic-regression",
+            resolving,
+            &["first_share", "eigenvalue_floor", "relevance_shape", "relevance_rate", "intervals"],
+        )?;
         let relevance = match (self.relevance_shape, self.relevance_rate) {
             (None, None) => None,
             (Some(shape), Some(rate)) => Some(Relevance { shape, rate }),
@@ -259,18 +276,21 @@ impl Raw {
     }
 
     fn documents(&self, resolving: &Resolving<'_>) -> Result<DocumentsSpec, TaskError> {
-        let others = [
-            ("eigenvalue_floor", self.eigenvalue_floor.is_some()),
-            ("relevance_shape", self.relevance_shape.is_some()),
-            ("relevance_rate", self.relevance_rate.is_some()),
-            ("intervals", self.intervals.is_some()),
-            ("images", self.images.is_some()),
-            ("block_shares", self.block_shares.is_some()),
-            ("max_units", self.max_units.is_some()),
-            ("records", self.records.is_some()),
-            ("noise_shape", self.noise_shape.is_some()),
-        ];
-        refuse(&others, "latent-dirichlet")?;
+        self.takes(
+            "latent-dirichlet",
+            resolving,
+            &[
+                "clip_norm",
+                "documents",
+                "clip_target",
+                "clip_rate",
+                "sampling_rate",
+                "e_step_sweeps",
+                "start_seed",
+                "counts",
+                "first_share",
+            ],
+        )?;
         let clip = match self.documents {
             Some(units) => Clip::Learned {
                 units,
@@ -298,13 +318,6 @@ impl Raw {
                 }
             },
         })
-    }
-}
-
-fn refuse(given: &[(&str, bool)], model: &str) -> Result<(), TaskError> {
-    match given.iter().find(|(_, given)| *given) {
-        Some((name, _)) => invalid(&format!("update = \"vips\" with {model} has no option {name}: remove it")),
-        None => Ok(()),
     }
 }
 

@@ -42,19 +42,11 @@ const MAX_UNITS: u64 = 100_000;
 
 impl Raw {
     pub(super) fn images(&self, resolving: &Resolving<'_>) -> Result<ImagesSpec, TaskError> {
-        let others = [
-            ("first_share", self.first_share.is_some()),
-            ("eigenvalue_floor", self.eigenvalue_floor.is_some()),
-            ("relevance_shape", self.relevance_shape.is_some()),
-            ("relevance_rate", self.relevance_rate.is_some()),
-            ("intervals", self.intervals.is_some()),
-            ("documents", self.documents.is_some()),
-            ("start_seed", self.start_seed.is_some()),
-            ("counts", self.counts.is_some()),
-            ("records", self.records.is_some()),
-            ("noise_shape", self.noise_shape.is_some()),
-        ];
-        super::refuse(&others, "sigmoid-belief")?;
+        self.takes(
+            "sigmoid-belief",
+            resolving,
+            &["clip_norm", "clip_target", "clip_rate", "sampling_rate", "e_step_sweeps", "images", "block_shares", "max_units"],
+        )?;
         let Some(images) = self.images else {
             return invalid("update = \"vips\" with sigmoid-belief needs images, the public number of images of all sites");
         };

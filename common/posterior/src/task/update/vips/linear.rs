@@ -32,23 +32,7 @@ const SHARES: [f64; 3] = [0.45, 0.45, 0.1];
 
 impl Raw {
     pub(super) fn linear_noise(&self, resolving: &Resolving<'_>, noise_sd: f64) -> Result<LinearNoiseSpec, TaskError> {
-        let others = [
-            ("clip_norm", self.clip_norm.is_some() || resolving.clip_norm.is_some()),
-            ("documents", self.documents.is_some()),
-            ("clip_target", self.clip_target.is_some()),
-            ("clip_rate", self.clip_rate.is_some()),
-            ("sampling_rate", self.sampling_rate.is_some()),
-            ("e_step_sweeps", self.e_step_sweeps.is_some()),
-            ("start_seed", self.start_seed.is_some()),
-            ("images", self.images.is_some()),
-            ("block_shares", self.block_shares.is_some()),
-            ("max_units", self.max_units.is_some()),
-            ("counts", self.counts.is_some()),
-            ("first_share", self.first_share.is_some()),
-            ("relevance_shape", self.relevance_shape.is_some()),
-            ("relevance_rate", self.relevance_rate.is_some()),
-        ];
-        super::refuse(&others, "linear-regression")?;
+        self.takes("linear-regression", resolving, &["records", "noise_shape", "eigenvalue_floor", "intervals"])?;
         let Some(records) = self.records else {
             return invalid("update = \"vips\" with linear-regression needs records, the public number of records of all sites");
         };
