@@ -441,7 +441,8 @@ fn signals_end_a_run_cleanly() {
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(300));
-        let sent = std::process::Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+        // The shell's own `kill`: a small system has no program of that name.
+        let sent = std::process::Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
         assert!(sent.success());
         Outcome::of(child.wait_with_output().unwrap()).expect(code, "resume");
         site.run(&["ledger", "verify"]).expect(0, "");
