@@ -7,9 +7,10 @@
 //!
 //! 1. The key of a closed round is overwritten and removed before the answer leaves, and `destroyed` says so durably before that. A
 //!    restored database finds no key.
-//! 2. A key file names the inode that it was written to, the time at which that was made, and the machine's current boot. Restored by
+//! 2. Beside a key file stands which file it is: its inode, the time at which that was made, and the machine's current boot. Restored by
 //!    `cp`, `rsync`, `tar`, or with an image of the disk that needs a boot, it is not that file any more: its round's key counts as
-//!    destroyed, and is.
+//!    destroyed, and is. Where a file system does not know when a file was made (FUSE, some network ones), the time of its last change
+//!    stands for that: then a new owner, mode or hard link destroys the key too.
 //! 3. A hard link is the same file, so overwriting reaches it.
 //! 4. A running process remembers what it destroyed, whatever happens to the folder below it.
 //!
@@ -18,7 +19,7 @@
 //! trusting anybody's care; a restart of the machine then costs the open round, as it does anyway.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -32,6 +33,8 @@ use crate::files::{create_private_directory, replace, sync_directory};
 
 const DESTROYED: &str = "destroyed";
 const KEY: &str = ".key";
+/// End of the names of the files that say which file a key is.
+const BINDING: &str = ".binding";
 /// End of the names of files that are not complete.
 const ARRIVING: &str = ".new";
 const KEY_BYTES: usize = 32;
@@ -85,14 +88,15 @@ impl FileVault {
         Ok(())
     }
 
-    /// Key files with their rounds, and (without one) files that were arriving.
+    /// Key files and bindings with their rounds, and (without one) files that were arriving.
     fn files(&self) -> std::result::Result<Vec<(String, Option<u32>)>, StoreError> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(|e| self.failed(&e))? {
             let name = entry.map_err(|e| self.failed(&e))?.file_name().to_string_lossy().into_owned();
-            if name.ends_with(ARRIVING) && name.contains(KEY) {
+            let number = name.strip_suffix(KEY).or_else(|| name.strip_suffix(BINDING));
+            if name.ends_with(ARRIVING) && (name.contains(KEY) || name.contains(BINDING)) {
                 files.push((name, None));
-            } else if let Some(round) = name.strip_suffix(KEY).and_then(|number| number.parse().ok()) {
+            } else if let Some(round) = number.and_then(|number| number.parse().ok()) {
                 files.push((name, Some(round)));
             }
         }
@@ -103,26 +107,33 @@ impl FileVault {
         self.folder.join(format!("{round}{KEY}"))
     }
 
-    /// The key in a round's file; `None` where the file is not the one that was written, or not whole.
+    fn binding_path(&self, round: u32) -> PathBuf {
+        self.folder.join(format!("{round}{BINDING}"))
+    }
+
+    /// The key in a round's file; `None` where the file is not the one that was written, not whole, or not there.
     fn read(&self, round: u32) -> std::result::Result<Option<Zeroizing<[u8; KEY_BYTES]>>, StoreError> {
-        let mut file = File::open(self.path(round)).map_err(|e| self.failed(&e))?;
+        let present = |error: std::io::Error| if error.kind() == ErrorKind::NotFound { Ok(None) } else { Err(self.failed(&error)) };
+        let mut file = match File::open(self.path(round)) {
+            Ok(file) => file,
+            Err(error) => return present(error),
+        };
+        let binding = match fs::read(self.binding_path(round)) {
+            Ok(binding) => binding,
+            Err(error) => return present(error),
+        };
         let metadata = file.metadata().map_err(|e| self.failed(&e))?;
-        let expected = self.binding(round, &metadata);
-        let mut content = Zeroizing::new([0; KEY_BYTES + 32]);
-        if metadata.len() != content.len() as u64 || file.read_exact(content.as_mut()).is_err() {
-            return Ok(None);
-        }
-        let (key, binding) = content.split_at(KEY_BYTES);
-        let mut copy = Zeroizing::new([0; KEY_BYTES]);
-        copy.copy_from_slice(key);
-        Ok((binding == expected.0).then_some(copy))
+        let mut key = Zeroizing::new([0; KEY_BYTES]);
+        let whole = metadata.len() == key.len() as u64 && file.read_exact(key.as_mut()).is_ok();
+        Ok((whole && binding == self.binding(round, &metadata).0).then_some(key))
     }
 
     /// Which file this is: a copy has another binding.
     fn binding(&self, round: u32, metadata: &Metadata) -> Hash {
-        // A file system that does not know when a file was made leaves the inode alone to tell copies.
-        let made = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |at| at.as_nanos());
-        Hash::of("dp-pvi summer key file v1", &[&round.to_le_bytes(), &self.boot.0, &metadata.ino().to_le_bytes(), &made.to_le_bytes()])
+        let made = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|at| format!("made {}", at.as_nanos()));
+        let time = made.unwrap_or_else(|| format!("changed {}.{:09}", metadata.ctime(), metadata.ctime_nsec()));
+        let inode = metadata.ino().to_le_bytes();
+        Hash::of("dp-pvi summer key file v2", &[&round.to_le_bytes(), &self.boot.0, &inode, time.as_bytes()])
     }
 
     fn write(&self, round: u32, key: &[u8; KEY_BYTES]) -> std::io::Result<()> {
@@ -133,12 +144,13 @@ impl FileVault {
             erase(&temporary)?;
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        let binding = self.binding(round, &file.metadata()?);
         file.write_all(key)?;
-        file.write_all(&binding.0)?;
         file.sync_all()?;
         fs::rename(&temporary, &target)?;
-        sync_directory(&target)
+        sync_directory(&target)?;
+        // Last, because the key's time of change moves until here; a key without it counts as destroyed.
+        let binding = self.binding(round, &file.metadata()?);
+        replace(&self.binding_path(round), &binding.0).map_err(std::io::Error::other)
     }
 
     fn erase_through(&self, round: u32) -> std::result::Result<(), StoreError> {
@@ -163,7 +175,8 @@ impl KeyVault for FileVault {
             return Ok(Slot::Destroyed);
         }
         // A file that cannot be looked at is not one that never was.
-        if !self.path(round).try_exists().map_err(|e| self.failed(&e))? {
+        let known = |path: PathBuf| path.try_exists().map_err(|e| self.failed(&e));
+        if !known(self.path(round))? && !known(self.binding_path(round))? {
             return Ok(Slot::Never);
         }
         Ok(self.read(round)?.map_or(Slot::Destroyed, Slot::Kept))
@@ -200,7 +213,7 @@ fn erase(path: &Path) -> std::io::Result<()> {
 fn read_destroyed(folder: &Path) -> std::io::Result<u32> {
     match fs::read_to_string(folder.join(DESTROYED)) {
         Ok(text) => text.trim().parse().map_err(|_| std::io::Error::other("the file `destroyed` is not a number")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
         Err(error) => Err(error),
     }
 }
@@ -284,11 +297,24 @@ mod tests {
         let folder = root.path().join(CHARTER.to_string());
         fs::write(folder.join(DESTROYED), "2").unwrap();
         fs::write(folder.join("9.key.new"), [1; 64]).unwrap();
+        fs::write(folder.join("9.binding.new"), [1; 32]).unwrap();
         assert!(destroyed(&vault, 1), "the word counts");
         let vault = FileVault::open(root.path(), CHARTER).unwrap();
         assert!(destroyed(&vault, 1));
         let left: Vec<_> = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert_eq!(left, [DESTROYED]);
+    }
+
+    #[test]
+    fn a_key_without_its_binding_or_the_binding_alone_is_a_destroyed_key() {
+        for lost in ["6.key", "6.binding"] {
+            let root = TempDir::new().unwrap();
+            let mut vault = FileVault::open(root.path(), CHARTER).unwrap();
+            vault.keep(6, key()).unwrap();
+            fs::remove_file(root.path().join(CHARTER.to_string()).join(lost)).unwrap();
+            assert!(destroyed(&vault, 6), "{lost}");
+            assert!(destroyed(&FileVault::open(root.path(), CHARTER).unwrap(), 6), "{lost}");
+        }
     }
 
     #[test]
