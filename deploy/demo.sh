@@ -78,8 +78,9 @@ cat <<END
 
 done in $((SECONDS - began)) s after the build
 rounds    $(grep -c '"event":"round-closed"' "$federation/server/events.jsonl")
-held out  $(sed -n 's/.*"event":"metrics".*"log_likelihood":\([-0-9.]*\).*"accuracy":\([0-9.]*\).*/mean log-likelihood \1, accuracy \2 (last round, at the evaluator)/p' "$federation/server/events.jsonl" | tail -n 1)
-budget    hospital-1: $(dp-pvi-client budget show --config "$federation/hospital-1/client.toml" 2>/dev/null | tr '\n' ' ')
+held out  $(sed -n 's/.*"event":"metrics".*"log_likelihood":\(-\{0,1\}[0-9]*\.[0-9]\{0,4\}\).*"accuracy":\([0-9]*\.[0-9]\{0,4\}\).*/mean log-likelihood \1, accuracy \2 (last round, at the evaluator)/p' "$federation/server/events.jsonl" | tail -n 1)
+budget    by the ledger of hospital-1:
+$(dp-pvi-client budget show --config "$federation/hospital-1/client.toml" 2>/dev/null | sed 's/^/          /')
 truth     $federation/cohort/truth.json
 report    $out/report.html
 posterior $out/posterior.json
