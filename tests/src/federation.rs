@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use dp_pvi_privacy::PrivacyUnit;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -22,10 +23,12 @@ const NAME: &str = "test-federation";
 pub struct Party {
     /// Client id.
     pub name: String,
-    /// Text of its CSV file.
+    /// Text of its data file: CSV, where nothing else is said.
     pub csv: String,
     /// Declared number of units; none for an evaluator.
     pub nominal_units: Option<u64>,
+    /// Whose data its ledger protects.
+    pub unit: PrivacyUnit,
 }
 
 impl Party {
@@ -33,13 +36,25 @@ impl Party {
     #[must_use]
     pub fn site(name: &str, csv: String) -> Self {
         let rows = csv.lines().count().saturating_sub(1) as u64;
-        Self { name: name.into(), csv, nominal_units: Some(rows.max(1)) }
+        Self::site_of(name, csv, rows)
+    }
+
+    /// A site with another file than CSV, which holds so many units.
+    #[must_use]
+    pub fn site_of(name: &str, file: String, units: u64) -> Self {
+        Self { name: name.into(), csv: file, nominal_units: Some(units.max(1)), unit: PrivacyUnit::Record }
+    }
+
+    /// The same site with a ledger that protects another unit than the record.
+    #[must_use]
+    pub fn protecting(self, unit: PrivacyUnit) -> Self {
+        Self { unit, ..self }
     }
 
     /// An evaluator with its public test set.
     #[must_use]
     pub fn evaluator(name: &str, csv: String) -> Self {
-        Self { name: name.into(), csv, nominal_units: None }
+        Self { name: name.into(), csv, nominal_units: None, unit: PrivacyUnit::Record }
     }
 }
 
@@ -476,6 +491,11 @@ linger = "5s"
 fn client_toml(party: &Party) -> String {
     let name = &party.name;
     let role = if party.nominal_units.is_some() { "site" } else { "evaluator" };
+    let unit = match party.unit {
+        PrivacyUnit::Record => "record",
+        PrivacyUnit::Person => "person",
+        PrivacyUnit::Site => "site",
+    };
     let private = party.nominal_units.map_or(String::new(), |units| {
         format!(
             r#"
@@ -486,6 +506,7 @@ allow_non_private = true
 [budget]
 epsilon = 100.0
 delta = 1e-5
+unit = "{unit}"
 "#
         )
     });

@@ -1,0 +1,48 @@
+//! A federation of the tests in memory: the same task, the same files and the same state machines without processes, sockets and disks.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use dp_pvi_data::load;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::ledger::Budget;
+use dp_pvi_privacy::{ClientId, Epsilon, Units};
+use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
+use dp_pvi_protocol::participant::{TrainJob, Trained};
+use dp_pvi_simulation::federation::{Compute, Federation, Site};
+use dp_pvi_simulation::noise::SeededNoise;
+
+/// Computes visits on records as a client does; noise, where there is any, is seeded.
+struct Records(Units<RecordTable>);
+
+impl Compute for Records {
+    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+        let TrainJob { task, visit, lambda, state, permit } = job;
+        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let output = update::run(&job, &self.0, permit, &SeededNoise::new(1))
+            .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
+        Ok(Trained { message: output.message, pending: output.pending })
+    }
+}
+
+/// Natural parameters of the posterior at the end of the task's run over sites of these names with these files.
+///
+/// # Panics
+/// When a file does not fit the schema, or the run does not end.
+#[must_use]
+pub fn posterior<'a>(task: &ResolvedTask, sites: impl Iterator<Item = (&'a str, &'a Path)>) -> Vec<f64> {
+    let schema = task.parsed_schema().expect("a resolved task has a schema");
+    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+    let sites = sites.map(|(name, file)| {
+        let loaded = load(&schema, &[file]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let compute = Rc::new(RefCell::new(Records(loaded.units)));
+        Site::new(ClientId::new(name).expect("a name"), loaded.counts.units, task, budget, compute)
+    });
+    let outcome = Federation::new(task, 1, sites.collect()).simulate();
+    assert_eq!(outcome.fault, None, "the simulated server failed");
+    let end = outcome.end.expect("the simulated run ends");
+    task.posterior(&end.lambda).to_vec()
+}
