@@ -234,6 +234,14 @@ fn both_sides_ledgers_are_compared() {
     site.run(&arguments).expect(11, "another update");
     write(&file, format!("{first}{second}{}", line(9, "hospital-1", &hashes[2])));
     site.run(&arguments).expect(11, "round 9");
+    // A round of an asynchronous run takes late updates, as late as the transcript says.
+    let late = |rounds: u32| line(3, "hospital-1", &hashes[1]).replace("\"run\"", &format!("\"max_staleness\":{rounds},\"run\""));
+    write(&file, format!("{first}{}", late(2)));
+    assert_eq!(site.run(&arguments).expect(0, "").json()["compared_with_transcript"].as_u64(), Some(2));
+    write(&file, format!("{first}{}", late(1)));
+    site.run(&arguments).expect(11, "does not belong there");
+    write(&file, format!("{first}{second}{}", late(2)));
+    site.run(&arguments).expect(11, "twice");
     write(&file, "{");
     site.run(&arguments).expect(4, "transcript");
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dp_pvi_privacy::ledger::{ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_protocol::message::{Signed, Update};
 use serde_json::{Value, json};
 
 use super::view::{self, LedgerView};
@@ -93,6 +94,9 @@ struct Round {
     task: String,
     run: u32,
     round: u32,
+    /// Rounds by which an update may be late; none where rounds wait for all that were asked.
+    #[serde(default)]
+    max_staleness: Option<u32>,
     #[serde(default)]
     included: Vec<Included>,
 }
@@ -104,7 +108,8 @@ struct Included {
 }
 
 /// Every update that the server says it included must be one that this ledger committed, byte for byte; and every one that the
-/// ledger was told is included must be there.
+/// ledger was told is included must be there. In an asynchronous run a round takes answers to the headers of earlier rounds too, as far back as
+/// the transcript says.
 fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, file: &Path) -> Result<usize> {
     let invalid = |message: String| ClientError::InvalidFile { file: file.to_owned(), message };
     let text = std::fs::read_to_string(file).map_err(|e| invalid(format!("cannot be read ({e})")))?;
@@ -117,54 +122,58 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
         })
         .collect::<std::result::Result<_, _>>()
         .map_err(|e| invalid(format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})")))?;
+    // The round that an update entered and how late it may be, by run and hash.
     let mut theirs = BTreeMap::new();
     let mut runs = BTreeSet::new();
-    for Round { task, run, round, included } in rounds {
+    for Round { task, run, round, max_staleness, included } in rounds {
         let task = task.parse().map_err(|_| invalid("a task hash cannot be read".into()))?;
         let run = RunId { task, number: run };
         runs.insert(run);
         for included in included.into_iter().filter(|i| i.client == config.site.name.as_str()) {
             let hash: Hash = included.update.parse().map_err(|_| invalid("an update's hash cannot be read".into()))?;
-            theirs.insert((run, round), hash);
+            if theirs.insert((run, hash), (round, max_staleness.unwrap_or(0))).is_some() {
+                return Err(ClientError::LedgerCorrupt(format!(
+                    "the transcript includes one update twice, the second time in round {round}"
+                )));
+            }
         }
     }
     let mut compared = 0;
     // A transcript is about one run; the ledger is about all runs on this data set.
     for release in releases.iter().filter(|release| runs.contains(&release.run)) {
-        let settled = matches!(ledger.state(release), Some(ReleaseState::Settled { included: true }));
-        match (theirs.remove(&(release.run, release.round)), settled) {
-            (None, false) => {}
-            (None, true) => {
-                return Err(ClientError::LedgerCorrupt(format!(
-                    "round {} was included by this ledger, not by the transcript",
-                    release.round
-                )));
-            }
-            (Some(hash), _) => {
-                let message = ledger.message(release)?.ok_or_else(|| {
-                    ClientError::LedgerCorrupt(format!(
-                        "the transcript includes round {}, of which this ledger has no update",
-                        release.round
-                    ))
-                })?;
-                let message = dp_pvi_protocol::message::Signed::<dp_pvi_protocol::message::Update>::from_bytes(&message)
-                    .map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
-                if message.hash() != hash {
-                    return Err(ClientError::LedgerCorrupt(format!(
-                        "round {}: the transcript includes another update than the stored one",
-                        release.round
-                    )));
+        let own = release.round;
+        let hash = ledger.message(release)?.map(|message| update_hash(&message)).transpose()?;
+        let listed = hash.and_then(|hash| theirs.remove(&(release.run, hash)));
+        let differs = |problem: String| Err(ClientError::LedgerCorrupt(problem));
+        match (listed, ledger.state(release)) {
+            (None, Some(ReleaseState::Settled { included: true })) => {
+                if theirs.iter().any(|((run, _), (round, _))| *run == release.run && *round == own) {
+                    return differs(format!("round {own}: the transcript includes another update than the stored one"));
                 }
-                compared += 1;
+                return differs(format!("round {own} was included by this ledger, not by the transcript"));
             }
+            (None, _) => {}
+            (Some((round, _)), Some(ReleaseState::Settled { included: false })) => {
+                return differs(format!("the transcript includes in round {round} the update of round {own}, which was excluded"));
+            }
+            (Some((round, late)), _) if round < own || round - own > late => {
+                return differs(format!("the transcript includes in round {round} the update of round {own}, which does not belong there"));
+            }
+            (Some(_), _) => compared += 1,
         }
     }
-    match theirs.keys().next() {
+    match theirs.values().next() {
         None => Ok(compared),
-        Some((_, round)) => {
-            Err(ClientError::LedgerCorrupt(format!("the transcript includes round {round}, which this ledger never released")))
+        Some((round, _)) => {
+            Err(ClientError::LedgerCorrupt(format!("the transcript includes in round {round} an update that this ledger never released")))
         }
     }
+}
+
+/// Hash of a stored update.
+fn update_hash(message: &[u8]) -> Result<Hash> {
+    let update = Signed::<Update>::from_bytes(message).map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
+    Ok(update.hash())
 }
 
 /// Writes all rows to stdout: one JSON object a line in both formats.

@@ -27,6 +27,8 @@ fn line(history: &History, entry: &TranscriptEntry) -> Result<String> {
         "visit": header.visit,
         "turn": header.turn,
         "outcome": entry.outcome,
+        // Of an asynchronous run: an update may answer the header of a round up to this many before the one that it entered.
+        "max_staleness": history.task.schedule.staleness(),
         "included": included,
         "lambda_before": header.lambda.to_string(),
         "lambda": entry.lambda.to_string(),
