@@ -48,6 +48,10 @@ pub struct History {
 /// Whether [`of_run`] may have an answer: only then need the states of all rounds be read.
 #[must_use]
 pub fn is_known(task: &ResolvedTask) -> bool {
+    // A late update started from the state before earlier rounds, of which the recursion knows nothing.
+    if task.schedule.staleness().is_some() {
+        return false;
+    }
     match &task.update {
         UpdateSpec::DpOptimisation(spec) => spec.optimizer == Optimizer::Preconditioned,
         UpdateSpec::NaturalGradient(spec) => spec.preconditioner == Preconditioner::Gram,
@@ -77,9 +81,13 @@ pub fn signal_to_noise(released: &[f64], sd: f64) -> f64 {
 }
 
 /// The noise-aware posterior of a run. `None` where the noise on the posterior is not
-/// known: exact updates have none, Adam divides by what it has seen, and other updates bring their own covariance.
+/// known: exact updates have none, Adam divides by what it has seen, late updates of an asynchronous run started from older states, and other
+/// updates bring their own covariance.
 #[must_use]
 pub fn of_run(task: &ResolvedTask, history: &History) -> Option<Posterior> {
+    if !is_known(task) {
+        return None;
+    }
     match &task.update {
         UpdateSpec::DpOptimisation(spec) => dp_optimisation::posterior(task, spec, history),
         UpdateSpec::NaturalGradient(spec) => natural_gradient::posterior(task, spec, history),
