@@ -84,19 +84,21 @@ pub async fn run_evaluator(config: &Config, observer: &mut impl Observer) -> Res
         .map_err(|e| ClientError::from(e).at_server(&config.site.server()))
 }
 
-/// Turns the end of a run into the process's result.
+/// Turns the end of a run into the process's result. That a site had no visit left is no refusal: it was charged for all of them.
 ///
 /// # Errors
 /// This site refused to take part in a round, or the run lost its quorum.
 pub fn verdict(ended: &Ended) -> Result<()> {
-    if let Some((round, reason)) = ended.refusals.first() {
+    let mut refusals = ended.refusals.iter().filter(|(_, reason)| *reason != RefusalReason::Visited);
+    if let Some((round, reason)) = refusals.next() {
         let reason = match reason {
             RefusalReason::Budget => "the data set's budget does not allow it",
             RefusalReason::Policy => "this site's policy does not allow it",
             RefusalReason::Frozen => "the data set is frozen",
             RefusalReason::Spent => "a release of that name exists already",
+            RefusalReason::Visited => "all its visits are charged",
         };
-        let more = ended.refusals.len() - 1;
+        let more = refusals.count();
         return Err(ClientError::Refused(format!(
             "no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`"
         )));

@@ -470,6 +470,8 @@ pub enum RefusalReason {
     Frozen,
     /// An earlier release of the same name exists.
     Spent,
+    /// The site was charged for all its visits: one whose reservation was lost in a crash counts too (asynchronous).
+    Visited,
 }
 
 /// What happened in a round: the chain that every party can check.

@@ -478,8 +478,8 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         match self.ledger.state(&release) {
             // The schedule bounds a site's visits, not those that a header counts: that one follows the slowest site.
             None if staleness.is_some() && joined.headers.len() >= joined.task.visits() as usize => {
-                let refusal = Refusal { release, header: hash, reason: RefusalReason::Spent };
-                Ok(Step::Refuse(Box::new(Signed::seal(&refusal, &self.identity.key)), RefusalReason::Spent))
+                let refusal = Refusal { release, header: hash, reason: RefusalReason::Visited };
+                Ok(Step::Refuse(Box::new(Signed::seal(&refusal, &self.identity.key)), RefusalReason::Visited))
             }
             None | Some(ReleaseState::Reserved) if staleness.is_none() && before.is_some_and(|before| header.visit <= before) => {
                 Err(SiteError::Server("it asks for one visit twice"))
