@@ -13,6 +13,8 @@ use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::time::Timestamp;
 use tokio::sync::watch;
 
+use crate::engine::Presence;
+
 /// First pause before a question is asked again, and the longest.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
@@ -51,13 +53,14 @@ pub(crate) struct Desk {
     failures: u32,
     /// Whether the summer knows that the run is over.
     told: bool,
+    presence: Presence,
 }
 
 impl Desk {
     /// An empty desk, and where to look at it.
     pub(crate) fn new() -> (Self, watch::Receiver<Paper>) {
         let (paper, receiver) = watch::channel(Paper::Nothing);
-        (Self { paper, number: 0, open: None, vain: None, failures: 0, told: false }, receiver)
+        (Self { paper, number: 0, open: None, vain: None, failures: 0, told: false, presence: Presence::Gone }, receiver)
     }
 
     /// Puts down what the run asks now.
@@ -118,6 +121,16 @@ impl Desk {
     /// Whether it has.
     pub(crate) fn is_told(&self) -> bool {
         self.told
+    }
+
+    /// The summer came or went.
+    pub(crate) fn seat(&mut self, presence: Presence) {
+        self.presence = presence;
+    }
+
+    /// Whether the summer is here.
+    pub(crate) fn presence(&self) -> Presence {
+        self.presence
     }
 }
 

@@ -29,7 +29,7 @@ use self::command::{Ask, Command, Reply};
 use self::durable::RunStore;
 use self::observe::Observer;
 pub use self::observe::{Event, EventSink};
-pub use self::snapshot::{MemberView, Snapshot};
+pub use self::snapshot::{MemberView, Snapshot, SummerView};
 use crate::clock;
 use crate::config::KeepUpdates;
 use crate::desk::Desk;
@@ -339,6 +339,9 @@ impl Engine {
             }
             Command::Summer(presence) => {
                 observer.summer(presence);
+                if let Some(desk) = desk {
+                    desk.seat(presence);
+                }
                 Ok(())
             }
             Command::SummerReply { number, reply } => {
@@ -386,7 +389,7 @@ impl Engine {
                 Ok(())
             }
             Command::Status { reply } => {
-                let snapshot = snapshot::of(server.coordinator(), now);
+                let snapshot = snapshot::of(server.coordinator(), desk.as_ref().map(Desk::presence), now);
                 batch.keep(Ok(snapshot), reply, telemetry)
             }
             Command::Fault(problem) => Err(problem),

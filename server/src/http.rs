@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use tokio::net::TcpListener;
 
 use crate::clock;
-use crate::engine::{EngineHandle, Snapshot};
+use crate::engine::{EngineHandle, Presence, Snapshot};
 use crate::html::{Escaped, PAGE_STYLE};
 use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
@@ -86,17 +86,17 @@ async fn status_page(State(pages): State<Pages>) -> Response {
 
 fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     let mut html = String::new();
-    let rounds = if snapshot.sequential { format!("{} sweeps", snapshot.visits) } else { format!("{} rounds", snapshot.visits) };
     // Writing into a string cannot fail.
     let _ = write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
          <title>{federation}: {task}</title><style>{PAGE_STYLE}</style></head><body><h1>{federation}</h1>\
-         <p>Task <b>{task}</b>, run {run}, {rounds}. gRPC on {listen}. {time} UTC.</p><table><tr><th>stage</th><td>{stage}</td></tr>\
+         <p>Task <b>{task}</b>, run {run}; {schedule}. gRPC on {listen}. {time} UTC.</p><table><tr><th>stage</th><td>{stage}</td></tr>\
          <tr><th>rounds closed</th><td>{closed}</td></tr>",
         federation = Escaped(&pages.federation),
         task = Escaped(&snapshot.task),
         run = snapshot.run,
+        schedule = snapshot.schedule,
         listen = pages.listen,
         time = clock::rfc3339(now),
         stage = snapshot.stage,
@@ -111,6 +111,14 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     }
     if let Some(seconds) = snapshot.deadline_in_seconds {
         let _ = write!(html, "<tr><th>closes in at most</th><td>{seconds} s</td></tr>");
+    }
+    if let Some(summer) = &snapshot.summer {
+        let state = match summer.state {
+            Presence::Connected => "connected",
+            Presence::Gone => "not connected",
+        };
+        let closed = summer.last_round.map_or_else(|| "no round closed yet".to_owned(), |round| format!("last round closed: {round}"));
+        let _ = write!(html, "<tr><th>summer</th><td>{state}, {closed}</td></tr>");
     }
     let expires = pages.credentials.current().expires;
     let _ = write!(

@@ -63,7 +63,7 @@ mod task;
 mod telemetry;
 pub mod tls;
 
-pub use engine::{Event, EventSink, MemberView, Snapshot};
+pub use engine::{Event, EventSink, MemberView, Snapshot, SummerView};
 pub use error::{Result, ServerError};
 pub use server::{Running, Start, run, start};
 pub use task::resolve_task;

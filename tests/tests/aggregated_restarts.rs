@@ -91,7 +91,11 @@ fn killed_servers_and_summers_cost_a_run_nothing() {
     let (mut federation, sites) = federation();
     let (mut server, mut summer, mut clients) = start(&mut federation, &sites);
     wait_for_rounds(&server.process, 1);
+    let summer_of = || json(&run(&mut federation.server_command(&["status", "--format", "json"])))["summer"].clone();
+    assert_eq!(summer_of()["state"], "connected");
+    assert!(summer_of()["last_round"].as_u64().is_some(), "{}", summer_of());
     summer.kill();
+    server.process.wait_until("the summer is missed", |_| (summer_of()["state"] == "gone").then_some(()));
     // The round that is open takes uploads meanwhile; its masks have to wait.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     let mut summer = federation.start_summer(&server.address);

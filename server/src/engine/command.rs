@@ -6,7 +6,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use std::sync::mpsc::Sender;
@@ -58,7 +58,7 @@ pub(crate) enum Begun {
 }
 
 /// Whether the summer is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
     /// It is.

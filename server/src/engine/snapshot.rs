@@ -1,11 +1,12 @@
 //! Where a run stands, for people and programs.
 
-use dp_pvi_posterior::task::ScheduleSpec;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::coordinator::{Coordinator, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use super::Presence;
 
 /// Where a run stands. Everything in it is public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,8 +23,8 @@ pub struct Snapshot {
     pub rounds_closed: u32,
     /// Visits per site that the task asks for.
     pub visits: u32,
-    /// Whether sites work one after the other.
-    pub sequential: bool,
+    /// Order of work, in words.
+    pub schedule: String,
     /// Whose turn it is.
     pub turn: Option<ClientId>,
     /// Sites that were asked and have not answered.
@@ -34,6 +35,17 @@ pub struct Snapshot {
     pub outcome: Option<RunOutcome>,
     /// Who joined.
     pub members: Vec<MemberView>,
+    /// The second party of an aggregated run.
+    pub summer: Option<SummerView>,
+}
+
+/// The second party of an aggregated run, as the server sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SummerView {
+    /// Whether it is connected.
+    pub state: Presence,
+    /// The last round whose masks it summed, if there was one.
+    pub last_round: Option<u32>,
 }
 
 /// One client of a run.
@@ -55,7 +67,7 @@ pub struct MemberView {
     pub withdrawn: bool,
 }
 
-pub(super) fn of(coordinator: &Coordinator, now: Timestamp) -> Snapshot {
+pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, now: Timestamp) -> Snapshot {
     let task = coordinator.task();
     let (stage, turn, waiting_for, deadline, outcome) = match coordinator.stage() {
         Stage::Gathering => ("gathering", None, Vec::new(), None, None),
@@ -73,6 +85,9 @@ pub(super) fn of(coordinator: &Coordinator, now: Timestamp) -> Snapshot {
         refused: member.refused,
         withdrawn: member.withdrawn,
     });
+    // An entry lists who is in its sum; without one nothing was summed.
+    let summed = coordinator.entries().iter().rev().find(|entry| !entry.included.is_empty());
+    let last_round = summed.and_then(|entry| entry.header.peek().ok()).map(|header| header.round);
     Snapshot {
         task: task.name.clone(),
         task_hash: coordinator.run().task.to_string(),
@@ -80,11 +95,12 @@ pub(super) fn of(coordinator: &Coordinator, now: Timestamp) -> Snapshot {
         stage: stage.into(),
         rounds_closed: u32::try_from(coordinator.entries().len()).unwrap_or(u32::MAX),
         visits: task.visits(),
-        sequential: matches!(task.schedule, ScheduleSpec::Sequential { .. }),
+        schedule: task.schedule.to_string(),
         turn,
         waiting_for,
         deadline_in_seconds: deadline,
         outcome,
         members: members.collect(),
+        summer: summer.map(|state| SummerView { state, last_round }),
     }
 }
