@@ -18,7 +18,7 @@ use std::time::Duration;
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Record, Rejected, Settings, Stage};
-use dp_pvi_protocol::driver::{ServeError, Server, StoreError};
+use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
 use tokio::sync::{oneshot, watch};
@@ -351,10 +351,18 @@ impl Engine {
                 match server.summer_replied(*reply, now) {
                     Ok(trouble) => {
                         let same = || server.summer_request(now).as_ref() == Some(&question);
-                        if let Some(words) = trouble.or_else(|| same().then(|| "its answer brought nothing new".into())) {
-                            warn!(words, "the summer does not help; it is asked again");
-                            desk.in_vain(question, now);
-                        }
+                        let words = match trouble {
+                            Some(SummerTrouble::Never(words)) => {
+                                error!(words, "the summer does not help");
+                                observer.lost_summer(words);
+                                return Ok(());
+                            }
+                            Some(SummerTrouble::Again(words)) => words,
+                            None if same() => "its answer brought nothing new".into(),
+                            None => return Ok(()),
+                        };
+                        warn!(words, "the summer does not help; it is asked again");
+                        desk.in_vain(question, now);
                         Ok(())
                     }
                     Err(error) => batch.keep::<()>(Err(error), ignored, telemetry),

@@ -154,6 +154,8 @@ fn a_server_from_an_old_copy_gets_nothing_from_summer_or_sites() {
 #[test]
 fn a_summer_from_an_old_copy_of_its_database_answers_no_closed_round_again() {
     let (mut federation, sites) = federation();
+    // Nobody waits for it: the run ends as soon as the summer has said so.
+    federation.server_environment.insert("DP_PVI__PHASES__UPDATE_DEADLINE".into(), "600s".into());
     let (mut server, mut summer, mut clients) = start(&mut federation, &sites);
     let (state, old) = (federation.home("summer").join("state"), federation.home("summer").join("old-copy"));
     wait_for_rounds(&server.process, 1);
@@ -167,6 +169,7 @@ fn a_summer_from_an_old_copy_of_its_database_answers_no_closed_round_again() {
     // The server asks for what is next, which this summer does not know: it refuses, and the run ends with a name.
     clients.iter_mut().for_each(|client| client.expect(9));
     server.process.expect(9);
+    assert!(server.process.events().iter().any(|e| e["event"] == "summer-refused"), "{:?}", server.process.events());
     assert_ne!(summer.wait().code(), Some(0));
     for site in &sites {
         let rows = run(&mut federation.client_command(&site.name, &["ledger", "export"]));

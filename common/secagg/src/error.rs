@@ -150,6 +150,23 @@ pub enum SecAggError {
     Store(#[from] StoreError),
 }
 
+impl SecAggError {
+    /// Whether the summer says so for ever: a key is destroyed, a round has another header or set already, or the transcript is another than
+    /// its own. The same question will have no other answer.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::KeyDestroyed { .. }
+                | Self::SecondHeader { .. }
+                | Self::SecondClosing { .. }
+                | Self::Header { .. }
+                | Self::Round { .. }
+                | Self::Chain
+        )
+    }
+}
+
 /// A refused transition: the state that still holds, and why.
 #[derive(Debug)]
 pub struct Rejected<S> {

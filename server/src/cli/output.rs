@@ -58,6 +58,7 @@ impl Output {
             Event::Listening { address, http: None } => format!("listening on {address}"),
             Event::Joined { client, role } => format!("{client} joined ({role:?})").to_lowercase(),
             Event::Summer { state } => format!("the summer: {state:?}").to_lowercase(),
+            Event::SummerRefused { reason } => format!("the summer refused for good: {reason}"),
             Event::CharterDrafted { charter } => format!("the charter {charter} waits for the signatures of all parties"),
             Event::RoundOpened { round, turn: Some(turn), .. } => format!("round {round}: {turn}'s turn"),
             Event::RoundOpened { round, turn: None, .. } => format!("round {round}: open"),

@@ -37,6 +37,11 @@ pub enum Event {
         /// Which.
         state: Presence,
     },
+    /// The summer refused for good: the run ends.
+    SummerRefused {
+        /// Why.
+        reason: String,
+    },
     /// The charter of an aggregated run waits for the signatures of all parties.
     CharterDrafted {
         /// Hash of its text, which the parties can compare.
@@ -130,6 +135,11 @@ impl Observer {
         info!(?state, "the summer");
         self.telemetry.summer_connected.set(i64::from(state == Presence::Connected));
         (self.events)(&Event::Summer { state });
+    }
+
+    /// The summer refused for good.
+    pub(crate) fn lost_summer(&self, reason: String) {
+        (self.events)(&Event::SummerRefused { reason });
     }
 
     pub(crate) fn summed(&self, took: Duration) {

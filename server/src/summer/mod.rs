@@ -17,7 +17,7 @@
 //!
 //! The summer calls the server and opens no port. One round costs three exchanges: the key, the header, the closing. A summer that is killed at
 //! any moment continues where it was: what it answered is answered again with the same bytes. If its database is lost or restored from
-//! a copy the run ends at the server's deadline, and no round is summed twice.
+//! a copy the run ends at once, and no round is summed twice.
 
 pub mod config;
 mod keys;

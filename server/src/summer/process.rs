@@ -182,7 +182,7 @@ impl Desk {
     /// Events of an answer.
     fn tell(&self, request: &SummerRequest, reply: &SummerReply) {
         let event = match (&request.ask, reply) {
-            (_, SummerReply::Refused(reason)) => {
+            (_, SummerReply::Refused(reason) | SummerReply::Never(reason)) => {
                 warn!(reason, "refused");
                 Event::Refused { reason: reason.clone() }
             }

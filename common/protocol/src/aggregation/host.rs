@@ -234,6 +234,7 @@ impl Host {
                 Ok(counts.then_some(AggregationRecord::LeftOut(client)))
             }
             (SummerReply::Refused(words), _) => Err(ReplyError::Refused(words)),
+            (SummerReply::Never(words), _) => Err(ReplyError::Never(words)),
             // Late: it was asked in another state.
             _ => Ok(None),
         }
@@ -395,6 +396,9 @@ pub enum ReplyError {
     /// It refused.
     #[error("the summer refused: {0}")]
     Refused(String),
+    /// It refused for good.
+    #[error("the summer refused for good: {0}; the run ends")]
+    Never(String),
     /// It does not fit.
     #[error("the summer's answer does not fit: {0}")]
     Answer(#[from] SecAggError),

@@ -14,7 +14,8 @@
 //! 3. A site's update carries masked words, the sealed seed of the mask and the commitment. The server sees sums only.
 //! 4. At close the set of contributors is durable before the summer is asked, so that a restarted server asks for the same set.
 //!
-//! A summer that does not answer until a deadline has passed ends the run; so does a charter that is not signed by all. Charges stay.
+//! A summer that does not answer until a deadline has passed ends the run, one that refuses for good ends it at once; so does a charter that is
+//! not signed by all. Charges stay.
 
 pub mod host;
 pub mod member;
@@ -82,8 +83,10 @@ pub enum SummerReply {
     Masks(MaskSum),
     /// A seed that cannot be opened: the round may be closed without that site.
     BadSeed(ClientId),
-    /// No, in words for an operator.
+    /// No, in words for an operator: asked again it may say yes.
     Refused(String),
+    /// No, and for ever: the run cannot go on.
+    Never(String),
 }
 
 impl SummerReply {

@@ -52,6 +52,7 @@ impl<S: SummerStores> SummerNode<S> {
         match self.answer(request, rng) {
             Ok(reply) => reply,
             Err(SecAggError::SealedSeed { client }) => SummerReply::BadSeed(client),
+            Err(error) if error.is_final() => SummerReply::Never(error.to_string()),
             Err(error) => SummerReply::Refused(error.to_string()),
         }
     }

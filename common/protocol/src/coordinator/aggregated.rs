@@ -23,16 +23,29 @@ impl Coordinator {
         self.run.aggregation.as_ref()?.charter().map(dp_pvi_secagg::charter::SignedCharter::hash)
     }
 
-    /// The summer's answer to [`summer_request`](Self::summer_request). Call [`poll`](Self::poll) next.
+    /// The summer's answer to [`summer_request`](Self::summer_request). Call [`poll`](Self::poll) next. Says why the run ends, where the
+    /// summer refused for good.
     ///
     /// # Errors
     /// It refused, or what it says does not fit; ask again later.
-    pub fn on_summer(&mut self, reply: SummerReply, now: Timestamp) -> Result<Durable<()>, ReplyError> {
+    pub fn on_summer(&mut self, reply: SummerReply, now: Timestamp) -> Result<Durable<Option<String>>, ReplyError> {
         let next = self.due_round(now);
-        let Some(host) = &mut self.run.aggregation else { return Ok(self.durable(Vec::new(), ())) };
-        let record = host.on_reply(reply, next, &self.settings.key)?;
-        let records = record.map(|record| Record::Aggregation { record, at: now }).into_iter().collect();
-        Ok(self.durable(records, ()))
+        let Some(host) = &mut self.run.aggregation else { return Ok(self.durable(Vec::new(), None)) };
+        match host.on_reply(reply, next, &self.settings.key) {
+            Ok(record) => {
+                let records = record.map(|record| Record::Aggregation { record, at: now }).into_iter().collect();
+                Ok(self.durable(records, None))
+            }
+            Err(never @ ReplyError::Never(_)) => {
+                let end = match &self.run.phase {
+                    // The run ends after it.
+                    Phase::Open(open) => self.aborted(open, now),
+                    _ => self.end(RunOutcome::AggregationLost, now),
+                };
+                Ok(self.durable(vec![end], Some(never.to_string())))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A site's signature on the charter.

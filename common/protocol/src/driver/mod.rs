@@ -13,7 +13,7 @@ use dp_pvi_privacy::{Hash, RunId};
 use dp_pvi_secagg::charter::CharterBody;
 
 pub use self::client::{drive_evaluator, drive_site};
-pub use self::serve::{ServeError, Server, Store, StoreError};
+pub use self::serve::{ServeError, Server, Store, StoreError, SummerTrouble};
 use crate::message::{HeldOutMetrics, PublicMetrics, ReceiptOutcome, RefusalReason, RunEnd, RunOutcome};
 use crate::participant::{SiteError, TrainJob, Trained};
 use crate::time::Timestamp;

@@ -54,6 +54,15 @@ pub enum ServeError {
     Payload(#[from] PayloadError),
 }
 
+/// Why an answer of the summer brought nothing, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SummerTrouble {
+    /// It is to be asked again later.
+    Again(String),
+    /// It refused for good: the run ends.
+    Never(String),
+}
+
 /// A coordinator with its store. Every method returns only what is durable already.
 #[derive(Debug)]
 pub struct Server<S> {
@@ -188,18 +197,15 @@ impl<S: Store> Server<S> {
         self.coordinator.summer_request(now)
     }
 
-    /// The summer's answer. `Ok` says in words why it brought nothing, if so: it is to be asked again later.
+    /// The summer's answer. `Ok` says why it brought nothing, if so.
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn summer_replied(&mut self, reply: SummerReply, now: Timestamp) -> Result<Option<String>, ServeError> {
+    pub fn summer_replied(&mut self, reply: SummerReply, now: Timestamp) -> Result<Option<SummerTrouble>, ServeError> {
         self.tick(now)?;
         let trouble = match self.coordinator.on_summer(reply, now) {
-            Ok(durable) => {
-                self.settle(durable)?;
-                None
-            }
-            Err(error) => Some(error.to_string()),
+            Ok(durable) => self.settle(durable)?.map(SummerTrouble::Never),
+            Err(error) => Some(SummerTrouble::Again(error.to_string())),
         };
         self.tick(now)?;
         Ok(trouble)
