@@ -4,6 +4,11 @@
 //! None of this is offered by the product, which keeps the cavity outside the clip and takes other steps; so it is a small program of its own, with
 //! Gaussian noise in floating point (said in the report). A clipping norm that is a percentile of the batch's norms has **no guarantee**: the ε beside such a curve
 //! is what the thesis states. Next to it stands the private quantile rule (Andrew et al. 2021), whose indicator is part of the same release.
+//!
+//! Measured in full (12 s of processor time, one seed): rates and norms order as in figure 4.2; larger percentiles are better in 4.3, and in 4.4 and 4.5 a
+//! percentile calms what a fixed norm leaves unstable (standard deviation of log KL 0.26 to 0.37 against 0.43), the private rule at 60 % as well as the
+//! one without a guarantee. What the thesis calls ε = 100 (moments accountant) is 73 to 79; 435 is 257. Figure 4.1's log KL does not settle after 100 iterations:
+//! log variances fall by about α a step, however far they are.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
