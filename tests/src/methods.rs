@@ -343,7 +343,7 @@ impl Data {
             Self::Classes => records.csv(Likelihood::Logistic),
             Self::Counts => {
                 for (x, y) in records.x.iter().zip(&mut records.y) {
-                    *y = (2.0 * (x[0] + 1.0)).floor() + *y;
+                    *y += (2.0 * (x[0] + 1.0)).floor();
                 }
                 records.csv(Likelihood::Linear { noise_sd: 1.0 })
             }
