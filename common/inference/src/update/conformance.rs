@@ -109,6 +109,8 @@ const UPDATES: &[(&str, &str)] = &[
     ("vips", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"vips\""),
     ("sep", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"sep\"\nrecords = 40"),
     ("ep", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"ep\"\nrecords = 40"),
+    ("sep, sites", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"sep\"\nsite_passes = 4"),
+    ("ep, sites", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"ep\"\nsite_passes = 4"),
     ("dp-em", "schedule = \"synchronous\"\nrounds = 3\nupdate = \"dp-em\""),
     ("vips, unknown noise", "schedule = \"synchronous\"\nrounds = 1\nupdate = \"vips\"\nrecords = 40"),
     (
@@ -120,18 +122,21 @@ const UPDATES: &[(&str, &str)] = &[
 const GLM: &str = "pvi; pvi, asynchronous; dp; dp, Adam, sampled; dp, positivity; natural; bcm; global; \
                    perturbation; averaging; virtual; virtual, tied; client-level";
 
+const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
+
 /// Which updates serve which model; every other pair is refused before anything runs.
 fn served(model: &str) -> String {
     match model {
         "linear" | "Poisson" => GLM.into(),
-        "logistic" | "probit" => format!("{GLM}; sep; ep"),
+        "logistic" | "probit" => format!("{GLM}; {PROPAGATION}"),
         "logistic, full" => {
-            "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips; sep; ep".into()
+            let exact = "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips";
+            format!("{exact}; {PROPAGATION}")
         }
         "network" | "network of numbers" => "dp; dp, Adam, sampled; dp, positivity; dp, adaptive; bcm".into(),
         "topics" => "vips".into(),
-        "mixture" => "sep; ep; dp-em".into(),
-        "moments" => "sep; ep".into(),
+        "mixture" => format!("{PROPAGATION}; dp-em"),
+        "moments" => PROPAGATION.into(),
         "linear, full" => {
             "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips, unknown noise".into()
         }
@@ -152,7 +157,7 @@ fn schema(records: Records) -> String {
 
 fn resolve(model: &str, records: Records, update: &str, relation: Relation) -> Result<ResolvedTask, String> {
     let relation = if relation == Relation::AddRemove { "add-remove" } else { "replace-one" };
-    let unit = if update.contains("client-level") { "site" } else { "record" };
+    let unit = if update.contains("client-level") || update.contains("site_passes") { "site" } else { "record" };
     let epsilon = if update.contains("\"pvi\"") { "" } else { "epsilon = 1.0\n" };
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{update}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"{relation}\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\n"

@@ -66,7 +66,7 @@ impl ResolvedTask {
             (PrivacyUnit::Person, None) => return invalid("unit = \"person\" needs a unit_column in the schema"),
             (PrivacyUnit::Site, _) => require(
                 self.update.rules().protects_sites(),
-                "unit = \"site\" needs update = \"client-level\": use unit = \"record\" or \"person\"",
+                "unit = \"site\" needs update = \"client-level\", \"sep\" or \"ep\": use unit = \"record\" or \"person\"",
             )?,
         }
         Ok(())

@@ -10,13 +10,15 @@ use dp_pvi_posterior::task::{
 use dp_pvi_privacy::accountant::Gdp;
 use dp_pvi_privacy::audit::{ErrorRate, lower_bound};
 use dp_pvi_privacy::danger::assume_public;
-use dp_pvi_privacy::{ClipNorm, Delta, NoiseMultiplier, Payload, Pending, SamplingRate, Sensitive, SiteState, Units};
+use dp_pvi_privacy::{ClipNorm, Delta, NoiseMultiplier, Payload, Pending, PrivacyUnit, SamplingRate, Sensitive, SiteState, Units};
 
 use super::{Adf, Factors, Shared};
 use crate::model;
 use crate::records::RecordTable;
-use crate::testing::{SeededNoise, permit, random_units, table, task};
+use crate::testing::{SeededNoise, permit_under, random_units, table, task};
 use crate::update::{Job, Output, run};
+
+mod sites;
 
 type RawUnits = Vec<Vec<(Vec<f64>, f64)>>;
 
@@ -32,6 +34,7 @@ fn spec(task: &ResolvedTask, factors: FactorOwner, metric: ClipMetric, bound: f6
     };
     PropagationSpec {
         records: 40,
+        site_passes: None,
         factors,
         order: VisitOrder::Batch,
         visit_step: 1.0,
@@ -84,7 +87,8 @@ fn single(seed: u64, count: usize) -> RawUnits {
 fn visit(task: &ResolvedTask, state: &[f64], kept: &SiteState, raw: &RawUnits, seed: u64) -> Output {
     let job = Job { task, visit: 0, lambda: state, state: kept };
     let units: Units<RecordTable> = Units::new(table(D, raw));
-    run(&job, &units, permit(&task.visit_event(0).unwrap(), 0), &SeededNoise::new(seed)).unwrap()
+    let permit = permit_under(task.privacy.unit, task.privacy.relation, &task.visit_event(0).unwrap(), 0);
+    run(&job, &units, permit, &SeededNoise::new(seed)).unwrap()
 }
 
 fn numbers(output: &Output) -> Vec<f64> {
@@ -347,7 +351,8 @@ fn an_attack_finds_no_more_than_is_charged() {
     let attack = |task: &ResolvedTask, canaries: [(Vec<f64>, f64); 2]| {
         let boxed = task.rule();
         let mut worlds = canaries.into_iter().zip([0, 1 << 32]).map(|(canary, first)| {
-            let mut raw = single(25, 6);
+            // A site that is replaced has no other records.
+            let mut raw = single(25, if task.privacy.unit == PrivacyUnit::Site { 0 } else { 6 });
             raw.push(vec![canary]);
             let release = |run: u64| {
                 let (mut state, mut factors, mut released) = (boxed.initial(), Vec::new(), Vec::new());
@@ -375,6 +380,13 @@ fn an_attack_finds_no_more_than_is_charged() {
     let probit = bare(ModelSpec::ProbitRegression {}, Approximation::MeanField);
     for factors in [FactorOwner::Shared, FactorOwner::Record] {
         let task = with(&probit, spec(&probit, factors, ClipMetric::Centred, 0.2, Some(noise)));
+        check(&task, [(vec![3.0; D], 1.0), (vec![3.0; D], 0.0)]);
+    }
+    for factors in [FactorOwner::Shared, FactorOwner::Record] {
+        let mut site = spec(&probit, factors, ClipMetric::Centred, 0.2, Some(noise));
+        site.site_passes = Some(3);
+        let mut task = with(&probit, site);
+        task.privacy.unit = PrivacyUnit::Site;
         check(&task, [(vec![3.0; D], 1.0), (vec![3.0; D], 0.0)]);
     }
     let mixture = bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::MeanField);

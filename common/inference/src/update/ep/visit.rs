@@ -1,4 +1,7 @@
-//! One visit of federated expectation propagation (algorithms, section 9.3): Σ clip(f_n′ − f_n) over a site's units.
+//! One visit of federated expectation propagation (algorithms, sections 8.2 and 9.3): Σ clip(f_n′ − f_n) over a site's units.
+//!
+//! A unit is a record or a person, or, where a task protects sites, the site: then its factor f_m stands for all its records, and f_m′ is what
+//! a fixed number of passes of [`Factors`] over them make of it at the cavity λ − f_m.
 //!
 //! # Privacy
 //! * **Unit and relation**: the task's; one term per unit. A unit's factor is a function of its own records, of the public state and, with
@@ -14,10 +17,11 @@
 use dp_pvi_posterior::clip_metric::clip_blocks;
 use dp_pvi_posterior::rule::{Approximation, PropagationRule};
 use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
-use dp_pvi_privacy::mechanism::{Message, Term, release_non_private};
+use dp_pvi_privacy::mechanism::{Message, SumMechanism, Term, release_non_private};
+use dp_pvi_privacy::shards::WholeSite;
 use dp_pvi_privacy::{ClipNorm, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::{Adf, Shared, add};
+use super::{Adf, Factors, Shared, add};
 use crate::error::InferenceError;
 use crate::model::Model;
 use crate::model::tilted::{MomentMatching, Scratch, Sites};
@@ -33,35 +37,103 @@ pub(in crate::update) fn run<N: NoiseSource>(
     noise: &N,
 ) -> Result<Output, InferenceError> {
     let visit = Visit::new(spec, job, model)?;
-    match spec.mechanism(job.task)? {
-        Some(mechanism) => {
-            let permit = only_step(permit, &mechanism.event())?;
-            match spec.factors {
-                FactorOwner::Shared => {
-                    let shared = visit.at_shared_cavity();
-                    let none = Sensitive::constant(());
-                    let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| shared.add(&visit, unit, term);
-                    let message = mechanism.release(units, &none, add, permit, noise)?;
-                    Ok(Output { message, pending: Pending::None })
+    match (spec.mechanism(job.task)?, spec.site_passes) {
+        (Some(mechanism), None) => visit.release(&mechanism, job, units, permit, noise),
+        (Some(mechanism), Some(_)) => visit.release(&mechanism, job, &units.whole_site(), permit, noise),
+        (None, None) => visit.without_protection(job, units, permit),
+        (None, Some(_)) => visit.batch_without_protection(job, &units.whole_site(), permit),
+    }
+}
+
+/// A table whose units have a factor each.
+trait Factored: UnitTable {
+    /// A unit's new factor, from the one that it has at `lambda`; `None` if there is none.
+    fn factor<'u>(visit: &Visit<'_>, unit: Self::Unit<'u>, lambda: &[f64], factor: &[f64]) -> Option<Vec<f64>>
+    where
+        Self: 'u;
+
+    /// What a unit that has the shared factor makes of it: its change, or what the task clips in place of that.
+    fn shared<'u>(visit: &Visit<'_>, cavity: &SharedCavity, unit: Self::Unit<'u>) -> Option<Vec<f64>>
+    where
+        Self: 'u;
+}
+
+impl Factored for RecordTable {
+    /// The unit's records are filtered one after the other.
+    fn factor<'u>(visit: &Visit<'_>, unit: UnitView<'u>, lambda: &[f64], factor: &[f64]) -> Option<Vec<f64>>
+    where
+        Self: 'u,
+    {
+        let mut cavity: Vec<f64> = lambda.iter().zip(factor).map(|(l, f)| l - f).collect();
+        let mut new = vec![0.0; factor.len()];
+        let (mut sites, mut scratch, mut site) = (visit.matching.sites(), Scratch::default(), vec![0.0; factor.len()]);
+        let mut any = false;
+        for record in unit.records().filter(RecordView::is_finite) {
+            // A coordinate that cannot move keeps what the factor has there, if the unit is this record.
+            if any {
+                site.fill(0.0)
+            } else {
+                site.copy_from_slice(factor)
+            }
+            if !(sites.move_to(&cavity) && sites.site(record, &mut scratch, &mut site)) {
+                return None;
+            }
+            add(&mut new, &site, 1.0);
+            add(&mut cavity, &site, 1.0);
+            any = true;
+        }
+        any.then_some(new)
+    }
+
+    fn shared<'u>(visit: &Visit<'_>, cavity: &SharedCavity, unit: UnitView<'u>) -> Option<Vec<f64>>
+    where
+        Self: 'u,
+    {
+        let sites = cavity.sites.as_ref()?;
+        let (mut sum, mut site, mut scratch) = (vec![0.0; visit.len()], vec![0.0; visit.len()], Scratch::default());
+        let mut any = false;
+        for record in unit.records().filter(RecordView::is_finite) {
+            site.copy_from_slice(&visit.shared_factor);
+            if sites.site(record, &mut scratch, &mut site) {
+                add(&mut sum, &site, 1.0);
+                if visit.spec.clip_target == ClipTarget::Change {
+                    add(&mut sum, &visit.shared_factor, -1.0);
                 }
-                FactorOwner::Record => {
-                    let state = visit.factors(job, units)?;
-                    let add =
-                        |unit: UnitView<'_>, position: usize, state: &Vec<f64>, term: &mut Term| visit.add_own(unit, position, state, term);
-                    let (message, kept) = mechanism.release_keeping(units, &state, add, permit, noise)?;
-                    let pending = kept.map(|terms| {
-                        let rows = (0..terms.len()).flat_map(|position| {
-                            let mut row = vec![0.0; visit.len()];
-                            terms.term(position).for_each(|(index, value)| row[index] = value);
-                            visit.rule.decode(&row, &visit.mean, &visit.precision)
-                        });
-                        rows.collect::<Vec<_>>()
-                    });
-                    Ok(Output { message, pending: Pending::Private(pending) })
-                }
+                any = true;
             }
         }
-        None => visit.without_protection(job, units, permit),
+        any.then_some(sum)
+    }
+}
+
+impl Factored for WholeSite<'_, RecordTable> {
+    /// Expectation propagation over the site's records, each of which begins with an equal part of the site's factor. Without records the factor
+    /// is 1.
+    fn factor<'u>(visit: &Visit<'_>, table: Self::Unit<'u>, lambda: &[f64], factor: &[f64]) -> Option<Vec<f64>>
+    where
+        Self: 'u,
+    {
+        let records: Vec<RecordView<'_>> = table.records().filter(RecordView::is_finite).collect();
+        #[allow(clippy::cast_precision_loss, reason = "a number of records is far below 2^52")]
+        let part: Vec<f64> = factor.iter().map(|f| f / records.len().max(1) as f64).collect();
+        let cavity: Vec<f64> = lambda.iter().zip(factor).map(|(l, f)| l - f).collect();
+        let mut ep = Factors::new(visit.matching.as_ref(), &cavity, &part, records.len());
+        for _ in 0..visit.spec.site_passes.unwrap_or(1) {
+            ep.pass(records.iter().copied(), visit.spec.visit_step);
+        }
+        let new: Vec<f64> = ep.lambda.iter().zip(&cavity).map(|(l, c)| l - c).collect();
+        new.iter().all(|value| value.is_finite()).then_some(new)
+    }
+
+    fn shared<'u>(visit: &Visit<'_>, _cavity: &SharedCavity, table: Self::Unit<'u>) -> Option<Vec<f64>>
+    where
+        Self: 'u,
+    {
+        let mut new = Self::factor(visit, table, &visit.lambda, &visit.shared_factor)?;
+        if visit.spec.clip_target == ClipTarget::Change {
+            add(&mut new, &visit.shared_factor, -1.0);
+        }
+        Some(new)
     }
 }
 
@@ -118,7 +190,7 @@ impl<'a> Visit<'a> {
     }
 
     /// The factors that the site holds, as deviations from the public first one: one a unit, one after the other.
-    fn factors(&self, job: &Job<'_>, units: &Units<RecordTable>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
+    fn factors<T: UnitTable>(&self, job: &Job<'_>, units: &Units<T>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
         let initial = || units.map(|table| vec![0.0; UnitTable::len(table) * self.len()]);
         job.state.private(initial).map_err(|_| InferenceError::Job("the site's state is of another kind"))
     }
@@ -139,87 +211,116 @@ impl<'a> Visit<'a> {
         term.extend(message.iter().zip(scales).enumerate().map(|(i, (value, scale))| (i as u32, value / scale)));
     }
 
-    /// The change of a unit's own factor at `lambda`, from the deviation that the state holds for it. Its records are filtered one after the other.
-    fn own_change(&self, lambda: &[f64], unit: UnitView<'_>, deviation: &[f64]) -> Option<Vec<f64>> {
+    /// The change of a unit's own factor at `lambda`, from the deviation that the state holds for it.
+    fn own_change<'u, T: Factored + 'u>(&self, lambda: &[f64], unit: T::Unit<'u>, deviation: &[f64]) -> Option<Vec<f64>> {
         let factor: Vec<f64> = self.first_factor.iter().zip(deviation).map(|(f, d)| f + d).collect();
-        let mut cavity: Vec<f64> = lambda.iter().zip(&factor).map(|(l, f)| l - f).collect();
-        let mut new = vec![0.0; factor.len()];
-        let (mut sites, mut scratch, mut site) = (self.matching.sites(), Scratch::default(), vec![0.0; factor.len()]);
-        let mut any = false;
-        for record in unit.records().filter(RecordView::is_finite) {
-            // A coordinate that cannot move keeps what the factor has there, if the unit is this record.
-            if any {
-                site.fill(0.0)
-            } else {
-                site.copy_from_slice(&factor)
-            }
-            if !(sites.move_to(&cavity) && sites.site(record, &mut scratch, &mut site)) {
-                return None;
-            }
-            add(&mut new, &site, 1.0);
-            add(&mut cavity, &site, 1.0);
-            any = true;
-        }
-        any.then(|| new.iter().zip(&factor).map(|(new, old)| new - old).collect())
+        let mut new = T::factor(self, unit, lambda, &factor)?;
+        add(&mut new, &factor, -1.0);
+        Some(new)
     }
 
-    fn add_own(&self, unit: UnitView<'_>, position: usize, state: &[f64], term: &mut Term) {
+    /// The one noised sum of a visit, and the private factors' change.
+    fn release<T: Factored, N: NoiseSource>(
+        &self,
+        mechanism: &SumMechanism,
+        job: &Job<'_>,
+        units: &Units<T>,
+        permit: Permit,
+        noise: &N,
+    ) -> Result<Output, InferenceError> {
+        let permit = only_step(permit, &mechanism.event())?;
+        match self.spec.factors {
+            FactorOwner::Shared => {
+                let (cavity, none) = (self.at_shared_cavity(), Sensitive::constant(()));
+                let add = |unit: T::Unit<'_>, _, (): &(), term: &mut Term| {
+                    if let Some(change) = T::shared(self, &cavity, unit) {
+                        self.add_message(&change, term);
+                    }
+                };
+                let message = mechanism.release(units, &none, add, permit, noise)?;
+                Ok(Output { message, pending: Pending::None })
+            }
+            FactorOwner::Record => {
+                let state = self.factors(job, units)?;
+                let add = |unit: T::Unit<'_>, position: usize, state: &Vec<f64>, term: &mut Term| {
+                    self.add_own::<T>(unit, position, state, term);
+                };
+                let (message, kept) = mechanism.release_keeping(units, &state, add, permit, noise)?;
+                let pending = kept.map(|terms| {
+                    let rows = (0..terms.len()).flat_map(|position| {
+                        let mut row = vec![0.0; self.len()];
+                        terms.term(position).for_each(|(index, value)| row[index] = value);
+                        self.rule.decode(&row, &self.mean, &self.precision)
+                    });
+                    rows.collect::<Vec<_>>()
+                });
+                Ok(Output { message, pending: Pending::Private(pending) })
+            }
+        }
+    }
+
+    fn add_own<'u, T: Factored + 'u>(&self, unit: T::Unit<'u>, position: usize, state: &[f64], term: &mut Term) {
         // A state of another table has no factor here: the unit then contributes 0.
         let Some(deviation) = state.get(position * self.len()..(position + 1) * self.len()) else { return };
-        if let Some(change) = self.own_change(&self.lambda, unit, deviation) {
+        if let Some(change) = self.own_change::<T>(&self.lambda, unit, deviation) {
             self.add_message(&change, term);
         }
     }
 
     /// The same sums and states without a mechanism (ε = ∞).
     fn without_protection(&self, job: &Job<'_>, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
-        match (self.spec.factors, self.spec.order) {
-            (FactorOwner::Shared, VisitOrder::Batch) => {
-                let shared = self.at_shared_cavity();
-                let sum = units.map(|table| {
-                    let mut sum = vec![0.0; self.len()];
-                    for position in 0..UnitTable::len(table) {
-                        if let Some(mut message) = shared.message(self, table.unit(position)) {
-                            self.clip(&mut message);
-                            add(&mut sum, &message, 1.0);
-                        }
-                    }
-                    sum
-                });
-                Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::None })
-            }
-            (FactorOwner::Shared, VisitOrder::Pass) => {
-                let change = units.map(|table| {
-                    let mut sep = Shared::new(self.matching.as_ref(), self.prior.clone(), self.lambda.clone(), self.rule.records());
-                    sep.pass_with(table.records(), self.spec.visit_step, |site, shared| self.limit(site, shared));
-                    sep.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
-                });
-                Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
-            }
-            (_, VisitOrder::Filter) => {
-                let change = units.map(|table| {
-                    let mut filter = Adf::new(self.matching.as_ref(), self.lambda.clone());
-                    filter.pass(table.records());
-                    filter.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
-                });
-                Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
-            }
-            (FactorOwner::Record, order) => {
-                let state = self.factors(job, units)?;
-                let changes = units.map_with(&state, |table, state| self.own_changes(table, state, order));
-                let sum = changes.map(|rows| {
-                    let mut sum = vec![0.0; self.len()];
-                    for row in rows.chunks_exact(self.len()) {
-                        match order {
-                            VisitOrder::Pass | VisitOrder::Filter => add(&mut sum, row, 1.0),
-                            VisitOrder::Batch => add(&mut sum, &self.rule.encode(row, &self.mean, &self.precision), 1.0),
-                        }
-                    }
-                    sum
-                });
-                Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::Private(changes) })
-            }
+        let change = match (self.spec.order, self.spec.factors) {
+            (VisitOrder::Batch, _) => return self.batch_without_protection(job, units, permit),
+            (VisitOrder::Pass, FactorOwner::Record) => return self.own_without_protection(job, units, permit),
+            (VisitOrder::Pass, FactorOwner::Shared) => units.map(|table| {
+                let mut sep = Shared::new(self.matching.as_ref(), self.prior.clone(), self.lambda.clone(), self.rule.records());
+                sep.pass_with(table.records(), self.spec.visit_step, |site, shared| self.limit(site, shared));
+                sep.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
+            }),
+            (VisitOrder::Filter, _) => units.map(|table| {
+                let mut filter = Adf::new(self.matching.as_ref(), self.lambda.clone());
+                filter.pass(table.records());
+                filter.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
+            }),
+        };
+        Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
+    }
+
+    /// All units at the server's λ.
+    fn batch_without_protection<T: Factored>(&self, job: &Job<'_>, units: &Units<T>, permit: Permit) -> Result<Output, InferenceError> {
+        if self.spec.factors == FactorOwner::Record {
+            return self.own_without_protection(job, units, permit);
         }
+        let cavity = self.at_shared_cavity();
+        let sum = units.map(|table| {
+            let mut sum = vec![0.0; self.len()];
+            for position in 0..table.len() {
+                if let Some(change) = T::shared(self, &cavity, table.unit(position)) {
+                    let mut message = self.rule.encode(&change, &self.mean, &self.precision);
+                    self.clip(&mut message);
+                    add(&mut sum, &message, 1.0);
+                }
+            }
+            sum
+        });
+        Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::None })
+    }
+
+    /// Units with factors of their own.
+    fn own_without_protection<T: Factored>(&self, job: &Job<'_>, units: &Units<T>, permit: Permit) -> Result<Output, InferenceError> {
+        let (state, order) = (self.factors(job, units)?, self.spec.order);
+        let changes = units.map_with(&state, |table, state| self.own_changes(table, state, order));
+        let sum = changes.map(|rows| {
+            let mut sum = vec![0.0; self.len()];
+            for row in rows.chunks_exact(self.len()) {
+                match order {
+                    VisitOrder::Pass | VisitOrder::Filter => add(&mut sum, row, 1.0),
+                    VisitOrder::Batch => add(&mut sum, &self.rule.encode(row, &self.mean, &self.precision), 1.0),
+                }
+            }
+            sum
+        });
+        Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::Private(changes) })
     }
 
     /// Clips a site's distance from the shared factor (or the site itself), in the metric's coordinates.
@@ -239,11 +340,11 @@ impl<'a> Visit<'a> {
     }
 
     /// Changes of all units' factors, one after the other, clipped; in a pass every unit sees what the ones before have changed.
-    fn own_changes(&self, table: &RecordTable, state: &[f64], order: VisitOrder) -> Vec<f64> {
+    fn own_changes<T: Factored>(&self, table: &T, state: &[f64], order: VisitOrder) -> Vec<f64> {
         let mut lambda = self.lambda.clone();
         let mut changes = Vec::with_capacity(state.len());
-        for (position, deviation) in state.chunks_exact(self.len()).enumerate().take(UnitTable::len(table)) {
-            let mut change = self.own_change(&lambda, table.unit(position), deviation).unwrap_or_else(|| vec![0.0; self.len()]);
+        for (position, deviation) in state.chunks_exact(self.len()).enumerate().take(table.len()) {
+            let mut change = self.own_change::<T>(&lambda, table.unit(position), deviation).unwrap_or_else(|| vec![0.0; self.len()]);
             if !self.blocks.is_empty() {
                 let mut message = self.rule.encode(&change, &self.mean, &self.precision);
                 self.clip(&mut message);
@@ -256,36 +357,5 @@ impl<'a> Visit<'a> {
             changes.extend(change);
         }
         changes
-    }
-}
-
-impl SharedCavity {
-    /// The message of a unit before clipping: of Σ (f_n′ − f) over its records, or of Σ f_n′.
-    fn message(&self, visit: &Visit<'_>, unit: UnitView<'_>) -> Option<Vec<f64>> {
-        let change = self.change(visit, unit)?;
-        Some(visit.rule.encode(&change, &visit.mean, &visit.precision))
-    }
-
-    fn change(&self, visit: &Visit<'_>, unit: UnitView<'_>) -> Option<Vec<f64>> {
-        let sites = self.sites.as_ref()?;
-        let (mut sum, mut site, mut scratch) = (vec![0.0; visit.len()], vec![0.0; visit.len()], Scratch::default());
-        let mut any = false;
-        for record in unit.records().filter(RecordView::is_finite) {
-            site.copy_from_slice(&visit.shared_factor);
-            if sites.site(record, &mut scratch, &mut site) {
-                add(&mut sum, &site, 1.0);
-                if visit.spec.clip_target == ClipTarget::Change {
-                    add(&mut sum, &visit.shared_factor, -1.0);
-                }
-                any = true;
-            }
-        }
-        any.then_some(sum)
-    }
-
-    fn add(&self, visit: &Visit<'_>, unit: UnitView<'_>, term: &mut Term) {
-        if let Some(change) = self.change(visit, unit) {
-            visit.add_message(&change, term);
-        }
     }
 }

@@ -1,7 +1,7 @@
 use super::{NOISE_PRIOR, network_noise, network_posterior};
 use crate::pbp::Network;
 use crate::rule::Arrived;
-use crate::task::{ClipTarget, FactorOwner, RawTask, ResolveContext, ResolvedTask, UpdateSpec};
+use crate::task::{ClipTarget, FactorOwner, RawTask, ResolveContext, ResolvedTask, SiteStateForm, UpdateSpec};
 
 const COLUMNS: &str = r#"
 [[columns]]
@@ -73,6 +73,41 @@ fn tasks_of_expectation_propagation_resolve_and_keep_their_epsilon() {
         (probit, CLASS, true, "update = \"sep\"\nrecords = 9\nclip_norms = [1.0]", Some(1.0), "2 blocks"),
     ] {
         let refused = resolve(model, label, intercept, pvi, epsilon).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+/// The unit of `sep` and `ep` may be the site: one term, charged once under add-remove, and a warning where three sites cannot be heard.
+#[test]
+fn sites_may_be_what_is_protected() {
+    let probit = "family = \"probit-regression\"";
+    let sites = |pvi: &str, unit: &str, adjacency: &str| {
+        let text = format!(
+            "[model]\n{probit}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 2.0\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+        RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(CLASS, true), context).map_err(|e| e.to_string())
+    };
+    for (update, state) in [("sep", SiteStateForm::None), ("ep", SiteStateForm::Private(6))] {
+        let task = sites(&format!("update = \"{update}\"\nsite_passes = 7"), "site", "add-remove").unwrap();
+        let UpdateSpec::Propagation(spec) = &task.update else { panic!("another update") };
+        assert_eq!((spec.records, spec.site_passes, task.site_state()), (3, Some(7), state));
+        assert!(task.loss(task.visits()).unwrap().epsilon.get() <= 2.0);
+        assert!(task.warnings()[0].contains("3 sites are too few"), "{:?}", task.warnings());
+        // Another vector of the ball, and none at all: twice the noise for the one.
+        let replaced = sites(&format!("update = \"{update}\""), "site", "replace-one").unwrap();
+        let UpdateSpec::Propagation(twice) = &replaced.update else { panic!("another update") };
+        let ratio = twice.noise_multiplier.unwrap().get() / spec.noise_multiplier.unwrap().get();
+        assert!((ratio - 2.0).abs() < 1e-3, "{ratio}");
+    }
+    for (pvi, unit, why) in [
+        ("update = \"sep\"\nrecords = 9", "site", "remove records"),
+        ("update = \"sep\"\nsampling_rate = 0.5", "site", "every site answers"),
+        ("update = \"ep\"\norder = \"pass\"", "site", "every site answers"),
+        ("update = \"sep\"\nsite_passes = 0", "site", "at least 1"),
+        ("update = \"sep\"\nrecords = 9\nsite_passes = 2", "record", "belongs to unit"),
+    ] {
+        let refused = sites(pvi, unit, "add-remove").unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
 }

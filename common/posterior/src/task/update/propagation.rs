@@ -5,14 +5,20 @@
 //! cavity λ − f_n; the server moves λ by ρ/q times the sum over all sites. The paper's step γ/N is ρ = γ/N² at q = 1/N, which reaches a tenth of the
 //! way in a hundred passes (section 9.2); ρ here is the honest step, and needs no more noise.
 //!
+//! With `unit = "site"` the same loop runs over sites (section 8.2 with an inner solver of its own): a site's factor stands for all its records, f_m′ is what
+//! `site_passes` passes of expectation propagation over them give at the cavity λ − f_m, and the one term of a site is clip(f_m′ − f_m). `sep` is then the
+//! tied form, whose f = (λ − λ0)/M is wrong where sites differ; `ep` keeps f_m at the site without noise, its fixed point is that of expectation
+//! propagation over all records, and λ carries the noise of all rounds: let `damping` fall.
+//!
 //! Without ε nothing is protected: `order = "batch"` is then the clipped or plain algorithm, and `order = "pass"` visits the records one after the other.
 
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PayloadKind, PrivacyUnit, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
+use super::shards::too_few_sites;
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::blocks::block_scales;
 use crate::clip_metric::ClipMetric;
@@ -26,13 +32,15 @@ use crate::task::{ModelSpec, ResolvedTask, SumSpec, TaskError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PropagationSpec {
-    /// N: public nominal number of records of all sites together.
+    /// N: public nominal number of records of all sites together; where sites are protected, of sites.
     pub records: u64,
+    /// Passes of a site over its records in a visit; absent unless the site is what is protected.
+    pub site_passes: Option<u32>,
     /// Whose factor is in a cavity.
     pub factors: FactorOwner,
     /// How records are visited.
     pub order: VisitOrder,
-    /// Share of its distance that a record moves λ in a pass; 1 is the published algorithm.
+    /// Share of its distance that a record moves λ in a pass, the server's or a site's own; 1 is the published algorithm.
     pub visit_step: f64,
     /// Poisson rate q of a visit, as numerator over 2³².
     pub sampling_rate: SamplingRate,
@@ -59,7 +67,7 @@ pub struct PropagationSpec {
 pub enum FactorOwner {
     /// f = (λ − λ0)/N, the same for all: a function of the state, so nothing is kept.
     Shared,
-    /// The record's own: as many numbers a unit as λ has, kept by the site without noise (`private-clean`).
+    /// The unit's own: as many numbers a unit as λ has, kept by the site without noise (`private-clean`).
     Record,
 }
 
@@ -90,11 +98,13 @@ pub enum ClipTarget {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    /// N. Required.
+    /// N. Required, but for sites.
     records: Option<u64>,
+    /// For `unit = "site"`. Default: [`SITE_PASSES`].
+    site_passes: Option<u32>,
     /// Default: `batch`.
     order: Option<VisitOrder>,
-    /// Default: 1.
+    /// Default: 1, and [`SITE_STEP`] for passes of a site.
     visit_step: Option<f64>,
     /// q. Default: 1.
     sampling_rate: Option<f64>,
@@ -113,6 +123,12 @@ struct Raw {
     /// Default: 0.
     initial_precision: Option<f64>,
 }
+
+/// Default of `site_passes`. Every visit begins anew at equal parts of the site's factor, so that passes that are too few stay too few: by half steps, a millionth
+/// of the way is left where records do not depend on each other much.
+const SITE_PASSES: u32 = 20;
+/// Default of `visit_step` for passes of a site: undamped sites of mixtures and mean fields may swing.
+const SITE_STEP: f64 = 0.5;
 
 pub(super) fn resolve(resolving: &Resolving<'_>, factors: FactorOwner) -> Result<ResolvedTask, TaskError> {
     let name = match factors {
@@ -136,8 +152,14 @@ impl Raw {
     /// All numbers but z, which stands at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>, factors: FactorOwner) -> Result<PropagationSpec, TaskError> {
         let task = resolving.task;
-        let Some(records) = self.records else {
-            return invalid("updates \"sep\" and \"ep\" need records, the public nominal number of records of all sites together");
+        let by_site = task.privacy.unit == PrivacyUnit::Site;
+        let records = match (self.records, by_site) {
+            (Some(records), false) => records,
+            (None, true) => u64::from(task.aggregation.map_or(resolving.expected_sites, |aggregation| aggregation.sites)),
+            (None, false) => {
+                return invalid("updates \"sep\" and \"ep\" need records, the public nominal number of records of all sites together");
+            }
+            (Some(_), true) => return invalid("with unit = \"site\" there is one factor a site: remove records"),
         };
         let clip_metric = self.clip_metric.unwrap_or(ClipMetric::Centred);
         let blocks = blocks(task, clip_metric).len();
@@ -164,7 +186,8 @@ impl Raw {
             records,
             factors,
             order: self.order.unwrap_or(VisitOrder::Batch),
-            visit_step: self.visit_step.unwrap_or(1.0),
+            site_passes: if by_site { Some(self.site_passes.unwrap_or(SITE_PASSES)) } else { self.site_passes },
+            visit_step: self.visit_step.unwrap_or(if by_site { SITE_STEP } else { 1.0 }),
             sampling_rate: checked(SamplingRate::nearest(self.sampling_rate.unwrap_or(1.0)))?,
             noise_multiplier: if private { Some(checked(NoiseMultiplier::new(1.0))?) } else { None },
             clip_metric,
@@ -217,6 +240,17 @@ impl UpdateRules for PropagationSpec {
     fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
         require(self.records >= 1, "records must be at least 1")?;
         require(self.visit_step > 0.0 && self.visit_step <= 1.0, "visit_step must be above 0 and at most 1")?;
+        require(
+            self.site_passes.is_some() == (task.privacy.unit == PrivacyUnit::Site),
+            "site_passes belongs to unit = \"site\", where a site makes passes of its own",
+        )?;
+        if let Some(passes) = self.site_passes {
+            require(passes >= 1, "site_passes must be at least 1")?;
+            require(
+                self.order == VisitOrder::Batch && self.sampling_rate.numerator() == SamplingRate::DENOMINATOR,
+                "with unit = \"site\" every site answers at every visit: remove order and sampling_rate",
+            )?;
+        }
         require(
             matches!(
                 task.model,
@@ -311,21 +345,38 @@ impl UpdateRules for PropagationSpec {
         self.noise_multiplier.is_some()
     }
 
+    fn protects_sites(&self) -> bool {
+        self.site_passes.is_some()
+    }
+
+    fn warnings(&self, task: &ResolvedTask) -> Vec<String> {
+        match (self.noise_multiplier, self.site_passes) {
+            (Some(noise), Some(_)) => too_few_sites(self.records, noise, task).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn released(&self) -> String {
-        match self.noise_multiplier {
-            Some(_) => "at every visit one noised sum over the records, of the change of each record's factor".to_owned(),
-            None => "at every visit the sum over the records of the change of each record's factor, without noise".to_owned(),
+        match (self.noise_multiplier, self.site_passes) {
+            (Some(_), None) => "at every visit one noised sum over the records, of the change of each record's factor".to_owned(),
+            (None, None) => "at every visit the sum over the records of the change of each record's factor, without noise".to_owned(),
+            (Some(_), Some(_)) => "at every visit the clipped change of the whole site's factor, with noise".to_owned(),
+            (None, Some(_)) => "at every visit the change of the whole site's factor, without noise".to_owned(),
         }
     }
 }
 
 impl Display for PropagationSpec {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let name = match self.factors {
-            FactorOwner::Shared => "stochastic expectation propagation",
-            FactorOwner::Record => "expectation propagation with a private factor for every record",
-        };
-        write!(f, "{name} over {} records", self.records)?;
+        let (one, all) = if self.site_passes.is_some() { ("site", "sites") } else { ("record", "records") };
+        match self.factors {
+            FactorOwner::Shared => f.write_str("stochastic expectation propagation")?,
+            FactorOwner::Record => write!(f, "expectation propagation with a private factor for every {one}")?,
+        }
+        write!(f, " over {} {all}", self.records)?;
+        if let Some(passes) = self.site_passes {
+            write!(f, ", {passes} passes in each")?;
+        }
         match self.order {
             VisitOrder::Batch => {}
             VisitOrder::Pass => f.write_str(", one after the other")?,

@@ -210,6 +210,18 @@ impl Raw {
     }
 }
 
+/// What somebody should know where whole sites are protected: whether all of them together can be heard above the noise.
+pub(super) fn too_few_sites(sites: u64, noise: NoiseMultiplier, task: &ResolvedTask) -> Option<String> {
+    #[allow(clippy::cast_precision_loss, reason = "numbers of parameters and of sites")]
+    let (needed, sites) = (SIGNAL * noise.get() * (task.family().len() as f64).sqrt(), sites as f64);
+    (sites < needed).then(|| {
+        let needed = needed.ceil();
+        format!(
+            "{sites} sites are too few: all of them together add less to the sum than the noise; {needed} are needed for these parameters"
+        )
+    })
+}
+
 /// Lengths of the blocks of a message.
 fn blocks(task: &ResolvedTask, metric: ClipMetric) -> Vec<usize> {
     let family = task.family();
@@ -328,16 +340,10 @@ impl UpdateRules for ShardSpec {
     }
 
     fn warnings(&self, task: &ResolvedTask) -> Vec<String> {
-        #[allow(clippy::cast_precision_loss, reason = "a number of parameters")]
-        let needed = SIGNAL * self.noise_multiplier.get() * (task.family().len() as f64).sqrt();
-        if self.method == ShardMethod::ClientLevel && f64::from(self.sites) < needed {
-            return vec![format!(
-                "{} sites are too few: all of them together add less to the sum than the noise; {} are needed for these parameters",
-                self.sites,
-                needed.ceil()
-            )];
+        match self.method {
+            ShardMethod::ClientLevel => too_few_sites(u64::from(self.sites), self.noise_multiplier, task).into_iter().collect(),
+            ShardMethod::ParameterPerturbation | ShardMethod::LocalAveraging | ShardMethod::VirtualClients => Vec::new(),
         }
-        Vec::new()
     }
 
     fn released(&self) -> String {
