@@ -98,6 +98,11 @@ pub const MODELS: &[Model] = &[
     model("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 1.0", Data::Counts),
     model("topics", "family = \"latent-dirichlet\"\ntopics = 2", Data::Documents),
     model("mixture", "family = \"gaussian-mixture\"\ncomponents = 2\nnoise_sd = 0.5", Data::Counts),
+    model(
+        "mixture, full",
+        "family = \"gaussian-mixture\"\ncomponents = 2\nnoise_sd = 0.5\napproximation = \"full-covariance\"",
+        Data::Counts,
+    ),
     model("moments", "family = \"pbp-network\"\nhidden = [3]", Data::Counts),
     model("images", "family = \"sigmoid-belief\"\nhidden = 2", Data::Images),
 ];
@@ -197,6 +202,7 @@ pub fn tried(model: &str) -> Vec<&'static Update> {
         "network of numbers" => vec!["dp, Adam, sampled"],
         "topics" => vec!["vips; vips, learned clip"],
         "mixture" => vec!["sep; sep, open; ep; dp-em; dp-em, open"],
+        "mixture, full" => vec!["sep; ep; sep, sites"],
         "moments" => vec!["sep; sep, open; filter; ep; ep, sites"],
         "images" => vec!["vips, images; vips, all images"],
         other => panic!("{other} is in no row: say which updates it is tried with"),
@@ -216,6 +222,7 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "Poisson" | "network" | "network of numbers" => "",
         "topics" => "vips, learned clip",
         "mixture" => "sep, sampled; dp-em",
+        "mixture, full" => "",
         "moments" => "sep",
         "images" => "vips, images",
         other => panic!("{other} is in no row: say which updates it is tried with"),

@@ -10,7 +10,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use crate::count;
 use crate::lda::Topics;
 use crate::lda::document::{Document, DocumentLength, Sweeps};
-use crate::mixture::{Components, Covariance, Density, MixtureShape};
+use crate::mixture::{Components, Density, MixtureShape};
 use crate::network::NetworkPredictor;
 use crate::normal;
 use crate::pbp;
@@ -123,10 +123,9 @@ impl Predictor {
             ModelSpec::ProbitRegression {} => Law::Probit,
             ModelSpec::PoissonRegression {} => Law::Count,
             ModelSpec::GaussianMixture { components, noise_sd, .. } => {
-                let components = *components as usize;
-                let shape =
-                    MixtureShape { components, dimension: family.dimension() / components.max(1), covariance: Covariance::Diagonal };
-                Law::Mixture(Box::new(Density::predictive(&Components::from_natural(shape, natural)?, noise_sd * noise_sd)?))
+                let shape = MixtureShape::of_family(*components as usize, family);
+                let blocks: Vec<f64> = shape.positions().iter().map(|&position| natural[position]).collect();
+                Law::Mixture(Box::new(Density::predictive(&Components::from_natural(shape, &blocks)?, noise_sd * noise_sd)?))
             }
             ModelSpec::LatentDirichlet(_) => {
                 return Err(InvalidParameters::Domain("a topic model predicts from the whole state of its run"));

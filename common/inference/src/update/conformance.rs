@@ -73,6 +73,11 @@ const MODELS: &[(&str, &str, Records)] = &[
     ("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     ("topics", "family = \"latent-dirichlet\"\ntopics = 2", Records::Documents),
     ("mixture", "family = \"gaussian-mixture\"\ncomponents = 2\nnoise_sd = 0.5", Records::Points),
+    (
+        "mixture, full",
+        "family = \"gaussian-mixture\"\ncomponents = 2\nnoise_sd = 0.5\napproximation = \"full-covariance\"",
+        Records::Points,
+    ),
     ("moments", "family = \"pbp-network\"\nhidden = [3]", Records::Points),
     ("linear, full", "family = \"linear-regression\"\nnoise_sd = 0.7\napproximation = \"full-covariance\"", Records::Numbers),
     ("images", "family = \"sigmoid-belief\"\nhidden = 2", Records::Images),
@@ -136,7 +141,7 @@ fn served(model: &str) -> String {
         "network" | "network of numbers" => "dp; dp, Adam, sampled; dp, positivity; dp, adaptive; bcm".into(),
         "topics" => "vips".into(),
         "mixture" => format!("{PROPAGATION}; dp-em"),
-        "moments" => PROPAGATION.into(),
+        "mixture, full" | "moments" => PROPAGATION.into(),
         "linear, full" => {
             "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips, unknown noise".into()
         }

@@ -1,7 +1,8 @@
 //! Mixtures of Gaussians with known variance σ² and equal weights (algorithms, section 11): the public half.
 //!
 //! Unknown are the J component means μ_j in D dimensions; q = Π_j N(μ_j; m_j, V_j) with V_j diagonal or full. Natural parameters are one
-//! vector [h_1 … h_J; Λ_1 … Λ_J], Λ_j as D entries or as svec (D(D+1)/2): with diagonal blocks, the mean-field Gaussian over J·D coordinates.
+//! vector [h_1 … h_J; Λ_1 … Λ_J], Λ_j as D entries or as svec (D(D+1)/2): with diagonal blocks, the mean-field Gaussian over J·D coordinates. Full
+//! blocks are the part of a full-covariance Gaussian over all J·D coordinates that is not 0 ([`MixtureShape::positions`]).
 //!
 //! * [`MixtureShape`] is the layout, [`Components`] the moments, [`Density`] the predictive distribution.
 //! * [`matching`] pairs components by a minimum-cost assignment and measures distances of matched posteriors.
@@ -15,6 +16,7 @@ pub mod matching;
 mod tests;
 
 use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
@@ -39,6 +41,32 @@ pub struct MixtureShape {
 }
 
 impl MixtureShape {
+    /// The layout of an approximation over all J·D coordinates.
+    #[must_use]
+    pub fn of_family(components: usize, family: Family) -> Self {
+        let covariance = match family {
+            Family::DiagonalGaussian { .. } => Covariance::Diagonal,
+            Family::FullGaussian { .. } => Covariance::Full,
+        };
+        Self { components, dimension: family.dimension() / components.max(1), covariance }
+    }
+
+    /// Where the layout's numbers stand among the natural parameters of the family over all J·D coordinates, in ascending order. With full
+    /// covariance what stands between them belongs to two components and is 0.
+    #[must_use]
+    pub fn positions(&self) -> Vec<usize> {
+        let (d, block) = (self.means(), self.dimension);
+        match self.covariance {
+            Covariance::Diagonal => (0..self.len()).collect(),
+            Covariance::Full => {
+                // Row i of svec begins after the d + (d − 1) + … entries of the rows above it.
+                let row = |i: usize| d + triangle(d) - triangle(d - i);
+                let entries = (0..d).flat_map(|i| row(i)..row(i) + block - i % block);
+                (0..d).chain(entries).collect()
+            }
+        }
+    }
+
     /// J·D, the length of the h block.
     #[must_use]
     pub fn means(&self) -> usize {

@@ -1,3 +1,5 @@
+use dp_pvi_expfam::any::Family;
+use dp_pvi_expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 use proptest::prelude::*;
 
@@ -146,4 +148,29 @@ fn huge_noise_still_gives_a_mixture() {
         assert!(mixture.density().is_ok());
         assert!(mixture.means.iter().all(|m| m.norm() <= 2.0 + 1e-9) && mixture.weights.iter().all(|w| *w > 0.0));
     }
+}
+
+/// Blocks of a joint precision stand where the layout says, and all else is 0.
+#[test]
+fn full_blocks_are_part_of_a_joint_gaussian() {
+    let (components, dimension) = (3, 2);
+    let d = components * dimension;
+    let entry = |i: usize, j: usize| f64::from(u32::try_from(1 + i.min(j) * d + i.max(j)).unwrap());
+    let joint = DMatrix::from_fn(d, d, |i, j| if i / dimension == j / dimension { entry(i, j) } else { 0.0 });
+    let h: Vec<f64> = (0..d).map(|i| -entry(i, 0)).collect();
+    let all = [h.clone(), svec(&joint)].concat();
+    let family = Family::FullGaussian { dimension: d };
+    let shape = MixtureShape::of_family(components, family);
+    assert_eq!((shape.covariance, shape.dimension, all.len()), (Covariance::Full, dimension, family.len()));
+    let positions = shape.positions();
+    let blocks: Vec<f64> = positions.iter().map(|&position| all[position]).collect();
+    assert_eq!(blocks.len(), shape.len());
+    for j in 0..components {
+        assert_eq!(shape.h(&blocks, j), &h[j * dimension..][..dimension]);
+        let block = joint.view((j * dimension, j * dimension), (dimension, dimension)).into_owned();
+        assert!((shape.matrix(&blocks, j) - block).norm() < 1e-12);
+    }
+    assert!((0..all.len()).all(|position| positions.contains(&position) || all[position] == 0.0));
+    let diagonal = MixtureShape::of_family(components, Family::DiagonalGaussian { dimension: d });
+    assert_eq!((diagonal.covariance, diagonal.positions()), (Covariance::Diagonal, (0..2 * d).collect()));
 }

@@ -4,7 +4,8 @@
 //! floored that is λ + (ρ/q)Δ itself; where something is, the mean is not computed from a noisy h.
 //!
 //! # States
-//! * Linear predictors and mixtures: [h; Λ]. λ0 is the task's prior. A mixture starts beside it, with means that differ between components.
+//! * Linear predictors and mixtures: [h; Λ]. λ0 is the task's prior. A mixture starts beside it, with means that differ between components; with full
+//!   covariance Λ keeps a block for each component, and the noise between blocks is dropped.
 //! * Networks: [h; Λ] over the weights and, as the last coordinate, the noise precision γ by its mean a/b and variance a/b² (so h = b, Λ = b²/a,
 //!   from which both come back); then the prior factors, 3 numbers a weight (precision, shape, natural rate), and shape and rate of the
 //!   weights' precision. They are refined at every step.
@@ -16,6 +17,7 @@ use nalgebra::{Cholesky, DVector};
 use super::{Arrived, Rule, Step};
 use crate::clip_metric::Reference;
 use crate::floor::PrecisionFloor;
+use crate::mixture::MixtureShape;
 use crate::pbp::{Network, PriorFactors, Site, standard_normal};
 use crate::task::{ClipTarget, ModelSpec, PropagationSpec, ResolvedTask, VisitOrder};
 
@@ -42,7 +44,7 @@ enum Kind {
     /// λ starts here.
     Fixed(Vec<f64>),
     /// λ starts at `start`. No mean of points of norm at most `bound` is longer: noise that says so is drawn back, component by component.
-    Mixture { start: Vec<f64>, dimension: usize, bound: f64 },
+    Mixture { start: Vec<f64>, shape: MixtureShape, bound: f64 },
     /// Prior factors are part of the state.
     Network { network: Network, seed: u32, scale: f64 },
 }
@@ -69,7 +71,7 @@ impl PropagationRule {
                 let network = Network::new(task.features as usize, &hidden).expect("a checked task has a network");
                 (Family::DiagonalGaussian { dimension: network.weights() }, Kind::Network { network, seed: *seed, scale: task.prior.scale })
             }
-            ModelSpec::GaussianMixture { seed, .. } => {
+            ModelSpec::GaussianMixture { components, seed, .. } => {
                 // The prior's precision, around means drawn from the prior with a public seed.
                 let family = task.family();
                 let mut start = prior.clone();
@@ -77,7 +79,8 @@ impl PropagationRule {
                 for (j, h) in start.iter_mut().take(family.dimension()).enumerate() {
                     *h += precision * task.prior.scale * standard_normal(u64::from(*seed), j as u64);
                 }
-                (family, Kind::Mixture { start, dimension: task.features as usize, bound: task.feature_bound })
+                let shape = MixtureShape::of_family(*components as usize, family);
+                (family, Kind::Mixture { start, shape, bound: task.feature_bound })
             }
             _ => (task.family(), Kind::Fixed(prior.clone())),
         };
@@ -158,13 +161,16 @@ impl PropagationRule {
         let moved = times(self.family, &gaussian[d..], &mean);
         let slope: Vec<f64> = gaussian[..d].iter().zip(moved).map(|(h, m)| step * (h - m)).collect();
         let mut new_precision: Vec<f64> = precision.iter().zip(&gaussian[d..]).map(|(l, change)| l + step * change).collect();
+        if let Kind::Mixture { shape, .. } = &self.kind {
+            clear_between(*shape, &mut new_precision);
+        }
         let mut floored = 0;
         if let Some(raised) = self.floor.apply(self.family, &prior[d..self.family.len()], &new_precision) {
             (new_precision, floored) = (raised.precision, raised.directions);
         }
         let mut new_mean = self.moved_mean(&mean, &slope, &new_precision)?;
-        if let Kind::Mixture { dimension, bound, .. } = self.kind {
-            new_mean.chunks_mut(dimension).for_each(|component| draw_in(component, bound));
+        if let Kind::Mixture { shape, bound, .. } = self.kind {
+            new_mean.chunks_mut(shape.dimension).for_each(|component| draw_in(component, bound));
         }
         lambda[..d].copy_from_slice(&times(self.family, &new_precision, &new_mean));
         lambda[d..self.family.len()].copy_from_slice(&new_precision);
@@ -249,6 +255,16 @@ impl Rule for PropagationRule {
     /// Total: where the step would leave the valid states, the state stays and all directions count as floored.
     fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
         self.step(state, arrived).unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: self.family.dimension() })
+    }
+}
+
+/// Components are independent: what a noised sum has between two of them is noise and nothing else.
+fn clear_between(shape: MixtureShape, precision: &mut [f64]) {
+    let mut own = shape.positions().into_iter().skip(shape.means()).peekable();
+    for (position, value) in precision.iter_mut().enumerate() {
+        if own.next_if_eq(&(shape.means() + position)).is_none() {
+            *value = 0.0;
+        }
     }
 }
 

@@ -41,9 +41,7 @@ pub struct MixtureModel {
 
 impl MixtureModel {
     fn mixture(&self, family: Family) -> GaussianMixture {
-        let dimension = family.dimension() / self.components.max(1);
-        let shape = MixtureShape { components: self.components, dimension, covariance: Covariance::Diagonal };
-        GaussianMixture { shape, variance: self.noise_sd * self.noise_sd }
+        GaussianMixture { shape: MixtureShape::of_family(self.components, family), variance: self.noise_sd * self.noise_sd }
     }
 }
 
@@ -69,7 +67,58 @@ impl Model for MixtureModel {
     }
 
     fn moment_matching(&self, family: Family) -> Option<Box<dyn MomentMatching>> {
-        matches!(family, Family::DiagonalGaussian { .. }).then(|| Box::new(self.mixture(family)) as Box<dyn MomentMatching>)
+        let mixture = self.mixture(family);
+        Some(match mixture.shape.covariance {
+            Covariance::Diagonal => Box::new(mixture),
+            Covariance::Full => Box::new(JointMixture { mixture, len: family.len() }),
+        })
+    }
+}
+
+/// A mixture with full covariances as a block-diagonal Gaussian over the means of all components together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct JointMixture {
+    mixture: GaussianMixture,
+    len: usize,
+}
+
+impl MomentMatching for JointMixture {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn sites(&self) -> Box<dyn Sites> {
+        let Self { mixture, len } = *self;
+        let blocks = MixtureSites { model: mixture, components: Vec::new(), density: None };
+        Box::new(JointSites { blocks, positions: mixture.shape.positions(), len })
+    }
+}
+
+/// Sites of [`JointMixture`].
+#[derive(Debug, Clone)]
+struct JointSites {
+    blocks: MixtureSites,
+    /// Of the blocks' numbers among all.
+    positions: Vec<usize>,
+    len: usize,
+}
+
+impl Sites for JointSites {
+    fn move_to(&mut self, cavity: &[f64]) -> bool {
+        if cavity.len() != self.len {
+            return false;
+        }
+        let blocks: Vec<f64> = self.positions.iter().map(|&position| cavity[position]).collect();
+        self.blocks.move_to(&blocks)
+    }
+
+    fn site(&self, record: RecordView<'_>, scratch: &mut Scratch, site: &mut [f64]) -> bool {
+        let mut blocks = vec![0.0; self.positions.len()];
+        if !self.blocks.site(record, scratch, &mut blocks) {
+            return false;
+        }
+        self.positions.iter().zip(blocks).for_each(|(&position, value)| site[position] = value);
+        true
     }
 }
 

@@ -76,6 +76,7 @@ fn tasks() -> Vec<ResolvedTask> {
         bare(ModelSpec::ProbitRegression {}, Approximation::MeanField),
         bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::MeanField),
         bare(ModelSpec::PbpNetwork { hidden: vec![4], seed: 5 }, Approximation::MeanField),
+        bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::FullCovariance),
     ]
 }
 
@@ -124,7 +125,9 @@ fn without_noise_and_clipping_the_federation_is_batch_sep() {
     for bare in tasks() {
         for metric in [ClipMetric::Flat, ClipMetric::FlatHalf, ClipMetric::Block, ClipMetric::Centred, ClipMetric::Whitened] {
             for target in [ClipTarget::Change, ClipTarget::Factor] {
-                let mut spec = spec(&bare, FactorOwner::Shared, metric, 200.0, Some(0.01));
+                // Rounding to the lattice grows with the bound, and with the precisions that it is multiplied with.
+                let bound = if bare.approximation == Approximation::FullCovariance { 50.0 } else { 200.0 };
+                let mut spec = spec(&bare, FactorOwner::Shared, metric, bound, Some(0.01));
                 spec.clip_target = target;
                 let task = with(&bare, spec);
                 let (rule, model) = (rule(&task), model::from_spec(&task.model));
@@ -197,6 +200,34 @@ fn without_noise_private_factors_reach_the_fixed_point_of_ep() {
         });
         close(&state, &ep.lambda, 1e-4);
     }
+}
+
+/// A federated mixture with full covariances runs on blocks, whatever is between them in a noised sum.
+#[test]
+fn full_mixtures_keep_their_blocks() {
+    use crate::model::gaussian_mixture::GaussianMixture;
+    use dp_pvi_posterior::mixture::MixtureShape;
+    let bare = tasks().pop().unwrap();
+    let shape = MixtureShape::of_family(2, bare.family());
+    let positions = shape.positions();
+    let blocks = |natural: &[f64]| positions.iter().map(|&position| natural[position]).collect::<Vec<_>>();
+    let task = with(&bare, spec(&bare, FactorOwner::Shared, ClipMetric::Centred, 200.0, Some(0.01)));
+    let (rule, raw) = (task.rule(), single(39, 40));
+    let mut state = rule.initial();
+    let mut sep = Shared::new(&GaussianMixture { shape, variance: 0.49 }, blocks(&task.prior_natural()), blocks(&state), 40.0);
+    for round in 0..10 {
+        sep.batch(table(D, &raw).records(), 0.5);
+        let sum = clean(&task, &state, &SiteState::None, &raw, round);
+        state = rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum }).state;
+        close(&blocks(&state), &sep.lambda, 1e-4);
+    }
+    // A component's coordinates are not independent.
+    assert!((0..2).any(|j| shape.matrix(&blocks(&state), j)[(0, 1)].abs() > 1e-3));
+    let noised = numbers(&visit(&task, &state, &SiteState::None, &raw, 1));
+    let next = rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &noised }).state;
+    let between = |natural: &[f64]| (0..natural.len()).filter(|i| !positions.contains(i)).map(|i| natural[i]).collect::<Vec<_>>();
+    assert!(between(&noised).iter().any(|value| *value != 0.0));
+    assert!(between(&next).iter().all(|value| *value == 0.0));
 }
 
 /// T: a site that runs twice on the same data and transcript with different noise remembers the same and says the same next time.

@@ -262,8 +262,7 @@ impl UpdateRules for PropagationSpec {
             "updates \"sep\" and \"ep\" need a model with tilted moments: logistic-regression, probit-regression, gaussian-mixture or pbp-network",
         )?;
         require(
-            task.approximation == crate::task::Approximation::MeanField
-                || matches!(task.model, ModelSpec::LogisticRegression {} | ModelSpec::ProbitRegression {}),
+            task.approximation == crate::task::Approximation::MeanField || !matches!(task.model, ModelSpec::PbpNetwork { .. }),
             "this model has approximation = \"mean-field\" only",
         )?;
         let blocks = self.blocks(task).len();
