@@ -13,8 +13,8 @@ pub use aggregation::{AggregationSpec, RawAggregation, SumSpec};
 pub use model::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec, SigmoidBeliefSpec};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
 pub use update::{
-    AdaptiveClipSpec, BcmSpec, Clip, CommitteePrior, Counts, DocumentsSpec, GlobalViSpec, ImagesSpec, Intervals, LinearNoiseSpec,
-    PolyaGammaSpec, StatisticsSpec, VipsSpec,
+    AdaptiveClipSpec, BcmSpec, Clip, CommitteePrior, Counts, DocumentsSpec, Expansion, GlobalViSpec, ImagesSpec, Intervals,
+    LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsSpec,
 };
 pub use update::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,

@@ -147,21 +147,24 @@ impl Relevance {
 }
 
 /// Posterior that knows the noise of what it was computed from ([`crate::noise_aware`]): with the likelihood's released s1 and S2
-/// (S2 raised to its noise level), θ̂ = S2⁻¹ s1 has covariance S2⁻¹ + S2⁻¹ N S2⁻¹, where N = (σ₁² + ½σ₂²(‖μ‖² + tr Σ)) I is the noise of
-/// s1 plus that of S2 at the displacement of the posterior `naive`; combined with the prior.
+/// (S2 raised to its noise level), θ̂ = S2⁻¹ s1 has covariance S2⁻¹ + S2⁻¹ N S2⁻¹, where N = (σ₁² + ½σ₂²(‖μ − a‖² + tr Σ)) I is the noise of
+/// s1 plus that of S2 at the displacement of the posterior `naive` from the point a = `centre` about which s1 was released; combined
+/// with the prior.
 ///
 /// # Errors
 /// S2 is not positive definite.
 pub fn noise_aware_posterior(
     prior: &Gaussian,
     naive: &Gaussian,
+    centre: &[f64],
     first: &[f64],
     second: &[f64],
     noise_sds: [f64; 2],
 ) -> Result<Gaussian, InvalidParameters> {
     let dimension = prior.family().dimension();
     let standard = naive.standard();
-    let displacement: f64 = standard.mean().iter().map(|m| m * m).chain(standard.variances()).sum();
+    let moved = standard.mean().iter().zip(centre).map(|(m, a)| (m - a) * (m - a));
+    let displacement: f64 = moved.chain(standard.variances()).sum();
     let variance = noise_aware::statistic_variance(noise_sds[0], noise_sds[1], displacement);
     let likelihood = [first, second].concat();
     let noise = DMatrix::identity(dimension, dimension) * variance;

@@ -84,10 +84,10 @@ fn noise_aware_posteriors_widen_with_the_noise() {
     let first = [6.0, -3.0];
     let prior = prior(2, 1.0);
     let naive = m_step(&prior, &first, &svec(&curvature)).unwrap();
-    let without = noise_aware_posterior(&prior, &naive, &first, &svec(&curvature), [0.0, 0.0]).unwrap();
+    let without = noise_aware_posterior(&prior, &naive, &[0.0; 2], &first, &svec(&curvature), [0.0, 0.0]).unwrap();
     assert!(without.natural().iter().zip(naive.natural()).all(|(a, b)| (a - b).abs() < 1e-12));
 
-    let aware = noise_aware_posterior(&prior, &naive, &first, &svec(&curvature), [5.0, 0.0]).unwrap();
+    let aware = noise_aware_posterior(&prior, &naive, &[0.0; 2], &first, &svec(&curvature), [5.0, 0.0]).unwrap();
     let inverse = curvature.clone().try_inverse().unwrap();
     let likelihood = (&inverse + &inverse * 25.0 * &inverse).try_inverse().unwrap();
     let precision = &likelihood + DMatrix::identity(2, 2);
@@ -95,6 +95,6 @@ fn noise_aware_posteriors_widen_with_the_noise() {
     let Standard::Full(standard) = aware.standard() else { panic!("full covariance") };
     assert!((standard.precision() - &precision).norm() < 1e-10);
     assert!((standard.mean() - precision.try_inverse().unwrap() * h).norm() < 1e-12);
-    let drowned = noise_aware_posterior(&prior, &naive, &first, &svec(&curvature), [1e9, 1e9]).unwrap();
+    let drowned = noise_aware_posterior(&prior, &naive, &[0.0; 2], &first, &svec(&curvature), [1e9, 1e9]).unwrap();
     assert!(drowned.natural().iter().zip(prior.natural()).all(|(a, b)| (a - b).abs() < 1e-6));
 }

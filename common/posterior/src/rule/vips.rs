@@ -1,8 +1,9 @@
 //! The server's step of perturbed expected sufficient statistics (algorithms 12): the M-step.
 //!
-//! * **Logistic regression**: the state is [λ | s1 | svec S2 | α]: the posterior, Σ x(y−½) once it is known, the running
+//! * **Logistic regression**: the state is [λ | s1 | svec S2 | α]: the posterior, Σ x(y−½) as far as it is known, the running
 //!   Σ E ω xxᵀ, and the prior's precision. A visit moves S2 ← (1−ρ)S2 + ρŜ2; λ has Λ = αI + S2 with S2's eigenvalues raised to its noise,
-//!   h = α m0 + s1. The last visit's λ includes the noise's variance where the task says so.
+//!   h = α m0 + s1. About the posterior's mean μ every visit says s1 anew, as its released residuals plus S2 μ with the very S2 that Λ has.
+//!   The last visit's λ includes the noise's variance where the task says so.
 //! * **Topic models**: the state is [λ | Dirichlet parameters | released sums as they are, where counts are expectations | C]. λ is a Gaussian with the moments of every word's probability in
 //!   every topic, for whatever reads posteriors; the Dirichlet parameters are what E-steps use.
 //! * **Sigmoid belief networks**: the state is [λ | shrinkage | running sums | variance of their noise | C]; there are running sums where
@@ -14,7 +15,7 @@ mod images;
 mod linear;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_expfam::gaussian::full::{svec_times, triangle};
 use dp_pvi_privacy::ClipNorm;
 
 use self::documents::Documents;
@@ -126,28 +127,33 @@ impl VipsRule {
         });
         let scales = self.scales.get(arrived.visit as usize)?;
         let rho = *self.damping.get(arrived.visit as usize)?;
-        let (released_first, released) = arrived.sum.split_at(if arrived.visit == 0 { d.min(arrived.sum.len()) } else { 0 });
+        let has_first = arrived.visit == 0 || spec.is_centred();
+        let (released_first, released) = arrived.sum.split_at(if has_first { d.min(arrived.sum.len()) } else { 0 });
         if precision.len() != 1 || released.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
-        let first: Vec<f64> = match (released_first, scales.as_slice()) {
-            ([], _) => first.to_vec(),
-            (block, [scale, ..]) => block.iter().map(|s| s * scale).collect(),
-            (_, []) => return None,
-        };
         let scale = *scales.last()?;
         let second: Vec<f64> = second.iter().zip(released).map(|(old, new)| (1.0 - rho) * old + rho * scale * new).collect();
         let noise = self.running_noise(arrived.visit, arrived.sites);
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let level = spec.eigenvalue_floor * noise * (0.5 * d as f64).sqrt();
         let raised = raise_to(&second, d, level);
+        let old = Gaussian::from_natural(self.family, state.get(..self.family.len())?.to_vec()).ok()?;
+        let centre = if spec.is_centred() { old.standard().mean().to_vec() } else { vec![0.0; d] };
+        let (first, first_noise) = if has_first {
+            let scale = *scales.first()?;
+            let at_centre = svec_times(&raised.second, &centre);
+            let first = released_first.iter().zip(at_centre).map(|(released, moved)| scale * released + moved).collect();
+            (first, scale * self.noise(arrived.visit, arrived.sites))
+        } else {
+            (first.to_vec(), self.scales.first().and_then(|s| s.first()).copied().unwrap_or(0.0) * self.noise(0, arrived.sites))
+        };
         let prior = Gaussian::from_natural(self.family, self.family.isotropic(prior_mean, 1.0 / precision[0])).ok()?;
         let naive = m_step(&prior, &first, &raised.second).ok()?;
         let last = arrived.visit as usize + 1 == self.damping.len();
         let posterior = match spec.intervals {
             Intervals::NoiseAware if last => {
-                let first_noise = self.scales.first().and_then(|s| s.first()).copied().unwrap_or(0.0) * self.noise(0, arrived.sites);
-                noise_aware_posterior(&prior, &naive, &first, &raised.second, [first_noise, noise]).ok()?
+                noise_aware_posterior(&prior, &naive, &centre, &first, &raised.second, [first_noise, noise]).ok()?
             }
             Intervals::NoiseAware | Intervals::Naive => naive.clone(),
         };

@@ -1,11 +1,12 @@
 //! Bayesian logistic regression with Pólya–Gamma augmentation: E-step statistics of a record; M-step and noise are
 //! [`dp_pvi_posterior::polya_gamma`].
 //!
-//! Statistics: x(y−½), which does not depend on the posterior and is released in the first round only, and svec E ω xxᵀ with
-//! E ω = tanh(c/2)/(2c), c² = xᵀ(Σ + μμᵀ)x.
+//! Statistics: x(y−½), which does not depend on the posterior and is released in the first round only, or x(y − ½ − E ω xᵀμ), the same about
+//! the posterior's mean μ, in every round; and svec E ω xxᵀ with E ω = tanh(c/2)/(2c), c² = xᵀ(Σ + μμᵀ)x.
 //!
 //! # Privacy
-//! * **Sensitivity** for ‖x‖ ≤ R: R/2 and R²/4 in norm, joint √(R²/(4a₁²) + R⁴/(16a₂²)) with scales a. Nothing needs to be clipped.
+//! * **Sensitivity** for ‖x‖ ≤ R: R/2 and R²/4 in norm, joint √(R²/(4a₁²) + R⁴/(16a₂²)) with scales a. About μ, |xᵀμ| ≤ c makes
+//!   |y − ½ − E ω xᵀμ| ≤ ½ + ½ tanh(c/2) < 1: R in place of R/2. Below that the mechanism clips.
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
@@ -24,6 +25,13 @@ use crate::records::{RecordTable, RecordView};
 pub enum Blocks {
     /// Σ x(y−½) and svec Σ E ω xxᵀ: the first round.
     Both {
+        /// Scale of the first block.
+        first: f64,
+        /// Scale of the second block.
+        second: f64,
+    },
+    /// Σ x(y − ½ − E ω xᵀμ) and svec Σ E ω xxᵀ, μ the mean of q.
+    Centred {
         /// Scale of the first block.
         first: f64,
         /// Scale of the second block.
@@ -54,8 +62,13 @@ impl<'a> LogisticStatistics<'a> {
     /// c of a record.
     #[must_use]
     pub fn tilt(&self, record: RecordView<'_>) -> f64 {
+        self.predictor(record)[1]
+    }
+
+    /// xᵀμ and c of a record.
+    fn predictor(&self, record: RecordView<'_>) -> [f64; 2] {
         let (m, v) = self.q.standard().project(record.indices, record.values);
-        tilt(m, v)
+        [m, tilt(m, v)]
     }
 }
 
@@ -73,7 +86,7 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
     fn coordinates(&self) -> usize {
         let d = self.q.family().dimension();
         match self.blocks {
-            Blocks::Both { .. } => d + triangle(d),
+            Blocks::Both { .. } | Blocks::Centred { .. } => d + triangle(d),
             Blocks::Second { .. } => triangle(d),
         }
     }
@@ -82,19 +95,25 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
         let [one, two] = sensitivities(self.feature_bound);
         match self.blocks {
             Blocks::Both { first, second } => (one / first).hypot(two / second),
+            Blocks::Centred { first, second } => (2.0 * one / first).hypot(two / second),
             Blocks::Second { scale } => two / scale,
         }
     }
 
     fn add(&self, record: RecordView<'_>, term: &mut Term) {
-        let omega = mean(self.tilt(record));
-        if !(record.is_finite() && omega.is_finite()) {
+        let [m, c] = self.predictor(record);
+        let omega = mean(c);
+        let explained = match self.blocks {
+            Blocks::Centred { .. } => omega * m,
+            Blocks::Both { .. } | Blocks::Second { .. } => 0.0,
+        };
+        if !(record.is_finite() && omega.is_finite() && explained.is_finite()) {
             return;
         }
         let d = self.q.family().dimension();
         let (offset, scale) = match self.blocks {
-            Blocks::Both { first, second } => {
-                let residual = (record.target - 0.5) / first;
+            Blocks::Both { first, second } | Blocks::Centred { first, second } => {
+                let residual = (record.target - 0.5 - explained) / first;
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 (d, second)
             }

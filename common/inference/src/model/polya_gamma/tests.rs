@@ -60,6 +60,7 @@ fn statistics_are_those_of_the_definition() {
     let natural = (0..d).map(|j| 0.3 * j as f64).chain(svec(&DMatrix::from_fn(d, d, |i, j| if i == j { 3.0 } else { 0.5 }))).collect();
     let q = Gaussian::from_natural(family, natural).unwrap();
     let sums = total(&LogisticStatistics::new(&q, Blocks::Both { first: 2.0, second: 0.5 }, 4.0), &data);
+    let about_mean = total(&LogisticStatistics::new(&q, Blocks::Centred { first: 2.0, second: 0.5 }, 4.0), &data);
     let (mut first, mut second) = (DVector::zeros(d), DMatrix::zeros(d, d));
     let Standard::Full(standard) = q.standard() else { panic!("full covariance") };
     let moment = standard.covariance() + standard.mean() * standard.mean().transpose();
@@ -70,8 +71,10 @@ fn statistics_are_those_of_the_definition() {
         first += &x * (record.target - 0.5);
         second += &x * x.transpose() * ((c / 2.0).tanh() / (2.0 * c));
     }
-    close(&sums[..d], (first / 2.0).as_slice(), 1e-12);
-    close(&sums[d..], &svec(&(second * 2.0)), 1e-12);
+    close(&sums[..d], (&first / 2.0).as_slice(), 1e-12);
+    close(&sums[d..], &svec(&(&second * 2.0)), 1e-12);
+    close(&about_mean[..d], ((&first - &second * standard.mean()) / 2.0).as_slice(), 1e-12);
+    close(&about_mean[d..], &sums[d..], 1e-15);
 }
 
 /// Random search and adversarial records: no term is longer than the bound, and the bound is attained.
@@ -79,7 +82,7 @@ fn statistics_are_those_of_the_definition() {
 fn sensitivities_hold_for_adversarial_records() {
     let (d, bound) = (4, 1.7);
     let mut rng = ChaCha20Rng::seed_from_u64(5);
-    let mut largest = [0.0_f64; 2];
+    let mut largest = [0.0_f64; 3];
     for round in 0..300 {
         let family = Family::FullGaussian { dimension: d };
         // An extremely certain posterior at 0 makes every E ω ¼; an uncertain one makes it small.
@@ -91,6 +94,11 @@ fn sensitivities_hold_for_adversarial_records() {
         }
         let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
         row.iter_mut().for_each(|x| *x *= bound / norm);
+        // A posterior that is certain of the wrong class: the residual is nearly 1, and E ω nearly 0.
+        let mut wrong = q.natural().to_vec();
+        let sign = if round % 2 == 0 { 1.0 } else { -1.0 };
+        (0..d).for_each(|j| wrong[j] = sign * 1e18 * row[j]);
+        let wrong = Gaussian::from_natural(family, wrong).unwrap();
         let data = table(d, &rows(&[row], &[f64::from(round % 2)]));
         let length = |statistics: &LogisticStatistics<'_>| {
             let mut term = Term::default();
@@ -102,6 +110,9 @@ fn sensitivities_hold_for_adversarial_records() {
         };
         largest[0] = largest[0].max(length(&LogisticStatistics::new(&q, Blocks::Both { first: 0.7, second: 1.3 }, bound)));
         largest[1] = largest[1].max(length(&LogisticStatistics::new(&q, Blocks::Second { scale: 1.0 }, bound)));
+        length(&LogisticStatistics::new(&q, Blocks::Centred { first: 0.7, second: 1.3 }, bound));
+        // The first block alone attains R.
+        largest[2] = largest[2].max(length(&LogisticStatistics::new(&wrong, Blocks::Centred { first: 0.7, second: 1e9 }, bound)));
     }
     assert!(largest.iter().all(|l| *l > 0.999), "{largest:?}");
     // Neither NaN nor infinities nor a distribution that overflows gets through.

@@ -3,11 +3,12 @@
 //!
 //! # Privacy
 //! * **Unit and relation**: the task's; one term per unit.
-//! * **Sensitivity**: C (add-remove) or 2C (replace-one) for all blocks of a visit together (R4). For logistic regression C is a public
-//!   bound on every record's term, so nothing is shortened; documents and images are clipped at the state's public C, and their terms
-//!   are sent in units of it. The proof does not lean on either: the mechanism clips and checks every term.
+//! * **Sensitivity**: C (add-remove) or 2C (replace-one) for all blocks of a visit together (R4). For logistic regression about 0 C is a public
+//!   bound on every record's term, so nothing is shortened; about the posterior's mean it is the task's clipping norm; documents and
+//!   images are clipped at the state's public C, and their terms are sent in units of it. The proof does not lean on any of these: the
+//!   mechanism clips and checks every term.
 //! * **Event**: one release a visit, Poisson-sampled where the task says so, each with its share of the run's budget.
-//! * **State**: none. Every E-step begins where no data decides and takes the same number of sweeps, so what a site sends is a function
+//! * **State**: none; the mean about which residuals are taken is that of the public posterior. Every E-step begins where no data decides and takes the same number of sweeps, so what a site sends is a function
 //!   of its records and of the public state (R1).
 
 #[cfg(test)]
@@ -76,9 +77,10 @@ impl Point {
         let task = job.task;
         let scales = spec.scales(task, job.visit);
         let kind = match spec.statistics {
-            StatisticsSpec::PolyaGamma(_) => {
+            StatisticsSpec::PolyaGamma(spec) => {
                 let q = Gaussian::from_natural(task.family(), task.posterior(job.lambda).to_vec()).map_err(|_| OTHER)?;
                 let blocks = match *scales.as_slice() {
+                    [first, second] if spec.is_centred() => Blocks::Centred { first, second },
                     [first, second] => Blocks::Both { first, second },
                     [scale] => Blocks::Second { scale },
                     _ => return Err(OTHER),

@@ -5,8 +5,8 @@ use dp_pvi_posterior::lda::Shape;
 use dp_pvi_posterior::lda::recovery::matched_l1;
 use dp_pvi_posterior::rule::{Arrived, VipsRule};
 use dp_pvi_posterior::task::{
-    Approximation, Clip, Counts, DocumentsSpec, ImagesSpec, Intervals, LatentDirichletSpec, ModelSpec, PolyaGammaSpec, ResolvedTask,
-    ScheduleSpec, SigmoidBeliefSpec, StatisticsSpec, UpdateSpec, VipsSpec,
+    Approximation, Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LatentDirichletSpec, ModelSpec, PolyaGammaSpec,
+    ResolvedTask, ScheduleSpec, SigmoidBeliefSpec, StatisticsSpec, UpdateSpec, VipsSpec,
 };
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SamplingRate, SiteState, UnitTable, Units};
@@ -15,13 +15,17 @@ use super::{Job, Point};
 use crate::records::RecordTable;
 use crate::testing::{SeededNoise, close, matrix, permit, random_units, rows, table, task, uniform, vector, vectors};
 
-fn polya_gamma(rounds: u32, noise: f64) -> (VipsSpec, u32) {
-    let statistics = StatisticsSpec::PolyaGamma(PolyaGammaSpec {
-        first_share: 0.4,
-        eigenvalue_floor: 0.0,
-        relevance: None,
-        intervals: Intervals::Naive,
-    });
+const ORIGIN: Expansion = Expansion::Origin { first_share: 0.4 };
+
+/// With C as long as a row's term may be.
+fn centred(feature_bound: f64) -> Expansion {
+    let (one, two) = (feature_bound, 0.25 * feature_bound * feature_bound);
+    Expansion::Centred { clip_norm: ClipNorm::new(one.hypot(1.3 * two)).unwrap(), curvature_weight: 1.3 }
+}
+
+fn polya_gamma(rounds: u32, noise: f64, expansion: Expansion) -> (VipsSpec, u32) {
+    let statistics =
+        StatisticsSpec::PolyaGamma(PolyaGammaSpec { expansion, eigenvalue_floor: 0.0, relevance: None, intervals: Intervals::Naive });
     (VipsSpec { noise_multiplier: NoiseMultiplier::new(noise).unwrap(), budget_growth: 1.3, statistics }, rounds)
 }
 
@@ -144,12 +148,40 @@ fn without_noise_logistic_rounds_end_at_the_reference() {
     let (Some(data), Some(expected)) = (vectors("logreg"), vectors("pg_vb")) else { return };
     let (x, y) = (matrix(&data["X"]), vector(&data["y"]));
     let table = table(x[0].len(), &rows(&x, &y));
-    let task = logistic_task(x[0].len() as u32, polya_gamma(120, 1.0));
-    let state = without_noise(&task, &table);
-    let q = Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
-    close(q.standard().mean(), &vector(&expected["mean"]), 1e-8);
-    let variances: Vec<f64> = matrix(&expected["cov"]).iter().enumerate().map(|(i, row)| row[i]).collect();
-    close(&q.standard().variances(), &variances, 1e-8);
+    let longest = x.iter().map(|row| row.iter().map(|v| v * v).sum::<f64>().sqrt()).fold(0.0, f64::max);
+    for expansion in [ORIGIN, centred(longest)] {
+        let task = logistic_task(x[0].len() as u32, polya_gamma(120, 1.0, expansion));
+        let state = without_noise(&task, &table);
+        let q = Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+        close(q.standard().mean(), &vector(&expected["mean"]), 1e-8);
+        let variances: Vec<f64> = matrix(&expected["cov"]).iter().enumerate().map(|(i, row)| row[i]).collect();
+        close(&q.standard().variances(), &variances, 1e-8);
+    }
+}
+
+/// Visit for visit, the iterates about the mean are those about 0; with noise on S2 they are nearer to the fixed point.
+#[test]
+fn both_expansions_have_the_same_iterates_and_centring_keeps_noise_out() {
+    // One record a unit: nothing is clipped.
+    let data = table(4, &random_units(9, 560, 4).into_iter().filter(|unit| unit.len() == 1).collect::<Vec<_>>());
+    let run = |expansion, noise: f64| {
+        let task = logistic_task(4, polya_gamma(6, 1.0, expansion));
+        let (rule, mut rng) = (task.rule(), ChaCha20Rng::seed_from_u64(3));
+        let mut state = rule.initial();
+        for visit in 0..6 {
+            let mut sum = sum_at(&task, visit, &state, &data);
+            let scale = *spec_of(&task).scales(&task, visit).last().unwrap();
+            let second = sum.len() - 10;
+            sum[second..].iter_mut().for_each(|s| *s += noise * uniform(&mut rng) / scale);
+            state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        }
+        Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap().standard().mean().to_vec()
+    };
+    let exact = run(ORIGIN, 0.0);
+    close(&run(centred(4.0), 0.0), &exact, 1e-9);
+    let error = |mean: Vec<f64>| mean.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+    let [about_mean, about_zero] = [centred(4.0), ORIGIN].map(|expansion| error(run(expansion, 8.0)));
+    assert!(about_mean < 0.3 * about_zero, "{about_mean} {about_zero}");
 }
 
 /// Documents of planted topics: topic k is mostly words 10k to 10k + 9.
@@ -291,7 +323,8 @@ fn all_tasks() -> Vec<(ResolvedTask, RecordTable)> {
     data.push(vec![(vec![1e300; 4], 0.0)]);
     let (_, words) = planted(30, 7);
     vec![
-        (logistic_task(4, polya_gamma(2, 1.0)), table(4, &data)),
+        (logistic_task(4, polya_gamma(2, 1.0, ORIGIN)), table(4, &data)),
+        (logistic_task(4, polya_gamma(2, 1.0, centred(4.0))), table(4, &data)),
         (topic_task(4, 40, documents(2, Clip::Fixed {}, 3.0)), words.clone()),
         (topic_task(4, 40, documents(2, LEARNED, 3.0)), words.clone()),
         (topic_task(4, 40, documents_with(2, LEARNED, 3.0, EXPECTED)), words.clone()),

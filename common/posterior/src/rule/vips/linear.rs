@@ -60,7 +60,7 @@ impl Linear {
             Intervals::Naive => naive,
             Intervals::NoiseAware => {
                 let [first, second] = [&first, &raised.second].map(|sum| sum.iter().map(|s| tau * s).collect::<Vec<_>>());
-                noise_aware_posterior(&prior, &naive, &first, &second, [tau * noise * one, tau * noise * two]).ok()?
+                noise_aware_posterior(&prior, &naive, &vec![0.0; d], &first, &second, [tau * noise * one, tau * noise * two]).ok()?
             }
         };
         let mut state = posterior.natural().to_vec();

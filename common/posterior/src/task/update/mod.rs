@@ -27,7 +27,7 @@ pub use natural_gradient::{NaturalGradientSpec, NaturalGradientVisit, Preconditi
 pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
 pub use shards::{FactorState, ShardMethod, ShardSpec};
 
-pub use vips::{Clip, Counts, DocumentsSpec, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsSpec};
+pub use vips::{Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsSpec};
 
 use super::check::invalid;
 use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError};

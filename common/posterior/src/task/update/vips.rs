@@ -3,9 +3,9 @@
 //! Every visit asks for one sum of expected sufficient statistics at the current posterior; the server's M-step is post-processing. All
 //! blocks of a visit are one vector, each divided by a public scale, so that one Gaussian release pays for all of them (R4, R5).
 //!
-//! * **Logistic regression** (Pólya–Gamma): the first visit asks for Σ x(y−½), which no later visit can change, and Σ E ω svec(xxᵀ); every
-//!   later one for the second alone. Block b of visit t gets the share f_{b,t} of the run's budget: its scale is a = Δ_b/√f, the visit's
-//!   clipping norm C = √Σf, its multiplier z/√Σf, and the noise on the block itself is Δ_b z/√f.
+//! * **Logistic regression** (Pólya–Gamma): Σ x(y−½) and Σ E ω svec(xxᵀ), about the posterior's mean or about 0 ([`PolyaGammaSpec`]).
+//!   Block b of visit t has a scale a, the visit the share f of the run's budget and with it the clipping norm √f and the multiplier z/√f:
+//!   the noise on the block itself is az.
 //! * **Topic models**: the counts of words by topic; the first visit also asks for the counts of words, which no topic can change, within
 //!   the same clip. The worst case N is attained by one word in one topic; documents are clipped at C far
 //!   below it, fixed or learned: then a unit also reports whether it was within C (section 4.4), in the same vector, and terms are sent
@@ -15,6 +15,7 @@
 
 mod images;
 mod linear;
+mod logistic;
 
 #[cfg(test)]
 mod tests;
@@ -28,14 +29,14 @@ use serde::{Deserialize, Serialize};
 
 pub use images::ImagesSpec;
 pub use linear::LinearNoiseSpec;
+pub use logistic::{Expansion, PolyaGammaSpec};
 
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::polya_gamma::{Relevance, sensitivities};
 use crate::rule::{Rule, VipsRule};
 use crate::sigmoid_belief::{BLOCKS, Shape};
 use crate::task::aggregation::SumSpec;
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, positive, require, requires_epsilon};
+use crate::task::check::{invalid, require, requires_epsilon};
 use crate::task::describe::Short;
 use crate::task::{Approximation, ModelSpec, ResolvedTask, ScheduleSpec, TaskError};
 
@@ -63,20 +64,6 @@ pub enum StatisticsSpec {
     Images(ImagesSpec),
     /// Linear regression with unknown noise.
     LinearNoise(LinearNoiseSpec),
-}
-
-/// Statistics of logistic regression.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PolyaGammaSpec {
-    /// Share of the budget of Σ x(y−½).
-    pub first_share: f64,
-    /// κ: eigenvalues of Σ E ω xxᵀ below κ s√(d/2), s the noise of a coordinate, are raised to it.
-    pub eigenvalue_floor: f64,
-    /// Prior of the common precision of all coefficients, where it is learned; otherwise the task's prior scale is it.
-    pub relevance: Option<Relevance>,
-    /// What the last visit's posterior says about the noise.
-    pub intervals: Intervals,
 }
 
 /// Posteriors of noisy statistics.
@@ -152,11 +139,15 @@ pub enum Clip {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    /// Default: 1.
+    /// Default: 1.5 for logistic regression about the posterior's mean, else 1.
     budget_growth: Option<f64>,
-    /// Share of the budget of what is released once. Logistic regression. Default: 0.5. Topic models. Default: 0.2.
+    /// Logistic regression. Default: `centred`.
+    expansion: Option<logistic::ExpansionName>,
+    /// Share of the budget of what is released once. Logistic regression about 0. Default: 0.5. Topic models. Default: 0.2.
     first_share: Option<f64>,
-    /// Logistic regression. Default: 0.5.
+    /// Logistic regression about the posterior's mean: w. Default: √12/R.
+    curvature_weight: Option<f64>,
+    /// Logistic regression. Default: 1, about 0 and for linear regression 0.5.
     eigenvalue_floor: Option<f64>,
     /// Logistic regression: a0, with `relevance_rate`. Default: the prior scale is fixed.
     relevance_shape: Option<f64>,
@@ -165,7 +156,7 @@ struct Raw {
     /// Logistic regression. Default: `noise-aware`.
     intervals: Option<Intervals>,
     /// Topic models: C. Default: a tenth of the schema's document length. Images: C as a share of the worst-case norm; given alone it
-    /// is fixed. Default: learned from 0.5 on.
+    /// is fixed. Default: learned from 0.5 on. Logistic regression about the posterior's mean: C. Default: 0.7 R.
     clip_norm: Option<f64>,
     /// Topic models: public number of documents of all sites. With it C is learned; without it C is fixed.
     documents: Option<f64>,
@@ -225,7 +216,9 @@ impl Raw {
                 );
             }
         };
-        Ok(VipsSpec { noise_multiplier: checked(NoiseMultiplier::new(1.0))?, budget_growth: self.budget_growth.unwrap_or(1.0), statistics })
+        let growth = if let StatisticsSpec::PolyaGamma(spec) = &statistics { spec.default_growth() } else { 1.0 };
+        let budget_growth = self.budget_growth.unwrap_or(growth);
+        Ok(VipsSpec { noise_multiplier: checked(NoiseMultiplier::new(1.0))?, budget_growth, statistics })
     }
 
     /// Refuses options that this model does not take; those that all of them take are not listed.
@@ -244,6 +237,8 @@ impl Raw {
             ("counts", self.counts.is_some()),
             ("records", self.records.is_some()),
             ("noise_shape", self.noise_shape.is_some()),
+            ("expansion", self.expansion.is_some()),
+            ("curvature_weight", self.curvature_weight.is_some()),
             ("first_share", self.first_share.is_some()),
             ("eigenvalue_floor", self.eigenvalue_floor.is_some()),
             ("relevance_shape", self.relevance_shape.is_some()),
@@ -254,25 +249,6 @@ impl Raw {
             Some((name, _)) => invalid(&format!("update = \"vips\" with {model} has no option {name}: remove it")),
             None => Ok(()),
         }
-    }
-
-    fn polya_gamma(&self, resolving: &Resolving<'_>) -> Result<PolyaGammaSpec, TaskError> {
-        self.takes(
-            "logistic-regression",
-            resolving,
-            &["first_share", "eigenvalue_floor", "relevance_shape", "relevance_rate", "intervals"],
-        )?;
-        let relevance = match (self.relevance_shape, self.relevance_rate) {
-            (None, None) => None,
-            (Some(shape), Some(rate)) => Some(Relevance { shape, rate }),
-            _ => return invalid("relevance_shape and relevance_rate belong together: give both, or neither"),
-        };
-        Ok(PolyaGammaSpec {
-            first_share: self.first_share.unwrap_or(0.5),
-            eigenvalue_floor: self.eigenvalue_floor.unwrap_or(0.5),
-            relevance,
-            intervals: self.intervals.unwrap_or(Intervals::NoiseAware),
-        })
     }
 
     fn documents(&self, resolving: &Resolving<'_>) -> Result<DocumentsSpec, TaskError> {
@@ -328,13 +304,13 @@ impl VipsSpec {
         let growth = |t: u32| self.budget_growth.powi(t.cast_signed());
         let share = growth(visit) / (0..visits.max(visit + 1)).map(growth).sum::<f64>();
         match self.statistics {
-            StatisticsSpec::PolyaGamma(PolyaGammaSpec { first_share, .. })
+            StatisticsSpec::PolyaGamma(PolyaGammaSpec { expansion: Expansion::Origin { first_share }, .. })
             | StatisticsSpec::Documents(DocumentsSpec { counts: Counts::Expected { first_share }, .. }) => {
                 let second = (1.0 - first_share) * share;
                 if visit == 0 { vec![first_share, second] } else { vec![second] }
             }
             StatisticsSpec::LinearNoise(spec) => spec.shares.to_vec(),
-            StatisticsSpec::Documents(_) | StatisticsSpec::Images(_) => vec![share],
+            StatisticsSpec::PolyaGamma(_) | StatisticsSpec::Documents(_) | StatisticsSpec::Images(_) => vec![share],
         }
     }
 
@@ -343,11 +319,7 @@ impl VipsSpec {
     pub fn scales(&self, task: &ResolvedTask, visit: u32) -> Vec<f64> {
         let shares = self.shares(visit, task.visits());
         match self.statistics {
-            StatisticsSpec::PolyaGamma(_) => {
-                let bounds = sensitivities(task.feature_bound);
-                // The last blocks are what a later visit has.
-                shares.iter().zip(&bounds[bounds.len() - shares.len()..]).map(|(share, bound)| bound / share.sqrt()).collect()
-            }
+            StatisticsSpec::PolyaGamma(spec) => spec.scales(task, &shares),
             StatisticsSpec::LinearNoise(spec) => spec.scales(task),
             // The clip is in the state: see the rule. Both blocks of a first visit are within it, so shares of the square are enough.
             StatisticsSpec::Documents(_) => {
@@ -395,8 +367,8 @@ impl VipsSpec {
     fn coordinates(&self, task: &ResolvedTask, visit: u32) -> usize {
         let d = task.dimension as usize;
         match self.statistics {
-            StatisticsSpec::PolyaGamma(_) if visit == 0 => d + triangle(d),
-            StatisticsSpec::PolyaGamma(_) => triangle(d),
+            StatisticsSpec::PolyaGamma(spec) if visit > 0 && !spec.is_centred() => triangle(d),
+            StatisticsSpec::PolyaGamma(_) => d + triangle(d),
             StatisticsSpec::LinearNoise(_) => d + triangle(d) + 1,
             StatisticsSpec::Documents(spec) => {
                 let totals = if visit == 0 && matches!(spec.counts, Counts::Expected { .. }) { task.features as usize } else { 0 };
@@ -503,10 +475,7 @@ impl UpdateRules for VipsSpec {
 
     fn released(&self) -> String {
         match self.statistics {
-            StatisticsSpec::PolyaGamma(_) => {
-                "at every visit one noised sum over the records, of products of features weighted by how well the model knows the class \
-                 (at the first visit also of features times class)"
-            }
+            StatisticsSpec::PolyaGamma(spec) => spec.released(),
             StatisticsSpec::Documents(_) => {
                 "at every visit one noised sum over the documents, of how often each word was used in each topic (at the first visit also of \
                  how often it was used at all)"
@@ -519,20 +488,6 @@ impl UpdateRules for VipsSpec {
             }
         }
         .to_owned()
-    }
-}
-
-impl PolyaGammaSpec {
-    fn check(&self, task: &ResolvedTask) -> Result<(), TaskError> {
-        require(
-            task.approximation == Approximation::FullCovariance,
-            "update = \"vips\" with logistic-regression keeps a whole covariance: use approximation = \"full-covariance\"",
-        )?;
-        require(task.dimension <= LARGEST_MATRIX, "more than 2048 coefficients are too many for a covariance")?;
-        require(self.first_share > 0.0 && self.first_share < 1.0, "first_share must lie strictly between 0 and 1")?;
-        require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;
-        let relevance = self.relevance.is_none_or(|r| positive(r.shape) && positive(r.rate));
-        require(relevance, "relevance_shape and relevance_rate must be finite numbers above 0")
     }
 }
 
@@ -555,7 +510,9 @@ impl Display for VipsSpec {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let z = Short(self.noise_multiplier.get());
         match self.statistics {
-            StatisticsSpec::PolyaGamma(_) => write!(f, "expected statistics (Pólya–Gamma): noise multiplier of the run {z}"),
+            StatisticsSpec::PolyaGamma(spec) => {
+                write!(f, "expected statistics (Pólya–Gamma{}): noise multiplier of the run {z}", spec.words())
+            }
             StatisticsSpec::Documents(DocumentsSpec { clip_norm, clip, .. }) => {
                 let (moves, clip) = (clip.moves(), Short(clip_norm.get()));
                 write!(f, "expected statistics (words by topic): clipping norm {clip}{moves}, noise multiplier of the run {z}")

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use super::{Clip, Intervals, StatisticsSpec, VipsSpec, image_shape};
+use super::{Clip, Expansion, Intervals, StatisticsSpec, VipsSpec, image_shape};
 use crate::rule::{Arrived, VipsRule};
 use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError, UpdateSpec};
 
@@ -45,6 +45,8 @@ fn defaults_become_explicit_numbers_and_documents_survive() {
     let logistic = task(LOGISTIC, "rounds = 3", 1.0, ROWS).unwrap();
     let StatisticsSpec::PolyaGamma(numbers) = spec(&logistic).statistics else { panic!("logistic regression") };
     assert_eq!((numbers.intervals, numbers.relevance), (Intervals::NoiseAware, None));
+    let Expansion::Centred { clip_norm, curvature_weight } = numbers.expansion else { panic!("about the mean") };
+    assert!((clip_norm.get() - 1.4).abs() < 1e-12 && (curvature_weight - 3.0_f64.sqrt()).abs() < 1e-12);
     let topics = task(TOPICS, "rounds = 3\ndocuments = 900", 1.0, WORDS).unwrap();
     let StatisticsSpec::Documents(numbers) = spec(&topics).statistics else { panic!("topics") };
     assert!((numbers.clip_norm.get() - 5.0).abs() < 1e-12 && numbers.sweeps == 50);
@@ -77,7 +79,7 @@ fn defaults_become_explicit_numbers_and_documents_survive() {
 #[test]
 fn blocks_are_released_together_and_spend_the_budget_once() {
     for growth in ["", "\nbudget_growth = 1.5"] {
-        let task = task(LOGISTIC, &format!("rounds = 4\nfirst_share = 0.4{growth}"), 1.0, ROWS).unwrap();
+        let task = task(LOGISTIC, &format!("rounds = 4\nexpansion = \"origin\"\nfirst_share = 0.4{growth}"), 1.0, ROWS).unwrap();
         let spec = spec(&task);
         let mut total = 0.0;
         for visit in 0..4 {
@@ -96,13 +98,35 @@ fn blocks_are_released_together_and_spend_the_budget_once() {
     }
 }
 
+/// The same about the posterior's mean: every visit has both blocks, and a term of norm C is as long as the mechanism allows.
+#[test]
+fn blocks_about_the_mean_are_clipped_together() {
+    for growth in ["", "\nbudget_growth = 1.5"] {
+        let task = task(LOGISTIC, &format!("rounds = 4\nclip_norm = 0.9\ncurvature_weight = 0.6{growth}"), 1.0, ROWS).unwrap();
+        let spec = spec(&task);
+        let mut precision = 0.0;
+        for visit in 0..4 {
+            let (scales, sum) = (spec.scales(&task, visit), task.sum(visit).unwrap().unwrap());
+            assert_eq!(task.message(visit).unwrap().coordinates, 5);
+            // All of C on the first block, or on w times the second.
+            assert!((0.9 / scales[0] / sum.clip.get() - 1.0).abs() < 1e-8 && (0.9 / 0.6 / scales[1] / sum.clip.get() - 1.0).abs() < 1e-8);
+            precision += sum.noise.get().powi(-2);
+        }
+        // All visits together are one release at z.
+        assert!((precision * spec.noise_multiplier.get().powi(2) - 1.0).abs() < 1e-8);
+    }
+}
+
 #[test]
 fn combinations_that_do_not_exist_are_named() {
     for (model, pvi, schema, part) in [
         ("family = \"logistic-regression\"", "rounds = 3", ROWS, "full-covariance"),
-        (LOGISTIC, "rounds = 3\nclip_norm = 1.0", ROWS, "no option clip_norm"),
+        (LOGISTIC, "rounds = 3\nexpansion = \"origin\"\nclip_norm = 1.0", ROWS, "no option clip_norm"),
+        (LOGISTIC, "rounds = 3\nfirst_share = 0.5", ROWS, "no option first_share"),
+        (LOGISTIC, "rounds = 3\ncurvature_weight = 0.0", ROWS, "curvature_weight"),
+        (TOPICS, "rounds = 3\nexpansion = \"origin\"", WORDS, "no option expansion"),
         (LOGISTIC, "rounds = 3\ndocuments = 10", ROWS, "no option documents"),
-        (LOGISTIC, "rounds = 3\nfirst_share = 1.0", ROWS, "first_share"),
+        (LOGISTIC, "rounds = 3\nexpansion = \"origin\"\nfirst_share = 1.0", ROWS, "first_share"),
         (LOGISTIC, "rounds = 3\nrelevance_shape = 1.0", ROWS, "belong together"),
         (LOGISTIC, "rounds = 3\nsteps = 5", ROWS, "steps"),
         (TOPICS, "rounds = 3\nfirst_share = 0.0", WORDS, "first_share"),
@@ -131,7 +155,8 @@ fn combinations_that_do_not_exist_are_named() {
 #[test]
 fn the_rule_keeps_the_first_statistic_and_averages_the_second() {
     let with = |intervals: &str| {
-        task(LOGISTIC, &format!("rounds = 2\ndamping = 0.5\nintervals = \"{intervals}\"\neigenvalue_floor = 0.0"), 1.0, ROWS).unwrap()
+        let options = format!("rounds = 2\ndamping = 0.5\nexpansion = \"origin\"\nintervals = \"{intervals}\"\neigenvalue_floor = 0.0");
+        task(LOGISTIC, &options, 1.0, ROWS).unwrap()
     };
     let naive = with("naive");
     let (rule, spec) = (naive.rule(), spec(&naive));
@@ -152,6 +177,33 @@ fn the_rule_keeps_the_first_statistic_and_averages_the_second() {
     let wide = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
     assert!(wide.state[2] < 51.0 && wide.state[4] < 66.0 && wide.state[2] > 1.0);
     assert!(VipsRule::topics(&aware, &wide.state).is_err());
+}
+
+/// About the mean a visit solves (Λ0 + S2)(θ − μ) = h0 − Λ0 μ + residuals: without residuals the prior alone moves θ. Noise counts by how
+/// far θ moved.
+#[test]
+fn residuals_move_the_mean_from_where_it_was() {
+    let with =
+        |intervals: &str| task(LOGISTIC, &format!("rounds = 2\nintervals = \"{intervals}\"\neigenvalue_floor = 0.0"), 1.0, ROWS).unwrap();
+    let naive = with("naive");
+    let (rule, spec) = (naive.rule(), spec(&naive));
+    let sum_of = |visit: u32, first: [f64; 2], second: [f64; 3]| {
+        let [one, two] = *spec.scales(&naive, visit).as_slice() else { panic!("two blocks") };
+        [first[0] / one, first[1] / one, second[0] / two, second[1] / two, second[2] / two]
+    };
+    let first = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &sum_of(0, [30.0, -20.0], [9.0, 0.0, 19.0]) });
+    // μ = (3, −1).
+    first.state[..5].iter().zip([30.0, -20.0, 10.0, 0.0, 20.0]).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
+    let sum = sum_of(1, [3.5, -1.0], [99.0, 0.0, 39.0]);
+    let second = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    let mean = |state: &[f64]| [state[0] / state[2], state[1] / state[4]];
+    let moved = mean(&second.state);
+    // 3 + (3.5 − 3)/100, −1 + (−1 + 1)/40.
+    assert!((moved[0] - 3.005).abs() < 1e-9 && (moved[1] + 1.0).abs() < 1e-9, "{moved:?}");
+    let aware = with("noise-aware").rule();
+    let near = aware.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    let far = aware.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum_of(1, [350.0, -1.0], [99.0, 0.0, 39.0]) });
+    assert!(near.state[2] < 100.0 && far.state[2] < near.state[2] && far.state[2] > 1.0);
 }
 
 #[test]
