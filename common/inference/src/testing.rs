@@ -90,6 +90,8 @@ pub(crate) fn spec(optimizer: Optimizer, steps: u32, rate: f64, clip: f64, noise
         averaging: 0.5,
         max_units: None,
         adaptive_clip: None,
+        level_exponent: None,
+        weighted: false,
     }
 }
 

@@ -122,6 +122,10 @@ const UPDATES: &[(&str, &str)] = &[
         "vips, images",
         "schedule = \"synchronous\"\nrounds = 3\ndamping = { start = 1.0, end = 0.5 }\nupdate = \"vips\"\nimages = 40\nsampling_rate = 0.5",
     ),
+    (
+        "dp, balanced",
+        "schedule = \"sequential\"\nsweeps = 3\nupdate = \"dp-optimisation\"\nsteps = 4\nclip_norm = 1.0\nlevel_exponent = 0.5\nweighted = true",
+    ),
 ];
 
 const GLM: &str = "pvi; pvi, asynchronous; dp; dp, Adam, sampled; dp, positivity; natural; bcm; global; \
@@ -133,7 +137,7 @@ const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
 fn served(model: &str) -> String {
     match model {
         "linear" | "Poisson" => GLM.into(),
-        "logistic" | "probit" => format!("{GLM}; {PROPAGATION}"),
+        "logistic" | "probit" => format!("{GLM}; {PROPAGATION}; dp, balanced"),
         "logistic, full" => {
             let exact = "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips";
             format!("{exact}; {PROPAGATION}")

@@ -85,6 +85,8 @@ pub(crate) struct Local {
     prior_scale: f64,
     /// Means at which the model's first fit starts, while λ is the prior: nothing was learned yet by anybody.
     start: Option<Vec<f64>>,
+    /// Public scales of the features of a gradient that is clipped; 1 for updates that have none.
+    scales: Vec<f64>,
     visit: u32,
 }
 
@@ -99,6 +101,10 @@ impl Local {
             cavity: cavity(family, &job.task.prior_natural(), job.lambda, &factor)?,
             prior_scale: job.task.prior.scale,
             start: if job.lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
+            scales: match &job.task.update {
+                UpdateSpec::DpOptimisation(spec) => spec.feature_scales(job.task)?,
+                _ => vec![1.0; family.dimension()],
+            },
             visit: job.visit,
         })
     }

@@ -1,7 +1,7 @@
 //! The noise-aware posterior of DP optimisation with its preconditioned step.
 //!
 //! Inside a visit every step moves each coordinate by η/P·(g̃ + h_c − Λ_c μ) with g̃ = H_m(θ̂_m − μ) + ε near the posterior, P = Λ + F and
-//! ε of known variance (zC/q)². The steps are unrolled, their last iterates averaged, and Δh = Λ*μ̄ − h follows: an affine map of h, h_m
+//! ε of known variance (zC/(qa))², a the feature's scale. The steps are unrolled, their last iterates averaged, and Δh = Λ*μ̄ − h follows: an affine map of h, h_m
 //! and the site's statistic, whose coefficients depend on public precisions only. [`Affine`] carries it through damping,
 //! factors and floors to the end of the run, where the posterior's h is an observation of θ with a known slope and variance. A fit
 //! that was stopped before it converged is therefore not taken for one that believes in its start.
@@ -25,12 +25,13 @@ pub(super) fn posterior(task: &ResolvedTask, spec: &DpOptimisationSpec, history:
     if history.rounds.iter().any(|round| round.state.len() < 2 * d || round.included.iter().any(|site| *site >= sites)) {
         return None;
     }
-    let run = Run { task, spec, history, dimension: d, prior: &prior };
+    let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == d)?;
+    let run = Run { task, spec, history, dimension: d, prior: &prior, scales };
     let mut natural = prior.clone();
     let mut released = vec![0.0; d];
     for j in 0..d {
         let rounds = run.precisions(j);
-        let curvatures = run.curvatures(&rounds);
+        let curvatures = run.curvatures(j, &rounds);
         // In units of its own noise. A run without a visit released nothing.
         released[j] = if curvatures.error > 0.0 { curvatures.released / curvatures.error.sqrt() } else { 0.0 };
         (natural[j], natural[d + j]) = run.coordinate(j, &rounds, &curvatures);
@@ -44,6 +45,8 @@ struct Run<'a> {
     history: &'a History,
     dimension: usize,
     prior: &'a [f64],
+    /// a: the noise on an entry is divided by it.
+    scales: Vec<f64>,
 }
 
 /// One round in one coordinate: what is public about its precisions.
@@ -79,7 +82,7 @@ impl Run<'_> {
             let mut affine = Affine::new(self.history.shares.len(), prior.0);
             for (round, total) in rounds.iter().zip(&curvatures.rounds) {
                 let change = |&(site, factor, change): &(usize, f64, f64)| {
-                    self.change(site, round.total, factor, change, self.history.shares[site] * total)
+                    self.change(j, site, round.total, factor, change, self.history.shares[site] * total)
                 };
                 affine.round(round.damping, round.correction, &round.changes.iter().map(change).collect::<Vec<_>>());
             }
@@ -115,9 +118,9 @@ impl Run<'_> {
     /// The federation's curvature ΣH_m over the rest of the run, seen from every round: the mean of Λ* − Λ_c = Λ_m + ΔΛ over later
     /// visits, and at least the last half of them, over the share of the visiting sites. Noise may make it negative; that is taken as
     /// no information at all.
-    fn curvatures(&self, rounds: &[Precisions]) -> Curvatures {
+    fn curvatures(&self, j: usize, rounds: &[Precisions]) -> Curvatures {
         let (mut sum, mut weight, mut variance) = (0.0, 0.0, 0.0);
-        let one = (self.step_sd() / self.spec.curvature_weight).powi(2) / f64::from(self.spec.steps);
+        let one = (self.step_sd(j) / self.spec.curvature_weight).powi(2) / f64::from(self.spec.steps);
         let half = rounds.len() / 2;
         let mut means = vec![0.0; rounds.len()];
         let (mut released, mut end, mut error) = (0.0, 0.0, 0.0);
@@ -139,12 +142,12 @@ impl Run<'_> {
     }
 
     /// Standard deviation of the noise on one coordinate of 1/q times a step's released sum.
-    fn step_sd(&self) -> f64 {
-        self.spec.noise_multiplier.get() * self.spec.clip_norm.get() / self.spec.sampling_rate.get()
+    fn step_sd(&self, j: usize) -> f64 {
+        self.spec.noise_multiplier.get() * self.spec.clip_norm.get() / (self.spec.sampling_rate.get() * self.scales[j])
     }
 
     /// One visit: μ_0 = h/Λ, μ_{t+1} = μ_t + η_t/P·(H_m θ̂_m − H_m μ_t + ε_t + h − h_m − Λ_c μ_t), Δh = Λ*·mean of the last μ − h.
-    fn change(&self, site: usize, total: f64, factor: f64, change: f64, curvature: f64) -> Change {
+    fn change(&self, j: usize, site: usize, total: f64, factor: f64, change: f64, curvature: f64) -> Change {
         let cavity = (total - factor).max(CAVITY_FLOOR * self.task.prior.scale.powi(-2));
         let fitted = total + change;
         let steps = self.spec.steps;
@@ -156,7 +159,7 @@ impl Run<'_> {
         let (mut start_sum, mut drift_sum, mut noise_sum) = (0.0, 0.0, vec![0.0; steps]);
         let mut rate = self.spec.learning_rate;
         for t in 0..steps {
-            let gain = rate / (total + self.spec.step_precision);
+            let gain = rate / (total + self.spec.step_precision / self.scales[j]);
             let keep = 1.0 - gain * (curvature + cavity);
             start *= keep;
             drift = keep * drift + gain;
@@ -172,7 +175,7 @@ impl Run<'_> {
         #[allow(clippy::cast_precision_loss, reason = "a number of steps")]
         let scale = fitted / tail as f64;
         let q = self.spec.sampling_rate.get();
-        let variance = self.step_sd().powi(2) + (1.0 - q) / q * curvature;
+        let variance = self.step_sd(j).powi(2) + (1.0 - q) / q * curvature;
         Change {
             site,
             total: scale * (start_sum / total + drift_sum) - 1.0,

@@ -318,3 +318,28 @@ fn adaptive_clipping_is_for_networks_and_costs_nothing_more() {
     let refused = of("\"logistic-regression\"", "adaptive_clip = { units = 4000 }").unwrap_err().to_string();
     assert!(refused.contains("public bound"), "{refused}");
 }
+
+/// Scales follow from the public schema; weights need two classes. Neither changes what a run costs.
+#[test]
+fn features_of_many_levels_get_more_of_the_clipping_norm() {
+    let levels = "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]\n";
+    let schema = format!("{SCHEMA}{levels}");
+    let with = |options: &str| private(&[("update = \"dp-optimisation\"\n", &format!("update = \"dp-optimisation\"\n{options}"))]);
+    let task = resolve(&with("level_exponent = 0.5\nweighted = true\n"), &schema).unwrap();
+    let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
+    let scales = spec.feature_scales(&task).unwrap();
+    // One number, four levels, the intercept: mean square of 1, 2 and 1 over the columns is 2.
+    let unit = 0.5_f64.sqrt();
+    let expected = [unit, 2.0 * unit, 2.0 * unit, 2.0 * unit, 2.0 * unit, unit];
+    assert_eq!(scales.len(), expected.len());
+    scales.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-12, "{scales:?}"));
+    let plain = resolve(&with(""), &schema).unwrap();
+    assert_eq!(task.visit_event(0).unwrap(), plain.visit_event(0).unwrap());
+    assert_ne!(task.hash(), plain.hash());
+    assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
+    let UpdateSpec::DpOptimisation(spec) = plain.update else { panic!("private") };
+    assert!(spec.feature_scales(&plain).unwrap().iter().all(|a| (a - 1.0).abs() < 1e-15));
+    for (options, part) in [("level_exponent = 1.5\n", "between 0 and 1"), ("level_exponent = -0.5\n", "between 0 and 1")] {
+        assert!(resolve(&with(options), &schema).unwrap_err().to_string().contains(part));
+    }
+}

@@ -24,7 +24,8 @@ pub(super) fn run<N: NoiseSource>(
     let prior: Vec<f64> = job.task.prior_natural().iter().map(|value| share * value).collect();
     let prior = Gaussian::from_natural(job.task.family(), prior).map_err(|_| InferenceError::Job("a member's prior is no distribution"))?;
     let start = job.task.model.fit_start(job.task.features);
-    let local = Local { global: prior.clone(), cavity: prior, start, prior_scale: job.task.prior.scale / share.sqrt(), visit: job.visit };
+    let (scales, prior_scale) = (spec.fit.feature_scales(job.task)?, job.task.prior.scale / share.sqrt());
+    let local = Local { global: prior.clone(), cavity: prior, start, prior_scale, scales, visit: job.visit };
     let output = dp_optimisation::run(&spec.fit, &local, model, units, permit, noise)?;
     Ok(Output { pending: Pending::None, ..output })
 }

@@ -25,6 +25,8 @@ pub(in crate::update) struct Iterate {
     learning_rate_decay: f64,
     /// 1/q.
     inverse_rate: f64,
+    /// a: what the entries of a released sum are divided by.
+    scales: Vec<f64>,
     /// Sum of the last iterates (μ, log σ or the released curvature), and their number.
     average: Vec<f64>,
     averaged: u32,
@@ -102,7 +104,7 @@ impl Iterate {
             Optimizer::Adam => (ScaleCoordinate::LogScale, StepRule::Adam(Adam::new(2 * d))),
             Optimizer::Preconditioned => {
                 let rule = StepRule::Preconditioned {
-                    precision: local.global.natural()[d..].iter().map(|l| l + spec.step_precision).collect(),
+                    precision: local.global.natural()[d..].iter().zip(&local.scales).map(|(l, a)| l + spec.step_precision / a).collect(),
                     curvature: vec![0.0; d],
                     smallest_precision: local.prior_scale.powi(-2),
                 };
@@ -128,6 +130,7 @@ impl Iterate {
             learning_rate: spec.learning_rate,
             learning_rate_decay: spec.learning_rate_decay,
             inverse_rate: 1.0 / spec.sampling_rate.get(),
+            scales: local.scales.clone(),
             average: vec![0.0; 2 * d],
             averaged: 0,
             tail,
@@ -148,12 +151,12 @@ impl Iterate {
 
     /// The step that follows from a released sum of 2d gradient entries (and one of indicators, where C adapts).
     pub(in crate::update) fn advance(self, released: &[f64]) -> Self {
-        let Self { point, mut rule, cavity, learning_rate, .. } = self;
+        let Self { point, mut rule, cavity, learning_rate, scales, .. } = self;
         let d = point.dimension();
         let coordinate = point.coordinate();
         let inverse_rate = self.inverse_rate * self.clip.map_or(1.0, |clip| clip.gain());
-        let slope = |j: usize| inverse_rate * released[j] + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
-        let log_scale_slope = |j: usize| inverse_rate * released[d + j] * point.to_log_scale(j);
+        let slope = |j: usize| inverse_rate * released[j] / scales[j] + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
+        let log_scale_slope = |j: usize| inverse_rate * released[d + j] / scales[j] * point.to_log_scale(j);
         let (mean, variance) = match &mut rule {
             StepRule::Adam(adam) => {
                 let mut parameters: Vec<f64> = point.mean().chain(point.variance().map(|v| 0.5 * v.ln())).collect();
@@ -182,7 +185,7 @@ impl Iterate {
                     let ratio = learning_rate * (cavity.precision[j] + curvature - precision) / precision;
                     // Λ(1 + x + x²/2) with x = ηG/Λ.
                     let next = 0.5 * precision * (1.0 + (1.0 + ratio).powi(2));
-                    (mu + learning_rate * slope(j) / (precision + *step_precision), 1.0 / next.clamp(range.0, range.1))
+                    (mu + learning_rate * slope(j) / (precision + *step_precision / scales[j]), 1.0 / next.clamp(range.0, range.1))
                 };
                 (0..d).map(at).unzip()
             }
@@ -197,7 +200,18 @@ impl Iterate {
             averaged += 1;
         }
         let clip = self.clip.map(|clip| clip.advance(released.get(2 * d).copied().unwrap_or(f64::NAN)));
-        Self { point, rule, cavity, taken, average, averaged, learning_rate: learning_rate * self.learning_rate_decay, clip, ..self }
+        Self {
+            point,
+            rule,
+            cavity,
+            scales,
+            taken,
+            average,
+            averaged,
+            learning_rate: learning_rate * self.learning_rate_decay,
+            clip,
+            ..self
+        }
     }
 
     /// Natural parameters λ* of the fit: the mean of the last iterates.

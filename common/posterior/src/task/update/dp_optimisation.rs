@@ -1,5 +1,7 @@
 //! DP optimisation (algorithms.md 6.1): numbers, defaults and calibration.
 
+mod balance;
+
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
@@ -36,7 +38,7 @@ pub struct DpOptimisationSpec {
     /// log σ at which the first visit starts is at most this (the prior's scale otherwise).
     pub initial_log_scale: f64,
     /// F, public precision that is added to the local one where a mean step is divided by it: what the precision of a coordinate
-    /// will be about, so that early steps are not too long (preconditioned only).
+    /// will be about, so that early steps are not too long (preconditioned only). Divided by a feature's scale where there are any.
     pub step_precision: f64,
     /// Weight w of the curvature block against the gradient block inside the joint clip (preconditioned only).
     pub curvature_weight: f64,
@@ -49,6 +51,12 @@ pub struct DpOptimisationSpec {
     /// How C follows a private quantile of the units' gradient norms within a visit; absent: it stays. Each visit begins at `clip_norm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive_clip: Option<AdaptiveClipSpec>,
+    /// e: before the clip the entries of a category with L levels are multiplied by L^e, and divided by it after the release; absent: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level_exponent: Option<f64>,
+    /// Whether records of two classes are kept within C by weights that do not depend on their class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
 }
 
 /// Numbers of private adaptive clipping (algorithms.md 4.4): with its gradient a unit reports whether it was within C, in one release.
@@ -114,6 +122,8 @@ struct Raw {
     initial_log_scale: Option<f64>,
     /// F. Default: see `RawTask::resolve`.
     step_precision: Option<f64>,
+    /// Constant of the default of `step_precision`. Default: 3.
+    shrinkage: Option<f64>,
     /// w. Default: 1.
     curvature_weight: Option<f64>,
     /// Default: 0.5.
@@ -122,6 +132,10 @@ struct Raw {
     max_units: Option<u64>,
     /// C follows a quantile of the gradient norms, for models without a public bound on them. Default: it does not.
     adaptive_clip: Option<RawAdaptiveClip>,
+    /// e. Default: 0.
+    level_exponent: Option<f64>,
+    /// Default: false.
+    weighted: Option<bool>,
 }
 
 /// `adaptive_clip = { units = 4000 }`.
@@ -141,6 +155,9 @@ const INDICATOR_NOISE: f64 = 0.05;
 /// Largest w: with few units the indicator is noisy rather than dear.
 const LARGEST_WEIGHT: f64 = 0.5;
 
+/// Default constant of F.
+const SHRINKAGE: f64 = 3.0;
+
 /// Default of B: rounding a sum of so many terms costs less than rounding it to the lattice.
 const MAX_UNITS: u64 = 100_000;
 
@@ -154,9 +171,12 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
     with(spec).check()?;
     let z = calibrated(|noise_multiplier| with(DpOptimisationSpec { noise_multiplier, ..spec }))?;
     let mut spec = DpOptimisationSpec { noise_multiplier: z, ..spec };
+    if raw.shrinkage.is_some() && (raw.step_precision.is_some() || spec.optimizer != Optimizer::Preconditioned) {
+        return invalid("shrinkage sets the step precision of optimizer = \"preconditioned\" where step_precision does not");
+    }
     if raw.step_precision.is_none() && spec.optimizer == Optimizer::Preconditioned {
         // The event does not depend on it: z stays calibrated.
-        spec.step_precision = step_precision(resolving.task, &spec, resolving.expected_sites);
+        spec.step_precision = raw.shrinkage.unwrap_or(SHRINKAGE) * noise_precision(resolving.task, &spec, resolving.expected_sites);
     }
     if let Some(adaptive) = &mut spec.adaptive_clip {
         // Nor on this.
@@ -209,6 +229,8 @@ impl Raw {
             averaging: self.averaging.unwrap_or(0.5),
             max_units: self.max_units.or(model.is_batched().then_some(MAX_UNITS)),
             adaptive_clip,
+            level_exponent: self.level_exponent,
+            weighted: self.weighted.unwrap_or(false),
         })
     }
 
@@ -223,14 +245,14 @@ impl Raw {
     }
 }
 
-/// F of `RawTask::resolve`, once z is known.
-fn step_precision(task: &ResolvedTask, spec: &DpOptimisationSpec, sites: u32) -> f64 {
+/// K s/τ, once z is known: F in units of its constant (`RawTask::resolve`).
+fn noise_precision(task: &ResolvedTask, spec: &DpOptimisationSpec, sites: u32) -> f64 {
     let steps = f64::from(spec.steps);
     let tail = (spec.averaging * steps).ceil().max(1.0);
     let way = spec.learning_rate * (steps - 0.5 * (tail - 1.0)) * task.damping.iter().sum::<f64>();
     let step_noise = spec.noise_multiplier.get() * spec.clip_norm.get() / spec.sampling_rate.get();
     let noise = f64::from(sites).sqrt() * step_noise / (steps * f64::from(task.visits())).sqrt();
-    3.0 * way * noise / task.prior.scale
+    way * noise / task.prior.scale
 }
 
 impl DpOptimisationSpec {
@@ -303,6 +325,7 @@ impl UpdateRules for DpOptimisationSpec {
             require(positive(rate), "adaptive_clip: rate must be a finite number above 0")?;
             require(weight > 0.0 && weight <= 1.0, "adaptive_clip: weight must be above 0 and at most 1")?;
         }
+        self.check_balance(task)?;
         self.step_event(self.coordinates(task.dimension))?;
         Ok(())
     }
@@ -344,7 +367,8 @@ impl Display for DpOptimisationSpec {
         };
         write!(
             f,
-            "DP optimisation ({optimizer}): {} steps a visit, sampling rate {}, clipping norm {}{}, noise multiplier {}",
+            "DP optimisation ({optimizer}{}): {} steps a visit, sampling rate {}, clipping norm {}{}, noise multiplier {}",
+            if self.weighted { ", records weighted by their features" } else { "" },
             self.steps,
             Short(self.sampling_rate.get()),
             Short(self.clip_norm.get()),

@@ -1,0 +1,98 @@
+//! Gradients whose features are scaled and whose records are weighted before the clip; why, and what that means for privacy, is said in
+//! `dp_pvi_posterior::task::update::dp_optimisation`.
+
+use dp_pvi_posterior::task::DpOptimisationSpec;
+use dp_pvi_privacy::mechanism::Term;
+
+use crate::model::Gradients;
+use crate::point::MeanField;
+use crate::records::RecordView;
+
+/// A model's gradients as they are sent.
+pub(in crate::update) struct Balanced<'a> {
+    gradients: &'a dyn Gradients,
+    scales: &'a [f64],
+    /// C, where records are weighted.
+    weighted: Option<f64>,
+    /// Whether anything differs from the model's own gradients.
+    differs: bool,
+}
+
+impl<'a> Balanced<'a> {
+    pub(super) fn new(gradients: &'a dyn Gradients, spec: &DpOptimisationSpec, scales: &'a [f64]) -> Self {
+        let weighted = spec.weighted.then_some(spec.clip_norm.get());
+        Self { gradients, scales, weighted, differs: spec.weighted || spec.level_exponent.is_some() }
+    }
+
+    /// What is summed.
+    pub(super) fn inner(&self) -> &dyn Gradients {
+        if self.differs { self } else { self.gradients }
+    }
+
+    fn scaled(&self, record: RecordView<'_>, q: &MeanField) -> Term {
+        let (mut own, mut scaled) = (Term::default(), Term::default());
+        self.gradients.gradient(record, q, &mut own);
+        let d = self.scales.len();
+        scaled.extend(own.entries().iter().map(|&(j, value)| (j, value * self.scales[j as usize % d])));
+        scaled
+    }
+}
+
+impl Gradients for Balanced<'_> {
+    fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
+        let own = self.scaled(record, q);
+        let factor = self.weighted.map_or(1.0, |clip| {
+            let other = self.scaled(RecordView { target: 1.0 - record.target, ..record }, q);
+            (clip / norm(&own).max(norm(&other))).min(1.0)
+        });
+        term.extend(own.entries().iter().map(|&(j, value)| (j, factor * value)));
+    }
+}
+
+/// Of a record's gradient, whose coordinates differ.
+fn norm(term: &Term) -> f64 {
+    term.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+mod tests {
+    use dp_pvi_posterior::task::Optimizer;
+
+    use super::*;
+    use crate::model::logistic_regression::LogisticRegression;
+    use crate::point::ScaleCoordinate;
+    use crate::testing::{close, random_units, spec, table};
+
+    /// No record's term is longer than C; a record's weight is the same for either class, and some are below 1; the scales are in the term.
+    #[test]
+    fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
+        let d = 4;
+        let clip = 0.6;
+        let mut spec = spec(Optimizer::Preconditioned, 5, 1.0, clip, 1.0);
+        spec.weighted = true;
+        spec.level_exponent = Some(0.5);
+        let scales = [0.5, 1.0, 1.0, 1.5];
+        let point = MeanField::new(vec![0.9, -0.4, 0.3, 0.1], vec![0.2; d], ScaleCoordinate::HalfVariance { weight: 1.0 }).unwrap();
+        let balanced = Balanced::new(&LogisticRegression, &spec, &scales);
+        let mut shortened = 0;
+        let data = table(d, &random_units(3, 200, d));
+        for record in data.records() {
+            let ratio = |target: f64| {
+                let record = RecordView { target, ..record };
+                let (mut plain, mut term) = (Term::default(), Term::default());
+                LogisticRegression.gradient(record, &point, &mut plain);
+                balanced.inner().gradient(record, &point, &mut term);
+                assert!(norm(&term) <= clip * (1.0 + 1e-12));
+                let ratios: Vec<f64> =
+                    plain.entries().iter().zip(term.entries()).map(|((j, a), (_, b))| b / (a * scales[*j as usize % d])).collect();
+                close(&ratios, &vec![ratios[0]; ratios.len()], 1e-12);
+                ratios[0]
+            };
+            let [zero, one] = [0.0, 1.0].map(ratio);
+            assert!((zero - one).abs() < 1e-12 && zero <= 1.0 + 1e-12, "{zero} {one}");
+            shortened += u32::from(zero < 0.99);
+        }
+        assert!(shortened > 50, "{shortened}");
+    }
+}
