@@ -19,7 +19,7 @@ use crate::schema::Schema;
 ///
 /// [model]
 /// family = "logistic-regression"     # or "linear-regression" with noise_sd
-/// approximation = "mean-field"       # or "full-covariance" (update = "pvi" only)
+/// approximation = "mean-field"       # or "full-covariance" (not with dp-optimisation, bcm, global-vi)
 /// prior_scale = 1.0
 ///
 /// [schema]
