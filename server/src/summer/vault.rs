@@ -75,6 +75,7 @@ impl FileVault {
             match round {
                 // Its public half never left: the file has no name yet.
                 None => erase(&self.folder.join(name)).map_err(|e| self.failed(&e))?,
+                Some(round) if self.is_unfinished(round)? => erase(&self.path(round)).map_err(|e| self.failed(&e))?,
                 Some(round) => {
                     if self.read(round)?.is_none() {
                         self.destroy_through(round)?;
@@ -136,19 +137,31 @@ impl FileVault {
         Hash::of("dp-pvi summer key file v2", &[&round.to_le_bytes(), &self.boot.0, &inode, time.as_bytes()])
     }
 
+    /// Whether a crash came between a key and its binding: its public half never left.
+    fn is_unfinished(&self, round: u32) -> std::result::Result<bool, StoreError> {
+        Ok(self.is_there(&self.path(round))? && !self.is_there(&self.binding_path(round))?)
+    }
+
+    /// A file that cannot be looked at is not one that never was.
+    fn is_there(&self, path: &Path) -> std::result::Result<bool, StoreError> {
+        path.try_exists().map_err(|e| self.failed(&e))
+    }
+
     fn write(&self, round: u32, key: &[u8; KEY_BYTES]) -> std::io::Result<()> {
         let target = self.path(round);
         let temporary = target.with_extension(format!("{}{ARRIVING}", &KEY[1..]));
-        if temporary.exists() {
-            // An attempt that failed half-way: its public half never left.
-            erase(&temporary)?;
+        for half_way in [&temporary, &target] {
+            if half_way.exists() {
+                // An attempt that failed half-way: its public half never left.
+                erase(half_way)?;
+            }
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(key)?;
         file.sync_all()?;
         fs::rename(&temporary, &target)?;
         sync_directory(&target)?;
-        // Last, because the key's time of change moves until here; a key without it counts as destroyed.
+        // Last, because the key's time of change moves until here. A key without a binding was never used.
         let binding = self.binding(round, &file.metadata()?);
         replace(&self.binding_path(round), &binding.0).map_err(std::io::Error::other)
     }
@@ -174,9 +187,7 @@ impl KeyVault for FileVault {
         if round < self.destroyed.max(on_disk) {
             return Ok(Slot::Destroyed);
         }
-        // A file that cannot be looked at is not one that never was.
-        let known = |path: PathBuf| path.try_exists().map_err(|e| self.failed(&e));
-        if !known(self.path(round))? && !known(self.binding_path(round))? {
+        if !self.is_there(&self.binding_path(round))? {
             return Ok(Slot::Never);
         }
         Ok(self.read(round)?.map_or(Slot::Destroyed, Slot::Kept))
@@ -306,15 +317,23 @@ mod tests {
     }
 
     #[test]
-    fn a_key_without_its_binding_or_the_binding_alone_is_a_destroyed_key() {
-        for lost in ["6.key", "6.binding"] {
-            let root = TempDir::new().unwrap();
+    fn a_crash_between_key_and_binding_costs_nothing_and_a_binding_alone_is_a_destroyed_key() {
+        let root = TempDir::new().unwrap();
+        let folder = root.path().join(CHARTER.to_string());
+        for (restarted, round) in [(false, 5), (true, 6)] {
             let mut vault = FileVault::open(root.path(), CHARTER).unwrap();
-            vault.keep(6, key()).unwrap();
-            fs::remove_file(root.path().join(CHARTER.to_string()).join(lost)).unwrap();
-            assert!(destroyed(&vault, 6), "{lost}");
-            assert!(destroyed(&FileVault::open(root.path(), CHARTER).unwrap(), 6), "{lost}");
+            vault.keep(round, Zeroizing::new([1; KEY_BYTES])).unwrap();
+            fs::remove_file(folder.join(format!("{round}.binding"))).unwrap();
+            if restarted {
+                vault = FileVault::open(root.path(), CHARTER).unwrap();
+                assert!(!folder.join(format!("{round}.key")).exists());
+            }
+            assert!(matches!(vault.slot(round).unwrap(), Slot::Never));
+            vault.keep(round, key()).unwrap();
+            assert!(kept(&vault, round));
         }
+        fs::remove_file(folder.join("6.key")).unwrap();
+        assert!(destroyed(&FileVault::open(root.path(), CHARTER).unwrap(), 6));
     }
 
     #[test]
