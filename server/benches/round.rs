@@ -15,8 +15,8 @@
 //! | 2,000,000 (mean field of 1,000,000) | 1035 ms (104 ms) | 83 ms | 155 → 314 MiB |
 //! | 1,000,404 (full covariance of 1413) | 691 ms (69 ms) | 33 ms | 28 → 98 MiB |
 //!
-//! On 2.6 GHz with AVX-512 the first row was 1.12 to 1.25 ms and 0.15 ms before small payloads of a closed round stayed out of the
-//! database, which takes a tenth off. A quarter of it are ten Ed25519 verifications, a tenth the flush of one commit, a tenth ten
+//! On a 2.0 GHz Xeon with AVX-512 the first row is 1.34 ms and 0.19 ms (one Ed25519 verification there: 50 µs); on 2.6 GHz it was 1.12 to 1.25 ms
+//! and 0.15 ms before small payloads of a closed round stayed out of the database, which takes a tenth off. The target of 1 ms is missed. A quarter of it are ten Ed25519 verifications, a tenth the flush of one commit, a tenth ten
 //! writes to sockets inside the kernel, a quarter the rest of ten exchanges over HTTP/2 and TLS.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
