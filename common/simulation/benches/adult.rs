@@ -10,7 +10,7 @@
 //!   posteriors on 9,768 rows included. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench `dp_sgd_step` of
 //!   `dp-pvi-inference` times 10,000.
 //!
-//! November 2026, one core of a 2.0 GHz Xeon with AVX-512, nothing else running: `natural_gradient_pass` 11.4 ms; `ten_clients` 1.01 s, of which 0.29 s are
+//! November 2026, one core of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work); `ten_clients` 1.01 s, of which 0.29 s are
 //! noise (29 µs a step), so 0.7 s without noise: the target is missed. A step costs 44 µs there without its noise (`dp_sgd_step`), 38 µs on the machine of that
 //! bench's figures; the rest is seeded coins and noise, ledger rows and evaluation.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]

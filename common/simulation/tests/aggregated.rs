@@ -16,10 +16,12 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, Units};
-use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::aggregation::SummerReply;
+use dp_pvi_protocol::coordinator::{Coordinator, Record, Stage};
 use dp_pvi_protocol::driver::{DriveError, TrainError};
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{Approve, SiteError, TrainJob, Trained};
+use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
 use dp_pvi_simulation::network::{Faults, Partition};
 use dp_pvi_simulation::noise::SeededNoise;
@@ -318,6 +320,29 @@ fn without_a_summer_no_round_opens_and_the_run_ends_with_a_name() {
         let ledger = Ledger::open(site.disk.clone(), client_key(2, &site.client), site.ledger.clone(), site.budget).unwrap();
         assert!(ledger.rows().iter().all(|(row, _)| !matches!(row.body, dp_pvi_privacy::ledger::RowBody::Reserved { .. })));
     }
+}
+
+/// A refusal for good ends the run where the summer was asked; one that comes late, or after the end, changes nothing.
+#[test]
+fn a_refusal_for_good_ends_only_a_run_that_waits_for_the_summer() {
+    let task = task(2, 0);
+    let (federation, _) = federation(&task, 2);
+    let settings = federation.settings_of(federation.run);
+    let outcome = federation.simulate();
+    complete(&outcome, "before the refusal");
+    let (mut waited, mut late) = (0, 0);
+    for length in 0..=outcome.records.len() {
+        let mut coordinator = Coordinator::restore(settings.clone(), outcome.records[..length].to_vec()).unwrap();
+        let now = Timestamp::from_millis(0);
+        let ended = matches!(coordinator.stage(), Stage::Ended { .. });
+        let asked = !ended && coordinator.summer_request(now).is_some();
+        let durable = coordinator.on_summer(SummerReply::Never("destroyed".into()), now).unwrap();
+        let ends = matches!(durable.records.as_slice(), [Record::RunEnded { .. } | Record::RoundClosed { .. }]);
+        assert_eq!((ends, durable.then.is_some()), (asked, asked), "after {length} records");
+        assert!(asked || durable.records.is_empty(), "after {length} records");
+        *(if asked { &mut waited } else { &mut late }) += 1;
+    }
+    assert!(waited > 2 && late > 2, "{waited} {late}");
 }
 
 #[test]

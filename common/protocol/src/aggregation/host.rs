@@ -234,7 +234,7 @@ impl Host {
                 Ok(counts.then_some(AggregationRecord::LeftOut(client)))
             }
             (SummerReply::Refused(words), _) => Err(ReplyError::Refused(words)),
-            (SummerReply::Never(words), _) => Err(ReplyError::Never(words)),
+            (SummerReply::Never(words), _) if self.is_waiting(next) => Err(ReplyError::Never(words)),
             // Late: it was asked in another state.
             _ => Ok(None),
         }

@@ -30,7 +30,8 @@ impl Coordinator {
     /// It refused, or what it says does not fit; ask again later.
     pub fn on_summer(&mut self, reply: SummerReply, now: Timestamp) -> Result<Durable<Option<String>>, ReplyError> {
         let next = self.due_round(now);
-        let Some(host) = &mut self.run.aggregation else { return Ok(self.durable(Vec::new(), None)) };
+        let ended = matches!(self.run.phase, Phase::Ended(_));
+        let Some(host) = self.run.aggregation.as_mut().filter(|_| !ended) else { return Ok(self.durable(Vec::new(), None)) };
         match host.on_reply(reply, next, &self.settings.key) {
             Ok(record) => {
                 let records = record.map(|record| Record::Aggregation { record, at: now }).into_iter().collect();
