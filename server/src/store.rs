@@ -290,8 +290,8 @@ pub(crate) struct SmallPayload {
 
 fn append(transaction: &Connection, run: i64, seq: i64, record: &Record, payload: Option<&[u8]>) -> rusqlite::Result<()> {
     let (light, vector) = vector::split(record);
-    // Records are plain data: writing them into memory cannot fail.
-    let body = postcard::to_stdvec(light.as_ref().unwrap_or(record)).expect("records serialise into memory");
+    // Most records fit without moving the buffer. Plain data: writing it into memory cannot fail.
+    let body = postcard::to_extend(light.as_ref().unwrap_or(record), Vec::with_capacity(1024)).expect("records serialise into memory");
     let facts = Facts::of(record);
     let length = vector.map_or(0, <[f64]>::len) as u64 * 8;
     let short = vector.filter(|_| length <= SMALL_PAYLOAD).map(vector::to_bytes);

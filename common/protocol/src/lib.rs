@@ -23,6 +23,7 @@
 pub mod aggregation;
 pub mod coordinator;
 pub mod driver;
+mod frequent;
 pub mod message;
 pub mod participant;
 pub mod sum;

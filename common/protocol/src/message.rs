@@ -16,6 +16,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::frequent::FrequentKey;
+
 /// Protocol versions that this build speaks, best first.
 pub const PROTOCOL_VERSIONS: &[u32] = &[1];
 
@@ -66,12 +68,17 @@ pub enum InvalidMessage {
     Malformed,
 }
 
+/// postcard of a body.
+fn encoded<B: Body>(body: &B) -> Vec<u8> {
+    // Most have a few hundred bytes: a buffer that grows from nothing is moved six times. Plain data: writing it into memory cannot fail.
+    postcard::to_extend(body, Vec::with_capacity(512)).expect("bodies serialise into memory")
+}
+
 impl<B: Body> Signed<B> {
     /// Encodes and signs a body.
     #[must_use]
     pub fn seal(body: &B, key: &SigningKey) -> Self {
-        // Bodies are plain data: writing them into memory cannot fail.
-        let body = postcard::to_stdvec(body).expect("bodies serialise into memory");
+        let body = encoded(body);
         let signature = key.sign(&Hash::of(B::DOMAIN, &[&body]).0).to_bytes().to_vec();
         Self { body, signature, kind: PhantomData }
     }
@@ -88,8 +95,7 @@ impl<B: Body> Signed<B> {
             [body] => return vec![Self::seal(body, key)],
             _ => {}
         }
-        // Bodies are plain data: writing them into memory cannot fail.
-        let bodies: Vec<_> = bodies.iter().map(|body| postcard::to_stdvec(body).expect("bodies serialise into memory")).collect();
+        let bodies: Vec<_> = bodies.iter().map(encoded).collect();
         let tree = HashTree::new(bodies.iter().map(|body| Hash::of(B::DOMAIN, &[body])).collect());
         let signature = key.sign(&tree.signed(B::DOMAIN).0).to_bytes();
         let with_way = |(index, body)| Self { body, signature: [&signature[..], &tree.way(index)].concat(), kind: PhantomData };
@@ -107,6 +113,15 @@ impl<B: Body> Signed<B> {
     /// # Errors
     /// Wrong signature or form.
     pub fn open(&self, key: &VerifyingKey) -> Result<B, InvalidMessage> {
+        self.open_if(|message, signature| key.verify_strict(message, signature).is_ok())
+    }
+
+    /// As [`Signed::open`], with a key by which many messages are signed.
+    pub(crate) fn open_frequent(&self, key: &FrequentKey) -> Result<B, InvalidMessage> {
+        self.open_if(|message, signature| key.verifies(message, signature))
+    }
+
+    fn open_if(&self, verifies: impl FnOnce(&[u8], &Signature) -> bool) -> Result<B, InvalidMessage> {
         let (signature, way) = self.signature.split_first_chunk::<64>().ok_or(InvalidMessage::Signature)?;
         let hash = Hash::of(B::DOMAIN, &[&self.body]);
         let signed = match (way, B::TOGETHER) {
@@ -114,7 +129,9 @@ impl<B: Body> Signed<B> {
             (way, Together::Allowed) => HashTree::follow(B::DOMAIN, hash, way).ok_or(InvalidMessage::Signature)?,
             (_, Together::Never) => return Err(InvalidMessage::Signature),
         };
-        key.verify_strict(&signed.0, &Signature::from_bytes(signature)).map_err(|_| InvalidMessage::Signature)?;
+        if !verifies(&signed.0, &Signature::from_bytes(signature)) {
+            return Err(InvalidMessage::Signature);
+        }
         self.peek()
     }
 

@@ -35,6 +35,7 @@ pub use self::types::{
     SummerParty,
 };
 use crate::aggregation::host::Host;
+use crate::frequent::FrequentKey;
 use crate::message::{
     HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
     RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
@@ -53,10 +54,17 @@ pub struct Coordinator {
     settings: Settings,
     rule: Box<dyn Rule>,
     run: Run,
-    /// Last update of every client whose signature was verified: it is looked at twice, before and after its payload.
-    verified: BTreeMap<ClientId, Signed<Update>>,
+    /// What was made of the messages of a site that sent an update. Not a record.
+    heard: BTreeMap<ClientId, Heard>,
     /// Since when the summer is waited for. Not a record: a restarted server has its patience anew.
     summer_since: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    key: FrequentKey,
+    /// The last update whose signature was verified: it is looked at twice, before and after its payload.
+    verified: Option<Signed<Update>>,
 }
 
 impl Coordinator {
@@ -78,7 +86,7 @@ impl Coordinator {
             run.check(&record, &key)?;
             run.apply(&record);
         }
-        Ok(Self { settings, rule, run, verified: BTreeMap::new(), summer_since: None })
+        Ok(Self { settings, rule, run, heard: BTreeMap::new(), summer_since: None })
     }
 
     /// Answers a hello. The connection's peer and the message must agree. Who only looks gets the same answer, with what was
@@ -160,8 +168,14 @@ impl Coordinator {
     /// # Errors
     /// See [`Rejected`].
     pub fn on_update_begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Durable<Begin>, Rejected> {
+        let key = self.member(client, Role::Site)?.key;
+        if !self.heard.contains_key(client) {
+            self.heard.insert(client.clone(), Heard { key: FrequentKey::new(key), verified: None });
+        }
         let (body, verdict) = self.check_update(client, update)?;
-        self.verified.insert(client.clone(), update.clone());
+        if let Some(heard) = self.heard.get_mut(client) {
+            heard.verified = Some(update.clone());
+        }
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
@@ -355,7 +369,7 @@ impl Coordinator {
     pub fn set_enrolled(&mut self, clients: BTreeMap<ClientId, Enrolled>) {
         self.settings.clients = clients;
         // Keys may have changed.
-        self.verified.clear();
+        self.heard.clear();
     }
 
     /// What there is for a client that has `seen` transcript entries. λ is shared, not copied.
@@ -502,7 +516,11 @@ impl Coordinator {
 
     fn check_update(&self, client: &ClientId, update: &Signed<Update>) -> Result<(Update, Verdict), Rejected> {
         let key = &self.member(client, Role::Site)?.key;
-        let body = if self.verified.get(client) == Some(update) { update.peek()? } else { update.open(key)? };
+        let body = match self.heard.get(client) {
+            Some(heard) if heard.verified.as_ref() == Some(update) => update.peek()?,
+            Some(heard) => update.open_frequent(&heard.key)?,
+            None => update.open(key)?,
+        };
         self.own_release(client, &body.release)?;
         let round = body.release.round;
         if let Some(given) = self.run.receipts.get(client).and_then(|of| of.get(&round)) {
