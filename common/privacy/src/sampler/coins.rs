@@ -34,22 +34,20 @@ impl Coins {
             return;
         };
         let mut bytes = [0u8; BLOCK];
-        let mut candidates = [0u16; BLOCK];
         let mut start = 0;
         while start < units {
             let size = BLOCK.min(units - start);
-            let bytes = &mut bytes[..size];
-            rng.fill_bytes(bytes);
-            // Without a branch: every position is written, the end moves on only past those that may be in.
-            let mut end = 0;
-            for (position, &byte) in (0u16..).zip(bytes.iter()) {
-                candidates[end] = position;
-                end += usize::from(byte <= first);
-            }
-            for &position in &candidates[..end] {
-                let position = usize::from(position);
-                if bytes[position] < first || three_bytes(rng) < rest {
-                    visit(start + position);
+            rng.fill_bytes(&mut bytes[..size]);
+            for (word, eight) in bytes[..size.next_multiple_of(8)].as_chunks::<8>().0.iter().enumerate() {
+                let mut candidates = at_most(u64::from_le_bytes(*eight), first);
+                while candidates != 0 {
+                    let byte = candidates.trailing_zeros() as usize / 8;
+                    candidates &= candidates - 1;
+                    let position = 8 * word + byte;
+                    // Beyond the last unit are bytes of an earlier block.
+                    if position < size && (eight[byte] < first || three_bytes(rng) < rest) {
+                        visit(start + position);
+                    }
                 }
             }
             start += size;
@@ -57,6 +55,34 @@ impl Coins {
     }
 }
 
+/// The highest bit of every byte that is at most `limit`.
+fn at_most(bytes: u64, limit: u8) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    const ONE: u64 = 0x0101_0101_0101_0101;
+    // The lower seven bits of a byte exceed those of the limit iff this addition, which no byte carries out of, reaches its highest bit.
+    let exceed = (bytes & LOW) + u64::from(0x7f - (limit & 0x7f)) * ONE;
+    if limit < 0x80 { !(exceed | bytes) & !LOW } else { !(exceed & bytes) & !LOW }
+}
+
 fn three_bytes(rng: &mut impl Rng) -> u32 {
     rng.next_u32() >> 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_compared_one_by_one() {
+        for limit in 0..=255u8 {
+            for byte in 0..=255u8 {
+                for neighbour in [0, limit, limit.wrapping_add(1), 255] {
+                    let mut eight = [neighbour; 8];
+                    eight[usize::from(byte % 8)] = byte;
+                    let right = eight.map(|byte| if byte <= limit { 0x80 } else { 0 });
+                    assert_eq!(at_most(u64::from_le_bytes(eight), limit).to_le_bytes(), right, "{eight:?} <= {limit}");
+                }
+            }
+        }
+    }
 }
