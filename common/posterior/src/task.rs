@@ -22,7 +22,7 @@ pub use update::{
 };
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::accountant::{Composition, Prices, PrivacyLoss};
 use dp_pvi_privacy::mechanism::LatticeOverflow;
 use dp_pvi_privacy::{Delta, DpEvent, Epsilon, Hash, PrivacyUnit, Relation};
 use serde::{Deserialize, Serialize};
@@ -258,10 +258,21 @@ impl ResolvedTask {
     /// # Errors
     /// As [`loss`](Self::loss).
     pub fn loss_under(&self, relation: Relation, delta: Delta, visits: u32) -> Result<PrivacyLoss, TaskError> {
-        let events = self.visit_events(0..visits)?;
-        // A ledger books visit by visit, and so does this sum.
-        let booked = events.iter().flat_map(|(event, count)| (0..*count).map(move |_| event));
-        Ok(epsilon_upper(booked, relation, delta)?)
+        self.loss_at(&mut Prices::new(relation), delta, visits)
+    }
+
+    /// The same at prices of which some may be known, under their relation; for many numbers of visits.
+    ///
+    /// # Errors
+    /// As [`loss`](Self::loss).
+    pub fn loss_at(&self, prices: &mut Prices, delta: Delta, visits: u32) -> Result<PrivacyLoss, TaskError> {
+        let mut total = Composition::default();
+        for (event, count) in self.visit_events(0..visits)? {
+            let charge = prices.learn(&event)?;
+            // A ledger books visit by visit, and so does this sum.
+            (0..count).for_each(|_| total.add(&charge, 1));
+        }
+        Ok(total.loss(delta))
     }
 
     /// What a site sends at a visit.

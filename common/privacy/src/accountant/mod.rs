@@ -378,6 +378,13 @@ impl Prices {
         self.known.entry(charge.mechanism.clone()).or_insert_with(|| charge.cost.clone());
         Ok(charge)
     }
+
+    /// Remembers what another has learnt, if it is about the same relation.
+    pub fn take_over(&mut self, other: &Self) {
+        if self.relation == other.relation {
+            self.known.extend(other.known.iter().map(|(mechanism, cost)| (mechanism.clone(), cost.clone())));
+        }
+    }
 }
 
 /// Certified upper bound on ε(δ) of the adaptive composition of all events (a fully adaptive filter: GDP if every event is

@@ -37,7 +37,7 @@ pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::accountant::{Charge, PrivacyLoss};
+use crate::accountant::{Charge, Prices, PrivacyLoss};
 use crate::event::DpEvent;
 use crate::ledger::book::Book;
 use crate::ledger::state::Secret;
@@ -95,6 +95,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         }
         ledger.verify_contents()?;
         Ok(ledger)
+    }
+
+    /// Spares this ledger the accounting of mechanisms whose price is known: where one program has many ledgers. Prices under another relation
+    /// than this ledger's are not taken.
+    #[must_use]
+    pub fn knowing(mut self, prices: &Prices) -> Self {
+        self.book.prices_mut().take_over(prices);
+        self
     }
 
     /// Caps the loss over everything charged if all other parties of aggregated sums work together ([`Losses::fallback`]): part of a
