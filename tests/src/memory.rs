@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use dp_pvi_data::load;
 use dp_pvi_inference::records::RecordTable;
@@ -12,19 +13,22 @@ use dp_pvi_privacy::ledger::Budget;
 use dp_pvi_privacy::{ClientId, Epsilon, Units};
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Site};
+use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit};
 use dp_pvi_simulation::noise::SeededNoise;
 
 /// Computes visits on records as a client does; noise, where there is any, is seeded.
-struct Records(Units<RecordTable>);
+struct Records(Arc<Units<RecordTable>>);
 
 impl Compute for Records {
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.0, permit, &SeededNoise::new(1))
-            .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
-        Ok(Trained { message: output.message, pending: output.pending })
+    fn train(&mut self, job: TrainJob) -> Visit {
+        let units = Arc::clone(&self.0);
+        Box::new(move || {
+            let TrainJob { task, visit, lambda, state, permit } = job;
+            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+            let output = update::run(&job, &units, permit, &SeededNoise::new(1))
+                .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
+            Ok(Trained { message: output.message, pending: output.pending })
+        })
     }
 }
 
@@ -38,7 +42,7 @@ pub fn posterior<'a>(task: &ResolvedTask, sites: impl Iterator<Item = (&'a str, 
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
     let sites = sites.map(|(name, file)| {
         let loaded = load(&schema, &[file]).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let compute = Rc::new(RefCell::new(Records(loaded.units)));
+        let compute = Rc::new(RefCell::new(Records(Arc::new(loaded.units))));
         Site::new(ClientId::new(name).expect("a name"), loaded.counts.units, task, budget, compute)
     });
     let outcome = Federation::new(task, 1, sites.collect()).simulate();

@@ -1,4 +1,4 @@
-//! A whole federation in one thread and in virtual time: one server, its sites and evaluators, over a faulty network, with
+//! A whole federation in one program and in virtual time: one server, its sites and evaluators, over a faulty network, with
 //! machines that crash at any write and start again from what their disks hold.
 
 use std::cell::{Cell, RefCell};
@@ -9,9 +9,10 @@ use std::time::Duration;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
+use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerHead, LedgerIdentity, StoreError};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, Relation, ReleaseId, RunId};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings, SummerParty};
 use dp_pvi_protocol::driver::{
@@ -31,12 +32,12 @@ use crate::noise::stream;
 
 /// What a simulated site computes with.
 pub trait Compute {
-    /// Computes one visit.
-    ///
-    /// # Errors
-    /// Nothing was released.
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError>;
+    /// One visit, to be computed beside those of other sites.
+    fn train(&mut self, job: TrainJob) -> Visit;
 }
+
+/// Computes a visit. An error says that nothing was released.
+pub type Visit = Box<dyn FnOnce() -> Result<Trained, TrainError> + Send>;
 
 /// Metrics of a posterior, for a simulated evaluator.
 pub type Evaluation = dyn FnMut(&[f64]) -> Result<PublicMetrics, TrainError>;
@@ -98,6 +99,8 @@ pub struct Federation {
     pub summer_silent: Duration,
     /// Virtual time after which the simulation gives up.
     pub limit: Duration,
+    /// Visits that are computed at the same time.
+    pub threads: usize,
     /// Called with every closed round's record.
     pub watch: Box<dyn FnMut(&Record)>,
 }
@@ -161,6 +164,9 @@ fn key(seed: u64, purpose: &str, name: &str) -> SigningKey {
 /// Name of every simulated federation.
 pub const FEDERATION: &str = "simulation";
 
+/// Virtual time of a visit: longer than it takes until all sites know of a round, so that they compute at the same time.
+const VISIT: Duration = Duration::from_millis(200);
+
 /// Pause of a crashed site before it starts again.
 const RESTART: Duration = Duration::from_secs(2);
 
@@ -180,6 +186,7 @@ impl Federation {
             start_deadline: Duration::from_secs(600),
             summer_silent: Duration::ZERO,
             limit: Duration::from_secs(365 * 24 * 3600),
+            threads: 1,
             watch: Box::new(|_| ()),
         }
     }
@@ -213,7 +220,7 @@ impl Federation {
     /// Runs until every site and evaluator is through, or the limit of virtual time.
     #[must_use]
     pub fn simulate(self) -> Outcome {
-        let clock = Executor::default();
+        let clock = Executor::new(self.threads);
         let start = clock.now();
         let mut summer = SimulatedSummer::new(summer_key(self.seed), &server_key(self.seed).verifying_key(), self.seed);
         summer.up_again = start.plus(self.summer_silent);
@@ -223,7 +230,8 @@ impl Federation {
         let clients = self.sites.len() + self.evaluators.len();
         let through = Rc::new(Cell::new(0));
         clock.spawn(supervise(Rc::clone(&host), clock.clone(), self.disk.clone(), self.seed, faults.crash_server));
-        let world = World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed };
+        let prices = Rc::new(prices(&self.task));
+        let world = World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed, prices };
         for site in self.sites {
             let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
             clock.spawn(async move {
@@ -275,6 +283,18 @@ struct World {
     host: Rc<RefCell<Host>>,
     faults: Rc<Faults>,
     seed: u64,
+    /// What the visits of the task cost: the same for all sites.
+    prices: Rc<Prices>,
+}
+
+/// What visits of a task cost. A site's own ledger says what is wrong with one that has no price.
+fn prices(task: &[u8]) -> Prices {
+    let task = ResolvedTask::from_bytes(task);
+    let mut prices = Prices::new(task.as_ref().map_or(Relation::AddRemove, |task| task.privacy.relation));
+    for (event, _) in task.and_then(|task| task.visit_events(0..task.visits())).unwrap_or_default() {
+        let _ = prices.learn(&event);
+    }
+    prices
 }
 
 /// Keeps the server's machine going, and lets it crash as the faults say.
@@ -342,12 +362,13 @@ impl World {
     async fn site(&self, site: &Site, life: u64) -> Result<SiteOutcome, DriveError> {
         let identity = self.identity(&site.client);
         let ledger = Ledger::open(site.disk.clone(), identity.key.clone(), site.ledger.clone(), site.budget).map_err(SiteError::Ledger)?;
+        let ledger = ledger.knowing(&self.prices);
         let mut policy = site.policy.clone();
         policy.aggregation.summer.get_or_insert(summer_key(self.seed).verifying_key());
         let mut participant = Participant::new(identity, policy, site.nominal_units, ledger);
         let mut transport = self.transport(&site.client, life);
         let dice = stream(self.seed, &format!("masks/{}", site.client), life);
-        let mut trainer = Computes(Rc::clone(&site.compute), dice);
+        let mut trainer = Computes { compute: Rc::clone(&site.compute), clock: self.clock.clone(), dice };
         drive_site(&mut participant, &mut transport, &mut trainer, &self.clock, &mut Quiet, &patience()).await
     }
 
@@ -369,19 +390,24 @@ impl Observer for Quiet {
     fn on_event(&mut self, _event: &Event<'_>) {}
 }
 
-struct Computes(Rc<RefCell<dyn Compute>>, ChaCha20Rng);
+struct Computes {
+    compute: Rc<RefCell<dyn Compute>>,
+    clock: Executor,
+    dice: ChaCha20Rng,
+}
 
 impl Trainer for Computes {
     type Random = ChaCha20Rng;
 
     fn randomness(&mut self) -> Result<ChaCha20Rng, TrainError> {
         let mut seed = [0; 32];
-        self.1.fill_bytes(&mut seed);
+        self.dice.fill_bytes(&mut seed);
         Ok(ChaCha20Rng::from_seed(seed))
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        self.0.borrow_mut().train(job)
+        let visit = self.compute.borrow_mut().train(job);
+        self.clock.compute(VISIT, visit).await
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_simulation::account::{self, AccountError};
-use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine};
+use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
 use dp_pvi_simulation::reproduce::{self, ReproduceError};
 use dp_pvi_simulation::tune::{self, TuneError};
@@ -47,7 +47,7 @@ enum Command {
         /// Seeds instead of those in the file.
         #[arg(long, value_delimiter = ',')]
         seeds: Vec<u64>,
-        /// Runs at the same time instead of what the file says.
+        /// Runs (and sites, where there are fewer runs) at the same time, instead of what the file says.
         #[arg(long)]
         threads: Option<usize>,
         /// Another value for a key of the experiment or of its task: `--set clients.number=200 --set task.privacy.epsilon=0.5`.
@@ -337,8 +337,8 @@ fn finite(epsilon: Option<f64>) -> String {
 fn run(experiment: Experiment, file: &Path, data: &Path, print: &mut Printer<'_>, quiet: bool) -> Result<(), Failure> {
     let session = Session::open(experiment, file, data)?;
     let seeds = session.experiment().seeds.clone();
-    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = session.experiment().threads.unwrap_or_else(processors).clamp(1, seeds.len());
+    let threads = session.experiment().threads.unwrap_or_else(processors);
+    let (threads, sites) = (threads.clamp(1, seeds.len()), (threads / seeds.len()).max(1));
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(session.rounds() * seeds.len() as u64) };
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} rounds, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
     let next = AtomicUsize::new(0);
@@ -349,7 +349,7 @@ fn run(experiment: Experiment, file: &Path, data: &Path, print: &mut Printer<'_>
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let bar = bar.clone();
-                    if results.send((*seed, session.run(*seed, move || bar.inc(1)))).is_err() {
+                    if results.send((*seed, session.run(*seed, sites, move || bar.inc(1)))).is_err() {
                         // Another run failed, or printing did: nobody waits for more.
                         break;
                     }

@@ -18,11 +18,11 @@ use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, Units};
 use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Coordinator, Record, Stage};
-use dp_pvi_protocol::driver::{DriveError, TrainError};
+use dp_pvi_protocol::driver::DriveError;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{Approve, SiteError, TrainJob, Trained};
 use dp_pvi_protocol::time::Timestamp;
-use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
+use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit, client_key};
 use dp_pvi_simulation::network::{Faults, Partition};
 use dp_pvi_simulation::noise::SeededNoise;
 use support::{SCHEMA, boundless, check, client, complete};
@@ -81,7 +81,7 @@ impl Real {
 }
 
 impl Compute for Real {
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+    fn train(&mut self, job: TrainJob) -> Visit {
         // The very same release once more, under a permit of a ledger that nobody else has.
         let release = job.permit.release().clone();
         let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
@@ -92,7 +92,7 @@ impl Compute for Real {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
         let output = update::run(&job, &self.units, permit, &self.noise).unwrap();
-        Ok(Trained { message: output.message, pending: output.pending })
+        Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }
 
@@ -123,7 +123,7 @@ fn federation_of(task: &ResolvedTask, seed: u64, records: impl Fn(usize) -> Reco
 struct Never;
 
 impl Compute for Never {
-    fn train(&mut self, _job: TrainJob) -> Result<Trained, TrainError> {
+    fn train(&mut self, _job: TrainJob) -> Visit {
         panic!("replaced before the run")
     }
 }

@@ -16,10 +16,9 @@ use dp_pvi_privacy::ledger::RowBody;
 use dp_pvi_privacy::ledger::memory::Failure;
 use dp_pvi_privacy::{Hash, Ledger, Units};
 use dp_pvi_protocol::coordinator::Record;
-use dp_pvi_protocol::driver::TrainError;
 use dp_pvi_protocol::message::RoundOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, client_key};
+use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
 use dp_pvi_simulation::network::{Faults, Partition};
 use dp_pvi_simulation::noise::{SeededNoise, stream};
 use rand_core::Rng;
@@ -188,11 +187,11 @@ struct Real {
 }
 
 impl Compute for Real {
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+    fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
         let output = update::run(&job, &self.units, permit, &SeededNoise::new(1)).unwrap();
-        Ok(Trained { message: output.message, pending: output.pending })
+        Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }
 

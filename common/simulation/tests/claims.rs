@@ -20,7 +20,7 @@ use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{DriveError, TrainError};
 use dp_pvi_protocol::message::{RefusalReason, RoundOutcome, RunOutcome};
 use dp_pvi_protocol::participant::{SiteError, TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Site, client_key};
+use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit, client_key};
 use dp_pvi_simulation::network::Partition;
 use dp_pvi_simulation::noise::SeededNoise;
 use support::{Numbers, bits, boundless, check, client, complete, federation, private, sequential, site, synchronous};
@@ -205,8 +205,8 @@ fn updates_leave_at_multiples_of_the_release_tick() {
 struct Broken;
 
 impl Compute for Broken {
-    fn train(&mut self, _: TrainJob) -> Result<Trained, TrainError> {
-        Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Internal, message: "no randomness".into() })
+    fn train(&mut self, _: TrainJob) -> Visit {
+        Box::new(|| Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Internal, message: "no randomness".into() }))
     }
 }
 
@@ -227,11 +227,11 @@ fn a_site_whose_computation_fails_is_not_waited_for() {
 struct Real(Units<RecordTable>);
 
 impl Compute for Real {
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+    fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
         let output = update::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
-        Ok(Trained { message: output.message, pending: output.pending })
+        Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```toml
 //! name = "adult-dp-optimisation"
 //! seeds = [1, 2, 3, 4, 5]
-//! threads = 2                                   # seeds at the same time. Default: one per processor
+//! threads = 2                                   # seeds at the same time, and sites where there are fewer seeds. Default: one per processor
 //! noise = "lattice"                             # exact discrete Gaussian noise, as production adds
 //! evaluate_every = 1                            # held-out metrics at every so many rounds, and at the last one
 //! task = "task.toml"                            # relative to this file; or the task's sections as [task.model], …
@@ -50,7 +50,7 @@ pub struct Experiment {
     pub name: String,
     /// One run for each.
     pub seeds: Vec<u64>,
-    /// Runs at the same time. Default: one per processor.
+    /// Runs at the same time, and sites of a run where there are fewer of them. Default: one per processor.
     pub threads: Option<usize>,
     /// Kind of noise.
     #[serde(default)]

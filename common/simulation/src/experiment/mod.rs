@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub use self::config::{ClientsSection, DataSection, Experiment, NoiseKind, PhasesSection, Setting, Slicing, TrialsKind, TuneSection};
 pub use self::cpu::cpu_seconds;
 pub use self::report::{RoundLine, SeedLine, SummaryLine};
-pub use self::run::{SeedResult, Session};
+pub use self::run::{SeedResult, Session, processors};
 pub use self::split::SplitError;
 
 /// Why an experiment has no result.

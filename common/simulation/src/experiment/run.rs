@@ -13,6 +13,7 @@ use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::metrics::{HeldOutMetrics, evaluate};
 use dp_pvi_posterior::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::Budget;
 use dp_pvi_privacy::{ClientId, Epsilon, UnitTable, Units};
 use dp_pvi_protocol::coordinator::Record;
@@ -23,8 +24,14 @@ use dp_pvi_protocol::participant::{TrainJob, Trained};
 use super::config::{Experiment, Slicing};
 use super::report::{RoundLine, SeedLine};
 use super::{ExperimentError, split};
-use crate::federation::{Compute, Federation, Outcome, Site};
+use crate::federation::{Compute, Federation, Outcome, Site, Visit};
 use crate::noise::SeededNoise;
+
+/// Processors of this machine.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 /// An experiment with its data.
 pub struct Session {
@@ -135,22 +142,24 @@ impl Session {
         Ok((clients, test))
     }
 
-    /// One run. `progress` is called after every round.
+    /// One run, with visits of so many sites computed at the same time: what comes out does not depend on it. `progress` is called after
+    /// every round.
     ///
     /// # Errors
     /// See [`ExperimentError`].
-    pub fn run(&self, seed: u64, progress: impl Fn() + 'static) -> Result<SeedResult, ExperimentError> {
+    pub fn run(&self, seed: u64, threads: usize, progress: impl Fn() + 'static) -> Result<SeedResult, ExperimentError> {
         let (tables, test) = self.split(seed)?;
         let width = tables.len().to_string().len();
         let sites = tables.into_iter().enumerate().map(|(number, table)| {
             // Digits and hyphens only, at most 64 bytes.
             let client = ClientId::new(format!("client-{:0width$}", number + 1)).expect("a valid name");
             let units = table.len() as u64;
-            let compute = Inference { units: Units::new(table), noise: SeededNoise::new(seed) };
+            let compute = Inference { units: Arc::new(Units::new(table)), noise: SeededNoise::new(seed) };
             Site::new(client, units, &self.task, self.budget(), Rc::new(RefCell::new(compute)))
         });
         let mut federation = Federation::new(&self.task, seed, sites.collect());
         federation.faults = self.experiment.faults.clone();
+        federation.threads = threads;
         federation.start_deadline = Duration::from_secs(self.experiment.phases.start_deadline_seconds);
         let lines = Rc::new(RefCell::new(Lines::new(self, seed, test)));
         let watch = Rc::clone(&lines);
@@ -218,17 +227,20 @@ impl Session {
 
 /// The real update on a site's records.
 struct Inference {
-    units: Units<RecordTable>,
+    units: Arc<Units<RecordTable>>,
     noise: SeededNoise,
 }
 
 impl Compute for Inference {
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.units, permit, &self.noise)
-            .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
-        Ok(Trained { message: output.message, pending: output.pending })
+    fn train(&mut self, job: TrainJob) -> Visit {
+        let (units, noise) = (Arc::clone(&self.units), self.noise);
+        Box::new(move || {
+            let TrainJob { task, visit, lambda, state, permit } = job;
+            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+            let output = update::run(&job, &units, permit, &noise)
+                .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
+            Ok(Trained { message: output.message, pending: output.pending })
+        })
     }
 }
 
@@ -242,6 +254,7 @@ struct Lines {
     visits: BTreeMap<ClientId, u32>,
     /// ε by number of visits.
     epsilon: BTreeMap<u32, Option<f64>>,
+    prices: Prices,
     last: Option<(Arc<[f64]>, HeldOutMetrics)>,
     updates: u32,
     rounds: Vec<RoundLine>,
@@ -263,6 +276,7 @@ impl Lines {
             test,
             visits: BTreeMap::new(),
             epsilon: BTreeMap::new(),
+            prices: Prices::new(session.task.privacy.relation),
             last: None,
             updates: 0,
             rounds: Vec::new(),
@@ -322,7 +336,7 @@ impl Lines {
     /// ε of so many visits; `None` is infinite.
     fn epsilon(&mut self, visits: u32) -> Option<f64> {
         *self.epsilon.entry(visits).or_insert_with(|| {
-            let loss = self.task.loss(visits).ok()?;
+            let loss = self.task.loss_at(&mut self.prices, self.task.privacy.delta, visits).ok()?;
             Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite())
         })
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::vips::write;
 use super::{Options, ReproduceError};
-use crate::experiment::{Experiment, SeedResult, Session};
+use crate::experiment::{Experiment, SeedResult, Session, processors};
 
 /// One experiment of a figure: a split and a method.
 pub(super) struct Plan {
@@ -68,7 +68,7 @@ pub(super) fn run_cells(options: &Options<'_>, plans: &[Plan], seeds: &[u64]) ->
     let failed = AtomicBool::new(false);
     let sessions: Vec<Mutex<Opened>> = plans.iter().map(|_| Mutex::new(None)).collect();
     let results: Vec<Mutex<Option<Result<Kept, ReproduceError>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(jobs.len().max(1));
+    let threads = processors().min(jobs.len().max(1));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -126,7 +126,7 @@ fn one(options: &Options<'_>, plan: &Plan, session: &Mutex<Opened>, seed: u64) -
             }
         }
     };
-    let result = session.run(seed, || ())?;
+    let result = session.run(seed, 1, || ())?;
     let kept = Kept { key, epsilon: result.end.epsilon, points: points(&result, plan.sites) };
     let text = serde_json::to_string(&kept).map_err(|error| ReproduceError::Result(error.to_string()))?;
     // Whole or not at all: an interrupted program leaves no half of a cell.

@@ -29,7 +29,7 @@ use rand_core::Rng;
 use super::erm::{Objective, perturbation};
 use super::vips::{Counted, Line, Progress, Run, chart, counted, counting_table, experiment, write, wrong};
 use super::{Options, ReproduceError};
-use crate::experiment::Session;
+use crate::experiment::{Session, processors};
 
 const EPSILONS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 const ROUNDS: u32 = 3;
@@ -118,7 +118,7 @@ fn compare(
         for (method, update) in [(OURS, vips()), (GRADIENTS, gradients())] {
             let session = open(options, set, epsilon, method, &update, SITES)?;
             let bar = progress.bar();
-            let result = session.run(options.seed, move || bar.inc(1))?;
+            let result = session.run(options.seed, processors(), move || bar.inc(1))?;
             let predictor = Predictor::of_state(session.task(), &result.lambda).map_err(|e| wrong(&e))?;
             add(&mut lines, method, Some(epsilon), &|row| by_posterior(&predictor, row));
             if method == OURS {

@@ -25,7 +25,7 @@ use dp_pvi_privacy::{SiteState, UnitTable};
 
 use super::vips::{Counted, Line, Progress, Run, chart, counted, experiment, without_noise, write, wrong};
 use super::{Options, ReproduceError};
-use crate::experiment::Session;
+use crate::experiment::{Session, processors};
 
 const TOPICS: u32 = 50;
 const WORDS: u32 = 6_906;
@@ -73,7 +73,7 @@ pub(super) fn run(options: &Options<'_>) -> Result<(), ReproduceError> {
             let session = open(options, epsilon, rounds, form)?;
             let (_, test) = session.split(options.seed)?;
             let bar = progress.bar();
-            let result = session.run(options.seed, move || bar.inc(1))?;
+            let result = session.run(options.seed, processors(), move || bar.inc(1))?;
             let topics = topics(session.task(), &result.lambda)?;
             let perplexity = perplexity(&topics, test.get());
             lines.push(Line { method: form.name().to_owned(), epsilon: Some(epsilon), metric: "perplexity", value: perplexity });

@@ -28,7 +28,7 @@ use rand_core::Rng;
 use serde::Serialize;
 
 pub use self::cost::Trials;
-use crate::experiment::{Experiment, ExperimentError, Session, TuneSection};
+use crate::experiment::{Experiment, ExperimentError, Session, TuneSection, processors};
 use crate::federation::client_key;
 use crate::noise::stream;
 
@@ -198,7 +198,7 @@ impl Selection {
         let mut best: Option<(usize, f64, Vec<f64>)> = None;
         for trial in 0..count {
             let candidate = usize::try_from(dice.next_u64() % self.section.candidates.len() as u64).unwrap_or(0);
-            let Ok(run) = sessions[&candidate].run(seed.wrapping_add(1 + u64::from(trial)), || ()) else { continue };
+            let Ok(run) = sessions[&candidate].run(seed.wrapping_add(1 + u64::from(trial)), processors(), || ()) else { continue };
             let score = run.end.log_likelihood;
             if score.is_finite() && best.as_ref().is_none_or(|(_, before, _)| score > *before) {
                 best = Some((candidate, score, run.lambda));

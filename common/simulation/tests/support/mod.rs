@@ -9,10 +9,9 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, RowBody};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, Ledger, NoiseSource, Pending, Purpose, ReleaseId, danger};
-use dp_pvi_protocol::driver::TrainError;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, client_key};
+use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
 use dp_pvi_simulation::noise::SeededNoise;
 use rand_core::Rng;
 
@@ -91,7 +90,7 @@ pub(crate) struct Toy {
 }
 
 impl Compute for Toy {
-    fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
+    fn train(&mut self, job: TrainJob) -> Visit {
         let release = job.permit.release().clone();
         let d = job.lambda.len() / 2;
         self.calls += 1;
@@ -102,7 +101,9 @@ impl Compute for Toy {
             Numbers::Unique { first } => {
                 payload[0] = 2f64.powi(i32::try_from(first + release.round).unwrap());
                 self.log.borrow_mut().push((release, payload.clone()));
-                return Ok(Trained { message: Message::values(danger::assume_released(payload)), pending: Pending::None });
+                return Box::new(move || {
+                    Ok(Trained { message: Message::values(danger::assume_released(payload)), pending: Pending::None })
+                });
             }
         };
         let factor = job.state.public(2 * d).unwrap();
@@ -114,7 +115,7 @@ impl Compute for Toy {
         }
         self.log.borrow_mut().push((release, payload.clone()));
         let released = danger::assume_released(payload);
-        Ok(Trained { message: Message::values(released.clone()), pending: Pending::Public(released) })
+        Box::new(move || Ok(Trained { message: Message::values(released.clone()), pending: Pending::Public(released) }))
     }
 }
 
