@@ -184,6 +184,7 @@ impl Executor {
             if let Some((computation, waker)) = computation {
                 match computation {
                     Computation::Here(work) => work(),
+                    // Its thread says so unless the computation panicked, and then so does this.
                     Computation::Elsewhere(done) => done.recv().expect("a computation panicked"),
                 }
                 waker.wake();
