@@ -123,7 +123,8 @@ pub struct DataSection {
     /// Files that are held out.
     pub test_files: Option<Vec<PathBuf>>,
     /// Whether only as many units of the larger class are kept, by a seeded permutation, as there are of the smaller: a data set whose
-    /// rare class would otherwise hide what methods differ in.
+    /// rare class would otherwise hide what methods differ in. Which units are kept depends on all labels: ε is that of the training on
+    /// those that are kept, and does not cover the choice.
     #[serde(default)]
     pub balance: bool,
     /// Most units that are kept, by a seeded permutation.

@@ -5,14 +5,14 @@
 //! experiment only, not on the number of threads.
 //!
 //! # Measured
-//! Figure 1 in full, 396 s of processor time shared by two threads (ε = 1, replace-one, five seeds; log-likelihood on the balanced and the two unbalanced
+//! Figure 1 in full, 803 s of processor time, for two threads to share, on a day on which the machine was slow (ε = 1, replace-one, five seeds; log-likelihood on the balanced and the two unbalanced
 //! splits, the paper's at its nominal ε in brackets; standard errors of about 0.002 include the split; without protection −0.3305):
 //!
 //! | method | balanced | unbalanced 1 | unbalanced 2 |
 //! |---|---|---|---|
-//! | DP optimisation | −0.340 (−0.349) | −0.340 (−0.342) | −0.341 (−0.345) |
-//! | local averaging | −0.348 (−0.356) | −0.356 (−0.378) | −0.374 (−0.384) |
-//! | local averaging, aggregated | −0.343 (−0.338) | −0.349 (−0.364) | −0.362 (−0.371) |
+//! | DP optimisation | −0.340 (−0.349) | −0.340 (−0.342) | −0.340 (−0.345) |
+//! | local averaging | −0.349 (−0.356) | −0.355 (−0.378) | −0.373 (−0.384) |
+//! | local averaging, aggregated | −0.345 (−0.338) | −0.349 (−0.364) | −0.365 (−0.371) |
 //! | virtual clients | −0.341 (−0.353) | −0.342 (−0.353) | −0.345 (−0.348) |
 //! | virtual clients, aggregated | −0.336 (−0.343) | −0.337 (−0.338) | −0.336 (−0.337) |
 //! | BCM same | −0.396 (−0.439) | −0.392 (−0.454) | −0.396 (−0.467) |
@@ -20,8 +20,8 @@
 //! | global VI, aggregated | −0.341 (−0.328) | the same | the same |
 //! | natural gradients, alone and aggregated | −0.340, −0.334 | the same | the same |
 //!
-//! Figure 2 in full, 61 s: stays of diabetics in place of MIMIC-III, few records a site (balanced; without protection −0.548): virtual clients alone −0.628
-//! and aggregated −0.601, global VI −0.600, natural gradients −0.645 and −0.603, DP optimisation −0.650, local averaging −0.684 and −0.648, BCM −0.660. The paper's values, of
+//! Figure 2 in full, 112 s: stays of diabetics in place of MIMIC-III, few records a site (balanced; without protection −0.548): virtual clients alone −0.628
+//! and aggregated −0.601, global VI −0.600, natural gradients −0.645 and −0.603, DP optimisation −0.645, local averaging −0.684 and −0.637, BCM −0.660. The paper's values, of
 //! −0.51 to −0.59, are of other records.
 //!
 //! Figure 4 in full, 741 s of processor time shared by two threads (a network, ε = 2, replace-one, five seeds; log-likelihood on the balanced and the two

@@ -160,6 +160,7 @@ fn remarks(figure: Figure) -> &'static str {
             "* MIMIC-III is not public. In its place stand the stays of Diabetes 130-US hospitals, with the question whether they ended in death, re-balanced \
              like the original by keeping as many others: 3304 stays in place of 5594, and other columns. The paper's values are those of MIMIC-III and are \
              not to be compared one by one.\n\
+             * Which stays are kept depends on all labels; as in the paper, epsilon is that of the training on the kept ones and does not cover the choice.\n\
              * A stay is a record: a patient with several stays is protected for each of them only.\n\n"
         }
         Figure::Four => {
