@@ -15,9 +15,11 @@
 //! | 2,000,000 (mean field of 1,000,000) | 1035 ms (104 ms) | 83 ms | 155 → 314 MiB |
 //! | 1,000,404 (full covariance of 1413) | 691 ms (69 ms) | 33 ms | 28 → 98 MiB |
 //!
-//! On a 2.0 GHz Xeon with AVX-512 the first row is 1.34 ms and 0.19 ms (one Ed25519 verification there: 50 µs); on 2.6 GHz it was 1.12 to 1.25 ms
-//! and 0.15 ms before small payloads of a closed round stayed out of the database, which takes a tenth off. The target of 1 ms is missed. A quarter of it are ten Ed25519 verifications, a tenth the flush of one commit, a tenth ten
-//! writes to sockets inside the kernel, a quarter the rest of ten exchanges over HTTP/2 and TLS.
+//! On a 2.0 GHz Xeon with AVX-512 the first row was 1.34 ms and 0.19 ms while every signature was verified by the library (50 µs each there). With
+//! tables of the sites' keys it is a seventh less: medians of eight runs in turns, on a day on which that machine was slow, 2.10 ms before and 1.80 ms
+//! after. The target of 1 ms is missed. What is left, in shares: ten verifications 20 %, two signatures 7 %, ten exchanges over HTTP/2 and TLS 30 %, of which the kernel's
+//! sockets are a quarter, twelve rows and one flush of SQLite 14 %, and 8 % of it all is glibc's allocator. (mimalloc takes about a twentieth off and 30 to 50 MiB more
+//! for large updates; jemalloc is better, but needs make to be built.)
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 
