@@ -95,6 +95,13 @@ fn faults_and_threads_change_no_figure() {
     assert_eq!(rounds(&calm), rounds(&stormy));
     let crashes: u64 = stormy.iter().filter_map(|line| line["site_crashes"].as_u64()).sum();
     assert!(crashes > 0);
+    // One seed: the threads are the sites'.
+    let together = ["--seeds", "1", "--set", "task.pvi={ schedule = \"synchronous\", rounds = 3, update = \"dp-optimisation\" }"];
+    let of = |file, threads| rounds(&lines(&run(directory.path(), file, &[&together[..], &["--threads", threads]].concat())));
+    let alone = of("small.toml", "1");
+    assert_eq!(alone.len(), 3);
+    assert_eq!(alone, of("small.toml", "3"));
+    assert_eq!(alone, of("stormy.toml", "3"));
 }
 
 /// Secure aggregation from an experiment file, by other values for its keys: the sum is protected as the task states, and the summary says what
