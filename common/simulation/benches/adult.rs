@@ -12,7 +12,8 @@
 //!
 //! November 2026, one core of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work); on two
 //! threads `ten_clients` takes 0.63 to 0.70 s (medians of three runs), of which 0.18 s are noise (35 µs a step, shared by two), so 0.45 to 0.52 s without noise; on one
-//! 1.0 to 1.3 s, of which 0.35 s are noise. All that on a day on which that machine was slow: others have had 29 µs for the same noise.
+//! 1.0 to 1.3 s, of which 0.35 s are noise. That virtual machine's speed changes with its neighbours: an hour later the same program took 1.0 s on two threads with
+//! noise at 47 µs a step (0.77 s without), and on other days the noise alone took 29 µs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::PathBuf;
