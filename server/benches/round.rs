@@ -17,9 +17,9 @@
 //!
 //! On a 2.0 GHz Xeon with AVX-512 the first row was 1.34 ms and 0.19 ms while every signature was verified by the library (50 µs each there). With
 //! tables of the sites' keys it is a seventh less: medians of eight runs in turns, on a day on which that machine was slow, 2.10 ms before and 1.80 ms
-//! after. The target of 1 ms is missed. What is left, in shares: ten verifications 20 %, two signatures 7 %, ten exchanges over HTTP/2 and TLS 30 %, of which the kernel's
-//! sockets are a quarter, twelve rows and one flush of SQLite 14 %, and 8 % of it all is glibc's allocator. (mimalloc takes about a twentieth off and 30 to 50 MiB more
-//! for large updates; jemalloc is better, but needs make to be built.)
+//! after. The target of 1 ms is missed. A profile of what is left, in shares that overlap: HTTP/2, TLS and sockets 33 %, a quarter of it in the kernel; arithmetic of ten
+//! verifications and two signatures 22 %; rows and flush of SQLite 16 %; copies and comparisons in memory 11 %, half of them entries of the tables; glibc's allocator
+//! 8 %. (mimalloc takes about a twentieth off, and 30 to 45 MiB more for large updates.)
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 

@@ -4,7 +4,8 @@
 //! doublings of a point that may be any. A site's key does not change, so both multiplications can go through tables of multiples, without doublings.
 //! Signatures are public: which entries are looked up is no secret.
 //!
-//! On a 2.0 GHz Xeon a verification takes 22 µs in place of 53 µs; a key's table has 131 KB.
+//! On a 2.0 GHz Xeon a verification takes 22 µs in place of 53 µs, and about 35 µs in place of 60 µs where other work has emptied the
+//! caches in between; a key's table has 131 KB.
 
 use std::fmt;
 use std::sync::LazyLock;

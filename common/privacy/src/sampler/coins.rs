@@ -44,7 +44,7 @@ impl Coins {
                     let byte = candidates.trailing_zeros() as usize / 8;
                     candidates &= candidates - 1;
                     let position = 8 * word + byte;
-                    // Beyond the last unit are bytes of an earlier block.
+                    // Beyond the last unit the buffer holds what was there before: no coins.
                     if position < size && (eight[byte] < first || three_bytes(rng) < rest) {
                         visit(start + position);
                     }

@@ -54,12 +54,13 @@ pub struct Coordinator {
     settings: Settings,
     rule: Box<dyn Rule>,
     run: Run,
-    /// What was made of the messages of a site that sent an update. Not a record.
+    /// Sites that sent an update. Not a record: a restarted server verifies again.
     heard: BTreeMap<ClientId, Heard>,
     /// Since when the summer is waited for. Not a record: a restarted server has its patience anew.
     summer_since: Option<Timestamp>,
 }
 
+/// What is kept of a site to verify its updates.
 #[derive(Debug)]
 struct Heard {
     key: FrequentKey,
