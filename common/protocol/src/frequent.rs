@@ -82,25 +82,28 @@ impl<const W: usize> Multiples<W> {
     }
 
     /// `sum` + scalar·P. Its time depends on the scalar.
-    fn add_to(&self, sum: EdwardsPoint, scalar: &Scalar) -> EdwardsPoint {
+    fn add_to(&self, mut sum: EdwardsPoint, scalar: &Scalar) -> EdwardsPoint {
         // Looked up before the first addition: the processor waits for all entries at once that have left its caches since the round before.
-        let mut looked_up = [EdwardsPoint::identity(); MOST_DIGITS];
-        let (mut number, mut carry) = (0, 0);
+        let mut looked_up = [(EdwardsPoint::identity(), 0); MOST_DIGITS];
+        let mut carry = 0;
         let bytes = scalar.as_bytes();
-        for (digit, multiples) in self.0.chunks_exact(Self::EACH).enumerate() {
-            let bit = digit * W;
+        for (number, (multiples, entry)) in self.0.chunks_exact(Self::EACH).zip(&mut looked_up).enumerate() {
+            let bit = number * W;
             // W ≤ 8 bits lie in two bytes.
             let pair = u16::from(bytes[bit / 8]) | u16::from(bytes.get(bit / 8 + 1).copied().unwrap_or(0)) << 8;
-            let value = usize::from(pair >> (bit % 8)) % (1 << W) + carry;
-            carry = usize::from(value > Self::EACH);
-            let (multiple, negative) = if carry == 1 { (2 * Self::EACH - value, true) } else { (value, false) };
-            if multiple > 0 {
-                let point = multiples[multiple - 1];
-                looked_up[number] = if negative { -point } else { point };
-                number += 1;
+            let value = (pair >> (bit % 8)) % (1 << W) + carry;
+            carry = u16::from(usize::from(value) > Self::EACH);
+            let digit = value.cast_signed() - (carry << W).cast_signed();
+            *entry = (multiples[usize::from(digit.unsigned_abs()).saturating_sub(1)], digit.signum());
+        }
+        for (multiple, sign) in &looked_up {
+            match sign {
+                1 => sum += multiple,
+                -1 => sum -= multiple,
+                _ => {}
             }
         }
-        looked_up[..number].iter().fold(sum, |sum, point| sum + point)
+        sum
     }
 }
 
