@@ -12,7 +12,7 @@ use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerHead, LedgerIdentity, StoreError};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Relation, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings, SummerParty};
 use dp_pvi_protocol::driver::{
@@ -101,6 +101,8 @@ pub struct Federation {
     pub limit: Duration,
     /// Visits that are computed at the same time.
     pub threads: usize,
+    /// What visits cost, as far as it is known ([`prices`]).
+    pub prices: Prices,
     /// Called with every closed round's record.
     pub watch: Box<dyn FnMut(&Record)>,
 }
@@ -161,6 +163,16 @@ fn key(seed: u64, purpose: &str, name: &str) -> SigningKey {
     SigningKey::from_bytes(&Hash::of("dp-pvi simulated key", &[&seed.to_le_bytes(), purpose.as_bytes(), name.as_bytes()]).0)
 }
 
+/// What the visits of a task cost. Those without a price are left out: a site's own ledger says what is wrong with them.
+#[must_use]
+pub fn prices(task: &ResolvedTask) -> Prices {
+    let mut prices = Prices::new(task.privacy.relation);
+    for (event, _) in task.visit_events(0..task.visits()).unwrap_or_default() {
+        let _ = prices.learn(&event);
+    }
+    prices
+}
+
 /// Name of every simulated federation.
 pub const FEDERATION: &str = "simulation";
 
@@ -187,6 +199,7 @@ impl Federation {
             summer_silent: Duration::ZERO,
             limit: Duration::from_secs(365 * 24 * 3600),
             threads: 1,
+            prices: Prices::new(task.privacy.relation),
             watch: Box::new(|_| ()),
         }
     }
@@ -230,7 +243,7 @@ impl Federation {
         let clients = self.sites.len() + self.evaluators.len();
         let through = Rc::new(Cell::new(0));
         clock.spawn(supervise(Rc::clone(&host), clock.clone(), self.disk.clone(), self.seed, faults.crash_server));
-        let prices = Rc::new(prices(&self.task));
+        let prices = Rc::new(self.prices);
         let world = World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed, prices };
         for site in self.sites {
             let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
@@ -285,16 +298,6 @@ struct World {
     seed: u64,
     /// What the visits of the task cost: the same for all sites.
     prices: Rc<Prices>,
-}
-
-/// What visits of a task cost. A site's own ledger says what is wrong with one that has no price.
-fn prices(task: &[u8]) -> Prices {
-    let task = ResolvedTask::from_bytes(task);
-    let mut prices = Prices::new(task.as_ref().map_or(Relation::AddRemove, |task| task.privacy.relation));
-    for (event, _) in task.and_then(|task| task.visit_events(0..task.visits())).unwrap_or_default() {
-        let _ = prices.learn(&event);
-    }
-    prices
 }
 
 /// Keeps the server's machine going, and lets it crash as the faults say.

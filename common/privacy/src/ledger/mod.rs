@@ -318,6 +318,12 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.book.unsettled(run)
     }
 
+    /// What mechanisms cost under this ledger's relation, as far as it had to know.
+    #[must_use]
+    pub fn prices(&self) -> &Prices {
+        self.book.prices()
+    }
+
     /// Loss of all charged events, at the budget's δ.
     ///
     /// # Errors

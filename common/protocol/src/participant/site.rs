@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
+use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Hash, Ledger, PayloadKind, ReleaseId, RunId};
@@ -108,7 +109,9 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         }
         self.check_ledger_fits(&task)?;
         if let Some(stated) = task.privacy.epsilon {
-            let own = task.loss(task.visits()).map_err(unfit)?.epsilon;
+            let mut prices = Prices::new(task.privacy.relation);
+            prices.take_over(self.ledger.prices());
+            let own = task.loss_at(&mut prices, task.privacy.delta, task.visits()).map_err(unfit)?.epsilon;
             if own > stated {
                 return Err(SiteError::Understated { stated: stated.get(), own: own.get() });
             }

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dp_pvi_data::{Public, load_public, select_public};
@@ -24,7 +25,7 @@ use dp_pvi_protocol::participant::{TrainJob, Trained};
 use super::config::{Experiment, Slicing};
 use super::report::{RoundLine, SeedLine};
 use super::{ExperimentError, split};
-use crate::federation::{Compute, Federation, Outcome, Site, Visit};
+use crate::federation::{self, Compute, Federation, Outcome, Site, Visit};
 use crate::noise::SeededNoise;
 
 /// Processors of this machine.
@@ -40,6 +41,8 @@ pub struct Session {
     /// One table for every file with `slicing = "files"`, else one.
     tables: Vec<Public<RecordTable>>,
     test: Option<Public<RecordTable>>,
+    /// What the task's visits cost; for all runs.
+    prices: OnceLock<Prices>,
 }
 
 /// A finished run.
@@ -74,7 +77,7 @@ impl Session {
             Slicing::Contiguous | Slicing::Hashed => vec![load(&files)?],
         };
         let test = experiment.data.test_files.as_deref().map(|files| load(&locate(files))).transpose()?;
-        Ok(Self { experiment, task, tables, test })
+        Ok(Self { experiment, task, tables, test, prices: OnceLock::new() })
     }
 
     /// The experiment.
@@ -160,8 +163,10 @@ impl Session {
         let mut federation = Federation::new(&self.task, seed, sites.collect());
         federation.faults = self.experiment.faults.clone();
         federation.threads = threads;
+        federation.prices = self.prices.get_or_init(|| federation::prices(&self.task)).clone();
         federation.start_deadline = Duration::from_secs(self.experiment.phases.start_deadline_seconds);
-        let lines = Rc::new(RefCell::new(Lines::new(self, seed, test)));
+        let lines = Lines::new(self, seed, federation.prices.clone(), Evaluations::new(&self.task, test, threads > 1));
+        let lines = Rc::new(RefCell::new(lines));
         let watch = Rc::clone(&lines);
         federation.watch = Box::new(move |record| {
             if watch.borrow_mut().record(record) {
@@ -174,9 +179,14 @@ impl Session {
         for record in outcome.records.iter().skip(lines.seen) {
             lines.record(record);
         }
-        let lambda = outcome.end.as_ref().map(|end| end.lambda.to_vec()).unwrap_or_default();
-        let metrics = lines.metrics(&lambda).map_err(|problem| ExperimentError::Run { seed, problem })?;
-        let rounds = std::mem::take(&mut lines.rounds);
+        let lambda = outcome.end.as_ref().map(|end| Arc::clone(&end.lambda)).unwrap_or_default();
+        let last = lines.evaluations.start(&lambda);
+        let metrics = lines.evaluations.finish().map_err(|problem| ExperimentError::Run { seed, problem })?;
+        let rounds = std::mem::take(&mut lines.rounds).into_iter().map(|(number, round)| {
+            let HeldOutMetrics { log_likelihood, accuracy, rmse, .. } = metrics[number];
+            RoundLine { log_likelihood, accuracy, rmse, ..round }
+        });
+        let (rounds, metrics) = (rounds.collect::<Vec<_>>(), &metrics[last]);
         let end = SeedLine {
             kind: "seed",
             experiment: self.experiment.name.clone(),
@@ -194,7 +204,7 @@ impl Session {
             server_crashes: outcome.server_crashes,
             requests: outcome.traffic.requests,
         };
-        Ok(SeedResult { rounds, end, lambda })
+        Ok(SeedResult { rounds, end, lambda: lambda.to_vec() })
     }
 
     /// Exactly what the task states: more would hide an accounting error of ours.
@@ -249,15 +259,15 @@ struct Lines {
     experiment: String,
     seed: u64,
     task: ResolvedTask,
-    test: Public<RecordTable>,
+    evaluations: Evaluations,
     /// Charged visits by client.
     visits: BTreeMap<ClientId, u32>,
     /// ε by number of visits.
     epsilon: BTreeMap<u32, Option<f64>>,
     prices: Prices,
-    last: Option<(Arc<[f64]>, HeldOutMetrics)>,
     updates: u32,
-    rounds: Vec<RoundLine>,
+    /// Without their metrics, and the numbers of these.
+    rounds: Vec<(usize, RoundLine)>,
     /// Records seen.
     seen: usize,
     every: u32,
@@ -268,16 +278,15 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(session: &Session, seed: u64, test: Public<RecordTable>) -> Self {
+    fn new(session: &Session, seed: u64, prices: Prices, evaluations: Evaluations) -> Self {
         Self {
             experiment: session.experiment.name.clone(),
             seed,
             task: session.task.clone(),
-            test,
+            evaluations,
             visits: BTreeMap::new(),
             epsilon: BTreeMap::new(),
-            prices: Prices::new(session.task.privacy.relation),
-            last: None,
+            prices,
             updates: 0,
             rounds: Vec::new(),
             seen: 0,
@@ -303,16 +312,10 @@ impl Lines {
                 if !self.closed.is_multiple_of(self.every) && u64::from(self.closed) != self.last_round {
                     return true;
                 }
-                if self.last.as_ref().is_none_or(|(known, _)| known != lambda)
-                    && let Ok(metrics) = self.metrics(lambda)
-                {
-                    self.last = Some((Arc::clone(lambda), metrics));
-                }
-                let Some((_, metrics)) = &self.last else { return false };
-                let metrics = metrics.clone();
+                let number = self.evaluations.start(lambda);
                 let visits: Vec<_> = self.visits.iter().map(|(client, visits)| (client.to_string(), *visits)).collect();
                 let epsilon = visits.into_iter().map(|(client, visits)| (client, self.epsilon(visits))).collect();
-                self.rounds.push(RoundLine {
+                let line = RoundLine {
                     kind: "round",
                     experiment: self.experiment.clone(),
                     seed: self.seed,
@@ -321,11 +324,12 @@ impl Lines {
                     turn: header.turn.map(String::from),
                     included: entry.included.len(),
                     client_updates: self.updates,
-                    log_likelihood: metrics.log_likelihood,
-                    accuracy: metrics.accuracy,
-                    rmse: metrics.rmse,
+                    log_likelihood: f64::NAN,
+                    accuracy: None,
+                    rmse: None,
                     epsilon,
-                });
+                };
+                self.rounds.push((number, line));
                 return true;
             }
             _ => {}
@@ -347,9 +351,56 @@ impl Lines {
         let loss = self.task.fallback_loss(visits).ok()??;
         Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite())
     }
+}
 
-    fn metrics(&self, lambda: &[f64]) -> Result<HeldOutMetrics, String> {
-        let predictor = Predictor::of_state(&self.task, lambda).map_err(|error| error.to_string())?;
-        Ok(evaluate(&predictor, &self.test).into_inner())
+/// Held-out metrics of posteriors: computed at once, or each in a thread beside the training that follows.
+struct Evaluations {
+    held_out: Arc<(ResolvedTask, Public<RecordTable>)>,
+    beside: bool,
+    /// The last posterior.
+    lambda: Option<Arc<[f64]>>,
+    running: Option<JoinHandle<Evaluated>>,
+    done: Vec<Evaluated>,
+}
+
+type Evaluated = Result<HeldOutMetrics, String>;
+
+impl Evaluations {
+    fn new(task: &ResolvedTask, test: Public<RecordTable>, beside: bool) -> Self {
+        Self { held_out: Arc::new((task.clone(), test)), beside, lambda: None, running: None, done: Vec::new() }
+    }
+
+    /// Begins one, unless it would be the one before once more. Its number.
+    fn start(&mut self, lambda: &Arc<[f64]>) -> usize {
+        if self.lambda.as_ref().is_some_and(|known| known == lambda) {
+            return self.done.len() + usize::from(self.running.is_some()) - 1;
+        }
+        self.wait();
+        self.lambda = Some(Arc::clone(lambda));
+        let (held_out, lambda) = (Arc::clone(&self.held_out), Arc::clone(lambda));
+        let evaluated = move || {
+            let (task, test) = &*held_out;
+            let predictor = Predictor::of_state(task, &lambda).map_err(|error| error.to_string())?;
+            Ok(evaluate(&predictor, test).into_inner())
+        };
+        if self.beside {
+            self.running = Some(std::thread::spawn(evaluated));
+        } else {
+            self.done.push(evaluated());
+        }
+        self.done.len() + usize::from(self.running.is_some()) - 1
+    }
+
+    fn wait(&mut self) {
+        if let Some(running) = self.running.take() {
+            // It passes a panic on.
+            self.done.push(running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+    }
+
+    /// All of them, in order.
+    fn finish(&mut self) -> Result<Vec<HeldOutMetrics>, String> {
+        self.wait();
+        std::mem::take(&mut self.done).into_iter().collect()
     }
 }
