@@ -4,13 +4,13 @@
 //! doublings of a point that may be any. A site's key does not change, so both multiplications can go through tables of multiples, without doublings.
 //! Signatures are public: which entries are looked up is no secret.
 //!
-//! On a 2.0 GHz Xeon a verification takes 22 µs in place of 53 µs, and about 35 µs in place of 60 µs where other work has emptied the
-//! caches in between; a key's table has 131 KB.
+//! On a 2.0 GHz Xeon, with ten keys in turn, a verification takes 23 µs where the library's takes 53 µs (fastest of 600; medians on a machine whose
+//! neighbours compete for its caches: 45 µs and 76 µs). A key's table has 131 KB.
 
 use std::fmt;
 use std::sync::LazyLock;
 
-use curve25519_dalek::constants::ED25519_BASEPOINT_POINT;
+use curve25519_dalek::constants::{ED25519_BASEPOINT_POINT, EIGHT_TORSION};
 use curve25519_dalek::edwards::EdwardsPoint;
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::Identity;
@@ -22,6 +22,9 @@ const BASE: usize = 8;
 const KEY: usize = 5;
 /// Most digits of a scalar.
 const MOST_DIGITS: usize = 254usize.div_ceil(KEY);
+
+/// The points of small order, compressed.
+static SMALL_ORDER: LazyLock<[[u8; 32]; 8]> = LazyLock::new(|| EIGHT_TORSION.map(|point| point.compress().to_bytes()));
 
 /// Multiples of B.
 static MULTIPLES_OF_B: LazyLock<Multiples<BASE>> = LazyLock::new(|| Multiples::new(ED25519_BASEPOINT_POINT));
@@ -40,14 +43,17 @@ impl FrequentKey {
     }
 
     /// Accepts exactly what [`VerifyingKey::verify_strict`] accepts: s below the group's order, R′ equal to R bit by bit, neither A nor R of
-    /// small order. R need not be decompressed for that: it is the compressed form of R′.
+    /// small order. R need not be decompressed for that: it is the compressed form of R′, and points with the same form are the same.
     pub(crate) fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
         let Some(multiples) = &self.multiples else { return false };
+        if SMALL_ORDER.contains(signature.r_bytes()) {
+            return false;
+        }
         let Some(s) = Option::<Scalar>::from(Scalar::from_canonical_bytes(*signature.s_bytes())) else { return false };
         let hash = Sha512::new().chain_update(signature.r_bytes()).chain_update(self.key.as_bytes()).chain_update(message);
         let k = Scalar::from_bytes_mod_order_wide(&hash.finalize().into());
         let expected = MULTIPLES_OF_B.add_to(multiples.add_to(EdwardsPoint::identity(), &k), &s);
-        !expected.is_small_order() && expected.compress().as_bytes() == signature.r_bytes()
+        expected.compress().as_bytes() == signature.r_bytes()
     }
 }
 
