@@ -81,8 +81,10 @@ const LANES: usize = 4;
 /// to that of the poles of σ (at η = 0.5 and s = 1.2 they would give 5e-12 together). Errors are below 3e-13 up to the limits.
 const STEPS: [(f64, f64); 9] =
     [(0.75, 0.5), (0.5, 1.05), (1.0 / 3.0, 1.7), (0.22, 2.65), (0.15, 4.0), (0.1, 6.0), (1.0 / 15.0, 9.0), (0.045, 13.3), (0.03, 20.0)];
+/// Where the pairs of nodes of every step begin among those of all, and where the last end.
+const STARTS: [usize; STEPS.len() + 1] = starts();
 /// Number of pairs of nodes over all tables.
-const PAIRS: usize = total_pairs();
+const PAIRS: usize = STARTS[STEPS.len()];
 
 static TABLES: Tables = Tables::build();
 
@@ -100,15 +102,8 @@ struct Level {
 
 #[inline]
 fn level(sd: f64) -> Option<Level> {
-    let mut start = 0;
-    for (i, &(step, limit)) in STEPS.iter().enumerate() {
-        let end = start + pairs(step);
-        if sd <= limit {
-            return Some(Level { step, centre: TABLES.centre[i], weights: &TABLES.weights[start..end] });
-        }
-        start = end;
-    }
-    None
+    let i = STEPS.iter().position(|&(_, limit)| sd <= limit)?;
+    Some(Level { step: STEPS[i].0, centre: TABLES.centre[i], weights: &TABLES.weights[STARTS[i]..STARTS[i + 1]] })
 }
 
 impl Level {
@@ -184,22 +179,21 @@ const fn pairs(step: f64) -> usize {
     pairs.div_ceil(LANES) * LANES
 }
 
-const fn total_pairs() -> usize {
-    let (mut sum, mut i) = (0, 0);
+const fn starts() -> [usize; STEPS.len() + 1] {
+    let (mut starts, mut i) = ([0; STEPS.len() + 1], 0);
     while i < STEPS.len() {
-        sum += pairs(STEPS[i].0);
+        starts[i + 1] = starts[i] + pairs(STEPS[i].0);
         i += 1;
     }
-    sum
+    starts
 }
 
 impl Tables {
     const fn build() -> Self {
         let mut tables = Self { weights: [0.0; PAIRS], centre: [0.0; STEPS.len()] };
-        let (mut start, mut i) = (0, 0);
+        let mut i = 0;
         while i < STEPS.len() {
-            let step = STEPS[i].0;
-            let end = start + pairs(step);
+            let (step, start, end) = (STEPS[i].0, STARTS[i], STARTS[i + 1]);
             let (mut total, mut k, mut u) = (1.0, start, step);
             while k < end && u <= REACH {
                 tables.weights[k] = exp_of_negative(0.5 * u * u);
@@ -216,7 +210,6 @@ impl Tables {
                 tables.weights[k] /= total;
                 k += 1;
             }
-            start = end;
             i += 1;
         }
         tables
