@@ -24,20 +24,20 @@
 //! and aggregated −0.601, global VI −0.600, natural gradients −0.645 and −0.603, DP optimisation −0.645, local averaging −0.684 and −0.637, BCM −0.660. The paper's values, of
 //! −0.51 to −0.59, are of other records.
 //!
-//! Figure 3, two of its three splits (ε = ½, 200 sites, replace-one, five seeds; about a minute of processor time a run, so two hours of it for the
-//! whole figure; aggregated sums count on all sites but one):
+//! Figure 3 (ε = ½, 200 sites, replace-one, five seeds; about a minute of processor time a run, so two hours of it for the whole figure; aggregated
+//! sums count on all sites but one):
 //!
-//! | method | balanced | unbalanced 1 |
-//! |---|---|---|
-//! | DP optimisation | −0.384 (−0.410) | −0.384 (−0.409) |
-//! | local averaging | −0.429 | −0.481 |
-//! | local averaging, aggregated | −0.341 (−0.366) | −0.354 (−0.346) |
-//! | virtual clients | −0.373 | −0.375 |
-//! | virtual clients, aggregated | −0.338 (−0.340) | −0.339 (−0.349) |
-//! | BCM same | −0.648 (−0.484) | −0.642 (−0.482) |
-//! | BCM split | −0.651 (−0.484) | −0.644 (−0.485) |
-//! | global VI, aggregated | −0.345 (−0.328) | the same |
-//! | natural gradients, alone and aggregated | −0.385, −0.336 | the same |
+//! | method | balanced | unbalanced 1 | unbalanced 2 |
+//! |---|---|---|---|
+//! | DP optimisation | −0.384 (−0.410) | −0.384 (−0.409) | −0.385 (−0.422) |
+//! | local averaging | −0.429 | −0.481 | −0.606 |
+//! | local averaging, aggregated | −0.341 (−0.366) | −0.354 (−0.346) | −0.390 (−0.349) |
+//! | virtual clients | −0.373 | −0.375 | −0.375 |
+//! | virtual clients, aggregated | −0.338 (−0.340) | −0.339 (−0.349) | −0.338 (−0.348) |
+//! | BCM same | −0.648 (−0.484) | −0.642 (−0.482) | −0.632 (−0.485) |
+//! | BCM split | −0.651 (−0.484) | −0.644 (−0.485) | −0.635 (−0.529) |
+//! | global VI, aggregated | −0.345 (−0.328) | the same | the same |
+//! | natural gradients, alone and aggregated | −0.385, −0.336 | the same | the same |
 //!
 //! Figure 4 in full, 741 s of processor time shared by two threads (a network, ε = 2, replace-one, five seeds; log-likelihood on the balanced and the two
 //! unbalanced splits, the paper's nominal ε = 2 in brackets): DP optimisation −0.337, −0.349 and −0.363 (−0.323, −0.325, −0.323); one trusted
