@@ -10,10 +10,9 @@
 //!   posteriors on 9,768 rows included; by number of threads. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench
 //!   `dp_sgd_step` of `dp-pvi-inference` times 10,000, shared by the threads.
 //!
-//! November 2026, one core of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work); on two
-//! threads `ten_clients` takes 0.63 to 0.70 s (medians of three runs), of which 0.18 s are noise (35 µs a step, shared by two), so 0.45 to 0.52 s without noise; on one
-//! 1.0 to 1.3 s, of which 0.35 s are noise. That virtual machine's speed changes with its neighbours: an hour later the same program took 1.0 s on two threads with
-//! noise at 47 µs a step (0.77 s without), and on other days the noise alone took 29 µs.
+//! November 2026, two cores of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work). `ten_clients` on two
+//! threads, twelve times beside the noise bench: 0.66 s in the median, of which noise is 0.18 s (37 µs a step), so **0.49 s without noise** (0.39 to 0.62 s: the
+//! speed of that virtual machine changes with its neighbours from minute to minute; on its best days noise takes 25 µs). On one thread 1.2 to 1.3 s.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::PathBuf;
