@@ -11,8 +11,9 @@
 //!   `dp_sgd_step` of `dp-pvi-inference` times 10,000, shared by the threads.
 //!
 //! November 2026, two cores of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work). `ten_clients` on two
-//! threads, twelve times beside the noise bench: 0.66 s in the median, of which noise is 0.18 s (37 µs a step), so **0.49 s without noise** (0.39 to 0.62 s: the
-//! speed of that virtual machine changes with its neighbours from minute to minute; on its best days noise takes 25 µs). On one thread 1.2 to 1.3 s.
+//! threads, twenty times beside the noise bench: 0.59 s in the median, of which noise is 0.17 s (33 µs a step), so **0.42 s without noise** (0.38 to
+//! 0.57 s). The speed of that virtual machine changes with its neighbours: in two spells before, noise took 37 and 41 µs a step, and the rest 0.49 and 0.59 s.
+//! On one thread 1.2 to 1.3 s, noise included.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::PathBuf;
