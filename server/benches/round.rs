@@ -17,7 +17,7 @@
 //!
 //! On a 2.0 GHz Xeon with AVX-512 the first row was 1.34 ms and 0.19 ms while every signature was verified by the library (50 µs each there). With
 //! tables of the sites' keys it is a seventh less: medians of eight runs in turns, on a day on which that machine was slow, 2.10 ms before and 1.80 ms
-//! after. Its speed changes with its neighbours: within an hour series of 24, 12 and 24 runs took 1.45, 1.16 and 1.38 ms in the median, and the fastest run
+//! after. Its speed changes with its neighbours: within an hour series of 24, 10, 12 and 24 runs took 1.45, 1.07, 1.16 and 1.38 ms in the median, the fastest run
 //! 0.98 ms. The target of 1 ms is missed. A profile of what is left, in shares that overlap:
 //! HTTP/2, TLS and sockets 33 %, a quarter of it in the kernel; arithmetic of ten verifications and two signatures 22 %; rows and flush of SQLite 16 %;
 //! copies and comparisons in memory 11 %, half of them entries of the tables; glibc's allocator 8 %. (mimalloc takes about a twentieth off, and 30 to 45 MiB
