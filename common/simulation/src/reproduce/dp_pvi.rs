@@ -5,8 +5,8 @@
 //! experiment only, not on the number of threads.
 //!
 //! # Measured
-//! Figure 1 in full, 803 s of processor time, for two threads to share, on a day on which the machine was slow (ε = 1, replace-one, five seeds; log-likelihood on the balanced and the two unbalanced
-//! splits, the paper's at its nominal ε in brackets; standard errors of about 0.002 include the split; without protection −0.3305):
+//! Figure 1 in full, 6 minutes and 41 seconds on two cores, 792 s of processor time (ε = 1, replace-one, five seeds; log-likelihood on the balanced and the
+//! two unbalanced splits, the paper's at its nominal ε in brackets; standard errors of about 0.002 include the split; without protection −0.3305):
 //!
 //! | method | balanced | unbalanced 1 | unbalanced 2 |
 //! |---|---|---|---|
