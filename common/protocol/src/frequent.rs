@@ -100,6 +100,7 @@ impl<const W: usize> Multiples<W> {
             let value = (pair >> (bit % 8)) % (1 << W) + carry;
             carry = u16::from(usize::from(value) > Self::EACH);
             let digit = value.cast_signed() - (carry << W).cast_signed();
+            // A digit of 0 adds nothing, whatever entry is looked up for it.
             *entry = (multiples[usize::from(digit.unsigned_abs()).saturating_sub(1)], digit.signum());
         }
         for (multiple, sign) in &looked_up {

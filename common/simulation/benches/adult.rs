@@ -11,8 +11,8 @@
 //!   `dp_sgd_step` of `dp-pvi-inference` times 10,000, shared by the threads.
 //!
 //! November 2026, two cores of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work). `ten_clients` on two
-//! threads, twenty times beside the noise bench: 0.59 s in the median, of which noise is 0.17 s (33 µs a step), so **0.42 s without noise** (0.38 to
-//! 0.57 s). The speed of that virtual machine changes with its neighbours: in two spells before, noise took 37 and 41 µs a step, and the rest 0.49 and 0.59 s.
+//! threads, beside the noise bench, in three spells of a virtual machine whose speed changes with its neighbours: 0.59 s in the median of 20 runs with noise at 33 µs
+//! a step (so 0.42 s without noise), 0.66 s of 12 with 37 µs (0.49 s), 0.79 s of 24 with 41 µs (0.59 s); over all 56 runs 0.50 s without noise, 27 of them below.
 //! On one thread 1.2 to 1.3 s, noise included.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 

@@ -48,9 +48,7 @@ impl RunStore {
 
     /// Makes the transaction in progress durable and returns its records.
     pub(super) fn commit(&mut self) -> Result<Vec<Record>> {
-        // The next transaction is often as long.
-        let next = Vec::with_capacity(self.fresh.len());
-        let (records, payloads) = (std::mem::replace(&mut self.fresh, next), std::mem::take(&mut self.payloads));
+        let (records, payloads) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.payloads));
         for record in &records {
             let payload = match record {
                 Record::UpdateStored { client, update, .. } => payloads.get(&(client.clone(), update.hash())),

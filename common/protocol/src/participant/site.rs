@@ -109,6 +109,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         }
         self.check_ledger_fits(&task)?;
         if let Some(stated) = task.privacy.epsilon {
+            // What the ledger has priced under this relation is not priced again.
             let mut prices = Prices::new(task.privacy.relation);
             prices.take_over(self.ledger.prices());
             let own = task.loss_at(&mut prices, task.privacy.delta, task.visits()).map_err(unfit)?.epsilon;

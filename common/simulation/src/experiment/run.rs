@@ -165,7 +165,7 @@ impl Session {
         federation.threads = threads;
         federation.prices = self.prices.get_or_init(|| federation::prices(&self.task)).clone();
         federation.start_deadline = Duration::from_secs(self.experiment.phases.start_deadline_seconds);
-        let lines = Lines::new(self, seed, federation.prices.clone(), Evaluations::new(&self.task, test, threads > 1));
+        let lines = Lines::new(self, seed, federation.prices.clone(), Evaluations::new(&self.task, test, threads));
         let lines = Rc::new(RefCell::new(lines));
         let watch = Rc::clone(&lines);
         federation.watch = Box::new(move |record| {
@@ -182,11 +182,8 @@ impl Session {
         let lambda = outcome.end.as_ref().map(|end| Arc::clone(&end.lambda)).unwrap_or_default();
         let last = lines.evaluations.start(&lambda);
         let metrics = lines.evaluations.finish().map_err(|problem| ExperimentError::Run { seed, problem })?;
-        let rounds = std::mem::take(&mut lines.rounds).into_iter().map(|(number, round)| {
-            let HeldOutMetrics { log_likelihood, accuracy, rmse, .. } = metrics[number];
-            RoundLine { log_likelihood, accuracy, rmse, ..round }
-        });
-        let (rounds, metrics) = (rounds.collect::<Vec<_>>(), &metrics[last]);
+        let rounds: Vec<_> = std::mem::take(&mut lines.rounds).into_iter().map(|(number, line)| line(&metrics[number])).collect();
+        let metrics = &metrics[last];
         let end = SeedLine {
             kind: "seed",
             experiment: self.experiment.name.clone(),
@@ -254,6 +251,9 @@ impl Compute for Inference {
     }
 }
 
+/// A round's line, once its metrics are there.
+type ToLine = dyn FnOnce(&HeldOutMetrics) -> RoundLine;
+
 /// Makes lines of records as they become durable.
 struct Lines {
     experiment: String,
@@ -266,8 +266,8 @@ struct Lines {
     epsilon: BTreeMap<u32, Option<f64>>,
     prices: Prices,
     updates: u32,
-    /// Without their metrics, and the numbers of these.
-    rounds: Vec<(usize, RoundLine)>,
+    /// Evaluations of the closed rounds, and the lines that they make.
+    rounds: Vec<(usize, Box<ToLine>)>,
     /// Records seen.
     seen: usize,
     every: u32,
@@ -315,21 +315,22 @@ impl Lines {
                 let number = self.evaluations.start(lambda);
                 let visits: Vec<_> = self.visits.iter().map(|(client, visits)| (client.to_string(), *visits)).collect();
                 let epsilon = visits.into_iter().map(|(client, visits)| (client, self.epsilon(visits))).collect();
-                let line = RoundLine {
+                let (experiment, seed, client_updates, included) = (self.experiment.clone(), self.seed, self.updates, entry.included.len());
+                let line = move |metrics: &HeldOutMetrics| RoundLine {
                     kind: "round",
-                    experiment: self.experiment.clone(),
-                    seed: self.seed,
+                    experiment,
+                    seed,
                     round: header.round,
                     visit: header.visit,
                     turn: header.turn.map(String::from),
-                    included: entry.included.len(),
-                    client_updates: self.updates,
-                    log_likelihood: f64::NAN,
-                    accuracy: None,
-                    rmse: None,
+                    included,
+                    client_updates,
+                    log_likelihood: metrics.log_likelihood,
+                    accuracy: metrics.accuracy,
+                    rmse: metrics.rmse,
                     epsilon,
                 };
-                self.rounds.push((number, line));
+                self.rounds.push((number, Box::new(line)));
                 return true;
             }
             _ => {}
@@ -353,10 +354,10 @@ impl Lines {
     }
 }
 
-/// Held-out metrics of posteriors: computed at once, or each in a thread beside the training that follows.
+/// Held-out metrics of posteriors. Where sites compute in threads of their own, so does this, beside the training that follows.
 struct Evaluations {
     held_out: Arc<(ResolvedTask, Public<RecordTable>)>,
-    beside: bool,
+    threads: usize,
     /// The last posterior.
     lambda: Option<Arc<[f64]>>,
     running: Option<JoinHandle<Evaluated>>,
@@ -366,28 +367,28 @@ struct Evaluations {
 type Evaluated = Result<HeldOutMetrics, String>;
 
 impl Evaluations {
-    fn new(task: &ResolvedTask, test: Public<RecordTable>, beside: bool) -> Self {
-        Self { held_out: Arc::new((task.clone(), test)), beside, lambda: None, running: None, done: Vec::new() }
+    fn new(task: &ResolvedTask, test: Public<RecordTable>, threads: usize) -> Self {
+        Self { held_out: Arc::new((task.clone(), test)), threads, lambda: None, running: None, done: Vec::new() }
     }
 
     /// Begins one, unless it would be the one before once more. Its number.
     fn start(&mut self, lambda: &Arc<[f64]>) -> usize {
-        if self.lambda.as_ref().is_some_and(|known| known == lambda) {
-            return self.done.len() + usize::from(self.running.is_some()) - 1;
+        if self.lambda.as_ref() != Some(lambda) {
+            self.wait();
+            self.lambda = Some(Arc::clone(lambda));
+            let (held_out, lambda) = (Arc::clone(&self.held_out), Arc::clone(lambda));
+            let evaluated = move || {
+                let (task, test) = &*held_out;
+                let predictor = Predictor::of_state(task, &lambda).map_err(|error| error.to_string())?;
+                Ok(evaluate(&predictor, test).into_inner())
+            };
+            if self.threads > 1 {
+                self.running = Some(std::thread::spawn(evaluated));
+            } else {
+                self.done.push(evaluated());
+            }
         }
-        self.wait();
-        self.lambda = Some(Arc::clone(lambda));
-        let (held_out, lambda) = (Arc::clone(&self.held_out), Arc::clone(lambda));
-        let evaluated = move || {
-            let (task, test) = &*held_out;
-            let predictor = Predictor::of_state(task, &lambda).map_err(|error| error.to_string())?;
-            Ok(evaluate(&predictor, test).into_inner())
-        };
-        if self.beside {
-            self.running = Some(std::thread::spawn(evaluated));
-        } else {
-            self.done.push(evaluated());
-        }
+        // The last that began is done or runs.
         self.done.len() + usize::from(self.running.is_some()) - 1
     }
 
