@@ -243,8 +243,8 @@ fn files_that_do_not_fit_the_schema_have_errors_of_their_own() {
     let ignoring = with_head("other_columns = \"ignore\"");
     assert!(read(&ignoring, "age,ward,smoker,died,secret\n1,,1,yes,1\n").is_ok());
     // A file without a header: its first record must not be quoted.
-    let headless = error("47,surgery,1,yes\n50,medicine,0,no\n");
-    assert!(headless.contains("there is no column `age`") && !headless.contains("47"), "{headless}");
+    let headless = error("471460592738,surgery,1,yes\n50,medicine,0,no\n");
+    assert!(headless.contains("there is no column `age`") && !headless.contains("471460592738"), "{headless}");
 }
 
 #[test]
