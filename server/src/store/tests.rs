@@ -221,3 +221,41 @@ fn payloads_are_there_entirely_or_not_at_all() {
     assert_eq!(files(), 1);
     assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
 }
+
+#[test]
+fn the_log_has_its_length_before_the_first_round() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let length = |name: &str| std::fs::metadata(directory.path().join(name)).unwrap().len();
+    let mut store = Store::open(&path).unwrap();
+    let run = store.create_run(run_id()).unwrap();
+    let before = length("state.db-wal");
+    assert!(before >= 2000 * 4096, "{before} bytes");
+    let mut written = 0;
+    for round in 0..300 {
+        append(&mut store, &run, &[closed(round, &[0.5; 4000])]).unwrap();
+        store.commit().unwrap();
+        written += 8 * 4000;
+    }
+    // More was written than it holds, and it is as long as before, up to the commit that filled it.
+    assert!(written > before && length("state.db-wal") <= before + (1 << 16), "{before}, then {}", length("state.db-wal"));
+    let records = all(&store, &run);
+    drop(store);
+    // The zeroes never reach the file itself.
+    let file = length("state.db");
+    assert!(file < written + written / 4, "{file} bytes");
+    assert_eq!(all(&Store::open(&path).unwrap(), &run), records);
+}
+
+#[test]
+fn a_disk_without_room_for_the_log_does_not_keep_a_store_closed() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    drop(Store::open(&path).unwrap());
+    let connection = Connection::open(&path).unwrap();
+    connection.pragma_update(None, "max_page_count", 24).unwrap();
+    schema::prepare(&connection, &path).unwrap();
+    assert!(connection.is_autocommit(), "nothing is left open");
+    let heads: i64 = connection.query_row("SELECT count(*) FROM heads", [], |row| row.get(0)).unwrap();
+    assert_eq!(heads, 0);
+}
