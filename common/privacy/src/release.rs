@@ -1,6 +1,8 @@
 //! Names of runs and releases, and what a release carries.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
 /// SHA-256 digest.
@@ -54,22 +56,21 @@ impl std::str::FromStr for Hash {
 #[error("names use 1 to 64 of the characters a-z 0-9 - _ . (hashes: 64 hexadecimal digits)")]
 pub struct InvalidName;
 
-/// Name of a site, as in its certificate.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ClientId(String);
+/// Name of a site, as in its certificate. Copies share its text: it goes into every record and message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(Arc<str>);
 
 impl ClientId {
     /// Checks the name.
     ///
     /// # Errors
     /// Empty, longer than 64 bytes, or with other characters than `a-z 0-9 - _ .`.
-    pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
-        let name = name.into();
+    pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let name = name.as_ref();
         let ok = (1..=64).contains(&name.len())
             && !name.starts_with('.')
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b));
-        if ok { Ok(Self(name)) } else { Err(InvalidName) }
+        if ok { Ok(Self(Arc::from(name))) } else { Err(InvalidName) }
     }
 
     /// The name.
@@ -79,16 +80,25 @@ impl ClientId {
     }
 }
 
-impl TryFrom<String> for ClientId {
-    type Error = InvalidName;
-    fn try_from(name: String) -> Result<Self, InvalidName> {
-        Self::new(name)
+impl Serialize for ClientId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
-impl From<ClientId> for String {
-    fn from(id: ClientId) -> String {
-        id.0
+impl<'de> Deserialize<'de> for ClientId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl de::Visitor<'_> for Name {
+            type Value = ClientId;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a client's name")
+            }
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<ClientId, E> {
+                ClientId::new(name).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Name)
     }
 }
 

@@ -158,7 +158,7 @@ impl std::str::FromStr for PeerName {
 /// # Errors
 /// Empty, longer than 64 bytes, or with other characters than `a-z 0-9 - _ .`.
 pub fn check_federation(name: &str) -> Result<String, IdentityError> {
-    ClientId::new(name).map(String::from).map_err(|_| IdentityError::Federation)
+    ClientId::new(name).map(|name| name.as_str().to_owned()).map_err(|_| IdentityError::Federation)
 }
 
 /// SHA-256 of a certificate's SubjectPublicKeyInfo: what a hello signs as its `tls_key`.

@@ -322,7 +322,7 @@ impl Lines {
                     seed,
                     round: header.round,
                     visit: header.visit,
-                    turn: header.turn.map(String::from),
+                    turn: header.turn.as_ref().map(ToString::to_string),
                     included,
                     client_updates,
                     log_likelihood: metrics.log_likelihood,
