@@ -63,7 +63,7 @@ impl Service for Stub {
                 match wire::request(frame).unwrap() {
                     wire::Request::Next(seen) => {
                         let next = if seen == 0 { Next::Round(Box::new(round(&key, &lambda))) } else { Next::Wait };
-                        wire::next_frames(next).for_each(|frame| sender.send(Ok(frame)).unwrap());
+                        wire::next_frames(next, Arc::default()).for_each(|frame| sender.send(Ok(frame)).unwrap());
                         if seen == GOODBYE {
                             return;
                         }

@@ -117,7 +117,7 @@ pub fn submission(attachment: &Attachment) -> Result<impl Iterator<Item = v1::Si
 pub struct NextReader {
     limit: usize,
     head: Option<Head>,
-    entries: Vec<TranscriptEntry>,
+    entries: Vec<Arc<TranscriptEntry>>,
     lambda: Vec<f64>,
 }
 
@@ -161,7 +161,7 @@ impl NextReader {
         use v1::work_frame::Frame;
         match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.head) {
             (Frame::Head(head), None) => self.head = Some(read_head(head, self.limit)?),
-            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => self.entries.push(entry_from_wire(entry)?),
+            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => self.entries.push(Arc::new(entry_from_wire(entry)?)),
             (Frame::Lambda(bytes), Some(head)) if self.entries.len() == head.entries => {
                 let coordinates = head.coordinates;
                 self.lambda.reserve_exact(coordinates - self.lambda.len());

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::message::{RoundOutcome, RunOutcome, Signed, TranscriptEntry};
+use prost::Message;
 
 use crate::v1;
 
@@ -64,7 +65,8 @@ pub(crate) fn entry_to_wire(entry: &TranscriptEntry) -> v1::TranscriptEntry {
     }
 }
 
-pub(crate) fn entry_from_wire(entry: v1::TranscriptEntry) -> Result<TranscriptEntry, FrameError> {
+pub(crate) fn entry_from_wire(bytes: Bytes) -> Result<TranscriptEntry, FrameError> {
+    let entry = v1::TranscriptEntry::decode(bytes).map_err(|_| FrameError::Wrong("transcript entry"))?;
     let outcome = match entry.outcome() {
         v1::RoundOutcome::Complete => RoundOutcome::Complete,
         v1::RoundOutcome::Deadline => RoundOutcome::Deadline,

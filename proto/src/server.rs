@@ -1,10 +1,11 @@
 //! The server's side of the wire.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, TranscriptEntry, Update, Welcome};
 use dp_pvi_protocol::transport::Rejection;
+use prost::Message;
 use tonic::{Code, Status};
 
 use crate::convert::{entry_to_wire, run_outcome_to_wire, signed_from_wire, signed_to_wire};
@@ -82,8 +83,27 @@ pub fn receipt(message: Signed<Receipt>) -> v1::WorkFrame {
     v1::WorkFrame { frame: Some(v1::work_frame::Frame::Receipt(message)) }
 }
 
+/// Encodes transcript entries. It keeps the last: the entry of the round that just closed goes to every client.
+#[derive(Debug, Default)]
+pub struct EntryEncoder(Mutex<Option<(Arc<TranscriptEntry>, Bytes)>>);
+
+impl EntryEncoder {
+    fn encode(&self, entry: &Arc<TranscriptEntry>) -> Bytes {
+        // What is in it is whole at any time.
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, bytes)) = &*last
+            && Arc::ptr_eq(known, entry)
+        {
+            return bytes.clone();
+        }
+        let bytes = Bytes::from(entry_to_wire(entry).encode_to_vec());
+        *last = Some((Arc::clone(entry), bytes.clone()));
+        bytes
+    }
+}
+
 /// The frames of an answer, made one at a time: λ stays shared, only the chunk on its way is a copy.
-pub fn next_frames(next: Next) -> impl Iterator<Item = v1::WorkFrame> + Send + 'static {
+pub fn next_frames(next: Next, encoder: Arc<EntryEncoder>) -> impl Iterator<Item = v1::WorkFrame> + Send + 'static {
     use v1::next_head::Kind;
     use v1::work_frame::Frame;
     let none = v1::RunOutcome::Unspecified;
@@ -102,7 +122,7 @@ pub fn next_frames(next: Next) -> impl Iterator<Item = v1::WorkFrame> + Send + '
         entries: u32::try_from(entries.len()).unwrap_or(u32::MAX),
         charter: charter.map(Into::into),
     };
-    let entries = entries.into_iter().map(|entry| Frame::Entry(entry_to_wire(&entry)));
+    let entries = entries.into_iter().map(move |entry| Frame::Entry(encoder.encode(&entry)));
     let chunks = (0..lambda.len().div_ceil(CHUNK_WORDS)).map(move |i| {
         let words = &lambda[i * CHUNK_WORDS..lambda.len().min((i + 1) * CHUNK_WORDS)];
         let mut bytes = BytesMut::with_capacity(words.len() * 8);

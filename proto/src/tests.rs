@@ -9,7 +9,7 @@ use prost::Message;
 
 use crate::client::{Answer, NextReader, WelcomeReader, transport_error};
 use crate::identity::generate_identity;
-use crate::server::{next_frames, rejection, unavailable, welcome_frames};
+use crate::server::{EntryEncoder, next_frames, rejection, unavailable, welcome_frames};
 use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, WELCOME_BYTES, v1};
 
 fn header(round: u32) -> Signed<RoundHeader> {
@@ -26,7 +26,7 @@ fn header(round: u32) -> Signed<RoundHeader> {
     Signed::seal(&header, &generate_identity().unwrap())
 }
 
-fn entries(count: u32) -> Vec<TranscriptEntry> {
+fn entries(count: u32) -> Vec<Arc<TranscriptEntry>> {
     let entry = |round| TranscriptEntry {
         header: header(round),
         included: ["a", "b"].map(|id| (ClientId::new(id).unwrap(), Hash([3; 32]))).into(),
@@ -35,7 +35,7 @@ fn entries(count: u32) -> Vec<TranscriptEntry> {
         previous: Hash([5; 32]),
         aggregation: None,
     };
-    (0..count).map(entry).collect()
+    (0..count).map(entry).map(Arc::new).collect()
 }
 
 fn lambda(coordinates: usize) -> Arc<[f64]> {
@@ -44,7 +44,7 @@ fn lambda(coordinates: usize) -> Arc<[f64]> {
 
 /// Frames as they travel: encoded and decoded.
 fn travel(next: Next) -> Vec<v1::WorkFrame> {
-    next_frames(next)
+    next_frames(next, Arc::default())
         .map(|frame| {
             let bytes = frame.encode_to_vec();
             assert!(bytes.len() <= CHUNK_BYTES + 64 && bytes.len() < MESSAGE_BYTES);
@@ -84,10 +84,23 @@ fn entries_keep_their_hash() {
     let sent = entries(2);
     let frames = travel(Next::Round(Box::new(RoundStart { header: header(2), lambda: lambda(1), entries: sent.clone(), charter: None })));
     let Next::Round(round) = read(frames, 1).unwrap() else { panic!("a round was sent") };
-    assert_eq!(
-        round.entries.iter().map(TranscriptEntry::hash).collect::<Vec<_>>(),
-        sent.iter().map(TranscriptEntry::hash).collect::<Vec<_>>()
-    );
+    let hashes = |entries: &[Arc<TranscriptEntry>]| entries.iter().map(|entry| entry.hash()).collect::<Vec<_>>();
+    assert_eq!(hashes(&round.entries), hashes(&sent));
+}
+
+#[test]
+fn clients_that_share_an_encoder_get_their_own_entries() {
+    let (encoder, entries) = (Arc::new(EntryEncoder::default()), entries(4));
+    let open = header(4);
+    let answer = |seen: usize| {
+        let entries = entries[seen..].to_vec();
+        Next::Round(Box::new(RoundStart { header: open.clone(), lambda: lambda(3), entries, charter: None }))
+    };
+    // Most clients lack the last entry alone; some lack others too, or have all.
+    for seen in [3, 3, 0, 3, 2, 4, 3, 1, 1] {
+        let frames = next_frames(answer(seen), Arc::clone(&encoder)).collect();
+        assert_eq!(read(frames, 3).unwrap(), answer(seen));
+    }
 }
 
 #[test]
@@ -141,10 +154,16 @@ fn broken_answers_are_refused() {
         [|e| e.lambda.truncate(31), |e| e.included[0].client = "A B".into(), |e| e.outcome = 77, |e| e.header = None];
     for change in changes {
         let mut frames = good();
-        let Some(v1::work_frame::Frame::Entry(entry)) = &mut frames[1].frame else { panic!("entries follow the head") };
-        change(entry);
+        let Some(v1::work_frame::Frame::Entry(bytes)) = &mut frames[1].frame else { panic!("entries follow the head") };
+        let mut entry = v1::TranscriptEntry::decode(bytes.clone()).unwrap();
+        change(&mut entry);
+        *bytes = entry.encode_to_vec().into();
         assert!(read(frames, 200_000).is_err());
     }
+    // Bytes that are no entry.
+    let mut frames = good();
+    frames[1].frame = Some(v1::work_frame::Frame::Entry(vec![0xff; 9].into()));
+    assert_eq!(read(frames, 200_000).unwrap_err(), FrameError::Wrong("transcript entry"));
     assert!(read(Vec::new(), 0).is_err());
     assert!(read(vec![v1::WorkFrame { frame: None }], 0).is_err());
 }

@@ -41,11 +41,12 @@ pub(crate) struct Service {
     federation: Arc<str>,
     spool: Spool,
     clients: Arc<Clients>,
+    entries: Arc<wire::EntryEncoder>,
 }
 
 impl Service {
     pub(crate) fn new(engine: EngineHandle, credentials: Arc<LiveCredentials>, federation: &str, spool: Spool) -> Self {
-        Self { engine, credentials, federation: federation.into(), spool, clients: Arc::default() }
+        Self { engine, credentials, federation: federation.into(), spool, clients: Arc::default(), entries: Arc::default() }
     }
 
     /// The peer of a call.

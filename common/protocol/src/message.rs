@@ -564,7 +564,7 @@ pub struct RoundStart {
     /// λ (shared: a server holds one copy for all clients).
     pub lambda: Arc<[f64]>,
     /// Entries since the one that the client last saw, oldest first.
-    pub entries: Vec<TranscriptEntry>,
+    pub entries: Vec<Arc<TranscriptEntry>>,
     /// Under aggregated trust the charter with all signatures, for a client that has seen no entry.
     pub charter: Option<Vec<u8>>,
 }
@@ -577,7 +577,7 @@ pub struct RunEnd {
     /// Final λ.
     pub lambda: Arc<[f64]>,
     /// Entries since the one that the client last saw, oldest first.
-    pub entries: Vec<TranscriptEntry>,
+    pub entries: Vec<Arc<TranscriptEntry>>,
     /// Signed statement that the run is over: the header of the round after the last, which nobody answers.
     pub header: Signed<RoundHeader>,
     /// As in [`RoundStart`].

@@ -4,6 +4,7 @@
 //! one message. Where the update was the round's last, receipt and next round leave in one frame of TCP.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_proto::server::{self as wire, Request};
@@ -81,7 +82,7 @@ impl Session {
                         Ok(next) => next.map_err(|e| status(&e))?,
                         Err(_) => Next::Wait,
                     };
-                    self.state = State::Answering(Box::new(wire::next_frames(next)));
+                    self.state = State::Answering(Box::new(wire::next_frames(next, Arc::clone(&self.service.entries))));
                 }
                 State::Listening => match self.request().await? {
                     None => return Ok(None),

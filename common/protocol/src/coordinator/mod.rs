@@ -373,7 +373,7 @@ impl Coordinator {
         self.heard.clear();
     }
 
-    /// What there is for a client that has `seen` transcript entries. λ is shared, not copied.
+    /// What there is for a client that has `seen` transcript entries. λ and entries are shared, not copied.
     ///
     /// A site gets a round exactly as long as it is asked and has not answered; an evaluator as long as it has not reported on its λ.
     ///
@@ -449,7 +449,7 @@ impl Coordinator {
 
     /// Transcript, oldest first.
     #[must_use]
-    pub fn entries(&self) -> &[TranscriptEntry] {
+    pub fn entries(&self) -> &[Arc<TranscriptEntry>] {
         &self.run.entries
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) task: Arc<ResolvedTask>,
     pub(super) members: BTreeMap<ClientId, Member>,
-    pub(super) entries: Vec<TranscriptEntry>,
+    pub(super) entries: Vec<Arc<TranscriptEntry>>,
     /// Hash of the last entry.
     pub(super) previous: Hash,
     pub(super) lambda: Arc<[f64]>,
@@ -391,7 +391,7 @@ impl Run {
                 self.previous = entry.hash();
                 self.lambda_hash = entry.lambda;
                 self.lambda = Arc::clone(lambda);
-                self.entries.push(entry.clone());
+                self.entries.push(Arc::new(entry.clone()));
                 Phase::Between(Between)
             }
             (_, Record::RunEnded { outcome, header, .. }) => Phase::Ended(Ended { outcome: *outcome, header: header.clone() }),

@@ -1,5 +1,7 @@
 //! What every client checks of the server's word: signatures, the chain of entries, rounds in order, λ's hash.
 
+use std::sync::Arc;
+
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_secagg::header::SignedHeader;
@@ -55,7 +57,7 @@ impl Chain {
     }
 
     /// Checks the next entry.
-    pub(super) fn close(&mut self, entry: TranscriptEntry) -> Result<Closed, SiteError> {
+    pub(super) fn close(&mut self, entry: Arc<TranscriptEntry>) -> Result<Closed, SiteError> {
         let header = self.header(&entry.header)?;
         if entry.previous != self.previous {
             return Err(SiteError::Server("its transcript does not continue the one that it gave before"));
@@ -64,6 +66,7 @@ impl Chain {
         self.previous = entry.hash();
         self.lambda = entry.lambda;
         self.open = None;
+        let entry = Arc::unwrap_or_clone(entry);
         let aggregation = match (self.parts, entry.aggregation) {
             (HeaderParts::None, None) => None,
             (HeaderParts::Aggregation, Some(part)) => Some((aggregation_header(&header)?, part)),

@@ -94,7 +94,7 @@ impl EvaluatorParticipant {
         Some(Signed::seal(&MetricsReport { run, round: evaluation.round, metrics: metrics.into_inner() }, &self.identity.key))
     }
 
-    fn follow(&mut self, entries: Vec<TranscriptEntry>) -> Result<&mut Chain, SiteError> {
+    fn follow(&mut self, entries: Vec<Arc<TranscriptEntry>>) -> Result<&mut Chain, SiteError> {
         let chain = self.chain.as_mut().ok_or(SiteError::Order("a round came before the welcome"))?;
         for entry in entries {
             chain.close(entry)?;

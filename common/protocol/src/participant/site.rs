@@ -323,7 +323,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     }
 
     /// Checks new entries and settles the releases that they tell about.
-    fn settle(&mut self, entries: Vec<TranscriptEntry>) -> Result<(), SiteError> {
+    fn settle(&mut self, entries: Vec<Arc<TranscriptEntry>>) -> Result<(), SiteError> {
         for entry in entries {
             let joined = self.joined()?;
             let closed = joined.chain.close(entry)?;

@@ -179,7 +179,7 @@ fn next_round(start: &RoundStart, included: Vec<(dp_pvi_privacy::ClientId, Hash)
     };
     let mut header = RoundHeader { round: before.round + 1, visit: before.visit + 1, previous: entry.hash(), ..before };
     change(&mut header);
-    RoundStart { header: Signed::seal(&header, &key("server")), lambda: start.lambda.clone(), entries: vec![entry], charter: None }
+    RoundStart { header: Signed::seal(&header, &key("server")), lambda: start.lambda.clone(), entries: vec![entry.into()], charter: None }
 }
 
 #[test]
