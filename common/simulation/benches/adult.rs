@@ -10,10 +10,10 @@
 //!   posteriors on 9,768 rows included; by number of threads. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench
 //!   `dp_sgd_step` of `dp-pvi-inference` times 10,000, shared by the threads.
 //!
-//! November 2026, two cores of a 2.0 GHz Xeon with AVX-512: `natural_gradient_pass` 11.4 ms (at real-time priority, others at work). `ten_clients` on two
-//! threads, beside the noise bench, in three spells of a virtual machine whose speed changes with its neighbours: 0.59 s in the median of 20 runs with noise at 33 µs
-//! a step (so 0.42 s without noise), 0.66 s of 12 with 37 µs (0.49 s), 0.79 s of 24 with 41 µs (0.59 s); over all 56 runs 0.50 s without noise, 27 of them below.
-//! On one thread 1.2 to 1.3 s, noise included.
+//! November 2026, two cores of a 2.6 GHz Xeon with AVX-512, nothing else running: `natural_gradient_pass` 7.4 ms. `ten_clients` on two threads 0.43 s in the
+//! median of 20 runs (0.41 to 0.46 s), noise included; that is 25 µs a step, so 0.30 s without it. On one thread 0.78 s, 0.53 s without noise. On a 2.0 GHz Xeon whose
+//! speed changes with its neighbours, with almost the same code: 0.59 s in the median of 20 runs on two threads with noise at 33 µs a step (0.42 s without noise), 0.66 s
+//! of 12 with 37 µs (0.49 s), 0.79 s of 24 with 41 µs (0.59 s).
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::PathBuf;

@@ -528,6 +528,11 @@ impl Process {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
+    /// Lets `VmHWM` count from here.
+    pub(crate) fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
+    }
+
     /// CPU time so far.
     pub(crate) fn cpu(&self) -> Duration {
         cpu_of(&self.child.id().to_string())

@@ -14,7 +14,7 @@
 //! kept here; loss of held-out log-likelihood to the optimum without protection, one sum, ε = 1): virtual clients 0.0067 at 25 rounds, 0.025 to 0.037 where the precision crept up with ρ (see
 //! [`ShardRule`](crate::rule::ShardRule)); local averaging 0.0165 with 20 and 0.0189 with 40 records a shard after 6 rounds. On the example's first shape itself local
 //! averaging loses 0.084 ± 0.021 after 6 rounds, 0.044 ± 0.006 after 10 (four data sets) and 0.030 ± 0.009 after 20 (two): its settings vary more than the first figures say. On UCI Adult, ten aggregated sites,
-//! five seeds: virtual clients −0.3364 ± 0.0016 after 20 rounds, a number set after seeing two of the seeds (−0.59 with few large shards and private factors), optimum −0.3305.
+//! five seeds: virtual clients −0.3351 ± 0.0015 after 20 rounds, a number set after seeing two of the seeds (−0.59 with few large shards and private factors), optimum −0.3305.
 //!
 //! # Privacy
 //! Removing a unit changes its shard's result to another vector of the ball, so the terms are `ShardResults` and the sensitivity is 2C
