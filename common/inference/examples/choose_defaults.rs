@@ -25,8 +25,12 @@ use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, PrivacyUnit, Rele
 use ed25519_dalek::SigningKey;
 
 /// Options of `[pvi]` that are compared.
-const VARIANTS: [&str; 9] = [
+const VARIANTS: [&str; 13] = [
     "",
+    "weighted = false",
+    "weighted = false\ndamping = { start = 1.0, end = 0.2 }",
+    "weighted = false\nlevel_exponent = 0.25\ndamping = { start = 1.0, end = 0.2 }",
+    "level_exponent = 0.0\ndamping = { start = 1.0, end = 0.2 }",
     "damping = { start = 1.0, end = 0.2 }",
     "damping = { start = 0.3, end = 0.1 }",
     "damping = { start = 1.0, end = 0.2 }\nsteps = 10",

@@ -9,7 +9,8 @@
 //! Approximations: coordinates are independent, as in the mean field itself; the gradient is linear between a visit's start and the
 //! end, with the mean of the curvatures that were released from that visit on, shared out by the sites' declared sizes, whose error
 //! acts on the displacement of the posterior (section 13.3); under Poisson sampling the sampled sum varies by (1 − q)/q·H_m, by the
-//! information equality; and nothing is clipped. A clip below the model's gradient bound biases the fit, and no covariance shows it.
+//! information equality; and nothing is shortened. A clip below the model's gradient bound that shortens unweighted gradients biases the fit, and
+//! no covariance shows it. Of weighted records the curvature is taken for the score's covariance, which is less.
 
 use super::affine::{Affine, Change};
 use super::{History, Posterior, signal_to_noise};

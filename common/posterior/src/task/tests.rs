@@ -87,16 +87,24 @@ fn defaults_become_explicit_numbers() {
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
     assert_eq!((task.name.as_str(), task.dimension, task.max_nonzeros, task.min_sites), ("lung-fed", 2, 2, 2));
     assert_eq!((spec.steps, spec.optimizer), (5, Optimizer::Preconditioned));
-    assert!((spec.clip_norm.get() - 1.0).abs() < 1e-15, "half of R");
+    assert!((spec.clip_norm.get() - 0.7).abs() < 1e-15 && spec.weighted, "0.35 of R, which is 2");
+    assert_eq!((spec.averaging, spec.level_exponent), (0.2, Some(0.25)));
     assert!((spec.sampling_rate.get() - 1.0).abs() < 1e-15);
-    // K = 0.3·(5 − 1)·Σρ, s = √4·zC/√25.
-    let way = 0.3 * 4.0 * task.damping.iter().sum::<f64>();
-    let expected = 3.0 * way * 2.0 * spec.noise_multiplier.get() / 5.0;
+    // K = 0.3·5·Σρ, s = √4·zC/√25.
+    let way = 0.3 * 5.0 * task.damping.iter().sum::<f64>();
+    let expected = 2.0 * way * 2.0 * 0.7 * spec.noise_multiplier.get() / 5.0;
     assert!((spec.step_precision - expected).abs() < 1e-9 * expected, "{} {expected}", spec.step_precision);
     assert!(spec.initial_log_scale.abs() < 1e-15 && (spec.learning_rate - 0.3).abs() < 1e-15);
     assert_eq!(task.damping.len(), 5);
     assert!((task.damping[0] - 0.5).abs() < 1e-15 && (task.damping[4] - 0.1).abs() < 1e-15);
     assert_eq!(task.schema, SCHEMA);
+
+    let unweighted = private(&[("update = \"dp-optimisation\"\n", "update = \"dp-optimisation\"\nweighted = false\n")]);
+    let UpdateSpec::DpOptimisation(spec) = resolve(&unweighted, SCHEMA).unwrap().update else { panic!("private") };
+    assert_eq!((spec.clip_norm.get(), spec.averaging, spec.level_exponent), (1.0, 0.5, None));
+    // K = 0.3·(5 − 1)·Σρ, and C is half of R.
+    let expected = 3.0 * way / 5.0 * 4.0 * 2.0 * spec.noise_multiplier.get() / 5.0;
+    assert!((spec.step_precision - expected).abs() < 1e-9 * expected, "{} {expected}", spec.step_precision);
     assert_eq!(task.prior_natural(), [0.0, 0.0, 1.0, 1.0]);
 }
 
@@ -325,7 +333,7 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
     let levels = "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]\n";
     let schema = format!("{SCHEMA}{levels}");
     let with = |options: &str| private(&[("update = \"dp-optimisation\"\n", &format!("update = \"dp-optimisation\"\n{options}"))]);
-    let task = resolve(&with("level_exponent = 0.5\nweighted = true\n"), &schema).unwrap();
+    let task = resolve(&with("level_exponent = 0.5\nweighted = true\nclip_norm = 0.7\n"), &schema).unwrap();
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
     let scales = spec.feature_scales(&task).unwrap();
     // One number, four levels, the intercept: mean square of 1, 2 and 1 over the columns is 2.
@@ -333,7 +341,7 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
     let expected = [unit, 2.0 * unit, 2.0 * unit, 2.0 * unit, 2.0 * unit, unit];
     assert_eq!(scales.len(), expected.len());
     scales.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-12, "{scales:?}"));
-    let plain = resolve(&with(""), &schema).unwrap();
+    let plain = resolve(&with("weighted = false\nclip_norm = 0.7\n"), &schema).unwrap();
     assert_eq!(task.visit_event(0).unwrap(), plain.visit_event(0).unwrap());
     assert_ne!(task.hash(), plain.hash());
     assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);

@@ -15,7 +15,7 @@ use crate::rule::{PviRule, Rule};
 use crate::task::calibration::{calibrated, checked};
 use crate::task::check::{invalid, positive, require, requires_epsilon, requires_local_trust};
 use crate::task::describe::Short;
-use crate::task::{Approximation, ResolvedTask, TaskError};
+use crate::task::{Approximation, ModelSpec, ResolvedTask, TaskError};
 
 /// Numbers of DP optimisation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ struct Raw {
     expected_batch: Option<f64>,
     /// Public nominal number of units of a site, from which `expected_batch` gives the rate of all sites.
     units_per_site: Option<u64>,
-    /// C. Default: half the model's public bound on a gradient; required where it has none.
+    /// C. Default: half the model's public bound on a gradient, 0.35 of it where records are weighted; required where it has none.
     clip_norm: Option<f64>,
     /// Default: `preconditioned` for log-concave models, `adam` for others.
     optimizer: Option<Optimizer>,
@@ -122,19 +122,19 @@ struct Raw {
     initial_log_scale: Option<f64>,
     /// F. Default: see `RawTask::resolve`.
     step_precision: Option<f64>,
-    /// Constant of the default of `step_precision`. Default: 3.
+    /// Constant of the default of `step_precision`. Default: 3, 2 where records are weighted.
     shrinkage: Option<f64>,
     /// w. Default: 1.
     curvature_weight: Option<f64>,
-    /// Default: 0.5.
+    /// Default: 0.5, 0.2 where records are weighted.
     averaging: Option<f64>,
     /// B. Default: 100,000, for models whose gradients are summed batch by batch; no other takes it.
     max_units: Option<u64>,
     /// C follows a quantile of the gradient norms, for models without a public bound on them. Default: it does not.
     adaptive_clip: Option<RawAdaptiveClip>,
-    /// e. Default: 0.
+    /// e. Default: 0, 1/4 where records are weighted.
     level_exponent: Option<f64>,
-    /// Default: false.
+    /// Default: true for logistic regression by preconditioned steps, false otherwise.
     weighted: Option<bool>,
 }
 
@@ -155,8 +155,18 @@ const INDICATOR_NOISE: f64 = 0.05;
 /// Largest w: with few units the indicator is noisy rather than dear.
 const LARGEST_WEIGHT: f64 = 0.5;
 
-/// Default constant of F.
-const SHRINKAGE: f64 = 3.0;
+/// Defaults that go together.
+struct Balance {
+    /// C as a share of the public bound on a gradient.
+    clip: f64,
+    averaging: f64,
+    /// Constant of F.
+    shrinkage: f64,
+    level_exponent: Option<f64>,
+}
+
+const UNWEIGHTED: Balance = Balance { clip: 0.5, averaging: 0.5, shrinkage: 3.0, level_exponent: None };
+const WEIGHTED: Balance = Balance { clip: 0.35, averaging: 0.2, shrinkage: 2.0, level_exponent: Some(0.25) };
 
 /// Default of B: rounding a sum of so many terms costs less than rounding it to the lattice.
 const MAX_UNITS: u64 = 100_000;
@@ -166,7 +176,7 @@ const LOG_SCALE: std::ops::RangeInclusive<f64> = -10.0..=2.0;
 
 pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskError> {
     let raw: Raw = resolving.options("dp-optimisation")?;
-    let spec = raw.spec(resolving)?;
+    let (spec, balance) = raw.spec(resolving)?;
     let with = |spec| ResolvedTask { update: UpdateSpec::DpOptimisation(spec), ..resolving.task.clone() };
     with(spec).check()?;
     let z = calibrated(|noise_multiplier| with(DpOptimisationSpec { noise_multiplier, ..spec }))?;
@@ -176,7 +186,7 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
     }
     if raw.step_precision.is_none() && spec.optimizer == Optimizer::Preconditioned {
         // The event does not depend on it: z stays calibrated.
-        spec.step_precision = raw.shrinkage.unwrap_or(SHRINKAGE) * noise_precision(resolving.task, &spec, resolving.expected_sites);
+        spec.step_precision = raw.shrinkage.unwrap_or(balance.shrinkage) * noise_precision(resolving.task, &spec, resolving.expected_sites);
     }
     if let Some(adaptive) = &mut spec.adaptive_clip {
         // Nor on this.
@@ -189,7 +199,7 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
 
 impl Raw {
     /// All numbers but z, which stands at 1 until it is calibrated.
-    fn spec(&self, resolving: &Resolving<'_>) -> Result<DpOptimisationSpec, TaskError> {
+    fn spec(&self, resolving: &Resolving<'_>) -> Result<(DpOptimisationSpec, Balance), TaskError> {
         let model = resolving.task.model.rules();
         // Only a log-concave likelihood has a curvature that the preconditioned step can count on.
         let log_concave = model.floor() == PrecisionFloor::LogConcave;
@@ -208,14 +218,17 @@ impl Raw {
             weight: LARGEST_WEIGHT,
         });
         let task = resolving.task;
-        let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| 0.5 * bound);
+        let usual = matches!(task.model, ModelSpec::LogisticRegression {}) && optimizer == Optimizer::Preconditioned;
+        let weighted = self.weighted.unwrap_or(usual);
+        let balance = if weighted && usual { WEIGHTED } else { UNWEIGHTED };
+        let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| balance.clip * bound);
         let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {
             return invalid(&format!(
                 "gradients of {} have no public bound: give clip_norm, the largest gradient norm of a unit that shall count in full",
                 task.model
             ));
         };
-        Ok(DpOptimisationSpec {
+        let spec = DpOptimisationSpec {
             steps: self.steps.unwrap_or(5),
             sampling_rate,
             clip_norm: checked(ClipNorm::new(clip))?,
@@ -226,12 +239,13 @@ impl Raw {
             initial_log_scale: self.initial_log_scale.unwrap_or_else(|| model.initial_log_scale(task.prior.scale)),
             step_precision: self.step_precision.unwrap_or(0.0),
             curvature_weight: self.curvature_weight.unwrap_or(1.0),
-            averaging: self.averaging.unwrap_or(0.5),
+            averaging: self.averaging.unwrap_or(balance.averaging),
             max_units: self.max_units.or(model.is_batched().then_some(MAX_UNITS)),
             adaptive_clip,
-            level_exponent: self.level_exponent,
-            weighted: self.weighted.unwrap_or(false),
-        })
+            level_exponent: self.level_exponent.or(balance.level_exponent),
+            weighted,
+        };
+        Ok((spec, balance))
     }
 
     fn sampling_rate(&self) -> Result<SamplingRate, TaskError> {
