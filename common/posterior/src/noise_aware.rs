@@ -12,7 +12,8 @@
 //! [`of_run`] derives the noise that is left on the final posterior of a run from the run's public history: every released sum had
 //! noise of known variance, and everything after a release is a public recursion.
 //!
-//! What it does not include: the clip's bias, and the approximation of the variational family itself.
+//! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
+//! family itself. Records with weights below 1 say more than their curvature counts: intervals are a little wider than they need be.
 
 mod affine;
 mod dp_optimisation;

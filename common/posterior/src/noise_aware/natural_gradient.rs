@@ -6,7 +6,8 @@
 //!
 //! H is what was released: svec of it with full covariance; in the mean field its diagonal, with the Gram matrix' correlations
 //! (section 13.1, H ≈ S P̂ S). Its noise acts on the displacement of the posterior. A mean field gets the marginal variances of the
-//! result. Approximations: the gradient is linear on the way, and nothing is clipped; a clip below the bound of a gradient biases the fit.
+//! result. Approximations: the gradient is linear on the way, and no term is shortened, which would bias the fit; of weighted records the curvature
+//! is taken for the score's covariance, which is less.
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};

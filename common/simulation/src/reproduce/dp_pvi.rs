@@ -18,10 +18,10 @@
 //! | BCM same | −0.396 (−0.439) | −0.392 (−0.454) | −0.396 (−0.467) |
 //! | BCM split | −0.397 (−0.371) | −0.392 (−0.402) | −0.399 (−0.369) |
 //! | global VI, aggregated | −0.341 (−0.328) | the same | the same |
-//! | natural gradients, alone and aggregated | −0.340, −0.334 | the same | the same |
+//! | natural gradients, alone and aggregated | −0.341, −0.334 | the same | the same |
 //!
 //! Figure 2 in full, 112 s: stays of diabetics in place of MIMIC-III, few records a site (balanced; without protection −0.548): virtual clients alone −0.628
-//! and aggregated −0.601, global VI −0.600, natural gradients −0.645 and −0.603, DP optimisation −0.645, local averaging −0.684 and −0.637, BCM −0.660. The paper's values, of
+//! and aggregated −0.601, global VI −0.600, natural gradients −0.621 and −0.594, DP optimisation −0.645, local averaging −0.684 and −0.637, BCM −0.660. The paper's values, of
 //! −0.51 to −0.59, are of other records.
 //!
 //! Figure 3 (ε = ½, 200 sites, replace-one, five seeds; about a minute of processor time a run, so two hours of it for the whole figure; aggregated
@@ -37,7 +37,7 @@
 //! | BCM same | −0.648 (−0.484) | −0.642 (−0.482) | −0.632 (−0.485) |
 //! | BCM split | −0.651 (−0.484) | −0.644 (−0.485) | −0.635 (−0.529) |
 //! | global VI, aggregated | −0.345 (−0.328) | the same | the same |
-//! | natural gradients, alone and aggregated | −0.385, −0.336 | the same | the same |
+//! | natural gradients, alone and aggregated | −0.381, −0.338 | the same | the same |
 //!
 //! Figure 4 in full, 741 s of processor time shared by two threads (a network, ε = 2, replace-one, five seeds; log-likelihood on the balanced and the two
 //! unbalanced splits, the paper's nominal ε = 2 in brackets): DP optimisation −0.337, −0.349 and −0.363 (−0.323, −0.325, −0.323); one trusted

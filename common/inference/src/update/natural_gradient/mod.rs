@@ -4,8 +4,9 @@
 //! # Privacy
 //! * **Unit and relation**: the task's; one term per unit.
 //! * **Sensitivity**: C (add-remove) or 2C (replace-one). A record's term has a public bound, ‖(r x, w c x∘x)‖ from ‖x‖ ≤ R and the
-//!   bounds on r and c (module `task::update::natural_gradient` of the posterior crate); with C at that bound no record is shortened, the
-//!   default C is smaller. The proof does not lean on the bound: the mechanism clips and checks every term.
+//!   bounds on r and c (module `task::update::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
+//!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
+//!   neither: the mechanism clips and checks every term.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
@@ -84,7 +85,8 @@ impl<'a> Terms<'a> {
             Kind::Gram => self.products(record, self.spec.curvature_bound, 0, term),
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
-                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
+                let Some(statistics) = self.statistics(*predictor, record, mean, variance) else { return };
+                let Statistics { residual, curvature } = self.weighted(record, statistics);
                 let entries = || record.indices.iter().zip(record.values);
                 let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
                 term.extend(entries().map(|(&j, x)| (j, residual * x)));
@@ -92,7 +94,8 @@ impl<'a> Terms<'a> {
             }
             Kind::Full(predictor, q) => {
                 let (mean, variance) = q.project(record.indices, record.values);
-                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
+                let Some(statistics) = self.statistics(*predictor, record, mean, variance) else { return };
+                let Statistics { residual, curvature } = self.weighted(record, statistics);
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 self.products(record, self.spec.curvature_weight * curvature, self.offset(), term);
             }
@@ -108,6 +111,25 @@ impl<'a> Terms<'a> {
             residual: residual.clamp(-residual_bound, residual_bound),
             curvature: curvature.clamp(0.0, curvature_bound),
         })
+    }
+
+    /// Times a number at most 1 that keeps the term within C, whichever of the two classes the record has: with the other one the residual is
+    /// shorter or longer by 1.
+    #[inline]
+    fn weighted(&self, record: RecordView<'_>, statistics: Statistics) -> Statistics {
+        if !self.spec.weighted {
+            return statistics;
+        }
+        let Statistics { residual, curvature } = statistics;
+        let square: f64 = record.values.iter().map(|x| x * x).sum();
+        let fourth = match self.kind {
+            Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
+            Kind::Gram | Kind::Full(..) => square * square,
+        };
+        let longest = residual.abs().max(1.0 - residual.abs());
+        let length = (longest * longest * square + (self.spec.curvature_weight * curvature).powi(2) * fourth).sqrt();
+        let factor = (self.spec.clip_norm.get() / length).min(1.0);
+        Statistics { residual: factor * residual, curvature: factor * curvature }
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.

@@ -6,7 +6,7 @@ use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SiteState, UnitTable};
 
 use super::{Job, Terms};
 use crate::model::{self, Model};
-use crate::records::RecordTable;
+use crate::records::{RecordTable, RecordView};
 use crate::testing::{close, matrix, random_units, rows, table, task, vector, vectors};
 
 fn spec() -> NaturalGradientSpec {
@@ -23,6 +23,7 @@ fn spec() -> NaturalGradientSpec {
         curvature_bound: 0.25,
         curvature_weight: 0.8,
         clip_norm: ClipNorm::new(100.0).unwrap(),
+        weighted: false,
     }
 }
 
@@ -123,6 +124,45 @@ fn without_noise_every_step_raises_the_bound() {
         assert!(pair[1] >= pair[0] - 1e-10, "{pair:?}");
     }
     assert!(bounds[29] > bounds[0] + 1.0);
+}
+
+/// No record's term is longer than C; a record's weight is the same for either class, and some are below 1.
+#[test]
+fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
+    let (d, clip) = (5, 0.9);
+    let data = table(d, &random_units(4, 200, d));
+    let plain = spec();
+    let weighted = NaturalGradientSpec { weighted: true, clip_norm: ClipNorm::new(clip).unwrap(), ..plain };
+    for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
+        let task = task_with(weighted, approximation, d, 3);
+        let model = model::from_spec(&task.model);
+        let mut state = task.rule().initial();
+        let len = task.family().len();
+        state[len..][..d].copy_from_slice(&[0.9, -0.4, 0.3, 1.2, -0.7]);
+        let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
+        let terms = [plain, weighted].map(|spec| Terms::new(&spec, &job, model.as_ref()).unwrap());
+        let mut shortened = 0;
+        for record in data.records() {
+            let weight = |target: f64| {
+                let [plain, weighted] = [&terms[0], &terms[1]].map(|terms| {
+                    let mut term = Term::default();
+                    terms.add(RecordView { target, ..record }, &mut term);
+                    term
+                });
+                let length = weighted.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+                assert!(length <= clip * (1.0 + 1e-12), "{length}");
+                let ratios: Vec<f64> = plain.entries().iter().zip(weighted.entries()).map(|((_, a), (_, b))| b / a).collect();
+                close(&ratios, &vec![ratios[0]; ratios.len()], 1e-12);
+                (ratios[0], length)
+            };
+            let [(zero, a), (one, b)] = [0.0, 1.0].map(weight);
+            assert!((zero - one).abs() < 1e-12 && zero <= 1.0 + 1e-12, "{zero} {one}");
+            // The longer of both is as long as it may be.
+            assert!(zero > 0.999 || (a.max(b) - clip).abs() < 1e-9, "{a} {b}");
+            shortened += u32::from(zero < 0.99);
+        }
+        assert!(shortened > 50, "{shortened}");
+    }
 }
 
 /// No record of a checked table is shortened: the a-priori bound is one.
