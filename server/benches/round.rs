@@ -15,7 +15,8 @@
 //! | 2,000,000 (mean field of 1,000,000) | 530 to 920 ms (53 to 92 ms) | 60 ms | 155 → 192 MiB |
 //! | 1,000,404 (full covariance of 1413) | 430 to 500 ms (43 to 50 ms) | 22 to 25 ms | 30 → 101 MiB |
 //!
-//! The first row is the median of 48 runs, which took 0.81 to 0.95 ms (target 1 ms); the others are three runs. Machines differ more than that: before the last
+//! The first row is the median of 48 runs, which took 0.81 to 0.95 ms (target 1 ms); the others are three runs. On a 2.6 GHz EPYC (Zen 5) 24 runs with four
+//! virtual CPUs took 0.96 ms in the median (0.78 to 1.14), 24 with two of them 0.80 ms (0.73 to 0.90). Machines differ more than that: before the last
 //! changes a 2.4 GHz EPYC without AVX-512 took 1.95 ms, a 2.0 GHz Xeon with AVX-512 1.07 to 1.45 ms by the load of its neighbours, and this one
 //! 1.04 ms. In turns with the server before it, on this machine: a log that does not grow takes 6 % off, an entry that is encoded once for
 //! all sites and names that are shared 7 %, one unit of code generation 4 %. A profile of what is left: ten verifications and two
