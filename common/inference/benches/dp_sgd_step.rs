@@ -115,7 +115,7 @@ fn noise(bencher: Bencher) {
     run(bencher, RecordTable::builder(D).finish(), None);
 }
 
-/// All rows in every step: what the default q = 1 costs.
+/// All rows in every step: what the default q = 1 costs without weights; with them, bench `dp_optimisation_visit` of `dp-pvi-simulation`.
 #[divan::bench(sample_count = 200, sample_size = 1)]
 fn full_batch_step(bencher: Bencher) {
     run(bencher, table(), None);

@@ -29,29 +29,38 @@ impl<'a> Balanced<'a> {
         if self.differs { self } else { self.gradients }
     }
 
-    fn scaled(&self, record: RecordView<'_>, q: &MeanField) -> Term {
-        let (mut own, mut scaled) = (Term::default(), Term::default());
-        self.gradients.gradient(record, q, &mut own);
+    /// The model's gradient for this target.
+    fn own(&self, record: RecordView<'_>, q: &MeanField) -> Term {
+        let mut term = Term::default();
+        self.gradients.gradient(record, q, &mut term);
+        term
+    }
+
+    /// Its entries, scaled.
+    fn scaled(&self, term: &Term) -> impl Iterator<Item = (u32, f64)> {
         let d = self.scales.len();
-        scaled.extend(own.entries().iter().map(|&(j, value)| (j, value * self.scales[j as usize % d])));
-        scaled
+        term.entries().iter().map(move |&(j, value)| {
+            // Both blocks have an entry a feature.
+            let feature = if (j as usize) < d { j as usize } else { j as usize - d };
+            (j, value * self.scales[feature])
+        })
+    }
+
+    /// Norm of what is sent of a gradient, whose coordinates differ.
+    fn length(&self, term: &Term) -> f64 {
+        self.scaled(term).map(|(_, value)| value * value).sum::<f64>().sqrt()
     }
 }
 
 impl Gradients for Balanced<'_> {
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
-        let own = self.scaled(record, q);
+        let own = self.own(record, q);
         let factor = self.weighted.map_or(1.0, |clip| {
-            let other = self.scaled(RecordView { target: 1.0 - record.target, ..record }, q);
-            (clip / norm(&own).max(norm(&other))).min(1.0)
+            let other = self.own(RecordView { target: 1.0 - record.target, ..record }, q);
+            (clip / self.length(&own).max(self.length(&other))).min(1.0)
         });
-        term.extend(own.entries().iter().map(|&(j, value)| (j, factor * value)));
+        term.extend(self.scaled(&own).map(|(j, value)| (j, factor * value)));
     }
-}
-
-/// Of a record's gradient, whose coordinates differ.
-fn norm(term: &Term) -> f64 {
-    term.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]
@@ -83,7 +92,8 @@ mod tests {
                 let (mut plain, mut term) = (Term::default(), Term::default());
                 LogisticRegression.gradient(record, &point, &mut plain);
                 balanced.inner().gradient(record, &point, &mut term);
-                assert!(norm(&term) <= clip * (1.0 + 1e-12));
+                let length = term.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+                assert!(length <= clip * (1.0 + 1e-12));
                 let ratios: Vec<f64> =
                     plain.entries().iter().zip(term.entries()).map(|((j, a), (_, b))| b / (a * scales[*j as usize % d])).collect();
                 close(&ratios, &vec![ratios[0]; ratios.len()], 1e-12);
