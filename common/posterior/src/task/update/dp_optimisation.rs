@@ -155,7 +155,7 @@ const INDICATOR_NOISE: f64 = 0.05;
 /// Largest w: with few units the indicator is noisy rather than dear.
 const LARGEST_WEIGHT: f64 = 0.5;
 
-/// Defaults that go together.
+/// Defaults that depend on whether records are weighted.
 struct Balance {
     /// C as a share of the public bound on a gradient.
     clip: f64,
@@ -165,8 +165,15 @@ struct Balance {
     level_exponent: Option<f64>,
 }
 
-const UNWEIGHTED: Balance = Balance { clip: 0.5, averaging: 0.5, shrinkage: 3.0, level_exponent: None };
-const WEIGHTED: Balance = Balance { clip: 0.35, averaging: 0.2, shrinkage: 2.0, level_exponent: Some(0.25) };
+impl Balance {
+    const fn of(weighted: bool) -> Self {
+        if weighted {
+            Self { clip: 0.35, averaging: 0.2, shrinkage: 2.0, level_exponent: Some(0.25) }
+        } else {
+            Self { clip: 0.5, averaging: 0.5, shrinkage: 3.0, level_exponent: None }
+        }
+    }
+}
 
 /// Default of B: rounding a sum of so many terms costs less than rounding it to the lattice.
 const MAX_UNITS: u64 = 100_000;
@@ -176,7 +183,7 @@ const LOG_SCALE: std::ops::RangeInclusive<f64> = -10.0..=2.0;
 
 pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskError> {
     let raw: Raw = resolving.options("dp-optimisation")?;
-    let (spec, balance) = raw.spec(resolving)?;
+    let spec = raw.spec(resolving)?;
     let with = |spec| ResolvedTask { update: UpdateSpec::DpOptimisation(spec), ..resolving.task.clone() };
     with(spec).check()?;
     let z = calibrated(|noise_multiplier| with(DpOptimisationSpec { noise_multiplier, ..spec }))?;
@@ -186,7 +193,8 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
     }
     if raw.step_precision.is_none() && spec.optimizer == Optimizer::Preconditioned {
         // The event does not depend on it: z stays calibrated.
-        spec.step_precision = raw.shrinkage.unwrap_or(balance.shrinkage) * noise_precision(resolving.task, &spec, resolving.expected_sites);
+        let shrinkage = raw.shrinkage.unwrap_or(Balance::of(spec.weighted).shrinkage);
+        spec.step_precision = shrinkage * noise_precision(resolving.task, &spec, resolving.expected_sites);
     }
     if let Some(adaptive) = &mut spec.adaptive_clip {
         // Nor on this.
@@ -199,7 +207,7 @@ pub(super) fn resolve(resolving: &Resolving<'_>) -> Result<ResolvedTask, TaskErr
 
 impl Raw {
     /// All numbers but z, which stands at 1 until it is calibrated.
-    fn spec(&self, resolving: &Resolving<'_>) -> Result<(DpOptimisationSpec, Balance), TaskError> {
+    fn spec(&self, resolving: &Resolving<'_>) -> Result<DpOptimisationSpec, TaskError> {
         let model = resolving.task.model.rules();
         // Only a log-concave likelihood has a curvature that the preconditioned step can count on.
         let log_concave = model.floor() == PrecisionFloor::LogConcave;
@@ -218,9 +226,9 @@ impl Raw {
             weight: LARGEST_WEIGHT,
         });
         let task = resolving.task;
-        let usual = matches!(task.model, ModelSpec::LogisticRegression {}) && optimizer == Optimizer::Preconditioned;
-        let weighted = self.weighted.unwrap_or(usual);
-        let balance = if weighted && usual { WEIGHTED } else { UNWEIGHTED };
+        let logistic = matches!(task.model, ModelSpec::LogisticRegression {});
+        let weighted = self.weighted.unwrap_or(logistic && optimizer == Optimizer::Preconditioned);
+        let balance = Balance::of(weighted);
         let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| balance.clip * bound);
         let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {
             return invalid(&format!(
@@ -228,7 +236,7 @@ impl Raw {
                 task.model
             ));
         };
-        let spec = DpOptimisationSpec {
+        Ok(DpOptimisationSpec {
             steps: self.steps.unwrap_or(5),
             sampling_rate,
             clip_norm: checked(ClipNorm::new(clip))?,
@@ -244,8 +252,7 @@ impl Raw {
             adaptive_clip,
             level_exponent: self.level_exponent.or(balance.level_exponent),
             weighted,
-        };
-        Ok((spec, balance))
+        })
     }
 
     fn sampling_rate(&self) -> Result<SamplingRate, TaskError> {
