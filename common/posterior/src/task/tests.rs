@@ -350,4 +350,9 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
     for (options, part) in [("level_exponent = 1.5\n", "between 0 and 1"), ("level_exponent = -0.5\n", "between 0 and 1")] {
         assert!(resolve(&with(options), &schema).unwrap_err().to_string().contains(part));
     }
+    let network = private(&[
+        ("\"logistic-regression\"", "\"neural-network\"\nhidden = [3]"),
+        ("update = \"dp-optimisation\"\n", "update = \"dp-optimisation\"\nweighted = true\nclip_norm = 1.0\n"),
+    ]);
+    assert!(resolve(&network, SCHEMA).unwrap_err().to_string().contains("two classes"));
 }

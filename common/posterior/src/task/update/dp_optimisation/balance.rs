@@ -44,14 +44,15 @@ impl DpOptimisationSpec {
     }
 
     pub(super) fn check_balance(&self, task: &ResolvedTask) -> Result<(), TaskError> {
+        require(
+            !self.weighted || matches!(task.model, ModelSpec::LogisticRegression {} | ModelSpec::ProbitRegression {}),
+            "weighted = true needs a model of two classes: logistic-regression or probit-regression",
+        )?;
         if let Some(exponent) = self.level_exponent {
             require((0.0..=1.0).contains(&exponent), "level_exponent must lie between 0 and 1")?;
             require(task.model.rules().is_linear(), "level_exponent needs a regression")?;
             self.feature_scales(task)?;
         }
-        require(
-            !self.weighted || matches!(task.model, ModelSpec::LogisticRegression {} | ModelSpec::ProbitRegression {}),
-            "weighted = true needs a model of two classes: logistic-regression or probit-regression",
-        )
+        Ok(())
     }
 }
