@@ -27,7 +27,7 @@ use ed25519_dalek::SigningKey;
 
 use crate::disk::ServerDisk;
 use crate::executor::{Executor, Stopped};
-use crate::network::{Faults, Host, SimulatedSummer, SimulatedTransport, Traffic, crash_point, tls_key};
+use crate::network::{Faults, Host, Machine, MachineClock, SimulatedSummer, SimulatedTransport, Traffic, crash_point, tls_key};
 use crate::noise::stream;
 
 /// What a simulated site computes with.
@@ -81,8 +81,10 @@ pub struct Federation {
     pub task: Vec<u8>,
     /// Number of the run.
     pub run: u32,
-    /// Seed of keys, network and crashes (not of noise: that belongs to the sites).
+    /// Seed of keys (not of noise: that belongs to the sites).
     pub seed: u64,
+    /// Seed of network and crashes.
+    pub fault_seed: u64,
     /// Faults.
     pub faults: Faults,
     /// The sites.
@@ -123,6 +125,8 @@ pub struct Outcome {
     pub site_crashes: u32,
     /// Crashes of the server.
     pub server_crashes: u32,
+    /// Crashes of the summer.
+    pub summer_crashes: u32,
     /// What arrived at the server.
     pub traffic: Traffic,
     /// Hashes of the payloads that arrived for every release, whatever became of them.
@@ -190,6 +194,7 @@ impl Federation {
             task: task.to_bytes(),
             run: 1,
             seed,
+            fault_seed: seed,
             faults: Faults::default(),
             sites,
             evaluators: Vec::new(),
@@ -235,16 +240,20 @@ impl Federation {
     pub fn simulate(self) -> Outcome {
         let clock = Executor::new(self.threads);
         let start = clock.now();
-        let mut summer = SimulatedSummer::new(summer_key(self.seed), &server_key(self.seed).verifying_key(), self.seed);
+        let faults = Rc::new(self.faults.clone());
+        let mut summer =
+            SimulatedSummer::new(summer_key(self.seed), &server_key(self.seed).verifying_key(), self.fault_seed, faults.crash_summer);
         summer.up_again = start.plus(self.summer_silent);
-        let host = Rc::new(RefCell::new(Host::new(self.settings_of(self.run), self.disk.clone(), self.watch, Some(summer))));
-        let faults = Rc::new(self.faults);
+        let server_clock = MachineClock::new(clock.clone(), start, Machine::Server, Rc::clone(&faults));
+        let settings = self.settings_of(self.run);
+        let host = Rc::new(RefCell::new(Host::new(settings, self.disk.clone(), server_clock, self.watch, Some(summer))));
         let results = Rc::new(RefCell::new(Results::default()));
         let clients = self.sites.len() + self.evaluators.len();
         let through = Rc::new(Cell::new(0));
-        clock.spawn(supervise(Rc::clone(&host), clock.clone(), self.disk.clone(), self.seed, faults.crash_server));
+        clock.spawn(supervise(Rc::clone(&host), clock.clone(), self.disk.clone(), self.fault_seed, faults.crash_server));
         let prices = Rc::new(self.prices);
-        let world = World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed, prices };
+        let world =
+            World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed, fault_seed: self.fault_seed, prices };
         for site in self.sites {
             let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
             clock.spawn(async move {
@@ -275,6 +284,7 @@ impl Federation {
             evaluators,
             site_crashes: crashes,
             server_crashes: host.crashes,
+            summer_crashes: host.summer_crashes(),
             traffic: host.traffic,
             arrived: host.arrived.clone(),
             fault: host.fault.clone(),
@@ -296,6 +306,7 @@ struct World {
     host: Rc<RefCell<Host>>,
     faults: Rc<Faults>,
     seed: u64,
+    fault_seed: u64,
     /// What the visits of the task cost: the same for all sites.
     prices: Rc<Prices>,
 }
@@ -318,7 +329,7 @@ async fn supervise(host: Rc<RefCell<Host>>, clock: Executor, disk: ServerDisk, s
 
 /// A site's lives: after every injected crash it starts again from its ledger.
 async fn live(world: &World, site: Site, results: &RefCell<Results>) -> Result<SiteOutcome, DriveError> {
-    let mut dice = stream(world.seed, &format!("crash/{}", site.client), 0);
+    let mut dice = stream(world.fault_seed, &format!("crash/{}", site.client), 0);
     for life in 0.. {
         if world.faults.crash_site > 0.0
             && let Some((after, failure)) = crash_point(&mut dice, world.faults.crash_site)
@@ -350,6 +361,10 @@ impl World {
         }
     }
 
+    fn clock_of(&self, client: &ClientId) -> MachineClock {
+        MachineClock::new(self.clock.clone(), self.start, Machine::Client(client.clone()), Rc::clone(&self.faults))
+    }
+
     fn transport(&self, client: &ClientId, life: u64) -> SimulatedTransport {
         SimulatedTransport::new(
             Rc::clone(&self.host),
@@ -357,7 +372,7 @@ impl World {
             self.start,
             client.clone(),
             Rc::clone(&self.faults),
-            self.seed,
+            self.fault_seed,
             life,
         )
     }
@@ -372,14 +387,14 @@ impl World {
         let mut transport = self.transport(&site.client, life);
         let dice = stream(self.seed, &format!("masks/{}", site.client), life);
         let mut trainer = Computes { compute: Rc::clone(&site.compute), clock: self.clock.clone(), dice };
-        drive_site(&mut participant, &mut transport, &mut trainer, &self.clock, &mut Quiet, &patience()).await
+        drive_site(&mut participant, &mut transport, &mut trainer, &self.clock_of(&site.client), &mut Quiet, &patience()).await
     }
 
     async fn evaluate(&self, client: &ClientId, evaluation: Rc<RefCell<Evaluation>>) -> Result<RunEnd, DriveError> {
         let mut participant = EvaluatorParticipant::new(self.identity(client));
         let mut transport = self.transport(client, 0);
         let mut evaluator = Evaluates(evaluation);
-        drive_evaluator(&mut participant, &mut transport, &mut evaluator, &self.clock, &mut Quiet, &patience()).await
+        drive_evaluator(&mut participant, &mut transport, &mut evaluator, &self.clock_of(client), &mut Quiet, &patience()).await
     }
 }
 

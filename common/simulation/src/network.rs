@@ -18,11 +18,13 @@ use dp_pvi_protocol::sum::PayloadCheck;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
 use dp_pvi_secagg::signed::PublicKey;
-use dp_pvi_secagg::summer::StoreError as SummerStoreError;
 use dp_pvi_secagg::summer::memory::{MemoryStore, MemoryVault};
+use dp_pvi_secagg::summer::{KeyVault, RoundRecord, Slot, StoreError as SummerStoreError, SummerStore};
+use dp_pvi_secagg::transcript::Head;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use rand_core::Rng;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::disk::ServerDisk;
 use crate::executor::Executor;
@@ -40,14 +42,93 @@ pub struct Faults {
     pub duplicate: f64,
     /// Probability that a copy of a request arrives once more, up to a minute later.
     pub replay: f64,
+    /// Probability that a request arrives only after its sender has given it up, up to a minute later: behind later requests.
+    pub late: f64,
     /// Every message takes up to this many milliseconds.
     pub delay_milliseconds: u64,
     /// Probability of a site's crash at each write of its ledger (half before, half after the write).
     pub crash_site: f64,
     /// Probability of the server's crash at each of its writes.
     pub crash_server: f64,
+    /// Probability that the summer starts again from its stores before it answers a request.
+    pub crash_summer: f64,
     /// Times in which a client is cut off.
     pub partitions: Vec<Partition>,
+    /// Jumps of the machines' clocks.
+    pub clock_jumps: Vec<ClockJump>,
+}
+
+impl Faults {
+    /// How far a machine's clock is off after so much time.
+    #[must_use]
+    pub fn skew(&self, machine: &Machine, since_start: Duration) -> Skew {
+        let due = self.clock_jumps.iter().filter(|jump| jump.machine == *machine && jump.at_seconds <= since_start.as_secs());
+        Skew { milliseconds: due.map(|jump| jump.by_seconds * 1000).sum() }
+    }
+}
+
+/// A machine that has a clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Machine {
+    /// The server's.
+    Server,
+    /// A client's.
+    Client(ClientId),
+}
+
+/// A clock that jumps, forth or back, and stays there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockJump {
+    /// Whose clock.
+    pub machine: Machine,
+    /// After this many seconds of true time.
+    pub at_seconds: u64,
+    /// By so many seconds; back if negative.
+    pub by_seconds: i64,
+}
+
+/// The difference between a machine's clock and true time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skew {
+    milliseconds: i64,
+}
+
+impl Skew {
+    /// What the machine takes for the time.
+    #[must_use]
+    pub fn of(self, now: Timestamp) -> Timestamp {
+        Timestamp::from_millis(now.as_millis().saturating_add_signed(self.milliseconds))
+    }
+}
+
+/// A machine's clock: true time and its jumps. It waits by true time, as an operating system's timers do.
+#[derive(Clone)]
+pub struct MachineClock {
+    executor: Executor,
+    start: Timestamp,
+    machine: Machine,
+    faults: Rc<Faults>,
+}
+
+impl MachineClock {
+    /// The clock of a machine that was right at `start`.
+    #[must_use]
+    pub fn new(executor: Executor, start: Timestamp, machine: Machine, faults: Rc<Faults>) -> Self {
+        Self { executor, start, machine, faults }
+    }
+}
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        let now = self.executor.now();
+        self.faults.skew(&self.machine, now.since(self.start)).of(now)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.executor.sleep(duration).await;
+    }
 }
 
 /// A time in which a client is cut off.
@@ -108,6 +189,8 @@ pub struct Host {
     server: Option<Server<ServerDisk>>,
     disk: ServerDisk,
     settings: Settings,
+    /// What the server takes for the time.
+    clock: MachineClock,
     up_again: Timestamp,
     /// Crashes so far.
     pub crashes: u32,
@@ -130,10 +213,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 impl Host {
     /// A machine that starts its server at the first tick. `watch` sees every durable record.
     #[must_use]
-    pub fn new(settings: Settings, disk: ServerDisk, watch: Box<dyn FnMut(&Record)>, summer: Option<SimulatedSummer>) -> Self {
+    pub fn new(
+        settings: Settings,
+        disk: ServerDisk,
+        clock: MachineClock,
+        watch: Box<dyn FnMut(&Record)>,
+        summer: Option<SimulatedSummer>,
+    ) -> Self {
         let up_again = Timestamp::from_millis(0);
         let (traffic, arrived) = (Traffic::default(), BTreeMap::new());
-        Self { server: None, disk, settings, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
+        Self { server: None, disk, settings, clock, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
     }
 
     /// The running coordinator, if it runs.
@@ -142,8 +231,15 @@ impl Host {
         self.server.as_ref().map(Server::coordinator)
     }
 
-    /// Starts the server where it is down and due, and lets time pass in it.
+    /// Crashes of the summer so far.
+    #[must_use]
+    pub fn summer_crashes(&self) -> u32 {
+        self.summer.as_ref().map_or(0, |summer| summer.crashes)
+    }
+
+    /// Starts the server where it is down and due, and lets time pass in it. `now` is the true time.
     pub fn tick(&mut self, now: Timestamp) {
+        let here = self.clock.now();
         if self.server.is_none() && now >= self.up_again && self.fault.is_none() {
             match Coordinator::restore(self.settings.clone(), self.disk.records()) {
                 Ok(coordinator) => self.server = Some(Server::new(coordinator, self.disk.clone())),
@@ -151,7 +247,7 @@ impl Host {
             }
         }
         if let Some(server) = &mut self.server
-            && let Err(error) = server.tick(now).and_then(|_| ask(server, self.summer.as_mut(), now))
+            && let Err(error) = server.tick(here).and_then(|_| ask(server, self.summer.as_mut(), here, now))
         {
             self.failed(&error, now);
         }
@@ -161,7 +257,7 @@ impl Host {
         }
     }
 
-    /// Hands a request to the server.
+    /// Hands a request to the server. `now` is the true time.
     ///
     /// # Errors
     /// The server is down, goes down over it, or rejects it.
@@ -179,8 +275,9 @@ impl Host {
             self.traffic.submissions += 1;
             self.traffic.payload_bytes += payload.len() as u64;
         }
-        let answer = handle(server, &disk, client, request, now);
-        let answer = answer.and_then(|answer| ask(server, self.summer.as_mut(), now).map(|()| answer));
+        let here = self.clock.now();
+        let answer = handle(server, &disk, client, request, here);
+        let answer = answer.and_then(|answer| ask(server, self.summer.as_mut(), here, now).map(|()| answer));
         answer.map_err(|error| match error {
             ServeError::Rejected(rejected) => TransportError::Rejected { kind: rejected.kind(), message: rejected.to_string() },
             error => {
@@ -200,51 +297,113 @@ impl Host {
     }
 }
 
-/// Asks the summer as long as there is something to ask and it helps.
-fn ask(server: &mut Server<ServerDisk>, summer: Option<&mut SimulatedSummer>, now: Timestamp) -> Result<(), ServeError> {
+/// Asks the summer as long as there is something to ask and it helps. `here` is the server's time, `now` the true one.
+fn ask(server: &mut Server<ServerDisk>, summer: Option<&mut SimulatedSummer>, here: Timestamp, now: Timestamp) -> Result<(), ServeError> {
     let Some(summer) = summer else { return Ok(()) };
-    while let Some(request) = server.summer_request(now) {
+    while let Some(request) = server.summer_request(here) {
         if now < summer.up_again {
             break;
         }
-        let reply = summer.answer(&request);
-        if server.summer_replied(reply, now)?.is_some() {
+        let Some(reply) = summer.answer(&request, now) else { break };
+        if server.summer_replied(reply, here)?.is_some() {
             break;
         }
     }
     Ok(())
 }
 
-/// The second party's machine.
+/// The second party's machine. Its stores survive its crashes.
 pub struct SimulatedSummer {
+    key: SigningKey,
+    server: PublicKey,
+    stores: SummerMemory,
     node: SummerNode<SummerMemory>,
     dice: ChaCha20Rng,
+    /// Probability of a crash at a request.
+    crash: f64,
+    /// Crashes so far.
+    pub crashes: u32,
     /// It does not answer before this.
     pub up_again: Timestamp,
 }
 
 impl SimulatedSummer {
-    /// A summer with a seeded generator.
+    /// A summer with a seeded generator, and its probability of a crash at a request.
     #[must_use]
-    pub fn new(key: SigningKey, server: &VerifyingKey, seed: u64) -> Self {
-        let node = SummerNode::new(key, PublicKey(server.to_bytes()), SummerMemory);
-        Self { node, dice: stream(seed, "summer", 0), up_again: Timestamp::from_millis(0) }
+    pub fn new(key: SigningKey, server: &VerifyingKey, seed: u64, crash: f64) -> Self {
+        let (server, stores) = (PublicKey(server.to_bytes()), SummerMemory::default());
+        let node = SummerNode::new(key.clone(), server, stores.clone());
+        let dice = stream(seed, "summer", 0);
+        Self { key, server, stores, node, dice, crash, crashes: 0, up_again: Timestamp::from_millis(0) }
     }
 
-    fn answer(&mut self, request: &SummerRequest) -> SummerReply {
-        self.node.handle(request, &mut self.dice)
+    /// The answer; none if the machine went down before or after it was made.
+    fn answer(&mut self, request: &SummerRequest, now: Timestamp) -> Option<SummerReply> {
+        // No draw without this fault: seeds keep their runs.
+        let crashes = self.crash > 0.0 && f64::from(self.dice.next_u32()) < self.crash * 4_294_967_296.0;
+        if !crashes {
+            return Some(self.node.handle(request, &mut self.dice));
+        }
+        if self.dice.next_u32() & 1 == 0 {
+            let _unheard = self.node.handle(request, &mut self.dice);
+        }
+        self.crashes += 1;
+        self.up_again = now.plus(OUTAGE);
+        self.node = SummerNode::new(self.key.clone(), self.server, self.stores.clone());
+        None
     }
 }
 
-/// Stores in memory, one for every charter.
-struct SummerMemory;
+/// Stores in memory, one for every charter. Clones are handles to the same disk.
+#[derive(Clone, Default)]
+struct SummerMemory(Rc<RefCell<BTreeMap<Hash, SummerDisk>>>);
+
+/// Store and vault of one charter; clones are handles to the same.
+#[derive(Clone, Default)]
+struct SummerDisk {
+    store: Rc<RefCell<MemoryStore>>,
+    vault: Rc<RefCell<MemoryVault>>,
+}
 
 impl SummerStores for SummerMemory {
-    type Store = MemoryStore;
-    type Vault = MemoryVault;
+    type Store = SummerDisk;
+    type Vault = SummerDisk;
 
-    fn open(&mut self, _charter: Hash) -> Result<(MemoryStore, MemoryVault), SummerStoreError> {
-        Ok((MemoryStore::default(), MemoryVault::default()))
+    fn open(&mut self, charter: Hash) -> Result<(SummerDisk, SummerDisk), SummerStoreError> {
+        let disk = self.0.borrow_mut().entry(charter).or_default().clone();
+        Ok((disk.clone(), disk))
+    }
+}
+
+impl SummerStore for SummerDisk {
+    fn head(&self) -> Result<Option<Head>, SummerStoreError> {
+        self.store.borrow().head()
+    }
+
+    fn save_head(&mut self, head: Head) -> Result<(), SummerStoreError> {
+        self.store.borrow_mut().save_head(head)
+    }
+
+    fn round(&self, round: u32) -> Result<Option<RoundRecord>, SummerStoreError> {
+        self.store.borrow().round(round)
+    }
+
+    fn save_round(&mut self, round: u32, record: &RoundRecord) -> Result<(), SummerStoreError> {
+        self.store.borrow_mut().save_round(round, record)
+    }
+}
+
+impl KeyVault for SummerDisk {
+    fn slot(&self, round: u32) -> Result<Slot, SummerStoreError> {
+        self.vault.borrow().slot(round)
+    }
+
+    fn keep(&mut self, round: u32, key: Zeroizing<[u8; 32]>) -> Result<(), SummerStoreError> {
+        self.vault.borrow_mut().keep(round, key)
+    }
+
+    fn destroy_through(&mut self, round: u32) -> Result<(), SummerStoreError> {
+        self.vault.borrow_mut().destroy_through(round)
     }
 }
 
@@ -341,10 +500,24 @@ impl SimulatedTransport {
         Err(TransportError::Unreachable("no answer".into()))
     }
 
+    /// Lets a request arrive within the next minute. Nobody hears its answer.
+    fn deliver_later(&mut self, request: Request) {
+        let later = Duration::from_millis(u64::from(self.dice.next_u32() % 60_000));
+        let (host, clock, client) = (Rc::clone(&self.host), self.clock.clone(), self.client.clone());
+        self.clock.spawn(async move {
+            clock.sleep(later).await;
+            let _unheard = host.borrow_mut().deliver(&client, &request, clock.now());
+        });
+    }
+
     async fn call(&mut self, request: Request) -> Result<Answer, TransportError> {
         let faults = Rc::clone(&self.faults);
         self.delay().await;
         if self.cut_off() || self.happens(faults.drop_request) {
+            return self.lost().await;
+        }
+        if self.faults.late > 0.0 && self.happens(faults.late) {
+            self.deliver_later(request);
             return self.lost().await;
         }
         let deliver = |transport: &Self| transport.host.borrow_mut().deliver(&transport.client, &request, transport.clock.now());
@@ -353,13 +526,7 @@ impl SimulatedTransport {
             answer = deliver(self);
         }
         if self.happens(faults.replay) {
-            let later = Duration::from_millis(u64::from(self.dice.next_u32() % 60_000));
-            let (host, clock, client, request) = (Rc::clone(&self.host), self.clock.clone(), self.client.clone(), request.clone());
-            self.clock.spawn(async move {
-                clock.sleep(later).await;
-                // Nobody hears the answer to a replayed message.
-                let _ = host.borrow_mut().deliver(&client, &request, clock.now());
-            });
+            self.deliver_later(request);
         }
         self.delay().await;
         if self.cut_off() || self.happens(faults.drop_response) {

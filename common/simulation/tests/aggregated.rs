@@ -266,10 +266,10 @@ fn crashes_and_losses_change_neither_the_posterior_nor_what_is_spent() {
             delay_milliseconds: 300,
             crash_site: 0.02,
             crash_server: 0.02,
-            partitions: Vec::new(),
+            ..Faults::default()
         };
         // Another seed for luck, the same for keys and noise: the runs must agree to the last bit.
-        federation.limit = Duration::from_secs(20_000 + seed);
+        federation.fault_seed = seed;
         let sites = federation.sites.clone();
         let outcome = federation.simulate();
         complete(&outcome, "faults");

@@ -147,7 +147,7 @@ fn storms_leave_the_books_balanced() {
             delay_milliseconds: 1500,
             crash_site: 0.05,
             crash_server: 0.03,
-            partitions: Vec::new(),
+            ..Faults::default()
         };
         run(federation, &task, &format!("storm {seed}"));
     }

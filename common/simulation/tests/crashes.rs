@@ -77,7 +77,7 @@ fn stormy() -> Faults {
         delay_milliseconds: 1500,
         crash_site: 0.05,
         crash_server: 0.03,
-        partitions: Vec::new(),
+        ..Faults::default()
     }
 }
 
