@@ -1,8 +1,9 @@
 //! What the tests share: real processes ([`federation`]), the same federation in memory ([`memory`]), every method on small data
-//! ([`methods`]), where things are ([`place`]), and source files without comments and strings ([`source`]).
+//! ([`methods`]), what is fuzzed ([`fuzz`]), where things are ([`place`]), and source files without comments and strings ([`source`]).
 
 pub mod crash;
 pub mod federation;
+pub mod fuzz;
 pub mod memory;
 pub mod methods;
 pub mod place;

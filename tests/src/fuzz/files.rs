@@ -1,0 +1,155 @@
+//! What is read from disk: tasks, schemas, settings, keys, posteriors and records.
+
+use std::path::{Path, PathBuf};
+
+use dp_pvi_client::config::Config as ClientConfig;
+use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::schema::Schema;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_proto::identity;
+use dp_pvi_server::config::Config as ServerConfig;
+use dp_pvi_server::summer::config::SummerConfig;
+
+use super::Input;
+use crate::place;
+
+fn sample(name: &str) -> Vec<u8> {
+    std::fs::read(place::root().join("deploy").join(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+fn context() -> ResolveContext<'static> {
+    ResolveContext { name: "fuzz", update_deadline_seconds: 60, min_sites: 2, expected_sites: 3 }
+}
+
+/// The sample schema, small: the samples themselves would be long inputs.
+const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n\
+    [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+const TASK: &str = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+    [pvi]\nschedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\n\
+    [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+
+fn task() -> ResolvedTask {
+    RawTask::parse(TASK).and_then(|task| task.resolve(SCHEMA, context())).expect("the task is valid")
+}
+
+/// A task file, and a resolved task's canonical bytes.
+pub(super) fn tasks() -> Vec<Vec<u8>> {
+    vec![[&[0], TASK.as_bytes()].concat(), [&[1], &task().to_bytes()[..]].concat()]
+}
+
+/// A coordinator's file, and what a server sends.
+pub(super) fn read_tasks(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    match input.byte() % 2 {
+        0 => {
+            if let Some(Ok(task)) = text(input.0).map(RawTask::parse) {
+                drop(task.resolve(SCHEMA, context()));
+            }
+        }
+        _ => {
+            if let Ok(task) = ResolvedTask::from_bytes(input.0) {
+                assert_eq!(task.to_bytes(), input.0, "a task has one form");
+            }
+        }
+    }
+}
+
+/// Schemas of the samples.
+pub(super) fn schemas() -> Vec<Vec<u8>> {
+    vec![SCHEMA.into(), sample("schema.toml")]
+}
+
+/// A schema file.
+pub(super) fn read_schemas(bytes: &[u8]) {
+    if let Some(Ok(schema)) = text(bytes).map(Schema::parse) {
+        assert!(schema.row_norm_bound().is_finite(), "a schema has a bound");
+    }
+}
+
+/// The programs' sample settings, each after its number.
+pub(super) fn settings() -> Vec<Vec<u8>> {
+    let marked = |(mark, name): (u8, &str)| [&[mark], &sample(name)[..]].concat();
+    (0..).zip(["client.toml", "server.toml", "summer.toml"]).map(marked).collect()
+}
+
+/// Settings of the programs.
+pub(super) fn read_settings(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let mark = input.byte() % 3;
+    let Some(text) = text(input.0) else { return };
+    let path = Path::new("/nowhere/settings.toml");
+    match mark {
+        0 => drop(ClientConfig::parse(text, Path::new("/nowhere"), [])),
+        1 => drop(ServerConfig::parse(text, path, [])),
+        _ => drop(SummerConfig::parse(text, path, [])),
+    }
+}
+
+/// A key, and a request for a certificate.
+pub(super) fn identities() -> Vec<Vec<u8>> {
+    let key = ed25519_dalek::SigningKey::from_bytes(&[3; 32]);
+    let pem = identity::identity_to_pem(&key).expect("a key has a form");
+    vec![pem.as_bytes().to_vec(), identity::public_identity_to_pem(&key.verifying_key()).expect("a key has a form").into()]
+}
+
+/// Files with keys, requests and certificates.
+pub(super) fn read_identities(bytes: &[u8]) {
+    drop(identity::PeerName::from_certificate(bytes));
+    drop(identity::spki_hash(bytes));
+    if let Some(text) = text(bytes) {
+        drop(identity::identity_from_pem(text));
+        drop(identity::public_identity_from_pem(text));
+        drop(identity::Enrolment::read(text));
+        drop(identity::check_federation(text));
+    }
+}
+
+/// A posterior of the prior.
+pub(super) fn documents() -> Vec<Vec<u8>> {
+    let task = task();
+    let document = PosteriorDocument::new(&task, 1, 0, &task.prior_natural(), Vec::new(), Vec::new()).expect("the prior is a posterior");
+    vec![document.to_json().into_bytes()]
+}
+
+/// A `posterior.json` from somebody else.
+pub(super) fn read_documents(bytes: &[u8]) {
+    if let Some(Ok(document)) = text(bytes).map(PosteriorDocument::from_json) {
+        drop(document.predictor());
+    }
+}
+
+/// Tables, each after the number of its form.
+pub(super) fn records() -> Vec<Vec<u8>> {
+    let gz = {
+        use std::io::Write;
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(b"a,y\n0.5,1\n").and_then(|()| gz.finish()).expect("memory takes it")
+    };
+    vec![b"\0a,y\n0.5,1\n-1,0\n\"x\",1\n,\n".to_vec(), [&[1], &gz[..]].concat(), b"\x02PAR1PAR1".to_vec()]
+}
+
+/// Files of records.
+pub(super) fn read_records(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let name = ["a.csv", "a.csv.gz", "a.parquet"][usize::from(input.byte()) % 3];
+    let folder = folder();
+    let file = folder.join(name);
+    std::fs::write(&file, input.0).expect("the temporary folder takes it");
+    let schema = Schema::parse(SCHEMA).expect("the schema is valid");
+    drop(dp_pvi_data::load(&schema, &[&file]));
+    drop(dp_pvi_data::inspect(&schema, &[&file]));
+    drop(dp_pvi_data::load_for_prediction(&schema, &[&file]));
+    std::fs::remove_file(&file).expect("it was written above");
+}
+
+/// A folder of this thread.
+fn folder() -> PathBuf {
+    thread_local! {
+        static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a temporary folder");
+    }
+    FOLDER.with(|folder| folder.path().to_owned())
+}
