@@ -211,3 +211,16 @@ impl ClientError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_went_back_is_11_and_one_that_cannot_be_used_now_is_12() {
+        let back =
+            [LedgerError::RolledBack { witnessed: 3, here: 1 }, LedgerError::Forked { seq: 3 }, StoreError::Corrupt("x".into()).into()];
+        assert!(back.into_iter().all(|e| ClientError::from(e).exit_code() == 11));
+        assert_eq!(ClientError::from(LedgerError::Store(StoreError::Unavailable("full".into()))).exit_code(), 12);
+    }
+}

@@ -19,6 +19,7 @@
 mod attachment;
 mod book;
 mod error;
+pub mod file;
 pub mod memory;
 mod permit;
 mod row;

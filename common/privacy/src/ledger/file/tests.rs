@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
-use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
+use crate::ledger::{Extra, LedgerStore, StoreError, StoredRow};
+use crate::{ClientId, Hash, ReleaseId, RunId};
 
 use super::SqliteLedger;
 

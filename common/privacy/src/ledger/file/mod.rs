@@ -13,20 +13,23 @@ mod ledger_tests;
 mod lock;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
-use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+use crate::ledger::row::StoredRow;
+use crate::ledger::store::{Extra, LedgerStore, StoreError};
+use crate::release::{Hash, ReleaseId, RunId};
 use lock::WriterLock;
+pub use view::{OnDisk, ViewStore};
 
-/// This file is a dp-pvi ledger.
-const APPLICATION_ID: i64 = dp_pvi_data::LEDGER_APPLICATION_ID as i64;
+/// By this number in its header (SQLite's `application_id`) a ledger file is known.
+pub const APPLICATION_ID: u32 = 0x6470_504c;
 /// Form of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 const TABLES: [(&str, &str); 4] = [
@@ -300,7 +303,7 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
 /// Checks identity, version, tables and structure of the file.
 fn check_file(connection: &Connection) -> Result<(), StoreError> {
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|e| opening(&e));
-    if number("PRAGMA application_id")? != APPLICATION_ID {
+    if number("PRAGMA application_id")? != i64::from(APPLICATION_ID) {
         return Err(corrupt("not a dp-pvi ledger".into()));
     }
     let version = number("PRAGMA user_version")?;
