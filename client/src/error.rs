@@ -135,7 +135,11 @@ impl From<LedgerError> for ClientError {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Store(error) => error.into(),
-            LedgerError::RolledBack { .. } | LedgerError::Forked { .. } => Self::LedgerCorrupt(error.to_string()),
+            LedgerError::RolledBack { .. }
+            | LedgerError::Forked { .. }
+            | LedgerError::Behind { .. }
+            | LedgerError::Apart { .. }
+            | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(error.to_string()),
             LedgerError::OtherIdentity(_) => Self::config("data.ledger", error.to_string()),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
                 Self::Failed(error.to_string())

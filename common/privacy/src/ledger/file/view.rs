@@ -1,43 +1,57 @@
-//! A ledger to look at: its file, or what it would be before the first run.
+//! A ledger to look at beside its writer: everything that the file held at one moment, or what it would be before the first run.
 
-use crate::ledger::file::SqliteLedger;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::OpenFlags;
+
+use crate::ledger::file::{self, check_file, connect, failure, opening};
 use crate::ledger::row::StoredRow;
 use crate::ledger::store::{Extra, LedgerStore, StoreError};
 use crate::release::{ReleaseId, RunId};
-use std::path::Path;
 
-/// Rows of a ledger that is looked at beside its writer. Where the data set has no ledger yet, the one that it would begin with,
-/// in memory only.
+/// What a ledger's file held at one moment. The file is read at once and let go: whoever looks at a ledger for long does not keep
+/// its writer waiting. Where the data set has no ledger yet, the one that it would begin with, in memory only.
 pub struct ViewStore {
-    kind: Kind,
-}
-
-enum Kind {
-    File(SqliteLedger),
-    NotYet(Vec<StoredRow>),
+    rows: Vec<StoredRow>,
+    attachments: BTreeMap<Vec<u8>, Vec<u8>>,
+    factors: BTreeMap<Vec<u8>, Vec<u8>>,
+    on_disk: OnDisk,
 }
 
 impl ViewStore {
-    /// Opens the ledger at `path` for reading.
+    /// Reads the ledger at `path`, also while a writer is at work.
     ///
     /// # Errors
-    /// As [`SqliteLedger::open_reader`].
+    /// As [`SqliteLedger::open`](super::SqliteLedger::open), but for a ledger that is not there ([`OnDisk::NotYet`]).
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let kind = match SqliteLedger::open_reader(path)? {
-            Some(file) if !file.is_empty() => Kind::File(file),
-            // No file, or one that a crash left before its first row.
-            Some(_) | None => Kind::NotYet(Vec::new()),
+        let nothing = Self { rows: Vec::new(), attachments: BTreeMap::new(), factors: BTreeMap::new(), on_disk: OnDisk::NotYet };
+        if !file::exists(path)? {
+            return Ok(nothing);
+        }
+        // Able to write, for one purpose: a transaction that a killed writer left half-done is taken back before anything is read.
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.execute_batch("PRAGMA query_only = ON; BEGIN").map_err(|e| opening(&e))?;
+        check_file(&connection)?;
+        let (rows, _) = file::read_rows(&connection)?;
+        if rows.is_empty() {
+            // A creation that was cut off before its first row.
+            return Ok(nothing);
+        }
+        let all = |query: &str| -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
+            let mut statement = connection.prepare(query).map_err(|e| opening(&e))?;
+            let pairs = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(|e| opening(&e))?;
+            pairs.collect::<Result<_, _>>().map_err(|e| opening(&e))
         };
-        Ok(Self { kind })
+        let (attachments, factors) = (all("SELECT release, bytes FROM attachment")?, all("SELECT run, bytes FROM factor")?);
+        connection.close().map_err(|(_, e)| failure(&e))?;
+        Ok(Self { rows, attachments, factors, on_disk: OnDisk::Yes })
     }
 
     /// Whether the data set has a ledger on disk.
     #[must_use]
     pub fn on_disk(&self) -> OnDisk {
-        match self.kind {
-            Kind::File(_) => OnDisk::Yes,
-            Kind::NotYet(_) => OnDisk::NotYet,
-        }
+        self.on_disk
     }
 }
 
@@ -52,35 +66,25 @@ pub enum OnDisk {
 
 impl LedgerStore for ViewStore {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {
-        match &mut self.kind {
-            Kind::File(store) => store.rows(),
-            Kind::NotYet(rows) => Ok(rows.clone()),
-        }
+        Ok(self.rows.clone())
     }
 
     fn append(&mut self, row: &StoredRow, extra: Option<&Extra>) -> Result<(), StoreError> {
-        match &mut self.kind {
-            Kind::File(store) => store.append(row, extra),
-            // The genesis row, by which a new ledger says what it is about.
-            Kind::NotYet(rows) if rows.is_empty() && extra.is_none() => {
-                rows.push(row.clone());
+        match (self.on_disk, self.rows.as_slice(), extra) {
+            // The row by which a new ledger says what it is about.
+            (OnDisk::NotYet, [], None) => {
+                self.rows.push(row.clone());
                 Ok(())
             }
-            Kind::NotYet(_) => Err(StoreError::Unavailable("opened for reading only".into())),
+            _ => Err(StoreError::Unavailable("opened for reading only".into())),
         }
     }
 
     fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Vec<u8>>, StoreError> {
-        match &mut self.kind {
-            Kind::File(store) => store.attachment(release),
-            Kind::NotYet(_) => Ok(None),
-        }
+        Ok(self.attachments.get(&file::release_key(release)).cloned())
     }
 
     fn factor(&mut self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError> {
-        match &mut self.kind {
-            Kind::File(store) => store.factor(run),
-            Kind::NotYet(_) => Ok(None),
-        }
+        Ok(self.factors.get(file::run_key(run).as_slice()).cloned())
     }
 }
