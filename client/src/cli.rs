@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use dp_pvi_posterior::document::Intervals;
 use dp_pvi_posterior::summary::Level;
 use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::message::Role;
 use serde_json::json;
@@ -18,7 +19,6 @@ use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
 use crate::output::{Format, Output, name_of};
-use crate::store::SqliteLedger;
 use crate::telemetry::{self, LogFormat};
 use crate::{approvals, keys, run};
 

@@ -135,7 +135,11 @@ impl From<LedgerError> for ClientError {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Store(error) => error.into(),
-            LedgerError::RolledBack { .. } | LedgerError::Forked { .. } => Self::LedgerCorrupt(error.to_string()),
+            LedgerError::RolledBack { .. }
+            | LedgerError::Forked { .. }
+            | LedgerError::Behind { .. }
+            | LedgerError::Apart { .. }
+            | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(error.to_string()),
             LedgerError::OtherIdentity(_) => Self::config("data.ledger", error.to_string()),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
                 Self::Failed(error.to_string())
@@ -209,5 +213,18 @@ impl ClientError {
             Self::Unreachable { server, message } if server.is_empty() => Self::Unreachable { server: address.to_owned(), message },
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_went_back_is_11_and_one_that_cannot_be_used_now_is_12() {
+        let back =
+            [LedgerError::RolledBack { witnessed: 3, here: 1 }, LedgerError::Forked { seq: 3 }, StoreError::Corrupt("x".into()).into()];
+        assert!(back.into_iter().all(|e| ClientError::from(e).exit_code() == 11));
+        assert_eq!(ClientError::from(LedgerError::Store(StoreError::Unavailable("full".into()))).exit_code(), 12);
     }
 }

@@ -4,7 +4,6 @@
 //! outbound connection. The library behind the program is here so that tests can put the same pieces together:
 //!
 //! * [`config`]: `client.toml`, checked once.
-//! * [`store`]: the ledger on disk, one per data set.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
 //! * [`train`]: data behind the release gate and updates on a blocking thread.
 //! * [`run`]: one run from hello to end. The loop itself is `dp_pvi_protocol::driver`, which simulation and tests share.
@@ -29,7 +28,6 @@ pub mod keys;
 pub mod observe;
 pub mod output;
 pub mod run;
-pub mod store;
 pub mod telemetry;
 pub mod tls;
 pub mod train;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
@@ -13,7 +14,6 @@ use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticip
 use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
 use crate::error::{ClientError, Result};
-use crate::store::SqliteLedger;
 use crate::tls::{self, TlsIdentity};
 use crate::train::{PublicEvaluator, SiteTrainer};
 use crate::transport::GrpcTransport;

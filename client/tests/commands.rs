@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
-use dp_pvi_client::store::SqliteLedger;
 use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
 use dp_pvi_protocol::message::{Role, Signed, Update};

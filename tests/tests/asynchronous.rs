@@ -9,13 +9,13 @@ use std::path::Path;
 
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys;
-use dp_pvi_client::store::SqliteLedger;
 use dp_pvi_data::load_public;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::model;
 use dp_pvi_posterior::document::PosteriorDocument;
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::RowBody;
+use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
 use dp_pvi_tests::federation::{Federation, Party, Process, Server, run};

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::keys;
 use crate::output::{Output, epsilon, json_number, name_of};
-use crate::store::SqliteLedger;
 
 /// Prints what was spent and what is left, beside a running client if there is one.
 ///

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::{ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::message::{Signed, Update};
@@ -14,7 +15,6 @@ use crate::error::{ClientError, Result};
 use crate::keys;
 use crate::observe::head_json;
 use crate::output::{Output, name_of};
-use crate::store::SqliteLedger;
 
 /// Makes the data set's ledger: an operator's act, once in the life of a data set.
 ///

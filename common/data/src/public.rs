@@ -10,8 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// `application_id` of a ledger's SQLite file, by which a ledger is known under every name.
-pub const LEDGER_APPLICATION_ID: u32 = 0x6470_504c;
+pub use dp_pvi_privacy::ledger::file::APPLICATION_ID as LEDGER_APPLICATION_ID;
 
 /// Reads public files. `ledger` is the ledger that the configuration gives the data set: there must be none.
 ///

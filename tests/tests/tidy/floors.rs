@@ -21,7 +21,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("client", &["proto", "protocol", "expfam", "posterior", "privacy", "inference", "data", "secagg"]),
 ];
 
-/// Crates that touch records, or that records' statistics pass through: they can neither log nor send nor wait.
+/// Crates that touch records, or that records' statistics pass through: they can neither log nor send. (One of them writes a file, the
+/// ledger: `sources.rs` says where.)
 const PURE: &[&str] = &["expfam", "privacy", "posterior", "inference", "data", "secagg"];
 
 /// Runtimes, networks and loggers that no pure crate may reach through any chain of normal dependencies.

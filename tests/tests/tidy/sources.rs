@@ -189,6 +189,16 @@ fn inference_has_no_io_and_no_shared_state() {
     absent(&sources, &needles, |_| false, "inference computes and does nothing else");
 }
 
+/// Invariant 1, source half: below the programs, the gate's own ledger is the only file that is written.
+#[test]
+fn invariant_1_the_gate_writes_no_file_but_the_ledger() {
+    let pure = ["common/expfam/src", "common/privacy/src", "common/posterior/src", "common/secagg/src", "common/protocol/src"];
+    let sources = production(&root(), &pure);
+    let ledger = |path: &str| path.starts_with("common/privacy/src/ledger/file/");
+    assert!(sources.iter().any(|s| ledger(&s.path) && !s.lines_with("std::fs").is_empty()), "the ledger is written here");
+    absent(&sources, &["std::fs", "std::net", "std::process", "rusqlite"], ledger, "only the ledger's file is written");
+}
+
 #[test]
 fn files_are_at_most_800_lines() {
     for source in everything(&root(), &["common", "proto", "server", "client", "tests"]) {

@@ -77,6 +77,42 @@ pub enum LedgerError {
         /// Row seen by the witness.
         seq: u64,
     },
+    /// The highest head in the second place is later than this ledger's end.
+    #[error(
+        "the ledger ends at row {here}, but {place} says that row {kept} of it was written: this is an old copy, and what was spent since is \
+         missing in it. Move it away and put the latest one back (`dp-pvi-client ledger restore FILE`). If none is left: \
+         `ledger restore FILE --lose-rows {lost}`, which freezes it until you have counted what is missing", lost = kept - here
+    )]
+    Behind {
+        /// Row in the second place.
+        kept: u64,
+        /// Last row here.
+        here: u64,
+        /// File of the second place.
+        place: String,
+    },
+    /// The highest head in the second place is another row than the one that this ledger has there.
+    #[error(
+        "{place} says that row {kept} of this ledger was another one: two copies of it went on, each without what the other spent; put the \
+         one back that was in use, and ask whoever used the other what it spent"
+    )]
+    Apart {
+        /// Row in the second place.
+        kept: u64,
+        /// File of the second place.
+        place: String,
+    },
+    /// The second place is about another ledger of the same name.
+    #[error(
+        "{place} says that this data set has another ledger, with row {kept}: put that one back; a data set has one ledger for ever (if this \
+         is another data set, give it another [data] name)"
+    )]
+    OtherLedger {
+        /// File of the second place.
+        place: String,
+        /// Row there.
+        kept: u64,
+    },
     /// The file is about something else.
     #[error("the ledger is of another data set, unit or relation than the configuration says ({0})")]
     OtherIdentity(String),

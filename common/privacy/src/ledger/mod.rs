@@ -19,6 +19,7 @@
 mod attachment;
 mod book;
 mod error;
+pub mod file;
 pub mod memory;
 mod permit;
 mod row;
@@ -40,6 +41,7 @@ use std::collections::BTreeSet;
 use crate::accountant::{Charge, Prices, PrivacyLoss};
 use crate::event::DpEvent;
 use crate::ledger::book::Book;
+use crate::ledger::file::SecondPlace;
 use crate::ledger::state::Secret;
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::{PermitScope, ShardSalt};
@@ -58,6 +60,8 @@ pub struct Ledger<S, K> {
     minted: BTreeSet<ReleaseId>,
     /// Set for good by a write that failed: what the store holds is then unknown.
     doubtful: bool,
+    /// Where the highest head is kept apart from the rows.
+    second: Option<SecondPlace>,
 }
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
@@ -79,6 +83,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             rows: Vec::with_capacity(stored.len()),
             minted: BTreeSet::new(),
             doubtful: false,
+            second: None,
         };
         if stored.is_empty() {
             ledger.append(RowBody::Genesis(ledger.identity.clone()), None)?;
@@ -142,6 +147,49 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             Some((_, hash)) if *hash == witnessed.hash => Ok(()),
             Some(_) => Err(LedgerError::Forked { seq: witnessed.seq }),
         }
+    }
+
+    /// Compares the chain with the highest head in `place`, and keeps that one at the chain's end from now on: after every row, and
+    /// before the permit, message or answer that the row is for. An empty place takes the head as it is.
+    ///
+    /// # Errors
+    /// [`LedgerError::Behind`], [`LedgerError::Apart`], [`LedgerError::OtherLedger`]; the place cannot be read or written.
+    pub fn kept_in(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+        self.check_kept(&mut place)?;
+        place.keep(self.genesis(), self.head(), &self.signer)?;
+        self.second = Some(place);
+        Ok(self)
+    }
+
+    /// Compares the chain with the highest head in `place`, and changes neither.
+    ///
+    /// # Errors
+    /// [`LedgerError::Behind`], [`LedgerError::Apart`], [`LedgerError::OtherLedger`]; the place cannot be read.
+    pub fn check_kept(&self, place: &mut SecondPlace) -> Result<(), LedgerError> {
+        let Some(kept) = place.head_of(self.genesis(), &self.signer)? else { return Ok(()) };
+        let shown = || place.path().display().to_string();
+        self.check_witness(kept).map_err(|error| match error {
+            LedgerError::RolledBack { witnessed, here } => LedgerError::Behind { kept: witnessed, here, place: shown() },
+            LedgerError::Forked { seq } => LedgerError::Apart { kept: seq, place: shown() },
+            other => other,
+        })
+    }
+
+    /// Takes this ledger for the latest one although `place` knows a later row, as an operator's decision: the ledger is frozen first, so
+    /// that nothing is charged until somebody has counted what is missing in it.
+    ///
+    /// # Errors
+    /// The store, or the place.
+    pub fn accept_loss(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+        self.set_frozen(FreezeState::Frozen)?;
+        place.start_again(self.genesis(), self.head(), &self.signer)?;
+        self.second = Some(place);
+        Ok(self)
+    }
+
+    /// Hash of the first row, by which this ledger is told from every other.
+    fn genesis(&self) -> Hash {
+        self.rows.first().map_or_else(Hash::default, |(_, hash)| *hash)
     }
 
     /// State of a release.
@@ -512,6 +560,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             self.book.apply(&row.body)?;
         }
         self.rows.push((row, stored.hash));
+        let (genesis, head) = (self.genesis(), self.head());
+        if let Some(place) = &mut self.second
+            && let Err(error) = place.keep(genesis, head, &self.signer)
+        {
+            // The row stands: it is found again, as after a crash.
+            self.doubtful = true;
+            return Err(error.into());
+        }
         Ok(())
     }
 

@@ -3,29 +3,29 @@
 use std::fs;
 use std::path::Path;
 
-use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
-use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
+use crate::ledger::{Extra, LedgerStore, StoreError, StoredRow};
+use crate::{ClientId, Hash, ReleaseId, RunId};
 
-use super::SqliteLedger;
+use super::{OnDisk, SqliteLedger, ViewStore};
 
-fn row(seq: u64) -> StoredRow {
+pub(super) fn row(seq: u64) -> StoredRow {
     let bytes: Vec<u8> = (0..120u64).map(|i| (seq.wrapping_mul(31).wrapping_add(i * 7) % 251) as u8).collect();
     StoredRow { hash: Hash::of("test row", &[&bytes]), signature: (0..64).map(|i| (seq as u8).wrapping_add(i)).collect(), bytes }
 }
 
-fn run(number: u32) -> RunId {
+pub(super) fn run(number: u32) -> RunId {
     RunId { task: Hash([7; 32]), number }
 }
 
-fn release(round: u32) -> ReleaseId {
+pub(super) fn release(round: u32) -> ReleaseId {
     ReleaseId { run: run(1), client: ClientId::new("site-1").unwrap(), round }
 }
 
-fn fresh(path: &Path) -> SqliteLedger {
+pub(super) fn fresh(path: &Path) -> SqliteLedger {
     SqliteLedger::create(path).unwrap().unwrap()
 }
 
-fn filled(path: &Path, rows: u64) -> Vec<StoredRow> {
+pub(super) fn filled(path: &Path, rows: u64) -> Vec<StoredRow> {
     let mut store = fresh(path);
     let all: Vec<_> = (0..rows).map(row).collect();
     for (i, row) in all.iter().enumerate() {
@@ -39,7 +39,7 @@ fn filled(path: &Path, rows: u64) -> Vec<StoredRow> {
     all
 }
 
-fn error(result: Result<SqliteLedger, StoreError>) -> StoreError {
+pub(super) fn error(result: Result<SqliteLedger, StoreError>) -> StoreError {
     match result {
         Ok(_) => panic!("opened"),
         Err(e) => e,
@@ -65,16 +65,17 @@ fn rows_attachments_and_factors_survive() {
 fn one_writer_many_readers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
-    assert!(SqliteLedger::open_reader(&path).unwrap().is_none());
+    assert_eq!(ViewStore::open(&path).unwrap().on_disk(), OnDisk::NotYet);
     let mut writer = fresh(&path);
     writer.append(&row(0), None).unwrap();
     let second = error(SqliteLedger::open(&path));
     assert!(matches!(&second, StoreError::Unavailable(m) if m.contains(&std::process::id().to_string())), "{second}");
-    let mut reader = SqliteLedger::open_reader(&path).unwrap().unwrap();
+    let mut reader = ViewStore::open(&path).unwrap();
+    assert_eq!(reader.on_disk(), OnDisk::Yes);
     writer.append(&row(1), None).unwrap();
     assert_eq!(reader.rows().unwrap(), [row(0)], "a reader sees one moment");
     assert!(matches!(reader.append(&row(2), None), Err(StoreError::Unavailable(_))));
-    assert_eq!(SqliteLedger::open_reader(&path).unwrap().unwrap().rows().unwrap(), [row(0), row(1)]);
+    assert_eq!(ViewStore::open(&path).unwrap().rows().unwrap(), [row(0), row(1)]);
     drop(reader);
     drop(writer);
     assert_eq!(SqliteLedger::open(&path).unwrap().rows().unwrap().len(), 2);
@@ -86,7 +87,7 @@ fn durability_settings_are_in_force() {
     let store = fresh(&folder.path().join("ledger.db"));
     let text: String = store.connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).unwrap();
     let synchronous: i64 = store.connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).unwrap();
-    assert_eq!((text.as_str(), synchronous), ("wal", 2));
+    assert_eq!((text.as_str(), synchronous), ("delete", 3));
 }
 
 /// A settled release's payload is replaced in the transaction of its row, and its bytes are nowhere in the file.
@@ -105,7 +106,7 @@ fn settling_takes_the_payload_off_the_disk() {
     assert_eq!(store.attachment(&release(1)).unwrap(), Some(vec![2; 40]));
     assert_eq!(store.factor(&run(1)).unwrap(), Some(vec![1; 8]));
     drop(store);
-    assert!(!on_disk(&path) && !super::suffixed(&path, "-wal").exists());
+    assert!(!on_disk(&path) && !super::suffixed(&path, "-journal").exists());
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn truncation_and_surgery_are_detected() {
     for length in [0, 1, 100, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
         assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Corrupt(_)), "cut to {length} bytes");
-        assert!(matches!(SqliteLedger::open_reader(&path), Err(StoreError::Corrupt(_))), "cut to {length} bytes");
+        assert!(matches!(ViewStore::open(&path), Err(StoreError::Corrupt(_))), "cut to {length} bytes");
     }
 }
 
@@ -206,7 +207,7 @@ fn every_changed_byte_is_harmless_or_reported() {
     let path = folder.path().join("ledger.db");
     let rows = filled(&path, 100);
     let whole = fs::read(&path).unwrap();
-    assert!(!super::suffixed(&path, "-wal").exists(), "a clean close leaves one file");
+    assert!(!super::suffixed(&path, "-journal").exists(), "one file");
 
     let workers = std::thread::available_parallelism().map_or(2, usize::from).min(4);
     let mut reported = vec![false; whole.len()];

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use dp_pvi_privacy::ledger::StoreError;
+use crate::ledger::store::StoreError;
 
 /// Further attempts to take a lock that somebody holds, and the pause between them: one second in all.
 const ATTEMPTS: u32 = 20;

@@ -1,32 +1,53 @@
-//! The site's ledger on disk: one SQLite file per data set.
+//! The site's ledger on disk: one SQLite file per data set, and one file at every instant.
 //!
-//! Write-ahead logging with `synchronous = FULL`: [`LedgerStore::append`] returns when row, attachment, factor and head are in one
-//! transaction that was flushed to the disk. A lock file beside the database keeps every second writer out; readers
-//! ([`SqliteLedger::open_reader`]) look beside the writer.
+//! SQLite keeps what a transaction changes in a *rollback journal* and the data in the file itself (`journal_mode = DELETE`,
+//! `synchronous = EXTRA`): [`LedgerStore::append`] returns when row, attachment, factor and head are in the ledger's own file, flushed to
+//! the disk, and the journal is gone. A lock file beside the database keeps every second writer out.
 //!
-//! SQLite does not notice a changed byte inside a cell, so every row carries a running digest, and a head record holds the number of
-//! rows and the last digest: a changed, missing, repeated or surplus row is found at open. (Attachments and factors are held by hashes
-//! inside the signed rows, which the ledger checks whenever it reads one.) What no single file can show, the replacement of everything by an older copy, is shown by the witness (`Ledger::check_witness`).
+//! # Copies
+//!
+//! Whatever copies the file, whenever, holds every row whose append returned before the copy began, or is refused when it is opened. Every
+//! page of such a copy is at least as new as the last of those rows. So is the page with the head record, which says how many rows
+//! there are and their running digest: what opens has exactly these rows. A copy that mixes pages from before and after a later append, or
+//! from the middle of one that a killed writer left, does not fit its own head record. (SQLite by itself does not notice a changed byte
+//! inside a cell; the digest does. Attachments and factors are held by hashes inside the signed rows, which the ledger checks
+//! whenever it reads one.)
+//!
+//! What no single file can show, the replacement of everything by an older copy, is shown by a witness: the highest head in a second
+//! place ([`SecondPlace`]), and the head that the server saw (`Ledger::check_witness`).
 
+mod backup;
+#[cfg(test)]
+mod copy_tests;
 #[cfg(test)]
 mod ledger_tests;
 mod lock;
+mod second;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
-use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+use crate::ledger::row::StoredRow;
+use crate::ledger::store::{Extra, LedgerStore, StoreError};
+use crate::release::{Hash, ReleaseId, RunId};
+pub use backup::{backup, restore};
 use lock::WriterLock;
+pub use second::SecondPlace;
+pub use view::{OnDisk, ViewStore};
 
-/// This file is a dp-pvi ledger.
-const APPLICATION_ID: i64 = dp_pvi_data::LEDGER_APPLICATION_ID as i64;
+/// By this number in its header (SQLite's `application_id`) a ledger file is known.
+pub const APPLICATION_ID: u32 = 0x6470_504c;
+/// SQLite's number for `synchronous = EXTRA`: the folder is flushed too when the journal is removed.
+const EXTRA: i64 = 3;
+/// How long a writer waits for readers, which read everything at once and let go, and a reader for a commit.
+const BUSY: std::time::Duration = std::time::Duration::from_secs(30);
 /// Form of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 const TABLES: [(&str, &str); 4] = [
@@ -43,17 +64,10 @@ const TABLES: [(&str, &str); 4] = [
 pub struct SqliteLedger {
     connection: Connection,
     head: Head,
-    access: Access,
     /// What opening has read already, until somebody asks for it.
     opened: Option<Vec<StoredRow>>,
-}
-
-enum Access {
     /// Keeps other writers out for as long as it lives.
-    Writer {
-        _lock: WriterLock,
-    },
-    Reader,
+    _lock: WriterLock,
 }
 
 /// Number of rows and the running digest over all of them.
@@ -86,9 +100,7 @@ impl SqliteLedger {
     /// # Errors
     /// As [`SqliteLedger::open`].
     pub fn create(path: &Path) -> Result<Option<Self>, StoreError> {
-        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|e| unavailable(path, &e))?;
-        }
+        make_folder(path)?;
         let lock = WriterLock::take(path)?;
         if !exists(path)? {
             create(path)?;
@@ -99,21 +111,10 @@ impl SqliteLedger {
 
     fn writer(path: &Path, lock: WriterLock) -> Result<Self, StoreError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        Self::verified(connection, Access::Writer { _lock: lock })
-    }
-
-    /// Opens an existing ledger to look at, also while a writer is at work; `None` where there is no file yet.
-    ///
-    /// # Errors
-    /// As [`SqliteLedger::open`].
-    pub fn open_reader(path: &Path) -> Result<Option<Self>, StoreError> {
-        if !exists(path)? {
-            return Ok(None);
-        }
-        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        // One snapshot for everything that this reader will look at, whatever the writer appends meanwhile.
-        connection.execute_batch("BEGIN").map_err(|e| failure(&e))?;
-        Self::verified(connection, Access::Reader).map(Some)
+        make_durable(&connection)?;
+        check_file(&connection)?;
+        let (rows, head) = read_rows(&connection)?;
+        Ok(Self { connection, head, opened: Some(rows), _lock: lock })
     }
 
     /// Number of rows.
@@ -127,48 +128,6 @@ impl SqliteLedger {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    fn verified(connection: Connection, access: Access) -> Result<Self, StoreError> {
-        check_file(&connection)?;
-        let mut store = Self { connection, head: Head::EMPTY, access, opened: None };
-        let (rows, head) = store.read_rows()?;
-        (store.head, store.opened) = (head, Some(rows));
-        Ok(store)
-    }
-
-    /// Reads all rows, and checks digests, order and the head record.
-    fn read_rows(&self) -> Result<(Vec<StoredRow>, Head), StoreError> {
-        let stored = self
-            .connection
-            .query_row("SELECT rows, digest FROM head WHERE id = 0", [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
-            .map_err(|e| opening(&e))?;
-        let mut statement =
-            self.connection.prepare_cached("SELECT seq, bytes, hash, signature, digest FROM row ORDER BY seq").map_err(|e| opening(&e))?;
-        let mut found = statement.query([]).map_err(|e| opening(&e))?;
-        let mut rows = Vec::new();
-        let mut head = Head::EMPTY;
-        while let Some(row) = found.next().map_err(|e| opening(&e))? {
-            let seq: i64 = row.get(0).map_err(|e| opening(&e))?;
-            let stored = StoredRow {
-                bytes: row.get(1).map_err(|e| opening(&e))?,
-                hash: hash_of(row.get(2).map_err(|e| opening(&e))?)?,
-                signature: row.get(3).map_err(|e| opening(&e))?,
-            };
-            let digest = hash_of(row.get(4).map_err(|e| opening(&e))?)?;
-            if u64::try_from(seq) != Ok(head.rows) {
-                return Err(corrupt(format!("row {} is missing", head.rows)));
-            }
-            head = head.followed_by(&stored);
-            if head.digest != digest {
-                return Err(corrupt(format!("row {seq} was changed")));
-            }
-            rows.push(stored);
-        }
-        if u64::try_from(stored.0) != Ok(head.rows) || hash_of(stored.1)? != head.digest {
-            return Err(corrupt("the head record is not about these rows".into()));
-        }
-        Ok((rows, head))
-    }
 }
 
 impl LedgerStore for SqliteLedger {
@@ -176,15 +135,12 @@ impl LedgerStore for SqliteLedger {
         if let Some(rows) = self.opened.take() {
             return Ok(rows);
         }
-        let (rows, head) = self.read_rows()?;
+        let (rows, head) = read_rows(&self.connection)?;
         self.head = head;
         Ok(rows)
     }
 
     fn append(&mut self, row: &StoredRow, extra: Option<&Extra>) -> Result<(), StoreError> {
-        if matches!(self.access, Access::Reader) {
-            return Err(StoreError::Unavailable("opened for reading only".into()));
-        }
         self.opened = None;
         let head = self.head.followed_by(row);
         let transaction = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(|e| failure(&e))?;
@@ -250,57 +206,86 @@ impl Head {
     }
 }
 
+/// Reads all rows, and checks digests, order and the head record.
+fn read_rows(connection: &Connection) -> Result<(Vec<StoredRow>, Head), StoreError> {
+    let stored = connection
+        .query_row("SELECT rows, digest FROM head WHERE id = 0", [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
+        .map_err(|e| opening(&e))?;
+    let mut statement =
+        connection.prepare_cached("SELECT seq, bytes, hash, signature, digest FROM row ORDER BY seq").map_err(|e| opening(&e))?;
+    let mut found = statement.query([]).map_err(|e| opening(&e))?;
+    let mut rows = Vec::new();
+    let mut head = Head::EMPTY;
+    while let Some(row) = found.next().map_err(|e| opening(&e))? {
+        let seq: i64 = row.get(0).map_err(|e| opening(&e))?;
+        let stored = StoredRow {
+            bytes: row.get(1).map_err(|e| opening(&e))?,
+            hash: hash_of(row.get(2).map_err(|e| opening(&e))?)?,
+            signature: row.get(3).map_err(|e| opening(&e))?,
+        };
+        let digest = hash_of(row.get(4).map_err(|e| opening(&e))?)?;
+        if u64::try_from(seq) != Ok(head.rows) {
+            return Err(corrupt(format!("row {} is missing", head.rows)));
+        }
+        head = head.followed_by(&stored);
+        if head.digest != digest {
+            return Err(corrupt(format!("row {seq} was changed")));
+        }
+        rows.push(stored);
+    }
+    if u64::try_from(stored.0) != Ok(head.rows) || hash_of(stored.1)? != head.digest {
+        return Err(corrupt("the head record is not about these rows".into()));
+    }
+    Ok((rows, head))
+}
+
 /// Writes a new file under another name and moves it into place whole.
 fn create(path: &Path) -> Result<(), StoreError> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let fresh = PathBuf::from(fresh);
-    for leftover in [fresh.clone(), suffixed(&fresh, "-journal")] {
-        match fs::remove_file(&leftover) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unavailable(&leftover, &e)),
-            _ => {}
-        }
-    }
+    let fresh = suffixed(path, ".new");
+    remove_leftovers(&fresh)?;
     // SQLite gives its side files the permissions of the database.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(|e| unavailable(&fresh, &e))?;
     let connection = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|e| failure(&e))?;
     let tables: String = TABLES.iter().map(|(_, sql)| format!("{sql};\n")).collect();
     connection
         .execute_batch(&format!(
-            "PRAGMA synchronous = FULL; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
+            "PRAGMA synchronous = EXTRA; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
              BEGIN; {tables} INSERT INTO head (id, rows, digest) VALUES (0, 0, zeroblob(32)); COMMIT;"
         ))
         .map_err(|e| failure(&e))?;
     connection.close().map_err(|(_, e)| failure(&e))?;
-    fs::rename(&fresh, path).map_err(|e| unavailable(path, &e))?;
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(folder).and_then(|f| f.sync_all()).map_err(|e| unavailable(folder, &e))
+    move_into_place(&fresh, path)
 }
 
-/// Opens a connection and makes sure that the settings on which durability rests are in force.
+/// Opens a connection that trusts nothing in the file.
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(|e| failure(&e))?;
-    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| failure(&e))?;
+    connection.busy_timeout(BUSY).map_err(|e| failure(&e))?;
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;").map_err(|e| opening(&e))?;
-    if access == OpenFlags::SQLITE_OPEN_READ_WRITE {
-        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(|e| opening(&e))?;
-        if mode != "wal" {
-            return Err(StoreError::Unavailable(format!("the file system does not allow write-ahead logging (journal mode {mode})")));
-        }
-        // What is dropped is overwritten: payloads of settled releases do not stay in free pages.
-        connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON").map_err(|e| opening(&e))?;
-        let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(|e| opening(&e))?;
-        if synchronous != 2 {
-            return Err(StoreError::Unavailable("synchronous = FULL is not in force, so a power loss could lose rows".into()));
-        }
-    }
     Ok(connection)
+}
+
+/// Puts the settings in force on which durability, and the promise about copies, rest. A ledger that was written with a write-ahead log
+/// becomes one file here.
+fn make_durable(connection: &Connection) -> Result<(), StoreError> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0)).map_err(|e| opening(&e))?;
+    if mode != "delete" {
+        return Err(StoreError::Unavailable(format!("it cannot be made one file (journal mode {mode}): stop every program that reads it")));
+    }
+    // What is dropped is overwritten: payloads of settled releases do not stay in free pages.
+    connection.execute_batch("PRAGMA synchronous = EXTRA; PRAGMA fullfsync = ON; PRAGMA secure_delete = ON").map_err(|e| opening(&e))?;
+    let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(|e| opening(&e))?;
+    if synchronous == EXTRA {
+        Ok(())
+    } else {
+        Err(StoreError::Unavailable("synchronous = EXTRA is not in force, so a power loss could lose rows".into()))
+    }
 }
 
 /// Checks identity, version, tables and structure of the file.
 fn check_file(connection: &Connection) -> Result<(), StoreError> {
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map_err(|e| opening(&e));
-    if number("PRAGMA application_id")? != APPLICATION_ID {
+    if number("PRAGMA application_id")? != i64::from(APPLICATION_ID) {
         return Err(corrupt("not a dp-pvi ledger".into()));
     }
     let version = number("PRAGMA user_version")?;
@@ -338,14 +323,46 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // A journal without its database means that the database was taken away.
-            if suffixed(path, "-wal").exists() {
-                Err(corrupt(format!("{} is missing beside its journal", path.display())))
-            } else {
-                Ok(false)
+            match ["-wal", "-journal"].map(|suffix| suffixed(path, suffix)).iter().find(|journal| journal.exists()) {
+                Some(journal) => {
+                    let (path, journal) = (path.display(), journal.display());
+                    Err(corrupt(format!("{path} is missing beside {journal}, which belongs to it: put both back, or move that one away")))
+                }
+                None => Ok(false),
             }
         }
         Err(e) => Err(unavailable(path, &e)),
     }
+}
+
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    match path.parent().filter(|f| !f.as_os_str().is_empty()) {
+        Some(folder) => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unavailable(path, &e)),
+        None => Ok(()),
+    }
+}
+
+/// Removes what a creation that was cut off left under its first name.
+fn remove_leftovers(fresh: &Path) -> Result<(), StoreError> {
+    for leftover in [fresh.to_owned(), suffixed(fresh, "-journal")] {
+        match fs::remove_file(&leftover) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unavailable(&leftover, &e)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Gives a flushed file its name, durably.
+fn move_into_place(fresh: &Path, path: &Path) -> Result<(), StoreError> {
+    fs::rename(fresh, path).map_err(|e| unavailable(path, &e))?;
+    sync_folder(path)
+}
+
+/// Flushes the folder of a file: its name is then on disk.
+fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder).and_then(|f| f.sync_all()).map_err(|e| unavailable(folder, &e))
 }
 
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {

@@ -1,0 +1,158 @@
+//! The second place: the highest head of a ledger, in a small file that is kept apart from it.
+//!
+//! A ledger that is replaced by an older copy of itself is whole, signed and wrong: it does not know what was spent since. A witness
+//! that is not copied with it shows that. The server is one; this file is one that needs no server.
+//!
+//! The file holds two slots of one page each, written in turn and flushed: a write that is cut off damages one, and the other still
+//! says the head before. Order: the row first, then this file, then the permit. So a crash leaves the ledger at most one row *ahead* of
+//! the file, which is fine; only a ledger that is *behind* is refused.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::ledger::error::LedgerError;
+use crate::ledger::file::{corrupt, move_into_place, suffixed, unavailable};
+use crate::ledger::row::LedgerHead;
+use crate::ledger::store::{RowSigner, StoreError};
+use crate::release::Hash;
+
+/// Size of a slot: a page, so that a torn write of one never reaches the other.
+const SLOT: usize = 4096;
+const SLOTS: usize = 2;
+const MAGIC: &[u8; 16] = b"dp-pvi head v1\0\0";
+const LENGTH: usize = MAGIC.len() + 32 + 8 + 32 + 64;
+const DOMAIN: &str = "dp-pvi ledger head v1";
+
+/// The highest head of one ledger, in a file apart from it.
+#[derive(Debug)]
+pub struct SecondPlace {
+    path: PathBuf,
+    /// Open for writing once there is a file.
+    file: Option<File>,
+    /// The slot that is written next.
+    next: usize,
+}
+
+/// What a slot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    /// Hash of the ledger's first row, which no other ledger has.
+    genesis: Hash,
+    head: LedgerHead,
+}
+
+impl SecondPlace {
+    /// The file at `path`, which need not be there yet.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), file: None, next: 0 }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The highest head that was kept here, of whichever ledger of this site.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the file is there and says nothing that this site has signed, or cannot be read.
+    pub fn head(&self, signer: &impl RowSigner) -> Result<Option<LedgerHead>, StoreError> {
+        Ok(self.read(signer)?.map(|(kept, _)| kept.head))
+    }
+
+    /// The highest head that was kept of the ledger whose first row has the hash `genesis`.
+    pub(crate) fn head_of(&mut self, genesis: Hash, signer: &impl RowSigner) -> Result<Option<LedgerHead>, LedgerError> {
+        let Some((kept, slot)) = self.read(signer)? else { return Ok(None) };
+        if kept.genesis != genesis {
+            return Err(LedgerError::OtherLedger { place: self.path.display().to_string(), kept: kept.head.seq });
+        }
+        self.next = (slot + 1) % SLOTS;
+        Ok(Some(kept.head))
+    }
+
+    /// Keeps a head; it is on disk when this returns.
+    pub(crate) fn keep(&mut self, genesis: Hash, head: LedgerHead, signer: &impl RowSigner) -> Result<(), StoreError> {
+        let bytes = Kept { genesis, head }.to_bytes(signer);
+        let file = match &mut self.file {
+            Some(file) => file,
+            empty => match OpenOptions::new().write(true).open(&self.path) {
+                Ok(file) => empty.insert(file),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return self.replace(&bytes),
+                Err(e) => return Err(unavailable(&self.path, &e)),
+            },
+        };
+        file.write_all_at(&bytes, (self.next * SLOT) as u64).and_then(|()| file.sync_data()).map_err(|e| unavailable(&self.path, &e))?;
+        self.next = (self.next + 1) % SLOTS;
+        Ok(())
+    }
+
+    /// Forgets what was kept, and keeps this head instead: an operator's decision about a ledger that lost rows.
+    pub(crate) fn start_again(&mut self, genesis: Hash, head: LedgerHead, signer: &impl RowSigner) -> Result<(), StoreError> {
+        self.replace(&Kept { genesis, head }.to_bytes(signer))
+    }
+
+    /// A new file, whole or not at all.
+    fn replace(&mut self, slot: &[u8]) -> Result<(), StoreError> {
+        self.file = None;
+        if let Some(folder) = self.path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unavailable(folder, &e))?;
+        }
+        let fresh = suffixed(&self.path, ".new");
+        match fs::remove_file(&fresh) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unavailable(&fresh, &e)),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(|e| unavailable(&fresh, &e))?;
+        file.set_len((SLOTS * SLOT) as u64)
+            .and_then(|()| file.write_all_at(slot, 0))
+            .and_then(|()| file.sync_all())
+            .map_err(|e| unavailable(&fresh, &e))?;
+        move_into_place(&fresh, &self.path)?;
+        (self.file, self.next) = (Some(file), 1);
+        Ok(())
+    }
+
+    /// The slot with the highest head, and which one it is.
+    fn read(&self, signer: &impl RowSigner) -> Result<Option<(Kept, usize)>, StoreError> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(unavailable(&self.path, &e)),
+        };
+        let mut bytes = Vec::with_capacity(SLOTS * SLOT);
+        file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes).map_err(|e| unavailable(&self.path, &e))?;
+        let slots = bytes.chunks(SLOT).enumerate().filter_map(|(slot, bytes)| Some((Kept::from_bytes(bytes, signer)?, slot)));
+        match slots.max_by_key(|(kept, _)| kept.head.seq) {
+            Some(found) => Ok(Some(found)),
+            None => Err(corrupt(format!(
+                "{}, where its highest row is kept, holds nothing that this site's identity key has signed: put the right file or key back; \
+                 remove that file only if you know that the ledger is the latest one",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+impl Kept {
+    fn digest(&self) -> Hash {
+        Hash::of(DOMAIN, &[&self.genesis.0, &self.head.seq.to_le_bytes(), &self.head.hash.0])
+    }
+
+    fn to_bytes(self, signer: &impl RowSigner) -> Vec<u8> {
+        let signature = signer.sign(&self.digest());
+        [MAGIC.as_slice(), &self.genesis.0, &self.head.seq.to_le_bytes(), &self.head.hash.0, &signature].concat()
+    }
+
+    fn from_bytes(bytes: &[u8], signer: &impl RowSigner) -> Option<Self> {
+        let rest = bytes.get(..LENGTH)?.strip_prefix(MAGIC.as_slice())?;
+        let (genesis, rest) = rest.split_first_chunk()?;
+        let (seq, rest) = rest.split_first_chunk()?;
+        let (hash, signature) = rest.split_first_chunk()?;
+        let kept = Self { genesis: Hash(*genesis), head: LedgerHead { seq: u64::from_le_bytes(*seq), hash: Hash(*hash) } };
+        signer.verify(&kept.digest(), signature).then_some(kept)
+    }
+}
