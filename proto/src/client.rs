@@ -15,6 +15,7 @@ use dp_pvi_protocol::transport::{Rejection, TransportError};
 use tonic::{Code, Status};
 
 use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire};
+use crate::text::visible;
 use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, WELCOME_BYTES, v1};
 
 /// The hello to send.
@@ -219,7 +220,7 @@ fn read_head(head: v1::NextHead, limit: usize) -> Result<Head, FrameError> {
 /// The one place where a status becomes an error of the protocol.
 #[must_use]
 pub fn transport_error(status: &Status) -> TransportError {
-    let rejected = |kind| TransportError::Rejected { kind, message: status.message().to_owned() };
+    let rejected = |kind| TransportError::Rejected { kind, message: visible(status.message()).into_owned() };
     match reason(status) {
         Some("authentication") => rejected(Rejection::Authentication),
         Some("version") => rejected(Rejection::Version),
@@ -255,7 +256,7 @@ fn words(status: &Status) -> String {
         }
         source = error.source();
     }
-    text
+    visible(&text).into_owned()
 }
 
 fn reason(status: &Status) -> Option<&str> {

@@ -23,6 +23,10 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Time in which the server's first bytes (or its refusal) follow a handshake.
 const FIRST_BYTES: Duration = Duration::from_secs(2);
 
+/// What the server's verifier answers where its revocation list has expired. It becomes the alert `access_denied`, so that a client can
+/// tell it from a certificate of another authority, for which TLS has a name of its own.
+pub const REVOCATION_LIST_EXPIRED: rustls::CertificateError = rustls::CertificateError::ApplicationVerificationFailure;
+
 /// Whom to call, and how to know the other end.
 #[derive(Debug, Clone, Copy)]
 pub struct Dial<'a> {
@@ -110,18 +114,36 @@ pub async fn connect(dial: Dial<'_>) -> Result<(Channel, Failure), TransportErro
 /// What a TLS error means: certificates are a matter for people, anything else may pass.
 #[must_use]
 pub fn tls_error(error: &rustls::Error) -> TransportError {
-    use rustls::{AlertDescription as Alert, Error};
+    use rustls::{AlertDescription as Alert, CertificateError, Error};
     let rejected = |message: String| TransportError::Rejected { kind: Rejection::Authentication, message };
     match error {
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => rejected(
+            "the server's certificate has expired (or this machine's clock is wrong): its operator renews it with `dp-pvi-server ca renew`"
+                .into(),
+        ),
+        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
+            rejected("the server's certificate is not valid yet: check this machine's clock".into())
+        }
         Error::InvalidCertificate(e) => rejected(format!("the server's certificate is not accepted ({e}): check [tls] ca and server_name")),
+        // The server's own verifier sends this for nothing else (see `REVOCATION_LIST_EXPIRED`).
+        Error::AlertReceived(Alert::AccessDenied) => rejected(
+            "the server lets nobody in because its revocation list has expired: its operator writes a new one with `dp-pvi-server ca renew`"
+                .into(),
+        ),
+        Error::AlertReceived(Alert::CertificateExpired) => rejected(
+            "the server says that this client's certificate has expired: have a new one signed (`dp-pvi-server ca sign`), or check the clocks"
+                .into(),
+        ),
+        Error::AlertReceived(Alert::CertificateRevoked) => {
+            rejected("this client's certificate was revoked: ask the operator of the federation".into())
+        }
+        Error::AlertReceived(Alert::UnknownCA) => rejected(
+            "this client's certificate is of another authority than the server's: get certificate and [tls] ca from the server's operator".into(),
+        ),
         Error::AlertReceived(
             alert @ (Alert::BadCertificate
             | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateExpired
             | Alert::CertificateUnknown
-            | Alert::UnknownCA
-            | Alert::AccessDenied
             | Alert::DecryptError
             | Alert::CertificateRequired),
         ) => rejected(format!(

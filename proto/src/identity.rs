@@ -10,7 +10,8 @@ mod name;
 
 pub use enrolment::Enrolment;
 pub use keys::{
-    generate_identity, identity_from_pem, identity_to_pem, public_identity_from_pem, public_identity_to_pem, write_new, write_secret,
+    check_own, generate_identity, identity_from_pem, identity_to_pem, public_identity_from_pem, public_identity_to_pem, read_secret,
+    write_new, write_secret,
 };
 pub use name::{Party, PeerName, PeerRole, check_federation, spki_hash};
 
@@ -45,6 +46,14 @@ pub enum IdentityError {
         path: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// A file of ours that somebody else can read or change.
+    #[error("{path}: {problem}")]
+    Unsafe {
+        /// Which file.
+        path: String,
+        /// What is wrong and what to do.
+        problem: String,
     },
     /// The operating system gave no randomness.
     #[error("the operating system gave no random bytes")]

@@ -18,8 +18,10 @@ pub mod client;
 pub mod connection;
 mod convert;
 pub mod identity;
+pub mod process;
 pub mod server;
 pub mod summer;
+pub mod text;
 
 pub use convert::FrameError;
 

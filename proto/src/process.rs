@@ -1,0 +1,61 @@
+//! What every program of a federation does with its own process before it reads a key.
+
+use std::io;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+
+/// Keeps keys out of core files: the limit on them becomes 0, and the process is marked as one that may not be dumped, so that a
+/// core pattern that pipes to a program (which looks at no limit) gets nothing either, and no other process of the user may trace it.
+///
+/// # Errors
+/// The system refuses. A program may go on: the two barriers are independent of everything else.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    let limited = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(limited?)
+}
+
+/// Raises the number of files and connections that this process may have open to the most that the system allows it. Returns that number.
+#[must_use]
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised stays as it is: the caller divides what there is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Whether an error of the system passes when somebody else gives something back: file descriptors, memory, room on a disk. The work is
+/// tried again later; it is no reason to end.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing =
+        [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC, Errno::DQUOT, Errno::AGAIN, Errno::INTR, Errno::TIMEDOUT];
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn finding_attack_b8_a_process_that_holds_keys_leaves_no_core() {
+        forbid_core_dumps().unwrap();
+        let limit = getrlimit(Resource::Core);
+        assert_eq!((limit.current, limit.maximum), (Some(0), Some(0)));
+        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
+
+    #[test]
+    fn shortages_pass_and_other_errors_do_not() {
+        use rustix::io::Errno;
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC] {
+            assert!(is_shortage(&errno.into()));
+        }
+        for errno in [Errno::NOENT, Errno::IO, Errno::ACCESS, Errno::ROFS] {
+            assert!(!is_shortage(&errno.into()));
+        }
+        assert!(!is_shortage(&io::Error::other("anything")));
+    }
+}
