@@ -29,7 +29,7 @@ use crate::{export, resolve_task, server};
     name = "dp-pvi-server",
     version,
     after_help = "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 4 invalid file, 5 no server answers, 6 authentication, 7 state of another \
-                  task, 9 quorum or aggregation lost, 12 state or resource unavailable (lock, disk full, port), 130/143 signals."
+                  task, 9 quorum or aggregation lost, 11 state damaged, 12 state or resource unavailable (lock, disk full, port), 130/143 signals."
 )]
 struct Cli {
     #[command(flatten)]
@@ -157,9 +157,9 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Stop => control(&load()?, Request::Stop, &output),
         Command::Export { output: directory, transcript } => {
             let config = load()?;
-            let exported = export::export(&config.store.database, &config.federation, &directory.unwrap_or(config.output))?;
+            let exported = export::export(&config, &directory.unwrap_or_else(|| config.output.clone()))?;
             if let Some(file) = transcript {
-                export::export_transcript(&config.store.database, &file)?;
+                export::export_transcript(&config, &file)?;
             }
             let text = |path: &Path| path.display().to_string();
             output.event(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) })

@@ -27,6 +27,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Plain HTTP address for health, metrics and the status page; none if `"off"`.
     pub http: Option<SocketAddr>,
+    /// Names by which the status page may be called, beside addresses and the names in the server's certificate.
+    pub http_hosts: Vec<String>,
     /// State directory.
     pub state: PathBuf,
     /// Where the results of a finished run are written.
@@ -120,6 +122,8 @@ struct RawSummer {
 struct RawServer {
     listen: Option<String>,
     http: Option<String>,
+    #[serde(default)]
+    http_hosts: Vec<String>,
     name: String,
     state: PathBuf,
     output: Option<PathBuf>,
@@ -231,6 +235,7 @@ impl Raw {
                 "off" => None,
                 text => Some(address("http", text)?),
             },
+            http_hosts: server.http_hosts,
             output: server.output.map_or_else(|| state.clone(), at),
             tls: TlsFiles {
                 cert: at(tls.cert),

@@ -26,7 +26,7 @@ use tracing::{error, warn};
 
 pub(crate) use self::command::{Answer, Begun, EngineHandle, Presence, Refused};
 use self::command::{Ask, Command, Reply};
-use self::durable::RunStore;
+use self::durable::{Announced, RunStore};
 use self::observe::Observer;
 pub use self::observe::{Event, EventSink};
 pub use self::snapshot::{MemberView, Snapshot, SummerView};
@@ -162,8 +162,8 @@ impl Batch {
 pub(crate) fn start(parts: Parts) -> Result<Started> {
     let Parts { settings, store, run, spool, updates, telemetry, events, desk } = parts;
     let mut observer = Observer::new(events, telemetry.clone());
-    let (coordinator, hellos) = restore(settings, &store, &run, &spool, updates, &mut observer)?;
-    let server = Server::new(coordinator, RunStore::new(store, run, spool, updates));
+    let (coordinator, hellos, announced) = restore(settings, &store, &run, &spool, updates, &mut observer)?;
+    let server = Server::new(coordinator, RunStore::new(store, run, spool, updates, announced, telemetry.clone()));
     let (sender, receiver) = channel();
     let (progress, progress_receiver) = watch::channel(Progress::Running);
     let (done_sender, done) = oneshot::channel();
@@ -185,7 +185,7 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
     Ok(Started { handle: EngineHandle::new(sender, gone), progress: progress_receiver, done })
 }
 
-type Restored = (Coordinator, BTreeMap<ClientId, Hash>);
+type Restored = (Coordinator, BTreeMap<ClientId, Hash>, Announced);
 
 fn restore(
     settings: Settings,
@@ -198,6 +198,7 @@ fn restore(
     let mut failure = None;
     let mut hellos = BTreeMap::new();
     let mut payloads = HashSet::new();
+    let mut announced = Announced::default();
     let records = (0..).map_while(|seq| match store.record(run, seq) {
         Ok(Some(record)) => {
             match &record {
@@ -213,6 +214,7 @@ fn restore(
                 _ => {}
             }
             observer.restored(&record);
+            announced.note(&record);
             Some(record)
         }
         Ok(None) => None,
@@ -227,7 +229,7 @@ fn restore(
     }
     let coordinator = restored.map_err(|e| ServerError::OtherTask(e.to_string()))?;
     spool.retain(&payloads)?;
-    Ok((coordinator, hellos))
+    Ok((coordinator, hellos, announced))
 }
 
 impl Engine {

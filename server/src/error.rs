@@ -56,6 +56,9 @@ pub enum ServerError {
     /// Lock, disk, port.
     #[error("{0}")]
     Unavailable(String),
+    /// The system has run out of something that somebody may give back: memory, file descriptors.
+    #[error("{0}")]
+    Shortage(String),
     /// The store is damaged.
     #[error("{0}: the state is damaged; restore the directory from a copy, or start another one")]
     Corrupt(String),
@@ -89,7 +92,8 @@ impl ServerError {
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
             Self::QuorumLost | Self::AggregationLost => 9,
-            Self::Unavailable(_) | Self::Corrupt(_) => 12,
+            Self::Corrupt(_) => 11,
+            Self::Unavailable(_) | Self::Shortage(_) => 12,
             Self::Signal(number) => 128 + number,
         }
     }

@@ -1,7 +1,9 @@
 //! What a run leaves behind: `posterior.json`, `report.html`, and the transcript for whoever wants to check it.
 //!
-//! Everything is computed from the store, so it can be made at any time, also beside a running server.
+//! Everything is computed from the store, so it can be made at any time, also beside a running server. Nothing of the store is taken on
+//! trust: the chain of signed headers and entries is followed from the first round to the last (`chain`).
 
+mod chain;
 mod history;
 mod plot;
 mod report;
@@ -12,7 +14,9 @@ use std::path::{Path, PathBuf};
 use dp_pvi_posterior::document::{Evaluation, PosteriorDocument};
 use dp_pvi_posterior::statement::statement;
 
+use self::chain::Keys;
 use self::history::History;
+use crate::config::Config;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
 use crate::store::Reader;
@@ -26,34 +30,45 @@ pub struct Exported {
     pub report: PathBuf,
 }
 
-/// Writes `posterior.json` and `report.html` of the last run of a store into a directory.
+/// Writes `posterior.json` and `report.html` of the last run into a directory.
 ///
 /// # Errors
-/// There is no run, the store is damaged, or the directory cannot be written.
-pub fn export(database: &Path, federation: &str, directory: &Path) -> Result<Exported> {
-    let history = read(database)?;
+/// There is no run, the store is damaged ([`ServerError::Corrupt`]), or the directory cannot be written.
+pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
+    let history = read(config)?;
     let document = document(&history)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };
     replace(&exported.posterior, document.to_json().as_bytes())?;
-    replace(&exported.report, report::render(federation, &history, &document).as_bytes())?;
+    replace(&exported.report, report::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)
 }
 
-/// Writes the transcript of the last run of a store, one JSON object a line.
+/// The posterior of the last run, as `posterior.json` holds it.
 ///
 /// # Errors
-/// There is no run, the store is damaged, or the file cannot be written.
-pub fn export_transcript(database: &Path, file: &Path) -> Result<()> {
-    let history = read(database)?;
+/// There is no run, or the store is damaged ([`ServerError::Corrupt`]).
+pub fn posterior(config: &Config) -> Result<PosteriorDocument> {
+    document(&read(config)?)
+}
+
+/// Writes the transcript of the last run, one JSON object a line.
+///
+/// # Errors
+/// There is no run, the store is damaged ([`ServerError::Corrupt`]), or the file cannot be written.
+pub fn export_transcript(config: &Config, file: &Path) -> Result<()> {
+    let history = read(config)?;
     replace(file, transcript::render(&history)?.as_bytes())
 }
 
-fn read(database: &Path) -> Result<History> {
+fn read(config: &Config) -> Result<History> {
+    let database = &config.store.database;
     let reader = Reader::open(database)?;
+    let keys = Keys::load(&config.tls)?;
+    reader.check_whole()?;
     let run =
         reader.last_run()?.ok_or_else(|| ServerError::unavailable(database, "there is no run yet; `dp-pvi-server run` starts one"))?;
-    History::read(&reader, &run)
+    History::read(&reader, &run, &keys)
 }
 
 fn document(history: &History) -> Result<PosteriorDocument> {

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
-/// Text made safe for HTML.
+use dp_pvi_proto::text::visible;
+
+/// Text made safe for HTML: no markup, and no character that is hidden or turns the text around it.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
+        for c in visible(self.0).chars() {
             match c {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,
@@ -27,3 +29,14 @@ padding:0 1rem}h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.2rem;margi
 th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid #dde2e8;vertical-align:top}th{font-weight:600}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.85em;overflow-wrap:anywhere}.note{color:#56606d;font-size:.92rem}\
 svg{max-width:100%;height:auto}a{color:#1f5fa8}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_and_hidden_characters_are_shown() {
+        let shown = Escaped("<script>\u{202e}a\u{1b}[1m&'\"\n").to_string();
+        assert_eq!(shown, "&lt;script&gt;\\u{202e}a\\u{1b}[1m&amp;&#39;&quot;\\n");
+    }
+}

@@ -1,21 +1,30 @@
 //! Plain HTTP for people and monitoring: health, metrics, and a status page. Nothing here changes anything or shows anything
 //! that is not public.
 
+use std::convert::Infallible;
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
+use tower::ServiceExt;
+use tracing::debug;
 
 use crate::clock;
+use crate::crowd::Crowd;
 use crate::engine::{EngineHandle, Presence, Snapshot};
 use crate::html::{Escaped, PAGE_STYLE};
+use crate::shortage::Shortage;
 use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
 
@@ -27,18 +36,99 @@ pub(crate) struct Pages {
     pub(crate) credentials: Arc<LiveCredentials>,
     pub(crate) federation: Arc<str>,
     pub(crate) listen: SocketAddr,
+    /// Names by which this port may be called, beside its addresses and the names in the server's certificate.
+    pub(crate) hosts: Arc<[String]>,
 }
 
-/// Serves until the future that runs it is dropped.
-pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> std::io::Result<()> {
+/// A request's head must be complete by then.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// And its connection over by then, however slowly the other side reads.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Most bytes of a request's head.
+const HEAD_BYTES: usize = 8 << 10;
+/// Most headers of a request.
+const HEADERS: usize = 64;
+
+/// What every answer says to a browser: no script, nothing from elsewhere, no frame around it, no guess at its kind, no copy of it.
+const SAFETY: [(HeaderName, &str); 6] = [
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// Serves until the future that runs it is dropped, with at most `most` connections: every one has a deadline, answers one request and
+/// ends. Beyond them the address that has most of them loses its oldest.
+pub(crate) async fn serve(listener: TcpListener, pages: Pages, most: usize) {
+    let telemetry = pages.telemetry.clone();
     let routes = Router::new()
         .route("/", get(status_page))
+        .route("/style.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], PAGE_STYLE) }))
         .route("/status.json", get(status_json))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(pages);
-    axum::serve(listener, routes).await
+        .with_state(pages.clone());
+    let (crowd, mut shortage) = (Crowd::new(most), Shortage::default());
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tokio::time::sleep(shortage.pause(&telemetry, "a connection to the status page could not be accepted", &error)).await;
+                continue;
+            }
+        };
+        shortage = Shortage::default();
+        let (routes, pages) = (routes.clone(), pages.clone());
+        let service = hyper::service::service_fn(move |request| answer(routes.clone(), pages.clone(), request));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(HEADERS)
+            .max_buf_size(HEAD_BYTES)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service);
+        crowd.start(address.ip(), async move {
+            if !matches!(tokio::time::timeout(TIMEOUT, connection).await, Ok(Ok(()))) {
+                debug!(%address, "a connection to the status page did not end in order");
+            }
+        });
+    }
+}
+
+/// One answer, with what every answer says.
+async fn answer(routes: Router, pages: Pages, request: Request<Incoming>) -> Result<Response, Infallible> {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let mut response = if host.is_some_and(|host| pages.is_ours(host)) {
+        routes.oneshot(request).await?
+    } else {
+        let words = "this name is not one of the server's: use its address, a name in its certificate, or one of [server] http_hosts\n";
+        (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+    };
+    let headers = response.headers_mut();
+    for (name, value) in SAFETY {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    Ok(response)
+}
+
+impl Pages {
+    /// Whether a `Host` means this server. A page of somebody else whose name was pointed at this address could read everything here
+    /// with the browser of whoever looks at it: so names count only if an operator chose them.
+    fn is_ours(&self, host: &str) -> bool {
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        let ours = |known: &String| known.eq_ignore_ascii_case(name);
+        address.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(ours)
+            || self.credentials.current().enrolled.server_names.iter().any(ours)
+    }
 }
 
 /// Ready: the engine answers and the revocation list is still valid.
@@ -90,7 +180,7 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     let _ = write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
-         <title>{federation}: {task}</title><style>{PAGE_STYLE}</style></head><body><h1>{federation}</h1>\
+         <title>{federation}: {task}</title><link rel=\"stylesheet\" href=\"/style.css\"></head><body><h1>{federation}</h1>\
          <p>Task <b>{task}</b>, run {run}; {schedule}. gRPC on {listen}. {time} UTC.</p><table><tr><th>stage</th><td>{stage}</td></tr>\
          <tr><th>rounds closed</th><td>{closed}</td></tr>",
         federation = Escaped(&pages.federation),

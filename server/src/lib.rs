@@ -31,7 +31,9 @@
 //!
 //! # Limits
 //!
-//! Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 320 KiB. A connection says hello within 2 s
+//! Connections of strangers take at most a quarter (sites' port) and an eighth (status pages) of the files that the system allows this
+//! process. A status page's connection has 5 s for its request's head of 8 KiB, and 20 s in all. What the system has run out of (files,
+//! memory, room for payloads) is waited for. Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 320 KiB. A connection says hello within 2 s
 //! and proves who it is within 10 s; of 128 such in progress the greediest address loses its oldest. Per
 //! client: 4 connections, 2 uploads at once, 2000 calls and requests a second. A stream ends after 30 minutes, between two requests.
 //! Large payloads go straight to disk, so memory is O(dimension).
@@ -39,7 +41,7 @@
 //! # Exit codes
 //!
 //! 0 ok · 1 failed · 2 usage or configuration · 4 invalid file · 5 no server answers · 6 authentication · 7 state of another task · 9 quorum
-//! or aggregation lost ·
+//! or aggregation lost · 11 state damaged ·
 //! 12 state or resource unavailable (lock, disk full, port) · 130/143 signals.
 
 pub mod admin;
@@ -47,6 +49,7 @@ pub mod ca;
 pub mod cli;
 mod clock;
 pub mod config;
+mod crowd;
 mod desk;
 mod engine;
 pub mod error;
@@ -57,6 +60,7 @@ mod http;
 mod listener;
 mod server;
 mod service;
+mod shortage;
 pub mod store;
 pub mod summer;
 mod task;

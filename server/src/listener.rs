@@ -1,8 +1,7 @@
 //! Accepts connections: one task per handshake, with a deadline, so that nobody who stalls can hold up another.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +12,14 @@ use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 use tracing::{debug, info, warn};
 
+use crate::crowd::Crowd;
+use crate::shortage::Shortage;
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, PeerIdentity};
 
@@ -27,9 +27,6 @@ use crate::tls::{LiveCredentials, PeerIdentity};
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// And one that has not proved who it is by then.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Handshakes at the same time. Beyond them the address that has most of them loses its oldest, so whoever stalls makes room for
-/// those who do not, and a flood from one address displaces itself.
-const HANDSHAKES: usize = 128;
 /// Time for the other side to read why.
 const PARTING: Duration = Duration::from_secs(1);
 /// Connections of one certificate name.
@@ -38,10 +35,10 @@ const CONNECTIONS_PER_PEER: usize = 4;
 /// Connections whose peers proved who they are.
 pub(crate) type Incoming = ReceiverStream<io::Result<Connection>>;
 
-/// Starts accepting on a bound socket.
-pub(crate) fn accept(listener: TcpListener, credentials: Arc<LiveCredentials>, telemetry: Arc<Telemetry>) -> Incoming {
+/// Starts accepting on a bound socket, with at most `handshakes` of them in progress.
+pub(crate) fn accept(listener: TcpListener, credentials: Arc<LiveCredentials>, telemetry: Arc<Telemetry>, handshakes: usize) -> Incoming {
     let (sender, receiver) = mpsc::channel(16);
-    tokio::spawn(accept_loop(listener, credentials, telemetry, sender));
+    tokio::spawn(accept_loop(listener, credentials, telemetry, Crowd::new(handshakes), sender));
     ReceiverStream::new(receiver)
 }
 
@@ -49,10 +46,11 @@ async fn accept_loop(
     listener: TcpListener,
     credentials: Arc<LiveCredentials>,
     telemetry: Arc<Telemetry>,
+    handshakes: Arc<Crowd>,
     sender: mpsc::Sender<io::Result<Connection>>,
 ) {
-    let handshakes = Arc::new(Handshakes::default());
     let peers = Arc::new(Peers::default());
+    let mut shortage = Shortage::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -61,12 +59,11 @@ async fn accept_loop(
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, most likely: it passes.
-                warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(shortage.pause(&telemetry, "a connection could not be accepted", &error)).await;
                 continue;
             }
         };
+        shortage = Shortage::default();
         let (credentials, telemetry, peers, sender) = (credentials.clone(), telemetry.clone(), peers.clone(), sender.clone());
         handshakes.start(address.ip(), async move {
             match handshake(stream, &credentials).await {
@@ -96,56 +93,6 @@ async fn handshake(stream: TcpStream, credentials: &LiveCredentials) -> io::Resu
             let _ = tokio::time::timeout(PARTING, part(stream)).await;
             Err(error)
         }
-    }
-}
-
-/// Handshakes in progress.
-#[derive(Debug, Default)]
-struct Handshakes {
-    open: Mutex<BTreeMap<u64, (IpAddr, AbortHandle)>>,
-    number: AtomicU64,
-}
-
-impl Handshakes {
-    /// Starts one, and ends another if there are too many.
-    fn start(self: &Arc<Self>, address: IpAddr, work: impl Future<Output = ()> + Send + 'static) {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let ended = Ended { handshakes: self.clone(), number };
-        // The task cannot take itself off the list before it is on it: the list is locked until then.
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = tokio::spawn(async move {
-            let _ended = ended;
-            work.await;
-        });
-        open.insert(number, (address, task.abort_handle()));
-        if open.len() > HANDSHAKES
-            && let Some(victim) = oldest_of_the_greediest(open.iter().map(|(number, (address, _))| (*number, *address)))
-            && let Some((_, task)) = open.remove(&victim)
-        {
-            task.abort();
-        }
-    }
-}
-
-/// The first handshake, in order of age, of the address that has most of them.
-fn oldest_of_the_greediest(open: impl Iterator<Item = (u64, IpAddr)>) -> Option<u64> {
-    let mut addresses: HashMap<IpAddr, (usize, u64)> = HashMap::new();
-    for (number, address) in open {
-        addresses.entry(address).or_insert((0, number)).0 += 1;
-    }
-    addresses.values().max_by_key(|(count, oldest)| (*count, std::cmp::Reverse(*oldest))).map(|(_, oldest)| *oldest)
-}
-
-/// Takes a handshake off the list when its task ends, however it ends.
-#[derive(Debug)]
-struct Ended {
-    handshakes: Arc<Handshakes>,
-    number: u64,
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.handshakes.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
 }
 
@@ -274,19 +221,5 @@ impl AsyncWrite for Connection {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_displaces_itself() {
-        let (flood, other, third) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]), IpAddr::from([10, 0, 0, 3]));
-        let victim = |open: &[(u64, IpAddr)]| oldest_of_the_greediest(open.iter().copied());
-        assert_eq!(victim(&[(1, other), (2, flood), (3, flood), (4, third), (5, flood)]), Some(2));
-        assert_eq!(victim(&[(1, other), (2, flood)]), Some(1), "the oldest where all have as many");
-        assert_eq!(victim(&[]), None);
     }
 }

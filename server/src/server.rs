@@ -26,6 +26,7 @@ use crate::error::{Result, ServerError};
 use crate::export::{Exported, export};
 use crate::http::{self, Pages};
 use crate::service::{AggregationService, Service};
+use crate::shortage::Limits;
 use crate::store::{Spool, Store, StoredRun};
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, authority_hash, load_identity};
@@ -88,6 +89,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         info!(run = run.id.number, "this run has ended; `dp-pvi-server run --new-run` starts the next");
     }
     let telemetry = Arc::new(Telemetry::new());
+    let limits = Limits::of(dp_pvi_proto::process::raise_descriptor_limit());
     let spool = Spool::open(&config.state, &run.id)?;
     let settings = Settings {
         federation: config.federation.clone(),
@@ -125,25 +127,27 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     };
     let started = engine::start(parts)?;
     let engine = started.handle.clone();
-    let service = Service::new(engine.clone(), credentials.clone(), &config.federation, spool);
+    let service = Service::new(engine.clone(), credentials.clone(), &config.federation, spool, telemetry.clone());
     let aggregation = match (paper, &config.summer) {
         (Some(paper), Some(name)) => Some(AggregationService::new(service.clone(), name.clone(), paper, longest_answer(&task)?)),
         _ => None,
     };
-    let incoming = listener::accept(grpc, credentials.clone(), telemetry.clone());
+    let incoming = listener::accept(grpc, credentials.clone(), telemetry.clone(), limits.handshakes);
     let (stop_grpc, stopped) = oneshot::channel();
     let grpc = tokio::spawn(serve_grpc(service, aggregation, incoming, stopped));
 
     let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone()))];
     background.push(tokio::spawn(refresh(credentials.clone(), engine.clone(), config.phases.clone())));
     if let Some(http) = http {
-        let pages =
-            Pages { engine: engine.clone(), telemetry, credentials, federation: config.federation.as_str().into(), listen: address };
-        background.push(tokio::spawn(async move {
-            if let Err(error) = http::serve(http, pages).await {
-                warn!(%error, "the HTTP pages are gone");
-            }
-        }));
+        let pages = Pages {
+            engine: engine.clone(),
+            telemetry,
+            credentials,
+            federation: config.federation.as_str().into(),
+            listen: address,
+            hosts: config.http_hosts.as_slice().into(),
+        };
+        background.push(tokio::spawn(http::serve(http, pages, limits.pages)));
     }
     Ok(Running {
         address,
@@ -219,10 +223,9 @@ async fn wait_for_end(mut progress: watch::Receiver<Progress>, linger: Duration)
 
 /// Writes the results and turns the outcome into the process's result.
 async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> Result<Exported> {
-    let (database, federation, output) = (config.store.database.clone(), config.federation.clone(), config.output.clone());
-    let exported = tokio::task::spawn_blocking(move || export(&database, &federation, &output))
-        .await
-        .map_err(|e| ServerError::Failed(e.to_string()))??;
+    let config = config.clone();
+    let exported =
+        tokio::task::spawn_blocking(move || export(&config, &config.output)).await.map_err(|e| ServerError::Failed(e.to_string()))??;
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
     info!(posterior = %exported.posterior.display(), report = %exported.report.display(), "results written");

@@ -22,7 +22,9 @@ use crate::clock;
 use crate::engine::{EngineHandle, Refused};
 use crate::error::ServerError;
 use crate::listener::ConnectedPeer;
+use crate::shortage;
 use crate::store::{Spool, WriteError};
+use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
 pub(crate) use aggregation::AggregationService;
 use session::Session;
@@ -42,11 +44,18 @@ pub(crate) struct Service {
     spool: Spool,
     clients: Arc<Clients>,
     entries: Arc<wire::EntryEncoder>,
+    telemetry: Arc<Telemetry>,
 }
 
 impl Service {
-    pub(crate) fn new(engine: EngineHandle, credentials: Arc<LiveCredentials>, federation: &str, spool: Spool) -> Self {
-        Self { engine, credentials, federation: federation.into(), spool, clients: Arc::default(), entries: Arc::default() }
+    pub(crate) fn new(
+        engine: EngineHandle,
+        credentials: Arc<LiveCredentials>,
+        federation: &str,
+        spool: Spool,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
+        Self { engine, credentials, federation: federation.into(), spool, clients: Arc::default(), entries: Arc::default(), telemetry }
     }
 
     /// The peer of a call.
@@ -100,6 +109,11 @@ impl Service {
         match tokio::task::spawn_blocking(work).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(WriteError::Payload(error))) => Err(status(&Refused::Rejected(error.into()))),
+            // It passes: the site sends the same bytes again.
+            Ok(Err(WriteError::Io(error))) if shortage::passes(&error) => {
+                self.telemetry.shortage("an update could not be stored", &error);
+                Err(wire::unavailable("the server cannot store updates just now"))
+            }
             Ok(Err(error @ WriteError::Io(_))) => {
                 // Not the client's fault: the server stops before it loses anything, and can be started again.
                 self.engine.fault(ServerError::Unavailable(error.to_string()));

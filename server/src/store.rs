@@ -265,6 +265,15 @@ impl Store {
         self.open_from = self.next.map_or(0, |(_, next)| schema::key(run.key, next));
     }
 
+    /// Drops what was appended and not committed.
+    pub(crate) fn roll_back(&mut self) {
+        self.next = None;
+        if !self.connection.is_autocommit() {
+            // A database that cannot do this either says so at the next append.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
     /// Makes everything that was appended durable, in one step.
     ///
     /// # Errors
@@ -355,6 +364,7 @@ pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> ServerError 
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ServerError::Corrupt(format!("{}: {error}", path.display())),
+        Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Shortage(format!("{}: {error}", path.display())),
         Some(ErrorCode::DiskFull) => ServerError::unavailable(path, "the disk is full; nothing was lost: make room and start again"),
         _ => ServerError::unavailable(path, error),
     }

@@ -1,6 +1,8 @@
 //! Metrics for Prometheus, and the log.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -10,6 +12,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use tracing::warn;
+
+use crate::clock;
+
+/// Shortages of the system are told at most this often.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// What became of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -70,6 +78,9 @@ pub(crate) struct Telemetry {
     pub(crate) retries: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) rejections: Counter,
+    pub(crate) shortages: Counter,
+    /// When a shortage was told last.
+    told: Mutex<Option<Instant>>,
     pub(crate) summer_connected: Gauge,
     pub(crate) aggregation_dropouts: Counter,
     pub(crate) aggregation_aborts: Counter,
@@ -106,6 +117,12 @@ impl Telemetry {
             retries: counter(&mut registry, "retries", "Submissions of bytes that were already stored"),
             handshake_failures: counter(&mut registry, "handshake_failures", "TLS handshakes that failed"),
             rejections: counter(&mut registry, "rejections", "Messages that were not accepted"),
+            shortages: counter(
+                &mut registry,
+                "shortages",
+                "Times that work waited because file descriptors, memory or room on a disk had run out",
+            ),
+            told: Mutex::new(None),
             rounds,
             updates,
             bytes_in,
@@ -117,6 +134,17 @@ impl Telemetry {
     /// Counts one update.
     pub(crate) fn update(&self, result: UpdateResult) {
         self.updates.get_or_create(&UpdateLabel { result }).inc();
+    }
+
+    /// Counts a wait for something that the system has run out of, and tells it once a minute.
+    pub(crate) fn shortage(&self, what: &str, error: &dyn std::fmt::Display) {
+        self.shortages.inc();
+        let now = clock::instant();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|last| now.duration_since(last) >= TOLD_AGAIN) {
+            *told = Some(now);
+            warn!(%error, waits = self.shortages.get(), "{what}: it is tried again until it works");
+        }
     }
 
     /// The text that Prometheus reads.

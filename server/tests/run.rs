@@ -82,7 +82,7 @@ async fn a_run_ends_with_the_sum_and_leaves_results() {
     assert_eq!(late.finished().await.lambda.to_vec(), lambda);
     again.terminate().await;
     let transcript = fed.path("transcript.jsonl");
-    dp_pvi_server::export::export_transcript(&fed.config().store.database, &transcript).unwrap();
+    dp_pvi_server::export::export_transcript(&fed.config(), &transcript).unwrap();
     let lines: Vec<serde_json::Value> =
         std::fs::read_to_string(&transcript).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);

@@ -1,17 +1,21 @@
 //! The protocol's store on top of the database and the payload files.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{ServeError, Store as ProtocolStore, StoreError};
+use dp_pvi_protocol::message::PayloadHasher;
 use dp_pvi_protocol::sum::PayloadError;
 
 use crate::clock;
 use crate::config::KeepUpdates;
 use crate::error::{Result, ServerError};
+use crate::shortage::patiently;
 use crate::store::{SmallPayload, Spool, Store, StoredRun, WriteError};
+use crate::telemetry::Telemetry;
 
 /// Store of one run. `persist` puts records into the transaction in progress; they are durable after [`RunStore::commit`], which
 /// the engine calls before it gives any answer that follows from them. Nothing is written before that: small payloads whose round
@@ -27,13 +31,53 @@ pub(super) struct RunStore {
     payloads: HashMap<(ClientId, Hash), Vec<u8>>,
     /// Payload of the small update that the protocol decides about now.
     offered: Option<SmallPayload>,
+    /// What the payloads that may still be summed must be.
+    announced: Announced,
+    telemetry: Arc<Telemetry>,
     /// First and last payload of the last sum.
     summing: Option<(Instant, Instant)>,
 }
 
+/// What stored updates say of their payloads, by client and hash of the update, until a round has taken them. A payload is held against
+/// it when it is summed: a disk may give back other bytes than it got.
+#[derive(Debug, Default)]
+pub(super) struct Announced(HashMap<(ClientId, Hash), Payload>);
+
+#[derive(Debug, Clone, Copy)]
+struct Payload {
+    kind: PayloadKind,
+    bytes: u64,
+    hash: Hash,
+}
+
+impl Announced {
+    /// Follows the records of a run.
+    pub(super) fn note(&mut self, record: &Record) {
+        match record {
+            Record::UpdateStored { client, update, .. } => {
+                // An update that cannot be read is not in the map, so its payload is not summed.
+                if let Ok(body) = update.peek() {
+                    let payload = Payload { kind: body.kind, bytes: body.coordinates.saturating_mul(8), hash: body.payload };
+                    self.0.insert((client.clone(), update.hash()), payload);
+                }
+            }
+            Record::RoundClosed { entry, .. } => self.0.retain(|update, _| !entry.included.contains(update)),
+            _ => {}
+        }
+    }
+}
+
 impl RunStore {
-    pub(super) fn new(store: Store, run: StoredRun, spool: Spool, updates: KeepUpdates) -> Self {
-        Self { store, run, spool, updates, fresh: Vec::new(), payloads: HashMap::new(), offered: None, summing: None }
+    pub(super) fn new(
+        store: Store,
+        run: StoredRun,
+        spool: Spool,
+        updates: KeepUpdates,
+        announced: Announced,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
+        let (fresh, payloads) = (Vec::new(), HashMap::new());
+        Self { store, run, spool, updates, fresh, payloads, offered: None, announced, telemetry, summing: None }
     }
 
     /// A small payload: it is stored in the row of its update's record, if there will be one.
@@ -49,7 +93,32 @@ impl RunStore {
     /// Makes the transaction in progress durable and returns its records.
     pub(super) fn commit(&mut self) -> Result<Vec<Record>> {
         let (records, payloads) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.payloads));
-        for record in &records {
+        let telemetry = Arc::clone(&self.telemetry);
+        patiently(
+            &telemetry,
+            "records could not be stored",
+            |error| matches!(error, ServerError::Shortage(_)),
+            || self.write(&records, &payloads).inspect_err(|_| self.store.roll_back()),
+        )?;
+        if self.updates == KeepUpdates::OpenRound {
+            let closed = records.iter().rposition(|record| matches!(record, Record::RoundClosed { .. }));
+            if let Some(closed) = closed {
+                let open = records[closed..].iter().filter_map(|record| match record {
+                    Record::UpdateStored { client, update, .. } => Some((client.clone(), update.hash())),
+                    _ => None,
+                });
+                // Left-overs go at the next close or the next start.
+                if let Err(problem) = self.spool.retain_finished(&open.collect::<HashSet<_>>()) {
+                    self.telemetry.shortage("payloads that nobody needs any more could not be removed", &problem);
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    /// All records of a transaction, durably.
+    fn write(&mut self, records: &[Record], payloads: &HashMap<(ClientId, Hash), Vec<u8>>) -> Result<()> {
+        for record in records {
             let payload = match record {
                 Record::UpdateStored { client, update, .. } => payloads.get(&(client.clone(), update.hash())),
                 _ => None,
@@ -62,18 +131,7 @@ impl RunStore {
                 }
             }
         }
-        self.store.commit()?;
-        if self.updates == KeepUpdates::OpenRound {
-            let closed = records.iter().rposition(|record| matches!(record, Record::RoundClosed { .. }));
-            if let Some(closed) = closed {
-                let open = records[closed..].iter().filter_map(|record| match record {
-                    Record::UpdateStored { client, update, .. } => Some((client.clone(), update.hash())),
-                    _ => None,
-                });
-                self.spool.retain_finished(&open.collect::<HashSet<_>>())?;
-            }
-        }
-        Ok(records)
+        self.store.commit()
     }
 
     /// How long the payloads of the last sum took, once.
@@ -90,6 +148,7 @@ impl RunStore {
 impl ProtocolStore for RunStore {
     fn persist(&mut self, records: &[Record]) -> std::result::Result<(), StoreError> {
         for record in records {
+            self.announced.note(record);
             match record {
                 Record::UpdateStored { client, update, .. } => {
                     let key = (client.clone(), update.hash());
@@ -112,24 +171,37 @@ impl ProtocolStore for RunStore {
         sink: &mut dyn FnMut(&[u8]) -> std::result::Result<(), PayloadError>,
     ) -> std::result::Result<(), ServeError> {
         let started = clock::instant();
+        let damaged =
+            || ServeError::Store(StoreError::Corrupt(format!("the payload of {client} is not the one that its update announced")));
+        let key = (client.clone(), *update);
+        let announced = *self.announced.0.get(&key).ok_or_else(damaged)?;
+        let (mut hasher, mut length) = (PayloadHasher::new(announced.kind, announced.bytes), 0_u64);
+        let mut checked = |chunk: &[u8]| {
+            hasher.update(chunk);
+            length += chunk.len() as u64;
+            sink(chunk)
+        };
         let stored;
-        let small = match self.payloads.get(&(client.clone(), *update)) {
+        let small = match self.payloads.get(&key) {
             Some(fresh) => Some(fresh),
             None => {
                 stored = self.store.payload(&self.run, client, *update).map_err(store_error)?;
                 stored.as_ref()
             }
         };
-        let result = match small {
-            Some(bytes) => sink(bytes).map_err(ServeError::Payload),
-            None => self.spool.read(client, *update, sink).map_err(|error| match error {
+        match small {
+            Some(bytes) => checked(bytes).map_err(ServeError::Payload)?,
+            None => self.spool.read(client, *update, &self.telemetry, &mut checked).map_err(|error| match error {
                 WriteError::Payload(error) => ServeError::Payload(error),
                 WriteError::Io(error) => ServeError::Store(StoreError::Unavailable(format!("the payload of {client}: {error}"))),
-            }),
-        };
+            })?,
+        }
         let first = self.summing.map_or(started, |(first, _)| first);
         self.summing = Some((first, clock::instant()));
-        result
+        if length != announced.bytes || hasher.finish() != announced.hash {
+            return Err(damaged());
+        }
+        Ok(())
     }
 }
 

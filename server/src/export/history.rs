@@ -9,6 +9,7 @@ use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry};
 use dp_pvi_protocol::time::Timestamp;
 
+use super::chain::{Chain, Keys};
 use crate::error::{Result, ServerError};
 use crate::store::{Reader, StoredRun};
 
@@ -39,13 +40,17 @@ pub(super) struct Member {
 }
 
 impl History {
-    pub(super) fn read(reader: &Reader, run: &StoredRun) -> Result<Self> {
+    /// # Errors
+    /// [`ServerError::Corrupt`] where the records are not the signed chain of a run.
+    pub(super) fn read(reader: &Reader, run: &StoredRun, keys: &Keys) -> Result<Self> {
         let mut history: Option<Self> = None;
+        let mut chain = Chain::new(keys, run.id);
         for seq in 0.. {
             // Only the noise-aware posterior needs the states between.
             let all = history.as_ref().is_some_and(|history| noise_aware::is_known(&history.task));
             let record = if all { reader.record(run, seq)? } else { reader.light_record(run, seq)? };
             let Some(record) = record else { break };
+            chain.follow(&record)?;
             match (record, &mut history) {
                 (Record::RunOpened { run, task, at }, None) => {
                     let task = ResolvedTask::from_bytes(&task).map_err(|e| ServerError::OtherTask(e.to_string()))?;
@@ -71,6 +76,7 @@ impl History {
         if let Some(lambda) = reader.last_vector(run)? {
             history.lambda = lambda;
         }
+        chain.ends_with(&history.lambda)?;
         history.metrics.sort_by(|a, b| (a.1.round, &a.0).cmp(&(b.1.round, &b.0)));
         Ok(history)
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::{Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::message::vector_hash;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::{StoredRun, ended, schema, sqlite_error, vector};
@@ -55,6 +56,14 @@ impl Reader {
     /// The database does not answer, or holds other bytes than were written.
     pub fn record(&self, run: &StoredRun, seq: u64) -> Result<Option<Record>> {
         record(&self.connection, &self.path, run, seq, Vectors::Read)
+    }
+
+    /// Looks for what the checks of single records cannot see: rows that are gone, or stand in another place than they were written to.
+    ///
+    /// # Errors
+    /// [`ServerError::Corrupt`], or the database does not answer.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        schema::check_whole(&self.connection, &self.path)
     }
 
     /// The same without the vector of a closed round: reading a history needs none but the last.
@@ -113,6 +122,16 @@ pub(super) fn record(connection: &Connection, path: &Path, run: &StoredRun, seq:
     if Hash::of(schema::CHECKSUM, &[&body]).0 != checksum {
         return Err(damaged());
     }
-    let Ok((record, [])) = postcard::take_from_bytes(&body) else { return Err(damaged()) };
-    Ok(Some(if heavy && vectors == Vectors::Read { vector::join(record, vector::read(connection, key).map_err(fail)?) } else { record }))
+    let Ok((mut record, [])) = postcard::take_from_bytes(&body) else { return Err(damaged()) };
+    if vectors == Vectors::Read {
+        if heavy {
+            record = vector::join(record, vector::read(connection, key).map_err(fail)?);
+        }
+        if matches!(&record, Record::RoundClosed { entry, lambda, .. } if entry.lambda != vector_hash(lambda)) {
+            let message =
+                format!("{}: the posterior in record {seq} of run {} is not the one that was signed", path.display(), run.id.number);
+            return Err(ServerError::Corrupt(message));
+        }
+    }
+    Ok(Some(record))
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dp_pvi_proto::text::visible;
 use rusqlite::{Connection, ErrorCode, params};
 
 use super::sqlite_error;
@@ -86,6 +87,7 @@ pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
         connection.execute_batch(&script).map_err(fail)?;
     }
     check(connection, path)?;
+    check_whole(connection, path)?;
     make_room(connection, path)
 }
 
@@ -105,6 +107,30 @@ fn make_room(connection: &Connection, path: &Path) -> Result<()> {
         Err(error) if matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure)) => Ok(()),
         result => result.map_err(|e| sqlite_error(path, &e)),
     }
+}
+
+/// Looks for rows that are gone or stand in another place than they were written to: a run that has lost its last records is no shorter
+/// run. What a row holds is checked where it is read.
+///
+/// # Errors
+/// [`ServerError::Corrupt`], or the database does not answer.
+pub(super) fn check_whole(connection: &Connection, path: &Path) -> Result<()> {
+    let fail = |e: rusqlite::Error| sqlite_error(path, &e);
+    let pages: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(fail)?;
+    if pages != "ok" {
+        return Err(ServerError::Corrupt(format!("{}: {}", path.display(), visible(&pages))));
+    }
+    let count =
+        |sql: &str, rows: &[i64]| connection.query_row(sql, rusqlite::params_from_iter(rows), |row| row.get::<_, i64>(0)).map_err(fail);
+    // A key is the place of a record, which its row names once more; places are filled without gaps; every row is of a run that is known.
+    let misplaced = count("SELECT count(*) FROM records WHERE key IS NOT run * ?1 + seq", &[ROWS])?;
+    let gaps =
+        count("SELECT count(*) FROM (SELECT 1 FROM records GROUP BY run HAVING count(*) IS NOT max(seq) + 1 OR min(seq) IS NOT 0)", &[])?;
+    let foreign = count("SELECT count(*) FROM records WHERE run NOT IN (SELECT key FROM runs)", &[])?;
+    if (misplaced, gaps, foreign) != (0, 0, 0) {
+        return Err(ServerError::Corrupt(format!("{}: rows are missing, or are not where they were written", path.display())));
+    }
+    Ok(())
 }
 
 /// Checks that this is a store of this version.

@@ -15,6 +15,8 @@ use dp_pvi_protocol::sum::{PayloadCheck, PayloadError};
 
 use crate::error::{Result, ServerError};
 use crate::files::{create_private_directory, sync_directory};
+use crate::shortage::{passes, patiently};
+use crate::telemetry::Telemetry;
 
 /// Start of the names of files that are not complete.
 const ARRIVING: &str = ".arriving-";
@@ -47,14 +49,16 @@ impl Spool {
         Ok(PayloadWriter { check: PayloadCheck::new(expected), file, temporary, target, done: false })
     }
 
-    /// Feeds a payload to `sink` in pieces.
+    /// Feeds a payload to `sink` in pieces. Waits where the system can open no more files.
     pub(crate) fn read(
         &self,
         client: &ClientId,
         update: Hash,
+        telemetry: &Telemetry,
         sink: &mut dyn FnMut(&[u8]) -> std::result::Result<(), PayloadError>,
     ) -> std::result::Result<(), WriteError> {
-        let mut file = File::open(self.path(client, update))?;
+        let path = self.path(client, update);
+        let mut file = patiently(telemetry, "a payload could not be read", passes, || File::open(&path))?;
         let mut buffer = vec![0; READ_BYTES];
         loop {
             let read = file.read(&mut buffer)?;

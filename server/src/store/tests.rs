@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dp_pvi_privacy::PayloadKind;
 use dp_pvi_protocol::coordinator::{Control, Expected};
-use dp_pvi_protocol::message::{RoundHeader, RoundOutcome, Signed, TranscriptEntry, payload_hash};
+use dp_pvi_protocol::message::{RoundHeader, RoundOutcome, Signed, TranscriptEntry, payload_hash, vector_hash};
 use dp_pvi_protocol::sum::PayloadError;
 use dp_pvi_protocol::time::Timestamp;
 use ed25519_dalek::SigningKey;
@@ -35,7 +35,7 @@ fn closed(round: u32, lambda: &[f64]) -> Record {
         header: Signed::seal(&header, &SigningKey::from_bytes(&[3; 32])),
         included: Vec::new(),
         outcome: RoundOutcome::Complete,
-        lambda: Hash([2; 32]),
+        lambda: vector_hash(lambda),
         previous: Hash::default(),
         aggregation: None,
     };
@@ -127,7 +127,7 @@ fn other_files_and_versions_are_refused() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("state.db");
     std::fs::write(&path, "this is no database, it is a letter to my aunt, long enough to have a header").unwrap();
-    assert_eq!(Store::open(&path).unwrap_err().code(), 12);
+    assert_eq!(Store::open(&path).unwrap_err().code(), 11);
     std::fs::remove_file(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE x (y)").unwrap();
@@ -157,6 +157,41 @@ fn damaged_records_are_noticed() {
     assert!(matches!(store.record(&run, 1), Err(ServerError::Corrupt(_))));
 }
 
+/// A posterior that was changed on the disk, a record that is gone and one that stands elsewhere are no part of a run.
+#[test]
+fn finding_attack_b4_changed_vectors_and_missing_rows_are_noticed() {
+    let changes: [(&str, bool); 6] = [
+        ("UPDATE records SET vector = zeroblob(16) WHERE seq = 1", false),
+        ("UPDATE records SET vector = NULL WHERE seq = 1", false),
+        ("UPDATE records SET kind = 'paused' WHERE seq = 1", false),
+        ("DELETE FROM records WHERE seq = 0", true),
+        ("UPDATE records SET key = key + 1 WHERE seq = 2", true),
+        ("UPDATE records SET run = 7 WHERE seq = 2", true),
+    ];
+    for (change, whole) in changes {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("state.db");
+        let mut store = Store::open(&path).unwrap();
+        let run = store.create_run(run_id()).unwrap();
+        append(&mut store, &run, &[paused(1), closed(0, &[1.0, 2.0]), paused(2)]).unwrap();
+        store.commit().unwrap();
+        drop(store);
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "foreign_keys", false).unwrap();
+        connection.execute(change, []).unwrap();
+        drop(connection);
+        if whole {
+            assert!(matches!(Store::open(&path), Err(ServerError::Corrupt(_))), "{change}");
+            assert!(matches!(Reader::open(&path).unwrap().check_whole(), Err(ServerError::Corrupt(_))), "{change}");
+        } else {
+            let store = Store::open(&path).unwrap();
+            let damaged = |result: Result<Option<Record>>| matches!(result, Err(ServerError::Corrupt(_) | ServerError::Unavailable(_)));
+            assert!(damaged(store.record(&run, 1)), "{change}");
+            assert!(damaged(Reader::open(&path).unwrap().record(&run, 1)), "{change}");
+        }
+    }
+}
+
 fn site() -> ClientId {
     ClientId::new("a").unwrap()
 }
@@ -176,7 +211,7 @@ fn stored(spool: &Spool, update: Hash) -> Option<Vec<u8>> {
         bytes.extend_from_slice(chunk);
         Ok(())
     };
-    spool.read(&site(), update, &mut sink).ok().map(|()| bytes)
+    spool.read(&site(), update, &crate::telemetry::Telemetry::new(), &mut sink).ok().map(|()| bytes)
 }
 
 #[test]

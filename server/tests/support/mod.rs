@@ -480,6 +480,8 @@ pub(crate) fn head(seq: u64) -> LedgerHead {
 pub(crate) struct Process {
     pub(crate) child: std::process::Child,
     pub(crate) address: SocketAddr,
+    /// Address of the status pages.
+    pub(crate) http: SocketAddr,
     lines: std::sync::mpsc::Receiver<serde_json::Value>,
 }
 
@@ -496,6 +498,15 @@ impl Process {
         Self::from_child(child)
     }
 
+    /// A server that may have this many files open, and no more.
+    pub(crate) fn spawn_with_descriptors(fed: &Fed, descriptors: u32) -> Self {
+        let script = format!("ulimit -n {descriptors}; exec \"$0\" run --format json --quiet --config \"$1\"");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_dp-pvi-server")]).arg(fed.config_path());
+        let child = command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+        Self::from_child(child.spawn().unwrap())
+    }
+
     /// Takes a child whose stdout is piped.
     pub(crate) fn from_child(mut child: std::process::Child) -> Self {
         use std::io::BufRead;
@@ -506,8 +517,11 @@ impl Process {
                 let _ = sender.send(serde_json::from_str(&line).unwrap());
             }
         });
-        let mut process = Self { child, address: ([127, 0, 0, 1], 0).into(), lines };
-        process.address = process.event("listening")["address"].as_str().unwrap().parse().unwrap();
+        let nowhere = ([127, 0, 0, 1], 0).into();
+        let mut process = Self { child, address: nowhere, http: nowhere, lines };
+        let listening = process.event("listening");
+        process.address = listening["address"].as_str().unwrap().parse().unwrap();
+        process.http = listening["http"].as_str().unwrap().parse().unwrap();
         process
     }
 

@@ -1,0 +1,93 @@
+//! Work for strangers: connections whose peers have not proved anything, of which there are at most so many at the same time.
+//!
+//! Beyond that the address that has most of them loses its oldest, so whoever stalls makes room for those who do not, and a flood from
+//! one address displaces itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::AbortHandle;
+
+/// Tasks in progress.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    most: usize,
+    open: Mutex<BTreeMap<u64, (IpAddr, AbortHandle)>>,
+    number: AtomicU64,
+}
+
+impl Crowd {
+    /// An empty crowd of at most `most` tasks.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: Mutex::default(), number: AtomicU64::new(0) })
+    }
+
+    /// Starts a task, and ends another if there are too many.
+    pub(crate) fn start(self: &Arc<Self>, address: IpAddr, work: impl Future<Output = ()> + Send + 'static) {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let ended = Ended { crowd: self.clone(), number };
+        // The task cannot take itself off the list before it is on it: the list is locked until then.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = tokio::spawn(async move {
+            let _ended = ended;
+            work.await;
+        });
+        open.insert(number, (address, task.abort_handle()));
+        if open.len() > self.most
+            && let Some(victim) = oldest_of_the_greediest(open.iter().map(|(number, (address, _))| (*number, *address)))
+            && let Some((_, task)) = open.remove(&victim)
+        {
+            task.abort();
+        }
+    }
+}
+
+/// The first task, in order of age, of the address that has most of them.
+fn oldest_of_the_greediest(open: impl Iterator<Item = (u64, IpAddr)>) -> Option<u64> {
+    let mut addresses: HashMap<IpAddr, (usize, u64)> = HashMap::new();
+    for (number, address) in open {
+        addresses.entry(address).or_insert((0, number)).0 += 1;
+    }
+    addresses.values().max_by_key(|(count, oldest)| (*count, std::cmp::Reverse(*oldest))).map(|(_, oldest)| *oldest)
+}
+
+/// Takes a task off the list when it ends, however it ends.
+#[derive(Debug)]
+struct Ended {
+    crowd: Arc<Crowd>,
+    number: u64,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.crowd.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_displaces_itself() {
+        let (flood, other, third) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]), IpAddr::from([10, 0, 0, 3]));
+        let victim = |open: &[(u64, IpAddr)]| oldest_of_the_greediest(open.iter().copied());
+        assert_eq!(victim(&[(1, other), (2, flood), (3, flood), (4, third), (5, flood)]), Some(2));
+        assert_eq!(victim(&[(1, other), (2, flood)]), Some(1), "the oldest where all have as many");
+        assert_eq!(victim(&[]), None);
+    }
+
+    #[tokio::test]
+    async fn there_are_never_more_than_so_many() {
+        let crowd = Crowd::new(3);
+        for _ in 0..50 {
+            crowd.start(IpAddr::from([10, 0, 0, 1]), std::future::pending());
+            assert!(crowd.open.lock().unwrap_or_else(PoisonError::into_inner).len() <= 3);
+        }
+        crowd.start(IpAddr::from([10, 0, 0, 2]), async {});
+        tokio::task::yield_now().await;
+        assert!(crowd.open.lock().unwrap_or_else(PoisonError::into_inner).len() <= 3);
+    }
+}
