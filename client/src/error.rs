@@ -136,7 +136,7 @@ impl From<LedgerError> for ClientError {
         match error {
             LedgerError::Store(error) => error.into(),
             LedgerError::RolledBack { .. } | LedgerError::Forked { .. } => Self::LedgerCorrupt(error.to_string()),
-            LedgerError::OtherIdentity(_) => Self::config("data.ledger", error.to_string()),
+            LedgerError::OtherIdentity(_) | LedgerError::SiteAddRemove => Self::config("data.ledger", error.to_string()),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
                 Self::Failed(error.to_string())
             }
