@@ -381,6 +381,12 @@ impl RawConfig {
                         "is missing: with unit = \"person\" the schema says who is a person, so a site states its own copy",
                     ));
                 }
+                if budget.unit == PrivacyUnit::Site && budget.relation == Relation::AddRemove {
+                    return Err(ClientError::config(
+                        "budget.relation",
+                        "cannot be \"add-remove\" with unit = \"site\": whether a site is there is seen by everybody, so no noise could hide its absence; use \"replace-one\"",
+                    ));
+                }
                 if budget.max_fallback_epsilon.is_some_and(|cap| cap < budget.epsilon) {
                     return Err(ClientError::config(
                         "budget.max_fallback_epsilon",

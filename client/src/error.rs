@@ -140,7 +140,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::Behind { .. }
             | LedgerError::Apart { .. }
             | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(error.to_string()),
-            LedgerError::OtherIdentity(_) => Self::config("data.ledger", error.to_string()),
+            LedgerError::OtherIdentity(_) | LedgerError::SiteAddRemove => Self::config("data.ledger", error.to_string()),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
                 Self::Failed(error.to_string())
             }

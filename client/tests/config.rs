@@ -191,3 +191,14 @@ fn an_evaluator_has_nothing_private() {
     assert_eq!(config.site.role, Role::Evaluator);
     assert_eq!(config.private().unwrap_err().exit_code(), 2);
 }
+
+/// Everybody sees whether a site takes part: a ledger cannot promise to hide it.
+#[test]
+fn finding_privacy_8_the_budget_of_a_site_is_for_its_exchange() {
+    let of = |keys: &str| parse(&SITE.replace("[budget]\n", &format!("[budget]\n{keys}")), &[]);
+    let refused = of("unit = \"site\"\nrelation = \"add-remove\"\n").unwrap_err();
+    assert!(refused.contains("budget.relation") && refused.contains("replace-one"), "{refused}");
+    for fine in ["unit = \"site\"\n", "unit = \"record\"\nrelation = \"add-remove\"\n"] {
+        of(fine).unwrap();
+    }
+}

@@ -1,7 +1,11 @@
 //! What one site's data was promised, in numbers and in words: part of every exported posterior.
+//!
+//! ε is that of the task's whole plan: every visit that a site may be asked for, answered or not. What a site was asked, and whether it answered,
+//! is known only afterwards and may depend on earlier results; an ε of the visits that were answered would need the theorem of a privacy odometer
+//! (Rogers, Roth, Ullman and Vadhan 2016), with a δ of its own. No such figure is stated.
 
-use dp_pvi_privacy::accountant::Method;
-use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
+use dp_pvi_privacy::accountant::{AccountantError, Composition, Method, Prices, PrivacyLoss};
+use dp_pvi_privacy::{ClientId, DpEvent, PrivacyUnit, Relation};
 use serde::{Deserialize, Serialize};
 
 use crate::task::{ResolvedTask, TaskError, Trust};
@@ -20,9 +24,9 @@ pub struct PrivacyStatement {
     pub unit: PrivacyUnit,
     /// Neighbouring data sets.
     pub relation: Relation,
-    /// Upper bound on ε of the site's releases; absent: no guarantee (ε = ∞).
+    /// Upper bound on ε of all visits of the task; absent: no guarantee (ε = ∞).
     pub epsilon: Option<f64>,
-    /// Under aggregated trust: upper bound on ε if everybody else works together, so that only the site's own share of the noise counts.
+    /// Under aggregated trust: the same if everybody else works together, so that only the site's own share of the noise counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_epsilon: Option<f64>,
     /// δ.
@@ -33,7 +37,7 @@ pub struct PrivacyStatement {
     pub method: Method,
     /// The discrete noise was accounted as continuous noise, with δ divided by 1 + 1e-6 for the difference.
     pub numerical_margin: bool,
-    /// Number of releases (visits).
+    /// Visits that the site answered. ε does not depend on it.
     pub releases: u32,
     /// What was released.
     pub released: String,
@@ -41,18 +45,14 @@ pub struct PrivacyStatement {
     pub remarks: Vec<String>,
 }
 
-/// The statement for a site that made `releases` releases in a run of `task`.
+/// The statement for a site that answered `releases` visits of a run of `task`.
 ///
 /// # Errors
 /// Numbers that do not fit the lattice, or an event that no engine bounds.
 pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<PrivacyStatement, TaskError> {
-    let loss = task.loss(releases.max(1))?;
-    let fallback = task.fallback_loss(releases.max(1))?.map(|loss| if releases == 0 { 0.0 } else { loss.epsilon.get() });
-    let fallback = fallback.filter(|epsilon| epsilon.is_finite());
-    let epsilon = match releases {
-        0 => Some(0.0),
-        _ => Some(loss.epsilon.get()).filter(|e| e.is_finite()),
-    };
+    let loss = task.loss(task.visits())?;
+    let fallback = task.fallback_loss(task.visits())?.map(|loss| loss.epsilon.get()).filter(|epsilon| epsilon.is_finite());
+    let epsilon = Some(loss.epsilon.get()).filter(|epsilon| epsilon.is_finite());
     Ok(PrivacyStatement {
         site: site.clone(),
         unit: task.privacy.unit,
@@ -65,13 +65,13 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
         numerical_margin: loss.numerical_margin,
         releases,
         released: task.update.released(),
-        remarks: remarks(task, loss.numerical_margin).into_iter().chain(conditions(task, releases)?).collect(),
+        remarks: remarks(task, loss.numerical_margin).into_iter().chain(conditions(task)?).collect(),
     })
 }
 
 /// What aggregated trust asks of the other parties, and what is left where they do not keep to it.
-fn conditions(task: &ResolvedTask, releases: u32) -> Result<Option<String>, TaskError> {
-    let (Some(spec), Some(fallback)) = (&task.aggregation, task.fallback_loss(releases)?) else { return Ok(None) };
+fn conditions(task: &ResolvedTask) -> Result<Option<String>, TaskError> {
+    let (Some(spec), Some(fallback)) = (&task.aggregation, task.fallback_loss(task.visits())?) else { return Ok(None) };
     Ok(Some(format!(
         "Epsilon counts on {} honest sites in every sum, at most {} sites that work with the server or with the summer, and on server and summer not working together. Whatever all others do, epsilon is at most {:.4} (fallback: this site's own share of the noise alone).",
         spec.honest,
@@ -80,7 +80,70 @@ fn conditions(task: &ResolvedTask, releases: u32) -> Result<Option<String>, Task
     )))
 }
 
+/// A charge of a ledger: the event, and under aggregated trust what the site's own part is if everything else is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Booked {
+    /// The event.
+    pub event: DpEvent,
+    /// The site's own part.
+    pub fallback: Option<DpEvent>,
+}
+
+/// A ledger and a statement of the same run that do not say the same.
+#[derive(Debug, thiserror::Error)]
+pub enum StatementError {
+    /// A charge that the plan does not have, or not so often.
+    #[error("charge {0} of the run is for no visit that the task still has: the ledger and the task are not of one run")]
+    NotPlanned(usize),
+    /// The ledger's ε is above the stated one.
+    #[error("the statement says epsilon {stated} and the ledger booked {booked}: report this as a bug")]
+    TooLow {
+        /// Stated.
+        stated: f64,
+        /// Of the charges.
+        booked: f64,
+    },
+    /// No plan.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// No price.
+    #[error(transparent)]
+    Accountant(#[from] AccountantError),
+}
+
 impl PrivacyStatement {
+    /// Compares this statement with what the site's ledger booked for the run, event by event: every charge is that of another visit of
+    /// the task, and the charges together, composed by the rule by which the plan is, cost no more than is stated. Returns what they cost.
+    ///
+    /// # Errors
+    /// A charge that is none of the plan's, an ε above the stated one, or an event that no engine bounds.
+    pub fn compare(&self, task: &ResolvedTask, booked: &[Booked]) -> Result<PrivacyLoss, StatementError> {
+        let mut plan = (0..task.visits())
+            .map(|visit| Ok(Booked { event: task.visit_event(visit)?, fallback: task.visit_fallback(visit)? }))
+            .collect::<Result<Vec<_>, TaskError>>()?;
+        for (number, charge) in booked.iter().enumerate() {
+            let found = plan.iter().position(|visit| visit == charge).ok_or(StatementError::NotPlanned(number))?;
+            plan.swap_remove(found);
+        }
+        let mut prices = Prices::new(task.privacy.relation);
+        let mut cost = |event: &dyn Fn(&Booked) -> DpEvent| {
+            let mut total = Composition::default();
+            for charge in booked {
+                total.add(&prices.learn(&event(charge))?, 1);
+            }
+            Ok::<_, AccountantError>(total.loss(task.privacy.delta))
+        };
+        let loss = cost(&|charge| charge.event.clone())?;
+        let worst = cost(&|charge| charge.fallback.as_ref().unwrap_or(&charge.event).clone())?;
+        let stated = self.epsilon.unwrap_or(f64::INFINITY);
+        let pairs = [(stated, loss.epsilon.get()), (self.fallback_epsilon.unwrap_or(stated), worst.epsilon.get())];
+        // Without aggregation both are the same; where nothing is stated (infinity) nothing is promised.
+        match pairs.into_iter().find(|(stated, booked)| booked > stated) {
+            Some((stated, booked)) => Err(StatementError::TooLow { stated, booked }),
+            None => Ok(loss),
+        }
+    }
+
     /// For a document that has the noise-aware posterior too.
     pub(crate) fn intervals_include_noise(&mut self) {
         for remark in self.remarks.iter_mut().filter(|remark| *remark == PLAIN_INTERVALS) {

@@ -1,10 +1,10 @@
 //! A finished or running run, as its records tell it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dp_pvi_posterior::noise_aware::{self, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{ClientId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry};
 use dp_pvi_protocol::time::Timestamp;
@@ -24,19 +24,19 @@ pub(super) struct History {
     /// Reports in the order of rounds, then evaluators.
     pub(super) metrics: Vec<(ClientId, MetricsReport)>,
     pub(super) refusals: Vec<Refusal>,
-    /// Joined clients: role, declared units, releases that arrived.
+    /// Joined clients: role, declared units, headers that they answered.
     pub(super) members: BTreeMap<ClientId, Member>,
     pub(super) lambda: Vec<f64>,
     /// Closed rounds with their states, where the noise-aware posterior needs them: included sites and visit come from `entries`.
     pub(super) states: Vec<(Vec<f64>, Option<Vec<f64>>)>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) role: Role,
     pub(super) units: Option<u64>,
-    /// Updates that arrived, whether they entered the posterior or not.
-    pub(super) releases: u32,
+    /// Headers for which an update arrived, whether it entered the posterior or not.
+    pub(super) answered: BTreeSet<Hash>,
 }
 
 impl History {
@@ -100,9 +100,10 @@ impl History {
         noise_aware::of_run(&self.task, &noise_aware::History { shares, rounds: rounds.collect::<Option<_>>()? })
     }
 
-    /// Sites with the number of updates that they sent.
+    /// Sites with the number of visits that they answered.
     pub(super) fn sites(&self) -> impl Iterator<Item = (&ClientId, u32)> {
-        self.members.iter().filter(|(_, member)| member.role == Role::Site).map(|(client, member)| (client, member.releases))
+        let answered = |member: &Member| u32::try_from(member.answered.len()).unwrap_or(u32::MAX);
+        self.members.iter().filter(|(_, member)| member.role == Role::Site).map(move |(client, member)| (client, answered(member)))
     }
 
     fn add(&mut self, record: Record) {
@@ -110,13 +111,13 @@ impl History {
             Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::Control { .. } | Record::Aggregation { .. } => {}
             Record::Joined { client, role, nominal_units, at, .. } => {
                 self.last = at;
-                let releases = self.members.get(&client).map_or(0, |member| member.releases);
-                self.members.insert(client, Member { role, units: nominal_units, releases });
+                let answered = self.members.remove(&client).map(|member| member.answered).unwrap_or_default();
+                self.members.insert(client, Member { role, units: nominal_units, answered });
             }
-            Record::UpdateStored { client, at, .. } | Record::UpdateExcluded { client, at, .. } => {
+            Record::UpdateStored { client, update, at } | Record::UpdateExcluded { client, update, at } => {
                 self.last = at;
-                if let Some(member) = self.members.get_mut(&client) {
-                    member.releases += 1;
+                if let (Some(member), Ok(update)) = (self.members.get_mut(&client), update.peek()) {
+                    member.answered.insert(update.header);
                 }
             }
             Record::Refused { refusal, at, .. } => {

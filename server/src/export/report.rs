@@ -232,20 +232,20 @@ fn held_out(html: &mut String, history: &History) {
 
 fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
     html.push_str("<h2>Privacy budget per site</h2>");
-    let spent: Vec<(&str, f64)> = document.privacy.iter().filter_map(|s| s.epsilon.map(|e| (s.site.as_str(), e))).collect();
+    let planned: Vec<(&str, f64)> = document.privacy.iter().filter_map(|s| s.epsilon.map(|e| (s.site.as_str(), e))).collect();
     let stated = history.task.privacy.epsilon.map(|e| ("stated in the task", e.get())).filter(|(_, e)| e.is_finite());
-    if spent.is_empty() {
+    if planned.is_empty() {
         html.push_str("<p><b>No site has a guarantee: epsilon is infinite.</b></p>");
     } else {
-        let title = format!("Epsilon spent in this run, at delta = {}", number(history.task.privacy.delta.get()));
-        html.push_str(&plot::bars(&title, &spent, stated));
+        let title = format!("Epsilon of the whole plan, answered or not, at delta = {}", number(history.task.privacy.delta.get()));
+        html.push_str(&plot::bars(&title, &planned, stated));
     }
     let aggregated = document.privacy.iter().any(|statement| statement.fallback_epsilon.is_some());
     let fallback = if aggregated { "<th class=\"n\">ε if all others collude</th>" } else { "" };
     let _ = write!(
         html,
         "<table><tr><th>site</th><th class=\"n\">declared units</th><th>unit</th><th>neighbours</th><th class=\"n\">ε</th>{fallback}\
-         <th class=\"n\">δ</th><th class=\"n\">releases</th><th>trust</th></tr>",
+         <th class=\"n\">δ</th><th class=\"n\">visits answered</th><th>trust</th></tr>",
     );
     for statement in &document.privacy {
         let units = history.members.get(&statement.site).and_then(|member| member.units);

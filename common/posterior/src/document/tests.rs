@@ -6,7 +6,7 @@ use super::{DocumentError, Evaluation, Intervals, PosteriorDocument};
 use crate::metrics::HeldOutMetrics;
 use crate::noise_aware::Posterior;
 use crate::predictive::{Example, Prediction};
-use crate::statement::statement;
+use crate::statement::{Booked, PrivacyStatement, StatementError, statement};
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
 
 const SCHEMA: &str = r#"
@@ -116,17 +116,49 @@ fn the_noise_aware_posterior_stands_beside_the_plain_one() {
 }
 
 #[test]
-fn statements_say_what_was_spent_and_what_was_not() {
+fn statements_say_what_the_whole_plan_costs() {
     let site = ClientId::new("hospital-1").unwrap();
     let task = private();
     let full = statement(&task, &site, 3).unwrap();
     assert!(full.epsilon.unwrap() <= 2.0 && full.epsilon.unwrap() > 1.98);
-    assert!(statement(&task, &site, 1).unwrap().epsilon.unwrap() < full.epsilon.unwrap());
-    assert_eq!(statement(&task, &site, 0).unwrap().epsilon, Some(0.0));
+    for answered in 0..3 {
+        let fewer = statement(&task, &site, answered).unwrap();
+        assert_eq!((fewer.epsilon, fewer.releases), (full.epsilon, answered));
+    }
     assert!(full.remarks.iter().any(|r| r.contains("30 s")));
     assert_eq!(full.numerical_margin, full.remarks.iter().any(|r| r.contains("Numerical margin")));
     assert!(full.released.contains("5 noised sums"));
     let none = statement(&open(), &site, 2).unwrap();
     assert_eq!(none.epsilon, None);
     assert!(none.remarks.iter().any(|r| r.contains("No privacy protection")) && none.remarks[0].contains("as soon as"));
+}
+
+/// A budget that grows from visit to visit: the visits that were answered may be the dear ones.
+#[test]
+fn finding_privacy_4_no_ledger_books_more_than_the_statement_says() {
+    let site = ClientId::new("hospital-1").unwrap();
+    for (growth, first_three, answered_three) in [(3.0, 0.499, 0.955), (10.0, 0.424, 0.996)] {
+        let text = format!(
+            "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+             update = \"natural-gradient\"\nbudget_growth = {growth:?}\n\
+             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+        let task = RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap();
+        let charge = |visit: u32| Booked { event: task.visit_event(visit).unwrap(), fallback: None };
+        let statement = statement(&task, &site, 3).unwrap();
+        assert_eq!((statement.epsilon, statement.releases), (Some(task.loss(5).unwrap().epsilon.get()), 3));
+        let answered = statement.compare(&task, &[charge(0), charge(3), charge(4)]).unwrap().epsilon.get();
+        assert!((answered - answered_three).abs() < 5e-4, "{growth}: {answered}");
+        // The first three visits, however many were answered, are no bound.
+        let prefix = task.loss(3).unwrap().epsilon.get();
+        assert!((prefix - first_three).abs() < 5e-4 && prefix < answered, "{growth}: {prefix}");
+        let too_low = PrivacyStatement { epsilon: Some(prefix), ..statement.clone() };
+        let refused = too_low.compare(&task, &[charge(0), charge(3), charge(4)]);
+        assert!(matches!(refused, Err(StatementError::TooLow { .. })), "{refused:?}");
+        // A visit that is booked twice is none of the plan's.
+        let twice = statement.compare(&task, &[charge(4), charge(4)]);
+        assert!(matches!(twice, Err(StatementError::NotPlanned(1))), "{twice:?}");
+        assert_eq!(statement.compare(&task, &[]).unwrap().epsilon.get(), 0.0);
+    }
 }

@@ -1,7 +1,7 @@
 //! One place that says which resolved documents can be computed. Both ways to a task lead through it: resolving, and reading what a
 //! server sent.
 
-use dp_pvi_privacy::PrivacyUnit;
+use dp_pvi_privacy::{PrivacyUnit, Relation};
 
 use super::{ResolvedTask, TaskError, Trust};
 use crate::schema::Schema;
@@ -64,10 +64,16 @@ impl ResolvedTask {
             (PrivacyUnit::Record, None) | (PrivacyUnit::Person, Some(_)) => {}
             (PrivacyUnit::Record, Some(_)) => return invalid("the schema has a unit_column: use unit = \"person\", or remove unit_column"),
             (PrivacyUnit::Person, None) => return invalid("unit = \"person\" needs a unit_column in the schema"),
-            (PrivacyUnit::Site, _) => require(
-                self.update.rules().protects_sites(),
-                "unit = \"site\" needs update = \"client-level\", \"sep\" or \"ep\": use unit = \"record\" or \"person\"",
-            )?,
+            (PrivacyUnit::Site, _) => {
+                require(
+                    self.update.rules().protects_sites(),
+                    "unit = \"site\" needs update = \"client-level\", \"sep\" or \"ep\": use unit = \"record\" or \"person\"",
+                )?;
+                require(
+                    self.privacy.relation != Relation::AddRemove,
+                    "unit = \"site\" needs adjacency = \"replace-one\": whether a site is there is seen by everybody, so no noise could hide its absence",
+                )?;
+            }
         }
         Ok(())
     }

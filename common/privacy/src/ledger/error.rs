@@ -39,6 +39,11 @@ pub enum LedgerError {
     /// Not allowed by the site.
     #[error("a release without protection was asked for; set allow_non_private = true in [policy] if that is intended")]
     NonPrivateForbidden,
+    /// A new ledger of whole sites under add-remove.
+    #[error(
+        "a ledger of unit \"site\" cannot have relation \"add-remove\": whether a site is there is seen by everybody, so no noise could hide its absence; use \"replace-one\""
+    )]
+    SiteAddRemove,
     /// Frozen by an operator.
     #[error("the data set is frozen: `dp-pvi-client budget freeze --off` opens it again")]
     Frozen,

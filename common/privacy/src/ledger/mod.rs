@@ -39,6 +39,7 @@ pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 use std::collections::BTreeSet;
 
 use crate::accountant::{Charge, Prices, PrivacyLoss};
+use crate::adjacency::{PrivacyUnit, Relation};
 use crate::event::DpEvent;
 use crate::ledger::book::Book;
 use crate::ledger::file::SecondPlace;
@@ -86,6 +87,9 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             second: None,
         };
         if stored.is_empty() {
+            if ledger.identity.unit == PrivacyUnit::Site && ledger.identity.relation == Relation::AddRemove {
+                return Err(LedgerError::SiteAddRemove);
+            }
             ledger.append(RowBody::Genesis(ledger.identity.clone()), None)?;
             return Ok(ledger);
         }

@@ -308,6 +308,23 @@ fn another_data_set_unit_or_relation_is_refused() {
     assert!(matches!(stranger.map(|_| ()), Err(LedgerError::Store(StoreError::Corrupt(_)))));
 }
 
+/// Everybody sees whether a site takes part: nothing is written for a ledger that would promise to hide it.
+#[test]
+fn finding_privacy_8_no_ledger_is_made_of_sites_under_add_remove() {
+    let made = |unit, relation| {
+        let store = MemoryStore::new();
+        let identity = LedgerIdentity { unit, relation, ..identity() };
+        let made = Ledger::open(store.clone(), key(), identity, budget(1.0)).map(|_| ());
+        (made, store.clone().rows().unwrap().len())
+    };
+    let (refused, rows) = made(PrivacyUnit::Site, Relation::AddRemove);
+    assert!(matches!(refused, Err(LedgerError::SiteAddRemove)) && rows == 0, "{refused:?}");
+    for (unit, relation) in [(PrivacyUnit::Site, Relation::ReplaceOne), (PrivacyUnit::Record, Relation::AddRemove)] {
+        let (made, rows) = made(unit, relation);
+        assert!(made.is_ok() && rows == 1);
+    }
+}
+
 /// T1.6: a write that fails sends nothing, and the ledger refuses everything until it was read again.
 #[test]
 fn t1_6_a_failed_write_stops_the_ledger() {

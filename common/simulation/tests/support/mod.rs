@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use dp_pvi_posterior::statement::{Booked, statement};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, RowBody};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, Ledger, NoiseSource, Pending, Purpose, ReleaseId, danger};
+use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, NoiseSource, Pending, Purpose, ReleaseId, danger};
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
 use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
@@ -162,6 +163,10 @@ pub(crate) fn check(outcome: &Outcome, sites: &[Site], seed: u64, what: &str) {
         })
         .flat_map(|entry| entry.included.iter().map(|(client, update)| (client.clone(), releases[update], *update)))
         .collect();
+    let task = outcome.records.iter().find_map(|record| match record {
+        Record::RunOpened { task, .. } => Some(ResolvedTask::from_bytes(task).unwrap()),
+        _ => None,
+    });
     for site in sites {
         let ledger = Ledger::open(site.disk.clone(), client_key(seed, &site.client), site.ledger.clone(), site.budget).unwrap();
         let mut charged = BTreeMap::new();
@@ -169,6 +174,26 @@ pub(crate) fn check(outcome: &Outcome, sites: &[Site], seed: u64, what: &str) {
             if let RowBody::Reserved { release, .. } = &row.body {
                 assert_eq!(charged.insert(release.round, release.clone()), None, "{what}: charged twice");
             }
+        }
+        // The site's statement covers what its ledger booked, event by event.
+        let decoded = |bytes: &[u8]| DpEvent::from_bytes(bytes).unwrap();
+        let booked: Vec<Booked> = ledger
+            .rows()
+            .iter()
+            .filter_map(|(row, _)| match &row.body {
+                RowBody::Reserved { event, fallback, .. } => {
+                    Some(Booked { event: decoded(event), fallback: fallback.as_deref().map(decoded) })
+                }
+                _ => None,
+            })
+            .collect();
+        let answered = u32::try_from(charged.len()).unwrap();
+        match &task {
+            Some(task) => {
+                let compared = statement(task, &site.client, answered).unwrap().compare(task, &booked);
+                assert!(compared.is_ok(), "{what}: {}: {compared:?}", site.client);
+            }
+            None => assert!(booked.is_empty(), "{what}: charged before there was a run"),
         }
         // T1.1: whatever ever arrived was charged before, and no release ever showed two payloads.
         let arrived: BTreeMap<u32, BTreeSet<Hash>> = outcome

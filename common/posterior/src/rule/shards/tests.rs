@@ -11,10 +11,11 @@ const SCHEMA: &str = "norm_bound = 2.0\n[label]\ncolumn = \"died\"\nkind = \"bin
     [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
 
 fn task(update: &str, options: &str, unit: &str) -> Result<ResolvedTask, TaskError> {
+    let adjacency = if unit == "site" { "replace-one" } else { "add-remove" };
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = \"{update}\"\n{options}\n\
-         [privacy]\nunit = \"{unit}\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text)?.resolve(SCHEMA, context)
@@ -25,17 +26,17 @@ fn spec(task: &ResolvedTask) -> ShardSpec {
     spec.clone()
 }
 
-/// μ = Δ√T/z: 2√5/z for shards under either relation, √5/z for whole sites under add-remove.
+/// μ = Δ√T/z: 2√5/z for shards under either relation, and for whole sites, which are exchanged.
 #[test]
-fn shards_are_charged_twice_and_sites_once() {
-    for (update, options, unit, factor) in [
-        ("parameter-perturbation", "", "record", 2.0),
-        ("local-averaging", "shards = 8", "record", 2.0),
-        ("virtual-clients", "shards = 8", "record", 2.0),
-        ("client-level", "", "site", 1.0),
+fn shards_and_sites_are_charged_twice() {
+    for (update, options, unit) in [
+        ("parameter-perturbation", "", "record"),
+        ("local-averaging", "shards = 8", "record"),
+        ("virtual-clients", "shards = 8", "record"),
+        ("client-level", "", "site"),
     ] {
         let task = task(update, options, unit).unwrap();
-        let mu = factor * 5f64.sqrt() / spec(&task).noise_multiplier.get();
+        let mu = 2.0 * 5f64.sqrt() / spec(&task).noise_multiplier.get();
         assert!((0.2679..0.2682).contains(&mu), "{update}: {mu}");
         assert!(task.loss(6).unwrap().epsilon.get() > 1.0);
         assert_eq!(task.privacy.unit == PrivacyUnit::Site, update == "client-level");
@@ -46,7 +47,8 @@ fn shards_are_charged_twice_and_sites_once() {
 fn states_are_the_ones_that_the_rule_allows() {
     for (update, options, state, form) in [
         ("local-averaging", "shards = 8", FactorState::Released, SiteStateForm::Public(4)),
-        ("local-averaging", "shards = 8\nstate = \"private-clean\"", FactorState::PrivateClean, SiteStateForm::Private(4)),
+        ("local-averaging", "shards = 8\nstate = \"tied\"", FactorState::Tied, SiteStateForm::None),
+        ("parameter-perturbation", "state = \"private-clean\"", FactorState::PrivateClean, SiteStateForm::Private(4)),
         ("virtual-clients", "shards = 8", FactorState::PrivateClean, SiteStateForm::Private(32)),
         ("virtual-clients", "shards = 8\nstate = \"tied\"", FactorState::Tied, SiteStateForm::None),
     ] {
@@ -54,6 +56,40 @@ fn states_are_the_ones_that_the_rule_allows() {
         assert_eq!((spec(&task).state, task.site_state()), (state, form), "{update} {options}");
     }
     assert!(task("virtual-clients", "shards = 8\nstate = \"noised\"", "record").is_err());
+}
+
+/// The shards of local averaging share one factor: where it held what the site's records say, one record would move every shard's term.
+/// Neither way to a task lets it in.
+#[test]
+fn finding_privacy_1_local_averaging_keeps_no_private_factor() {
+    let refused = |error: TaskError| {
+        let text = error.to_string();
+        assert!(text.contains("local-averaging") && text.contains("terms of all shards") && text.contains("tied"), "{text}");
+    };
+    refused(task("local-averaging", "shards = 8\nstate = \"private-clean\"", "record").unwrap_err());
+    let tied = task("local-averaging", "shards = 8\nstate = \"tied\"", "record").unwrap();
+    let text = String::from_utf8(tied.to_bytes()).unwrap();
+    assert!(text.contains("\"tied\""));
+    refused(ResolvedTask::from_bytes(text.replace("\"tied\"", "\"private-clean\"").as_bytes()).unwrap_err());
+}
+
+/// Everybody sees which sites take part, so a site that is absent is not hidden: both ways to a task refuse it.
+#[test]
+fn finding_privacy_8_a_site_is_exchanged_and_never_absent() {
+    let site = task("client-level", "", "site").unwrap();
+    let text = String::from_utf8(site.to_bytes()).unwrap();
+    assert!(text.contains("\"replace-one\""));
+    let absent = ResolvedTask::from_bytes(text.replace("\"replace-one\"", "\"add-remove\"").as_bytes()).unwrap_err().to_string();
+    assert!(absent.contains("unit = \"site\" needs adjacency = \"replace-one\""), "{absent}");
+    for update in ["client-level", "sep", "ep"] {
+        let text = format!(
+            "[model]\nfamily = \"probit-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+             update = \"{update}\"\n[privacy]\nunit = \"site\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+        let refused = RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap_err().to_string();
+        assert!(refused.contains("whether a site is there is seen by everybody"), "{update}: {refused}");
+    }
 }
 
 /// λ = λ0 + ρ Σ decoded + r, and the mean moves by at most what Λ_step allows.

@@ -82,7 +82,9 @@ pub enum FactorState {
     Released,
     /// (λ − λ0)/M; shards have equal parts of it. Nothing is kept.
     Tied,
-    /// ρ times the sum of the site's own clipped changes before noise; it never leaves the site.
+    /// ρ times the sum of the unit's own clipped changes before noise, where the unit is what the release clips: a shard (virtual clients), or the
+    /// whole site where it has one shard. It never leaves the site. Not for local averaging, whose shards share one factor: a record
+    /// would move all of their terms.
     PrivateClean,
 }
 
@@ -297,6 +299,10 @@ impl UpdateRules for ShardSpec {
         require(
             self.state != FactorState::Released || task.privacy.trust == Trust::Local,
             "state = \"released\" needs trust = \"local\": under aggregation nobody sees what one site sends; use \"tied\" or \"private-clean\"",
+        )?;
+        require(
+            self.method != ShardMethod::LocalAveraging || self.state != FactorState::PrivateClean,
+            "update = \"local-averaging\" cannot keep state = \"private-clean\": every shard starts from the site's one factor, so one record would move the terms of all shards from the second visit on, and the noise is for one; use \"tied\", or \"released\" under local trust",
         )?;
         let blocks = blocks(task, self.clip_metric).len();
         require(self.clip_norms.len() == blocks, "clip_norms must have one bound for every block")?;
