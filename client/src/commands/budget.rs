@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use dp_pvi_privacy::Ledger;
-use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_filtered};
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
 use serde_json::{Value, json};
@@ -94,6 +94,9 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
             } else {
                 text.push_str("left   nothing");
             }
+            if let Some(remark) = ledger.remark() {
+                let _ = write!(text, "\nnote   {remark}");
+            }
             text
         },
     );
@@ -129,8 +132,8 @@ pub fn history(config: &Config, output: Output) -> Result<()> {
     let charges = view::charges(ledger.rows())?;
     for (number, (release, _)) in charges.iter().enumerate() {
         let so_far = charges[..=number].iter().map(|(_, event)| event);
-        let total =
-            epsilon_upper(so_far, private.identity.relation, private.budget.delta).map_err(|e| ClientError::Failed(e.to_string()))?;
+        let total = epsilon_filtered(so_far, private.identity.relation, private.budget.epsilon, private.budget.delta)
+            .map_err(|e| ClientError::Failed(e.to_string()))?;
         let state = ledger.state(release).map_or("unknown", state_name);
         output.object(
             || history_json(release, state, &total),

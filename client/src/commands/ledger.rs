@@ -191,7 +191,7 @@ pub fn export(config: &Config, output: Output) -> Result<()> {
 
 fn row_json(row: &Row, hash: Hash) -> Value {
     let (kind, release, more) = match &row.body {
-        RowBody::Genesis(identity) => {
+        RowBody::Genesis(identity, _) => {
             ("genesis", None, json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation}))
         }
         RowBody::Reserved { release, event, header, fallback } => {

@@ -235,13 +235,13 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn visit_events(&self, visits: std::ops::Range<u32>) -> Result<Vec<(DpEvent, u64)>, TaskError> {
         let mut events: Vec<(DpEvent, u64)> = Vec::new();
-        for visit in visits {
-            let event = self.visit_event(visit)?;
+        self.update.rules().each_visit(self, visits, &mut |visit| {
             match events.last_mut() {
-                Some((last, count)) if *last == event => *count += 1,
-                _ => events.push((event, 1)),
+                Some((last, count)) if *last == visit.event => *count += 1,
+                _ => events.push((visit.event, 1)),
             }
-        }
+            Ok(())
+        })?;
         Ok(events)
     }
 

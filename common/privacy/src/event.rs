@@ -203,6 +203,19 @@ impl DpEvent {
         }
     }
 
+    /// Coordinates with discrete noise that one repetition releases.
+    #[must_use]
+    pub fn discrete_coordinates(&self) -> u32 {
+        match self {
+            Self::NonPrivate | Self::Gaussian { .. } | Self::Laplace { .. } | Self::Zcdp { .. } | Self::Approximate { .. } => 0,
+            Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => noise.dimension,
+            Self::PoissonSampled { event, .. }
+            | Self::Composed { event, .. }
+            | Self::FixedBatch { event, .. }
+            | Self::ShuffledPass { event } => event.discrete_coordinates(),
+        }
+    }
+
     /// `count` repetitions; one repetition is the event itself.
     #[must_use]
     pub fn repeated(self, count: u64) -> Self {

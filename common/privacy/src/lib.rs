@@ -61,6 +61,7 @@ pub mod event;
 pub mod ledger;
 pub mod mechanism;
 pub mod noise;
+pub mod proofs;
 pub mod records;
 pub mod release;
 pub mod sampler;

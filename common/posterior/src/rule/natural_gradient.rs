@@ -47,14 +47,15 @@ impl NaturalGradientRule {
     pub fn new(task: &ResolvedTask, spec: NaturalGradientSpec) -> Self {
         let visits = task.visits();
         // A task that was checked has both for every visit.
-        let noise = |visit| spec.clip_and_noise(task, visit).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
+        let noise = |(visit, &share)| spec.clip_and_noise(task, visit, share).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
+        let shares = spec.shares(visits);
         Self {
             family: task.family(),
             prior: task.prior_natural(),
             prior_mean: task.prior.mean,
             prior_precision: task.prior.scale.powi(-2),
-            shares: (0..visits).map(|visit| spec.share(visit, visits)).collect(),
-            noise: (0..visits).map(noise).collect(),
+            noise: (0..visits).zip(&shares).map(noise).collect(),
+            shares,
             trust: task.privacy.trust,
             spec,
         }

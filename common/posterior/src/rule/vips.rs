@@ -67,12 +67,14 @@ impl VipsRule {
             (StatisticsSpec::Images(spec), _) => Images::new(task, spec).map_or(Kind::Nothing, |images| Kind::Images(Box::new(images))),
         };
         // A task that was checked has both for every visit.
-        let noise = |visit| spec.clip_and_noise(task, visit).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
+        let noise = |shares: &Vec<f64>| spec.clip_and_noise(shares).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
+        let total = spec.total_growth(task.visits());
+        let shares: Vec<Vec<f64>> = (0..task.visits()).map(|visit| spec.shares_of(visit, total)).collect();
         Self {
             family: task.family(),
             damping: task.damping.clone(),
-            noise: (0..task.visits()).map(noise).collect(),
-            scales: (0..task.visits()).map(|visit| spec.scales(task, visit)).collect(),
+            noise: shares.iter().map(noise).collect(),
+            scales: shares.iter().map(|shares| spec.scales_of(task, shares)).collect(),
             trust: task.privacy.trust,
             kind,
         }

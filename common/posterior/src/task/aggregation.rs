@@ -133,7 +133,7 @@ impl ResolvedTask {
                     self.min_sites <= spec.sites,
                     "min_sites is above the number of sites of [aggregation]: lower it, or name all sites",
                 )?;
-                (0..self.visits()).try_for_each(|visit| match self.sum(visit)? {
+                self.update.rules().each_visit(self, 0..self.visits(), &mut |visit| match visit.sum {
                     Some(_) => Ok(()),
                     None => invalid("this update has no sum that could be aggregated: use trust = \"local\""),
                 })
@@ -154,10 +154,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn visit_fallback(&self, visit: u32) -> Result<Option<DpEvent>, TaskError> {
-        match (&self.aggregation, self.sum(visit)?) {
-            (Some(_), Some(sum)) => Ok(sum.mechanism(self)?.fallback_event()),
-            _ => Ok(None),
-        }
+        self.fallback_of(self.sum(visit)?)
     }
 
     /// What these visits of one site are, in order, if all other sites' shares of the noise are known, as
@@ -170,17 +167,23 @@ impl ResolvedTask {
             return self.visit_events(visits);
         }
         let mut events: Vec<(DpEvent, u64)> = Vec::new();
-        for visit in visits {
-            let event = match self.visit_fallback(visit)? {
-                Some(event) => event,
-                None => self.visit_event(visit)?,
-            };
+        self.update.rules().each_visit(self, visits, &mut |visit| {
+            let event = self.fallback_of(visit.sum)?.unwrap_or(visit.event);
             match events.last_mut() {
                 Some((last, count)) if *last == event => *count += 1,
                 _ => events.push((event, 1)),
             }
-        }
+            Ok(())
+        })?;
         Ok(events)
+    }
+
+    /// What is left of a sum if all other sites' shares of the noise are known; only under aggregation.
+    fn fallback_of(&self, sum: Option<SumSpec>) -> Result<Option<DpEvent>, TaskError> {
+        match (&self.aggregation, sum) {
+            (Some(_), Some(sum)) => Ok(sum.mechanism(self)?.fallback_event()),
+            _ => Ok(None),
+        }
     }
 
     /// What the first `visits` visits of one site cost if all other sites' shares of the noise are known; only under aggregation.
@@ -191,7 +194,11 @@ impl ResolvedTask {
         if self.aggregation.is_none() {
             return Ok(None);
         }
-        let events = (0..visits).filter_map(|visit| self.visit_fallback(visit).transpose()).collect::<Result<Vec<_>, _>>()?;
+        let mut events = Vec::new();
+        self.update.rules().each_visit(self, 0..visits, &mut |visit| {
+            events.extend(self.fallback_of(visit.sum)?);
+            Ok(())
+        })?;
         Ok(Some(epsilon_upper(&events, self.privacy.relation, self.privacy.delta)?))
     }
 

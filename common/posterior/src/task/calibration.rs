@@ -101,3 +101,62 @@ fn repeated(event: DpEvent, count: u32) -> DpEvent {
 pub(super) fn checked<T>(value: Result<T, dp_pvi_privacy::unit::InvalidUnit>) -> Result<T, TaskError> {
     value.map_err(|e| TaskError::Invalid(e.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Instant;
+
+    use super::super::tests::SCHEMA;
+    use super::super::{RawTask, ResolveContext, ResolvedTask};
+
+    const CONTEXT: ResolveContext<'_> = ResolveContext { name: "long", update_deadline_seconds: 60, min_sites: 2, expected_sites: 4 };
+
+    /// Natural gradients whose budget grows from round to round: every round has its own noise.
+    fn growing(rounds: u32) -> ResolvedTask {
+        let text = format!(
+            r#"
+[model]
+family = "logistic-regression"
+prior_scale = 1.0
+[schema]
+file = "schema.toml"
+[pvi]
+schedule = "synchronous"
+rounds = {rounds}
+update = "natural-gradient"
+budget_growth = 1.001
+[privacy]
+unit = "record"
+adjacency = "replace-one"
+epsilon = 1.0
+delta = 1e-5
+trust = "local"
+"#
+        );
+        RawTask::parse(&text).unwrap().resolve(SCHEMA, CONTEXT).unwrap()
+    }
+
+    /// A plan is read as a whole with the same result, to the bit, as visit by visit.
+    #[test]
+    fn a_plan_as_a_whole_is_its_visits_one_by_one() {
+        let task = growing(40);
+        let one_by_one: Vec<_> = (0..40).map(|visit| (task.visit_event(visit).unwrap(), 1)).collect();
+        assert_eq!(task.visit_events(0..40).unwrap(), one_by_one);
+        assert_eq!(task.visit_events(7..9).unwrap(), one_by_one[7..9]);
+        assert_eq!(task.visit_events(38..43).unwrap().len(), 5);
+    }
+
+    /// Resolving, reading and pricing 3,000 rounds, each with its own noise, take two seconds at most: the work is linear in the rounds.
+    #[test]
+    fn finding_attack_b9_three_thousand_rounds_are_priced_at_once() {
+        let started = Instant::now();
+        let task = growing(3000);
+        let read = ResolvedTask::from_bytes(&task.to_bytes()).unwrap();
+        let epsilon = read.loss(3000).unwrap().epsilon.get();
+        let took = started.elapsed().as_secs_f64();
+        assert!((0.9999..=1.0).contains(&epsilon), "{epsilon}");
+        println!("resolving and pricing 3,000 rounds took {took:.2} s");
+        assert!(took < 2.0, "{took} s");
+    }
+}

@@ -16,9 +16,8 @@ impl ResolvedTask {
         self.check_aggregation()?;
         self.update.rules().check(self)?;
         // Whoever read a task may ask it for the event and the message of every visit.
-        (0..self.visits()).try_for_each(|visit| {
-            self.visit_event(visit)?;
-            self.message(visit).map(|_| ())
+        self.update.rules().each_visit(self, 0..self.visits(), &mut |visit| {
+            require(visit.message.coordinates > 0, "a visit would send nothing: the model has no parameters")
         })
     }
 

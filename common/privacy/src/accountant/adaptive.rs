@@ -8,8 +8,8 @@ use crate::unit::{Delta, Epsilon};
 /// A budget that is fixed while parameters may depend on outputs: an ε, at a δ, that all admitted events together never exceed.
 ///
 /// # Privacy
-/// μ² (unsampled Gaussians) and Rényi divergences at fixed orders are fully adaptive filters; see [`crate::accountant`] for the exact
-/// statement. The ledger applies this very filter to its rows.
+/// Whatever the events depend on, all of them together are (ε, δ)-differentially private: [`crate::proofs::filter`]. The rule is fixed by the
+/// budget and the first event. The ledger applies this very filter to its rows.
 #[derive(Debug, Clone)]
 pub struct Filter {
     budget: (Epsilon, Delta),
@@ -32,7 +32,7 @@ impl Filter {
         let charge = self.prices.learn(event)?;
         let mut with = self.spent.clone();
         with.add(&charge, 1);
-        let fits = with.loss(self.budget.1).epsilon <= self.budget.0;
+        let fits = with.filtered(self.budget.0, self.budget.1).epsilon <= self.budget.0;
         if fits {
             self.spent = with;
         }
@@ -54,10 +54,11 @@ impl Filter {
         Ok(Self { spent, ..Self::new(relation, epsilon, delta) })
     }
 
-    /// What was admitted so far costs at most this. Inside a run it is a bound only for the whole budget: see [`Odometer`].
+    /// The smallest budget whose filter would have admitted all that was admitted so far. What is proved is a bound for a budget that was fixed
+    /// beforehand; a reading that holds at every moment is an [`Odometer`]'s.
     #[must_use]
     pub fn spent(&self) -> PrivacyLoss {
-        self.spent.loss(self.budget.1)
+        self.spent.filtered(self.budget.0, self.budget.1)
     }
 }
 
@@ -90,13 +91,18 @@ impl Odometer {
         Ok(())
     }
 
+    /// Whether the filter of this budget would have admitted everything.
+    fn reads(&self, delta: Delta, budget: f64) -> bool {
+        Epsilon::new(budget).is_ok_and(|budget| self.spent.filtered(budget, delta).epsilon <= budget)
+    }
+
     /// The reading: valid simultaneously for all times with probability of failure δ.
     #[must_use]
     pub fn reading(&self) -> Epsilon {
         let mut budget = self.unit.get();
         for k in 1..200u32 {
             let share = 6.0 / (std::f64::consts::PI * f64::from(k)).powi(2);
-            let holds = Delta::new(self.delta.get() * share).is_ok_and(|delta| self.spent.loss(delta).epsilon.get() <= budget);
+            let holds = Delta::new(self.delta.get() * share).is_ok_and(|delta| self.reads(delta, budget));
             if holds {
                 return Epsilon::new(budget).unwrap_or(Epsilon::INFINITE);
             }

@@ -130,6 +130,9 @@ pub fn sigma_of(target: Target, make: impl Fn(f64) -> Result<Plan, AccountantErr
 /// # Errors
 /// As [`sigma_of`].
 pub fn sigma(relation: Neighbours, sampling: Sampling, steps: u64, target: Target) -> Result<Interval, AccountantError> {
+    if steps == 0 {
+        return Err(AccountantError::Range("no steps cost nothing, whatever their noise: ask for at least one step"));
+    }
     sigma_of(target, |sigma| Plan::of(relation, Phase::gaussian(sigma, sampling, steps)))
 }
 

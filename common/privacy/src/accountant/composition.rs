@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{AccountantError, Charge, Cost, Counted, Curve, FilterStatement, Gdp, Method, Prices, PrivacyLoss, Zcdp, count, with_margin};
+use super::{
+    AccountantError, Charge, Cost, Counted, Curve, FilterStatement, Gdp, MARGIN, Method, Prices, PrivacyLoss, Zcdp, count, with_margin,
+};
 use crate::adjacency::Relation;
 use crate::event::DpEvent;
 use crate::unit::{Delta, Epsilon};
@@ -12,16 +14,23 @@ use crate::unit::{Delta, Epsilon};
 type Counts = Vec<(Vec<u8>, u64)>;
 
 /// First byte of the canonical bytes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
-/// A sequence of events as a multiset of mechanisms: what a ledger keeps instead of reading all rows at every question.
+/// With more released numbers than this, 2³⁶, divergences of continuous noise do not stand for those of discrete noise
+/// ([`crate::proofs::discrete_gaussian`]).
+const MOST_COORDINATES: f64 = 68_719_476_736.0;
+
+/// A sequence of events as a multiset of mechanisms, and which of them came first: what a ledger keeps instead of reading all rows at every
+/// question.
 ///
-/// The answer depends on how often each mechanism ran, and on nothing else, to the last bit: a plan of k releases costs exactly
-/// what k rows cost.
+/// The answers depend on how often each mechanism ran (that of a filter also on which one was the first), and on nothing else, to the last
+/// bit: a plan of k releases costs exactly what k rows cost.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Composition {
     /// By canonical bytes of the mechanism: its cost and the number of repetitions.
     mechanisms: BTreeMap<Vec<u8>, (Option<Arc<Cost>>, u64)>,
+    /// The first mechanism with any protection: it fixes a filter's rule.
+    first: Option<Vec<u8>>,
 }
 
 impl Composition {
@@ -30,6 +39,9 @@ impl Composition {
         // 2^64 repetitions and more cost more than any budget; saturating keeps the number astronomic.
         let times = charge.count.saturating_mul(times);
         if times > 0 {
+            if self.first.is_none() && charge.cost.is_some() {
+                self.first = Some(charge.mechanism.clone());
+            }
             let (_, count) = self.mechanisms.entry(charge.mechanism.clone()).or_insert_with(|| (charge.cost.clone(), 0));
             *count = count.saturating_add(times);
         }
@@ -41,15 +53,41 @@ impl Composition {
         self.mechanisms.values().any(|(cost, _)| cost.is_none())
     }
 
-    /// Upper bound on ε(δ) of all that was added, except releases without protection.
+    /// Costs of everything with any protection, and how often each came.
+    pub(super) fn costs(&self) -> impl Iterator<Item = (&Cost, u64)> {
+        self.mechanisms.values().filter_map(|(cost, times)| Some((cost.as_deref()?, *times)))
+    }
+
+    /// Cost of the first mechanism with any protection.
+    pub(super) fn first(&self) -> Option<&Cost> {
+        self.first.as_ref().and_then(|first| self.mechanisms.get(first)?.0.as_deref())
+    }
+
+    /// Numbers with discrete noise that were released.
+    pub(super) fn coordinates(&self) -> f64 {
+        self.costs().map(|(cost, times)| f64::from(cost.coordinates) * count(times)).sum()
+    }
+
+    /// Whether divergences of continuous noise may stand for those of the discrete noise that ran.
+    pub(super) fn lattice_holds(&self, margin: bool) -> bool {
+        !margin || self.coordinates() <= MOST_COORDINATES
+    }
+
+    /// Upper bound on ε(δ) of all that was added, except releases without protection, if what was added was fixed before anything of it ran.
+    /// What was chosen on the way needs [`Composition::protected_filtered`].
+    ///
+    /// # Privacy
+    /// Every order, and μ where there is one, gives a bound of the very same composition, so the smallest may be taken.
     #[must_use]
     pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
-        let costs = || self.mechanisms.values().filter_map(|(cost, times)| Some((cost.as_deref()?, *times)));
+        let costs = || self.costs();
         let gdp = costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
+        let gdp_margin = costs().any(|(cost, _)| cost.gdp_margin);
+        // What the margin is there for must fit into it; else the discrete noise is accounted as such.
+        let fits = |gdp: &Gdp| !gdp_margin || gdp.lattice_excess(with_margin(delta, true), self.coordinates()) <= MARGIN - 1.0;
         let zcdp = costs().try_fold(Zcdp::default(), |total, (cost, times)| Some(total.and(cost.zcdp?.repeated(times))));
-        let (epsilon, method, numerical_margin) = if let Some(gdp) = gdp {
-            let margin = costs().any(|(cost, _)| cost.gdp_margin);
-            (gdp.epsilon_upper(with_margin(delta, margin)), Method::GaussianDp, margin)
+        let (epsilon, method, numerical_margin) = if let Some(gdp) = gdp.filter(fits) {
+            (gdp.epsilon_upper(with_margin(delta, gdp_margin)), Method::GaussianDp, gdp_margin)
         } else if let Some(zcdp) = zcdp {
             (zcdp.epsilon_upper(delta), Method::Zcdp, false)
         } else {
@@ -59,13 +97,16 @@ impl Composition {
             // The δ of black boxes adds up (Bun & Steinke 2016, Lemma 8.3 and section 8); the rest is for the curve.
             let failure: f64 = costs().map(|(cost, times)| cost.failure * count(times)).sum();
             let rest = Delta::new((delta.get() - failure * (1.0 + 1e-12)) * (1.0 - f64::EPSILON));
-            let epsilon = rest.map_or(Epsilon::INFINITE, |rest| curve.epsilon_upper(with_margin(rest, margin)));
+            let epsilon = match rest {
+                Ok(rest) if self.lattice_holds(margin) => curve.epsilon_upper(with_margin(rest, margin)),
+                _ => Epsilon::INFINITE,
+            };
             (epsilon, Method::Rdp, margin)
         };
         PrivacyLoss { epsilon, delta, method, numerical_margin }
     }
 
-    /// Upper bound on ε(δ) of all that was added.
+    /// Upper bound on ε(δ) of all that was added, if it was fixed before anything of it ran.
     #[must_use]
     pub fn loss(&self, delta: Delta) -> PrivacyLoss {
         if self.non_private() {
@@ -74,13 +115,13 @@ impl Composition {
         self.protected_loss(delta)
     }
 
-    /// Canonical bytes: equal compositions under one relation have equal bytes, in whatever order they were built.
+    /// Canonical bytes: compositions under one relation with the same first event have equal bytes, in whatever order the others came.
     #[must_use]
     pub fn to_bytes(&self, relation: Relation) -> Vec<u8> {
         let counts: Vec<(&[u8], u64)> = self.mechanisms.iter().map(|(mechanism, (_, times))| (mechanism.as_slice(), *times)).collect();
         let mut bytes = vec![VERSION];
         // Writing to a vector cannot fail and every field is serialisable.
-        bytes.extend(postcard::to_stdvec(&(relation, counts)).expect("compositions serialise into memory"));
+        bytes.extend(postcard::to_stdvec(&(relation, counts, &self.first)).expect("compositions serialise into memory"));
         bytes
     }
 
@@ -91,21 +132,29 @@ impl Composition {
     pub fn from_bytes(bytes: &[u8]) -> Result<(Relation, Self), AccountantError> {
         const WRONG: AccountantError = AccountantError::Unsupported("bytes that are not a composition of a version that is known here");
         let Some((&VERSION, rest)) = bytes.split_first() else { return Err(WRONG) };
-        let ((relation, counts), rest): ((Relation, Counts), _) = postcard::take_from_bytes(rest).map_err(|_| WRONG)?;
+        let ((relation, counts, first), rest): ((Relation, Counts, Option<Vec<u8>>), _) =
+            postcard::take_from_bytes(rest).map_err(|_| WRONG)?;
         let mut composition = Self::default();
         let mut prices = Prices::new(relation);
         for (mechanism, times) in counts {
             let event = DpEvent::from_bytes(&mechanism).map_err(|_| WRONG)?;
             composition.add(&prices.learn(&event)?, times);
         }
+        composition.first = first;
+        // The first one is one of them, and protected.
+        if composition.first.is_some() != composition.first().is_some()
+            || composition.first.is_none() != composition.costs().next().is_none()
+        {
+            return Err(WRONG);
+        }
         if rest.is_empty() && composition.to_bytes(relation) == bytes { Ok((relation, composition)) } else { Err(WRONG) }
     }
 
-    /// States ε(δ) of everything, as the filter that it is.
+    /// States ε(δ) of everything, as the filter of this budget reads it.
     ///
     /// # Errors
     /// None for what [`Composition::add`] was given; the bytes of its events are read back.
-    pub fn statement(&self, relation: Relation, delta: Delta) -> Result<FilterStatement, AccountantError> {
+    pub fn statement(&self, relation: Relation, budget: Epsilon, delta: Delta) -> Result<FilterStatement, AccountantError> {
         let events = self
             .mechanisms
             .iter()
@@ -114,6 +163,6 @@ impl Composition {
                 Ok(Counted { event, count: *count })
             })
             .collect::<Result<_, AccountantError>>()?;
-        Ok(FilterStatement::new(relation, events, self.loss(delta)))
+        Ok(FilterStatement::new(relation, events, self.filtered(budget, delta)))
     }
 }

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use super::Gdp;
 use super::plan::{Mechanism, Neighbours, Phase, Sampling};
 use super::pld::{Composition as Losses, GAP, Interval, Pair};
-use super::rdp::Curve;
+use super::rdp::{Curve, ORDERS};
 use crate::unit::{Delta, Epsilon};
 
 /// What answers questions about a plan.
@@ -279,10 +279,8 @@ impl Engine {
             let value = Epsilon::new(epsilon).map_or(1.0, |e| gdp.delta(e));
             return Interval::bounded(value * (1.0 - 1e-11), value, (value * (1.0 + 1e-11)).min(1.0));
         }
-        let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
-        let composed = all.and_then(|all| all.into_iter().reduce(Interval::max));
-        let mut cap = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0).min(1.0);
         if self.rho > 0.0 {
+            let composed = self.directions_at(epsilon);
             // Invert the conversion: the smallest δ whose ε is at most this one.
             let lower = composed.map_or(0.0, |c| c.lower);
             let (mut low, mut high) = (-700.0f64, 0.0f64);
@@ -291,9 +289,51 @@ impl Engine {
                 let enough = Delta::new(middle.exp()).is_ok_and(|d| self.fallback(d) <= epsilon);
                 if enough { high = middle } else { low = middle }
             }
-            cap = high.exp().min(1.0);
+            let cap = high.exp().min(1.0);
             return Interval::bounded(lower, cap, cap);
         }
-        composed.map_or(Interval::bounded(0.0, cap, cap), |i| Interval::bounded(i.lower.min(cap), i.estimate, i.upper.min(cap)))
+        let composed = self.directions_at(epsilon);
+        if let Some(interval) = composed
+            && narrow(&interval)
+        {
+            return interval;
+        }
+        // No grid reaches so far out: δ falls with ε, so what is known at smaller ε holds here, too.
+        let mut cap = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0);
+        cap = cap.min(self.tail(epsilon)).min(composed.map_or(1.0, |i| i.upper));
+        let (mut low, mut high) = (0.0, epsilon);
+        for _ in 0..NEARER {
+            let middle = 0.5 * (low + high);
+            let interval = self.directions_at(middle);
+            cap = cap.min(interval.map_or(1.0, |i| i.upper));
+            if interval.is_some_and(|i| i.upper <= self.tail(middle)) { low = middle } else { high = middle }
+        }
+        match composed {
+            Some(i) => Interval::bounded(i.lower.min(cap), i.estimate.min(cap), cap),
+            None => Interval::bounded(0.0, cap, cap),
+        }
     }
+
+    fn directions_at(&self, epsilon: f64) -> Option<Interval> {
+        let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
+        all.and_then(|all| all.into_iter().reduce(Interval::max))
+    }
+
+    /// Upper bound on δ(ε) from Rényi divergences: the conversion of [`super::rdp`] solved for δ, at the best order.
+    fn tail(&self, epsilon: f64) -> f64 {
+        let log = |(&order, &divergence): (&f64, &f64)| {
+            let sum = (order - 1.0) * (divergence - epsilon + (-1.0 / order).ln_1p()) - order.ln();
+            sum + ((order - 1.0) * (divergence + epsilon) + order.ln() + 1.0) * 8.0 * f64::EPSILON
+        };
+        let best = ORDERS.iter().zip(self.curve().values()).map(log).fold(0.0, f64::min);
+        (best.exp().max(f64::MIN_POSITIVE) + up(self.failure)).min(1.0)
+    }
+}
+
+/// Steps towards the largest ε at which loss distributions say more than Rényi divergences.
+const NEARER: u32 = 6;
+
+/// Whether a distribution of losses told δ to a factor of two.
+fn narrow(interval: &Interval) -> bool {
+    interval.upper <= 2.0 * interval.lower
 }

@@ -5,11 +5,14 @@
 //!
 //! δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2).
 //!
+//! Discrete noise: `lattice_excess`, whose argument is [`crate::proofs::discrete_gaussian`].
+//!
 //! The sum of μ² is also a fully adaptive filter (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023): later μ may
 //! depend on earlier outputs as long as the sum stays within the budget.
 
 use std::f64::consts::SQRT_2;
 
+use crate::accountant::count;
 use crate::accountant::special::erfcx;
 use crate::unit::{Delta, Epsilon};
 
@@ -89,6 +92,28 @@ impl Gdp {
         Epsilon::new(high).unwrap_or(Epsilon::INFINITE)
     }
 
+    /// By what share δ(ε), at most, is larger for discrete Gaussian noise of parameters s ≥ 2²⁰ than for the continuous noise that is accounted,
+    /// after releases of `coordinates` numbers in all: the bound of [`crate::proofs::discrete_gaussian`], at the ε where continuous noise has δ.
+    pub(super) fn lattice_excess(self, delta: Delta, coordinates: f64) -> f64 {
+        let mu = self.mu();
+        if mu == 0.0 {
+            return 0.0;
+        }
+        let epsilon = self.epsilon_upper(delta).get();
+        let s = count(super::CONTINUOUS_FROM);
+        let b = epsilon / mu + 0.5 * mu;
+        // Mills' ratio at b, and the reciprocal of its fall from a to b, times μ.
+        let (mills, steep) = (1.2534f64.min(1.0 / b), b * b + 3.0);
+        let reach = mu + 20.0;
+        let drift = coordinates * (1.01 * reach * reach + 2.0).powi(2) / (300.0 * s.powi(4));
+        let tail = 4.0 * coordinates * (-0.5 * 20.0f64.powi(2)).exp() / delta.get();
+        // Beyond these numbers the expansions of the proof are not claimed.
+        if reach > 1e4 || drift > 1e-3 {
+            return f64::INFINITY;
+        }
+        (drift + 2.0 * drift * mills * steep / mu + steep / (10.0 * s * s) + tail) * 1.01
+    }
+
     /// δ(ε) and a bound on its rounding error.
     ///
     /// With a = (ε/μ − μ/2)/√2 and b = (ε/μ + μ/2)/√2, b² − a² = ε, so δ = ½e^{−a²}(erfcx(a) − erfcx(b)): no difference of
@@ -110,6 +135,7 @@ impl Gdp {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     use super::*;
 
     /// Balle & Wang: at ε = 0, δ is the total variation distance 2Φ(μ/2) − 1.
@@ -145,5 +171,97 @@ mod tests {
         assert_eq!(Gdp::of_ratio(f64::INFINITY).epsilon_upper(Delta::new(1e-9).unwrap()), Epsilon::INFINITE);
         let large = Gdp::of_ratio(1e6).repeated(1_000_000_000).epsilon_upper(Delta::new(1e-15).unwrap()).get();
         assert!(large.is_finite() && large > 4.9e20, "{large}");
+    }
+
+    /// δ(ε) of one coordinate of discrete Gaussian noise, shifted by `shift`, as a sum over the lattice.
+    fn discrete(shift: i64, scale: f64, epsilon: f64) -> f64 {
+        let (u, norm) = (shift as f64, (std::f64::consts::TAU.sqrt() * scale).recip());
+        let reach = (14.0 * scale) as i64;
+        let term = |x: i64| {
+            let y = (x + shift) as f64;
+            let loss = (2.0 * y * u - u * u) / (2.0 * scale * scale);
+            if loss <= epsilon { 0.0 } else { -norm * (-0.5 * (x as f64 / scale).powi(2)).exp() * (epsilon - loss).exp_m1() }
+        };
+        (-reach..=reach).rev().map(term).sum()
+    }
+
+    /// proofs/discrete_gaussian.md: the excess over continuous noise is μφ(ε/μ − μ/2)/24s² where ε lies in the middle of two losses, which is the
+    /// worst place; it falls as 1/s².
+    #[test]
+    fn finding_accounting_4_the_discrete_gaussian_differs_by_one_over_s_squared() {
+        for (mu, delta) in [(0.5, 1e-6), (1.0, 1e-4), (1.0, 1e-9), (4.0, 1e-5)] {
+            let gdp = Gdp::of_ratio(mu);
+            let target = gdp.epsilon_upper(Delta::new(delta).unwrap()).get();
+            for scale in [64i64, 256, 1024] {
+                let s = scale as f64;
+                let shift = (mu * s) as i64;
+                let (u, width) = (shift as f64, shift as f64 / (s * s));
+                // The loss of the lattice point below the target.
+                let point = ((target + 0.5 * mu * mu) / width).floor() * width - 0.5 * u * u / (s * s);
+                let relative = |phase: f64| {
+                    let epsilon = point + phase * width;
+                    let exact = gdp.delta(Epsilon::new(epsilon).unwrap());
+                    let normal = (-0.5 * (epsilon / mu - 0.5 * mu).powi(2)).exp() / std::f64::consts::TAU.sqrt();
+                    let term = mu * normal / (24.0 * s * s * exact);
+                    (discrete(shift, s, epsilon) / exact - 1.0) / term
+                };
+                let middle = relative(0.5);
+                assert!((middle - 1.0).abs() < 0.02 + 3.0 / s, "mu {mu} delta {delta:e} s {s}: {middle}");
+                for phase in [0.0, 0.1, 0.25, 0.4, 0.75, 0.9] {
+                    assert!(relative(phase) < middle, "mu {mu} delta {delta:e} s {s} at {phase}");
+                }
+            }
+        }
+        // The figure of the accountant's documentation, at s = 1024.
+        let (gdp, epsilon) = (Gdp::of_ratio(1.0), Gdp::of_ratio(1.0).epsilon_upper(Delta::new(1e-4).unwrap()).get());
+        let near = (0..200).map(|k| epsilon + f64::from(k) * 1e-5);
+        let worst = near.map(|e| discrete(1024, 1024.0, e) / gdp.delta(Epsilon::new(e).unwrap()) - 1.0).fold(0.0, f64::max);
+        assert!((worst / 6.7e-7 - 1.0).abs() < 0.02, "{worst:e}");
+    }
+
+    /// proofs/discrete_gaussian.md, lemma 1: discrete noise of parameter s against continuous noise of variance σ², 1/s² = b − b²/12 with b = 1/σ²,
+    /// rounded to integers.
+    #[test]
+    fn a_discrete_gaussian_is_a_rounded_continuous_one() {
+        for s in [32.0f64, 64.0, 200.0] {
+            // b − b²/12 = 1/s².
+            let b = 6.0 * (1.0 - (1.0 - 1.0 / (3.0 * s * s)).sqrt());
+            assert!(s * s * b >= 1.0 && s * s * b <= 1.0 + 0.1 / (s * s), "{}", s * s * b - 1.0);
+            for k in 0..=20i32 {
+                let x = f64::from(k) * s;
+                // ln of the mean of e^{−xbt − bt²/2} over t in [−½, ½], by Simpson's rule; minus (a² − b)/24.
+                let (a, n) = (x * b, 400);
+                let value = |i: i32| {
+                    let t = f64::from(i) / f64::from(n) - 0.5;
+                    (-a * t - 0.5 * b * t * t).exp_m1()
+                };
+                let weight = |i: i32| {
+                    if i == 0 || i == n {
+                        1.0
+                    } else if i % 2 == 1 {
+                        4.0
+                    } else {
+                        2.0
+                    }
+                };
+                let mean: f64 = (0..=n).map(|i| weight(i) * value(i)).sum::<f64>() / (3.0 * f64::from(n));
+                let rest = mean.ln_1p() - (a * a - b) / 24.0;
+                let bound = (a * a + b).powi(2) / 300.0;
+                assert!(rest.abs() <= bound + 4e-15, "s {s} x {x}: {rest:e} {bound:e}");
+            }
+        }
+    }
+
+    /// What the margin has to cover is far below it, as long as not more than 2⁴⁰ numbers are released.
+    #[test]
+    fn the_margin_covers_discrete_noise() {
+        for mu in [0.01, 0.05, 0.27, 1.0, 4.0, 16.0, 60.0] {
+            for delta in [1e-2, 1e-5, 1e-9, 1e-15] {
+                let excess = |coordinates| Gdp::of_ratio(mu).lattice_excess(Delta::new(delta).unwrap(), coordinates);
+                assert!(excess(1e9) < 5e-7, "mu {mu} delta {delta:e}: {:e}", excess(1e9));
+                assert!(excess(1e12) < 5e-7 || !(0.2..20.0).contains(&mu), "mu {mu} delta {delta:e}: {:e}", excess(1e12));
+                assert!(excess(1e15) > excess(1e12) && excess(1e25).is_infinite());
+            }
+        }
     }
 }

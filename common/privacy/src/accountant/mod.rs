@@ -52,6 +52,7 @@ pub mod calibrate;
 pub mod comparison;
 mod composition;
 mod engine;
+mod filter;
 pub mod gdp;
 pub mod plan;
 pub mod pld;
@@ -71,6 +72,7 @@ use std::sync::Arc;
 
 pub use adaptive::{Filter, Odometer};
 pub use composition::Composition;
+pub use filter::FilterRule;
 pub use gdp::Gdp;
 pub use plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 pub use pld::Interval;
@@ -84,6 +86,8 @@ use crate::unit::{Delta, Epsilon, NoiseMultiplier, SamplingRate};
 
 /// From this noise scale on, discrete noise may be accounted as continuous, with [`MARGIN`].
 pub const CONTINUOUS_FROM: u64 = 1 << 20;
+/// Largest shift over the noise scale for which a *sampled* discrete Gaussian may be accounted as continuous ([`crate::proofs::discrete_gaussian`]).
+const LARGEST_SHIFT: f64 = 16.0;
 /// From this scale on, a sum of shares is within e^τ of one discrete Gaussian, τ ≤ 10(h−1)exp(−π²s²): nothing, in floating point
 /// (Kairouz, Liu & Steinke 2021, Theorem 1).
 const SHARES_FROM: u64 = 1 << 10;
@@ -96,6 +100,9 @@ pub enum AccountantError {
     /// No proved bound is implemented.
     #[error("no proved bound for this event under this relation: {0}")]
     Unsupported(&'static str),
+    /// A number that no mechanism has, or that is out of the range of the numerics.
+    #[error("{0}")]
+    Range(&'static str),
     /// No noise multiplier up to 1e6 is enough.
     #[error("no noise multiplier up to 1e6 reaches this epsilon at this delta: raise epsilon, or ask for fewer steps")]
     OutOfReach,
@@ -153,6 +160,8 @@ struct Cost {
     gdp_margin: bool,
     /// Whether `curve` needs the margin.
     curve_margin: bool,
+    /// Numbers of one release that have discrete noise.
+    coordinates: u32,
 }
 
 impl Charge {
@@ -194,6 +203,11 @@ fn repetitions(event: &DpEvent) -> Result<(&DpEvent, u64), AccountantError> {
 impl Cost {
     /// `None`: no protection.
     fn of(mechanism: &DpEvent, relation: Relation) -> Result<Option<Self>, AccountantError> {
+        let cost = Self::without_size(mechanism, relation)?;
+        Ok(cost.map(|cost| Self { coordinates: mechanism.discrete_coordinates(), ..cost }))
+    }
+
+    fn without_size(mechanism: &DpEvent, relation: Relation) -> Result<Option<Self>, AccountantError> {
         match mechanism {
             DpEvent::NonPrivate => Ok(None),
             DpEvent::Gaussian { noise, terms } => {
@@ -221,10 +235,10 @@ impl Cost {
                     let ratio = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::AddRemove);
                     Ok(Some(if !replaces(relation, noise.terms) {
                         Self::sampled(ratio, *rate, false, false)
-                    } else if noise.scale >= CONTINUOUS_FROM {
+                    } else if noise.scale >= CONTINUOUS_FROM && ratio <= LARGEST_SHIFT {
                         Self::sampled(ratio, *rate, true, true)
                     } else {
-                        // On a coarse lattice the amplification of a replaced unit is not proved: charge without it.
+                        // On a coarse lattice, or with next to no noise, the amplification of a replaced unit is not proved: charge without it.
                         Self::unsampled(noise.sensitivity_ratio(relation), false, false)
                     }))
                 }
@@ -253,8 +267,7 @@ impl Cost {
                 DpEvent::Gaussian { terms, .. } | DpEvent::Laplace { terms, .. } if replaces(relation, *terms) => Self::of(event, relation),
                 DpEvent::DiscreteGaussian(noise) if replaces(relation, noise.terms) => Self::of(event, relation),
                 DpEvent::Gaussian { .. } | DpEvent::Laplace { .. } | DpEvent::DiscreteGaussian(_) => {
-                    // A unit more or less shifts others into another batch.
-                    Err(AccountantError::Unsupported("a shuffled pass under add-remove: state it under replace-one"))
+                    Err(AccountantError::Unsupported(plan::SHUFFLED))
                 }
                 _ => Err(AccountantError::Unsupported("a shuffled pass around anything but one release a batch")),
             },
@@ -289,7 +302,7 @@ impl Cost {
                 let shift = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::ReplaceOne);
                 let fine = noise.scale >= CONTINUOUS_FROM;
                 // On a coarse lattice no amplification is proved.
-                Ok(Some(if fine && batch < units {
+                Ok(Some(if fine && batch < units && shift <= LARGEST_SHIFT {
                     sampled(shift, replaces(relation, noise.terms), true)
                 } else {
                     Self::unsampled(shift, fine, true)
@@ -300,7 +313,7 @@ impl Cost {
     }
 
     fn by_curve(curve: Curve, failure: f64) -> Self {
-        Self { gdp: None, zcdp: None, curve, failure, gdp_margin: false, curve_margin: false }
+        Self { gdp: None, zcdp: None, curve, failure, gdp_margin: false, curve_margin: false, coordinates: 0 }
     }
 
     fn unsampled(ratio: f64, gdp: bool, gdp_margin: bool) -> Self {
@@ -311,6 +324,7 @@ impl Cost {
             failure: 0.0,
             gdp_margin,
             curve_margin: false,
+            coordinates: 0,
         }
     }
 
@@ -387,8 +401,8 @@ impl Prices {
     }
 }
 
-/// Certified upper bound on ε(δ) of the adaptive composition of all events (a fully adaptive filter: GDP if every event is
-/// an unsampled Gaussian, else Rényi at fixed orders).
+/// Certified upper bound on ε(δ) of all events together, if they were fixed before anything ran (outputs may depend on each other in any way):
+/// by μ² if every event is an unsampled Gaussian, by ρ or Rényi divergences at the best order otherwise.
 ///
 /// # Errors
 /// An event that no engine bounds.
@@ -397,6 +411,24 @@ pub fn epsilon_upper<'a>(
     relation: Relation,
     delta: Delta,
 ) -> Result<PrivacyLoss, AccountantError> {
+    Ok(composed(events, relation)?.loss(delta))
+}
+
+/// What the filter of a ledger with this budget reads after these events, in this order: they may have been chosen in the light of earlier outputs
+/// ([`Composition::protected_filtered`]).
+///
+/// # Errors
+/// An event that no engine bounds.
+pub fn epsilon_filtered<'a>(
+    events: impl IntoIterator<Item = &'a DpEvent>,
+    relation: Relation,
+    budget: Epsilon,
+    delta: Delta,
+) -> Result<PrivacyLoss, AccountantError> {
+    Ok(composed(events, relation)?.filtered(budget, delta))
+}
+
+fn composed<'a>(events: impl IntoIterator<Item = &'a DpEvent>, relation: Relation) -> Result<Composition, AccountantError> {
     let mut prices = Prices::new(relation);
     let mut total = Composition::default();
     let mut previous: Option<(&DpEvent, Charge)> = None;
@@ -408,7 +440,7 @@ pub fn epsilon_upper<'a>(
         total.add(&charge, 1);
         previous = Some((event, charge));
     }
-    Ok(total.loss(delta))
+    Ok(total)
 }
 
 /// Largest noise multiplier that [`calibrate`] tries.

@@ -118,9 +118,13 @@ impl PartialEq for Compiled {
     }
 }
 
+/// Why shuffled batches have no bound under add-remove.
+pub(super) const SHUFFLED: &str = "batches of a shuffled data set under add-remove: a unit more or less moves other units into other batches, so that \
+     every batch changes, each by up to twice the clipping norm. State them under replace-one, or under zero-out where a removed unit leaves its place empty";
+
 /// A number that must be in a range.
 fn within(ok: bool, what: &'static str) -> Result<(), AccountantError> {
-    if ok { Ok(()) } else { Err(AccountantError::Unsupported(what)) }
+    if ok { Ok(()) } else { Err(AccountantError::Range(what)) }
 }
 
 impl Phase {
@@ -158,35 +162,43 @@ impl Phase {
     }
 
     fn check(&self, relation: Neighbours) -> Result<(), AccountantError> {
-        within(self.steps > 0, "a phase without steps")?;
         match self.mechanism {
             Mechanism::Gaussian { sigma } => {
-                within(sigma.is_finite() && (1e-3..=1e9).contains(&sigma), "a noise multiplier outside [1e-3, 1e9]")?;
+                within(
+                    sigma.is_finite() && (1e-3..=1e9).contains(&sigma),
+                    "sigma, noise over clipping norm, must lie between 1e-3 and 1e9: with less noise nothing is protected",
+                )?;
             }
             Mechanism::DiscreteGaussian { scale, sensitivity } => {
                 within(
                     scale.is_finite() && (1e-2..=1e4).contains(&scale),
-                    "a discrete Gaussian of a parameter outside [0.01, 1e4] in a plan",
+                    "the parameter of a discrete Gaussian must lie between 0.01 and 1e4 in a plan",
                 )?;
-                within((1..=1_000_000).contains(&sensitivity), "an integer sensitivity outside 1..=1e6")?;
+                within((1..=1_000_000).contains(&sensitivity), "the integer sensitivity must lie between 1 and 1e6")?;
             }
             Mechanism::Laplace { scale } => {
-                within(scale.is_finite() && (1e-2..=1e9).contains(&scale), "a Laplace scale outside [1e-2, 1e9]")?
+                within(scale.is_finite() && (1e-2..=1e9).contains(&scale), "the scale of Laplace noise must lie between 1e-2 and 1e9")?
             }
-            Mechanism::Zcdp { rho } => within(rho.is_finite() && rho >= 0.0, "a rho that is not a finite number at least 0")?,
+            Mechanism::Zcdp { rho } => within(rho.is_finite() && rho >= 0.0, "rho must be a finite number that is at least 0")?,
             Mechanism::Approximate { epsilon, delta } => {
-                within(epsilon.is_finite() && (0.0..=600.0).contains(&epsilon), "an epsilon outside [0, 600] in a plan")?;
-                within((0.0..1.0).contains(&delta), "a delta outside [0, 1)")?;
+                within(
+                    epsilon.is_finite() && (0.0..=600.0).contains(&epsilon),
+                    "the epsilon of a step must lie between 0 and 600 in a plan",
+                )?;
+                within((0.0..1.0).contains(&delta), "the delta of a step must be at least 0 and below 1")?;
             }
         }
         match (self.sampling, self.mechanism, relation) {
             (Sampling::None, ..) => Ok(()),
-            (Sampling::Poisson(q), Mechanism::Gaussian { .. }, _) => within(q > 0.0 && q <= 1.0, "a sampling rate outside (0, 1]"),
-            (Sampling::WithoutReplacement(q), Mechanism::Gaussian { .. }, Neighbours::AddRemove | Neighbours::ReplaceOne) => {
-                within(q > 0.0 && q <= 1.0, "a sampling rate outside (0, 1]")
+            (Sampling::Poisson(q), Mechanism::Gaussian { .. }, _) => {
+                within(q > 0.0 && q <= 1.0, "the sampling rate q must be above 0 and at most 1")
             }
-            (Sampling::ShuffledPasses(passes), _, Neighbours::AddRemove | Neighbours::ZeroOut | Neighbours::ReplaceOne) => {
-                within(passes > 0.0 && passes < 9e15, "a number of passes that is not above 0")
+            (Sampling::WithoutReplacement(q), Mechanism::Gaussian { .. }, Neighbours::AddRemove | Neighbours::ReplaceOne) => {
+                within(q > 0.0 && q <= 1.0, "the sampling rate q must be above 0 and at most 1")
+            }
+            (Sampling::ShuffledPasses(_), _, Neighbours::AddRemove) => Err(AccountantError::Unsupported(SHUFFLED)),
+            (Sampling::ShuffledPasses(passes), _, Neighbours::ZeroOut | Neighbours::ReplaceOne) => {
+                within(passes > 0.0 && passes < 9e15, "the number of passes must be above 0")
             }
             (Sampling::WithoutReplacement(_), _, Neighbours::ZeroOut) => {
                 Err(AccountantError::Unsupported("batches of fixed size under zero-out"))
@@ -247,12 +259,16 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds steps.
+    /// Adds steps; none at all add nothing.
     ///
     /// # Errors
     /// A number out of range, or a pair of sampling and relation for which no bound is implemented.
     pub fn append(&mut self, phase: Phase) -> Result<(), AccountantError> {
         phase.check(self.relation)?;
+        if phase.steps == 0 {
+            // Nothing runs, and nothing is lost.
+            return Ok(());
+        }
         let phase = phase.canonical(self.relation);
         let key = phase.key();
         match self.phases.binary_search_by_key(&key, Phase::key) {

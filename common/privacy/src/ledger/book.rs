@@ -125,7 +125,7 @@ impl Book {
     /// Books a row that follows the ones before; a row that cannot follow them is damage.
     pub(crate) fn apply(&mut self, body: &RowBody) -> Result<(), LedgerError> {
         match body {
-            RowBody::Genesis(_) => Err(corrupt("a second first row")),
+            RowBody::Genesis(..) => Err(corrupt("a second first row")),
             RowBody::Reserved { release, event, header, fallback } => self.reserve(release, event, fallback.as_deref(), *header),
             RowBody::Committed { release, attachment } => {
                 self.step(release, ReleaseState::Committed, |state| state == ReleaseState::Reserved)?.attachment = Some(*attachment);

@@ -38,7 +38,7 @@ pub use store::{Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::accountant::{Charge, Prices, PrivacyLoss};
+use crate::accountant::{Charge, FilterRule, Method, Prices, PrivacyLoss};
 use crate::adjacency::{PrivacyUnit, Relation};
 use crate::event::DpEvent;
 use crate::ledger::book::Book;
@@ -90,13 +90,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             if ledger.identity.unit == PrivacyUnit::Site && ledger.identity.relation == Relation::AddRemove {
                 return Err(LedgerError::SiteAddRemove);
             }
-            ledger.append(RowBody::Genesis(ledger.identity.clone()), None)?;
+            ledger.append(RowBody::Genesis(ledger.identity.clone(), FilterRule::FirstCharge), None)?;
             return Ok(ledger);
         }
         for row in &stored {
             let row = row.verify(ledger.next_seq(), ledger.last_hash(), &ledger.signer)?;
             match (&row.0.body, ledger.rows.is_empty()) {
-                (RowBody::Genesis(found), true) => ledger.identity.check(found)?,
+                (RowBody::Genesis(found, _), true) => ledger.identity.check(found)?,
                 (_, true) => return Err(StoreError::Corrupt("row 0: it does not name a data set".into()).into()),
                 (body, false) => ledger.book.apply(body)?,
             }
@@ -132,6 +132,25 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     #[must_use]
     pub fn identity(&self) -> &LedgerIdentity {
         &self.identity
+    }
+
+    /// The rule of the filter that its first row names. Every ledger is charged under [`FilterRule::FirstCharge`], whatever it names.
+    #[must_use]
+    pub fn rule(&self) -> FilterRule {
+        match self.rows.first() {
+            Some((Row { body: RowBody::Genesis(_, rule), .. }, _)) => *rule,
+            // An opened ledger has its first row.
+            _ => FilterRule::FirstCharge,
+        }
+    }
+
+    /// What an operator should know about how ε is added up here, if anything.
+    #[must_use]
+    pub fn remark(&self) -> Option<&'static str> {
+        let older = self.rule() == FilterRule::Unnamed && self.spent().is_ok_and(|loss| loss.method == Method::Rdp);
+        older.then_some(
+            "this ledger is older than the rule by which it is added up now: its rows were priced again, and epsilon may be higher than shown before",
+        )
     }
 
     /// Where the chain ends.
@@ -376,15 +395,16 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.book.prices()
     }
 
-    /// Loss of all charged events, at the budget's δ.
+    /// Loss of all charged events, at the budget's δ, as the filter of the budget reads it: above the budget if and only if the filter would
+    /// not have admitted them ([`crate::proofs::filter`]).
     ///
     /// # Errors
     /// None today; an accountant may come to refuse.
     pub fn spent(&self) -> Result<PrivacyLoss, LedgerError> {
-        Ok(self.book.total().loss(self.budget.delta))
+        Ok(self.book.total().filtered(self.budget.epsilon, self.budget.delta))
     }
 
-    /// Loss of the events of one run.
+    /// Loss of the events of one run, which its task fixed before it began: that of a plan.
     ///
     /// # Errors
     /// None today; an accountant may come to refuse.
@@ -392,11 +412,19 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self.book.run(run).loss(self.budget.delta))
     }
 
-    /// Both losses of all charged events, at the budget's δ.
+    /// Both losses of all charged events, at the budget's δ, as [`Ledger::spent`] has them.
     #[must_use]
     pub fn losses(&self) -> Losses {
-        let delta = self.budget.delta;
-        Losses { joint: self.book.total().loss(delta), fallback: self.book.fallback_total().loss(delta) }
+        let Budget { epsilon, delta, .. } = self.budget;
+        Losses {
+            joint: self.book.total().filtered(epsilon, delta),
+            fallback: self.book.fallback_total().filtered(self.worst_limit(), delta),
+        }
+    }
+
+    /// The limit of the fallback's filter.
+    fn worst_limit(&self) -> Epsilon {
+        self.fallback_cap.unwrap_or(self.budget.epsilon)
     }
 
     /// Both losses of the events of one run.
@@ -415,7 +443,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         for (charge, times) in self.charges(events)? {
             total.add(&charge, times);
         }
-        Ok(total.loss(self.budget.delta))
+        Ok(total.filtered(self.budget.epsilon, self.budget.delta))
     }
 
     /// The same for the loss if all other parties of aggregated sums work together ([`Losses::fallback`]).
@@ -427,7 +455,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         for (charge, times) in self.charges(events)? {
             total.add(&charge, times);
         }
-        Ok(total.loss(self.budget.delta))
+        Ok(total.filtered(self.worst_limit(), self.budget.delta))
     }
 
     /// Whether these events, each with how often it comes, would keep `run` to both limits, as [`Ledger::reserve`] compares them.
@@ -494,8 +522,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             let mut total = spent.clone();
             charges.iter().for_each(|(charge, times)| total.add(charge, *times));
             let delta = self.budget.delta;
-            let loss = if self.budget.allow_non_private { total.protected_loss(delta) } else { total.loss(delta) };
-            let would_be = loss.epsilon;
+            let loss = match scope {
+                // Runs are chosen by people who saw earlier results.
+                Scope::DataSet => total.protected_filtered(self.budget.epsilon, delta),
+                // The visits of a run are fixed by its task.
+                Scope::Run => total.protected_loss(delta),
+            };
+            let would_be = if total.non_private() && !self.budget.allow_non_private { Epsilon::INFINITE } else { loss.epsilon };
             if let Some(limit) = limit
                 && would_be > limit
             {
@@ -533,7 +566,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         let mut total = self.book.fallback_total().clone();
         charges.iter().for_each(|(charge, times)| total.add(charge, *times));
         let delta = self.budget.delta;
-        let loss = if self.budget.allow_non_private { total.protected_loss(delta) } else { total.loss(delta) };
+        let loss = if self.budget.allow_non_private { total.protected_filtered(cap, delta) } else { total.filtered(cap, delta) };
         let would_be = loss.epsilon;
         if would_be > cap { Err(LedgerError::OverFallback { would_be: would_be.get(), limit: cap.get() }) } else { Ok(()) }
     }

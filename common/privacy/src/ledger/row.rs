@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::accountant::FilterRule;
 use crate::adjacency::{PrivacyUnit, Relation};
 use crate::ledger::error::LedgerError;
 use crate::ledger::store::{RowSigner, StoreError};
@@ -47,8 +48,8 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub enum RowBody {
-    /// First row.
-    Genesis(LedgerIdentity),
+    /// First row: what the ledger is about, and the rule of its filter.
+    Genesis(LedgerIdentity, FilterRule),
     /// Budget charged; nothing ran yet.
     Reserved {
         /// Which release.
@@ -106,12 +107,14 @@ enum Written {
     Settled { release: ReleaseId, included: bool, factor: Hash },
     Frozen(FreezeState),
     ReservedAggregated { release: ReleaseId, event: Vec<u8>, header: Hash, fallback: Vec<u8> },
+    GenesisUnder(LedgerIdentity, FilterRule),
 }
 
 impl From<RowBody> for Written {
     fn from(body: RowBody) -> Self {
         match body {
-            RowBody::Genesis(identity) => Self::Genesis(identity),
+            RowBody::Genesis(identity, FilterRule::Unnamed) => Self::Genesis(identity),
+            RowBody::Genesis(identity, rule) => Self::GenesisUnder(identity, rule),
             RowBody::Reserved { release, event, header, fallback: None } => Self::Reserved { release, event, header },
             RowBody::Reserved { release, event, header, fallback: Some(fallback) } => {
                 Self::ReservedAggregated { release, event, header, fallback }
@@ -128,7 +131,8 @@ impl From<RowBody> for Written {
 impl From<Written> for RowBody {
     fn from(written: Written) -> Self {
         match written {
-            Written::Genesis(identity) => Self::Genesis(identity),
+            Written::Genesis(identity) => Self::Genesis(identity, FilterRule::Unnamed),
+            Written::GenesisUnder(identity, rule) => Self::Genesis(identity, rule),
             Written::Reserved { release, event, header } => Self::Reserved { release, event, header, fallback: None },
             Written::ReservedAggregated { release, event, header, fallback } => {
                 Self::Reserved { release, event, header, fallback: Some(fallback) }

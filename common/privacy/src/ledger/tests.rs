@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::memory::{Failure, MemoryStore};
 use super::*;
-use crate::accountant::{Method, epsilon_upper};
+use crate::accountant::{FilterRule, Method, epsilon_upper};
 use crate::adjacency::{PrivacyUnit, Relation, Terms};
 use crate::danger::assume_released;
 use crate::event::{DiscreteGaussian, LatticePath};
@@ -449,7 +449,7 @@ fn signed_rows_that_cannot_follow_are_refused() {
     let id = || release(0, 0);
     let reserved = || RowBody::Reserved { release: id(), event: event().to_bytes(), header: header(0), fallback: None };
     let bodies: [Vec<RowBody>; 8] = [
-        vec![RowBody::Genesis(identity())],
+        vec![RowBody::Genesis(identity(), FilterRule::Unnamed)],
         vec![RowBody::Committed { release: id(), attachment: Hash::default() }],
         vec![reserved(), reserved()],
         vec![reserved(), RowBody::Sent { release: id() }],

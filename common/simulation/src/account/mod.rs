@@ -60,7 +60,7 @@ pub enum SamplingFlag {
     Poisson,
     /// A fresh batch of fixed size, a share q of the data.
     WithoutReplacement,
-    /// Batches of a shuffled data set; steps · q passes, each charged as one release without amplification.
+    /// Batches of a shuffled data set; steps · q passes, each charged as one release without amplification (not under add-remove).
     Shuffled,
 }
 
@@ -87,6 +87,8 @@ impl Steps {
     fn sampling(&self, count: u64) -> Result<(Sampling, u64), AccountError> {
         let how = self.sampling.ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement or shuffled"))?;
         Ok(match how {
+            // Nothing runs, however its units would have been chosen.
+            _ if count == 0 => (Sampling::None, 0),
             SamplingFlag::None => (Sampling::None, count),
             SamplingFlag::Poisson => (Sampling::Poisson(self.q), count),
             SamplingFlag::WithoutReplacement => (Sampling::WithoutReplacement(self.q), count),
@@ -185,5 +187,43 @@ pub fn calibrate(steps: &Steps, sigma: Option<f64>, count: Option<u64>, epsilon:
         }
         (Some(_), Some(_)) => Err(AccountError::Usage("the sampling rate is calibrated for --sampling poisson only")),
         (None, None) => Err(AccountError::Usage("give --steps (to find sigma), --sigma (to find steps), or both (to find q)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(relation: RelationFlag, sampling: SamplingFlag, q: f64) -> Steps {
+        Steps { q, relation: Some(relation), sampling: Some(sampling), delta: 1e-5 }
+    }
+
+    /// The question of the finding: a sample that is none, under a relation under which other units move.
+    #[test]
+    fn finding_accounting_1_the_command_refuses_shuffled_batches_under_add_remove() {
+        let refused = |answer: Result<String, AccountError>| {
+            let text = answer.map_or_else(|error| error.to_string(), |answer| answer);
+            assert!(text.contains("shuffled") && text.contains("zero-out"), "{text}");
+        };
+        let question = steps(RelationFlag::AddRemove, SamplingFlag::Shuffled, 0.25);
+        refused(question.plan(1.0, 10).map(|plan| format!("{plan:?}")));
+        refused(calibrate(&question, None, Some(10), 8.0).map(|found| format!("{found:?}")));
+        for relation in [RelationFlag::ZeroOut, RelationFlag::ReplaceOne] {
+            assert!(steps(relation, SamplingFlag::Shuffled, 0.25).plan(1.0, 10).is_ok());
+        }
+    }
+
+    #[test]
+    fn finding_accounting_7_no_steps_cost_nothing_and_wrong_numbers_are_named() {
+        for sampling in [SamplingFlag::None, SamplingFlag::Poisson, SamplingFlag::Shuffled] {
+            let plan = steps(RelationFlag::AddRemove, sampling, 0.1).plan(1.0, 0).unwrap_or_else(|error| panic!("{error}"));
+            let account = account(&plan, 1e-5).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((account.epsilon, account.advantage), (Interval::exact(0.0), Interval::exact(0.0)));
+        }
+        for (sigma, q, word) in [(1e-4, 0.1, "sigma"), (1.0, 1.5, "q must be")] {
+            let question = steps(RelationFlag::AddRemove, SamplingFlag::Poisson, q);
+            let text = question.plan(sigma, 3).map_or_else(|error| error.to_string(), |_| String::new());
+            assert!(text.contains(word), "{text}");
+        }
     }
 }

@@ -30,7 +30,7 @@ pub struct Forecast {
     pub name: String,
     /// Visits of each site.
     pub visits: u32,
-    /// ε of the whole run for each site, by the filter that its ledger is; absent: no protection.
+    /// ε of the whole run for each site, as the plan that it is; absent: no protection.
     pub epsilon: Option<f64>,
     /// At this δ.
     pub delta: f64,
@@ -53,7 +53,7 @@ pub struct Room {
     pub delta: f64,
     /// Visits that are booked already.
     pub booked: u32,
-    /// ε of them.
+    /// ε of them, as the filter of this budget reads it.
     pub spent: Option<f64>,
     /// Visits that fit in beside them; at most [`MANY`].
     pub rounds_left: u64,
@@ -124,7 +124,7 @@ pub fn forecast(task: &ResolvedTask, allowance: Option<Allowance>) -> Result<For
 fn room(booked: &mut Booked<'_>, visits: u32, allowance: Allowance) -> Result<Room, TaskError> {
     let before = u64::from(allowance.booked);
     let mut fits = |more: u64| -> Result<bool, TaskError> {
-        Ok(booked.visits(before.saturating_add(more))?.loss(allowance.delta).epsilon <= allowance.epsilon)
+        Ok(booked.visits(before.saturating_add(more))?.filtered(allowance.epsilon, allowance.delta).epsilon <= allowance.epsilon)
     };
     let run_fits = fits(u64::from(visits))?;
     let (mut low, mut high) = (0, 1);
@@ -142,7 +142,7 @@ fn room(booked: &mut Booked<'_>, visits: u32, allowance: Allowance) -> Result<Ro
         epsilon: allowance.epsilon.get(),
         delta: allowance.delta.get(),
         booked: allowance.booked,
-        spent: finite(booked.visits(before)?.loss(allowance.delta).epsilon),
+        spent: finite(booked.visits(before)?.filtered(allowance.epsilon, allowance.delta).epsilon),
         rounds_left: low,
         run_fits,
     })

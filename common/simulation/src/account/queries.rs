@@ -63,7 +63,7 @@ fn number(row: &Value, name: &'static str) -> Result<f64, QueryError> {
 fn steps(row: &Value) -> Result<u64, QueryError> {
     let value = if row["T"].is_null() { &row["steps"] } else { &row["T"] };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number below 2^53")]
-    let whole = |v: f64| ((1.0..9e15).contains(&v) && v.fract() == 0.0).then_some(v as u64);
+    let whole = |v: f64| ((0.0..9e15).contains(&v) && v.fract() == 0.0).then_some(v as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole)).ok_or(QueryError::Field("T"))
 }
 
@@ -93,6 +93,9 @@ fn sampling(row: &Value, phase: &Value) -> Result<Sampling, QueryError> {
 
 fn phase(row: &Value, part: &Value, mechanism: Mechanism) -> Result<Phase, QueryError> {
     let sampling = sampling(row, part)?;
+    if steps(part)? == 0 {
+        return Ok(Phase { mechanism, sampling: Sampling::None, steps: 0 });
+    }
     let steps = if matches!(sampling, Sampling::ShuffledPasses(_)) { 1 } else { steps(part)? };
     Ok(Phase { mechanism, sampling, steps })
 }

@@ -13,6 +13,7 @@ mod shards;
 mod vips;
 
 use std::fmt::{Display, Formatter};
+use std::ops::Range;
 
 use dp_pvi_privacy::{DpEvent, PayloadKind};
 use serde::de::DeserializeOwned;
@@ -99,6 +100,16 @@ pub struct MessageForm {
     pub coordinates: u64,
 }
 
+/// Everything that is known of a visit before it runs.
+pub(super) struct VisitForm {
+    /// What it is to an accountant.
+    pub(super) event: DpEvent,
+    /// What is sent.
+    pub(super) message: MessageForm,
+    /// The sum that it releases, if that is what it sends.
+    pub(super) sum: Option<SumSpec>,
+}
+
 /// What a site keeps between its visits, beside its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SiteStateForm {
@@ -143,6 +154,19 @@ pub(super) trait UpdateRules: Display {
 
     /// What a site sends at a visit.
     fn message(&self, task: &ResolvedTask, visit: u32) -> Result<MessageForm, TaskError>;
+
+    /// Hands over these visits in order, as they are one by one. Where visits share a budget, the shares are added up once for all of
+    /// them: a plan of thousands of visits is read many times.
+    fn each_visit(
+        &self,
+        task: &ResolvedTask,
+        visits: Range<u32>,
+        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        visits.into_iter().try_for_each(|visit| {
+            take(VisitForm { event: self.event(task, visit)?, message: self.message(task, visit)?, sum: self.sum(task, visit)? })
+        })
+    }
 
     /// What a site keeps.
     fn site_state(&self, task: &ResolvedTask) -> SiteStateForm;

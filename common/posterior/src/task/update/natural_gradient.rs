@@ -36,13 +36,14 @@
 //! event are those of C without them.
 
 use std::fmt::{Display, Formatter};
+use std::ops::Range;
 
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
 use serde::{Deserialize, Serialize};
 
-use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::rule::{NaturalGradientRule, Rule};
 use crate::task::calibration::{calibrated, checked};
 use crate::task::check::{invalid, positive, require, requires_epsilon};
@@ -233,19 +234,43 @@ impl NaturalGradientSpec {
         }
     }
 
-    /// Share of a visit in the budget of a run of so many visits.
+    /// Share of a visit in the budget of a run of so many visits. It adds up the growth of all of them: for many visits at once see
+    /// [`shares`](Self::shares).
     #[must_use]
     pub fn share(&self, visit: u32, visits: u32) -> f64 {
-        let first = match self.preconditioner {
+        self.share_of(visit, visits, self.total_growth(visits.max(visit + 1)))
+    }
+
+    /// Shares of all visits of a run of so many visits, in order.
+    #[must_use]
+    pub fn shares(&self, visits: u32) -> Vec<f64> {
+        let total = self.total_growth(visits);
+        (0..visits).map(|visit| self.share_of(visit, visits, total)).collect()
+    }
+
+    /// Visits before those whose budget grows.
+    fn first(&self) -> u32 {
+        match self.preconditioner {
             Preconditioner::Gram => 1,
             Preconditioner::Diagonal => 0,
-        };
+        }
+    }
+
+    fn growth(&self, visit: u32) -> f64 {
+        self.budget_growth.powi((visit - self.first()).cast_signed())
+    }
+
+    fn total_growth(&self, visits: u32) -> f64 {
+        (self.first()..visits).map(|visit| self.growth(visit)).sum()
+    }
+
+    fn share_of(&self, visit: u32, visits: u32, total_growth: f64) -> f64 {
+        let first = self.first();
         let gram = if first == 1 && visits > 1 { self.gram_share } else { 0.0 };
         if visit < first {
             return if visits > 1 { gram } else { 1.0 };
         }
-        let growth = |t: u32| self.budget_growth.powi((t - first).cast_signed());
-        (1.0 - gram) * growth(visit) / (first..visits.max(visit + 1)).map(growth).sum::<f64>()
+        (1.0 - gram) * self.growth(visit) / total_growth
     }
 
     /// The mechanism of a visit.
@@ -253,23 +278,23 @@ impl NaturalGradientSpec {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn mechanism(&self, task: &ResolvedTask, visit: u32) -> Result<SumMechanism, TaskError> {
-        self.sum_of(task, visit)?.mechanism(task)
+        self.sum_of(task, visit, self.share(visit, task.visits()))?.mechanism(task)
     }
 
-    fn sum_of(&self, task: &ResolvedTask, visit: u32) -> Result<SumSpec, TaskError> {
-        let (clip, noise) = self.clip_and_noise(task, visit)?;
+    fn sum_of(&self, task: &ResolvedTask, visit: u32, share: f64) -> Result<SumSpec, TaskError> {
+        let (clip, noise) = self.clip_and_noise(task, visit, share)?;
         let coordinates = u32::try_from(self.coordinates(task, visit));
         let Ok(coordinates) = coordinates else { return invalid("the model has too many parameters for one sum") };
         Ok(SumSpec { coordinates, clip, noise, sampling: None, terms: Terms::Units })
     }
 
-    /// C and z of a visit.
-    pub(crate) fn clip_and_noise(&self, task: &ResolvedTask, visit: u32) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
+    /// C and z of a visit with this share of the budget.
+    pub(crate) fn clip_and_noise(&self, task: &ResolvedTask, visit: u32, share: f64) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
         let clip = match self.visit(visit) {
             NaturalGradientVisit::Gram => checked(ClipNorm::new(self.curvature_bound * task.feature_bound * task.feature_bound))?,
             NaturalGradientVisit::Gradient => self.clip_norm,
         };
-        let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / self.share(visit, task.visits()).sqrt()))?;
+        let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;
         Ok((clip, noise))
     }
 
@@ -322,7 +347,27 @@ impl UpdateRules for NaturalGradientSpec {
     }
 
     fn sum(&self, task: &ResolvedTask, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.sum_of(task, visit).map(Some)
+        self.sum_of(task, visit, self.share(visit, task.visits())).map(Some)
+    }
+
+    fn each_visit(
+        &self,
+        task: &ResolvedTask,
+        visits: Range<u32>,
+        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let total = self.total_growth(task.visits());
+        visits.into_iter().try_for_each(|visit| {
+            let share = if visit < task.visits() {
+                self.share_of(visit, task.visits(), total)
+            } else {
+                // After the task's last visit, as `share` has it.
+                self.share(visit, task.visits())
+            };
+            let sum = self.sum_of(task, visit, share)?;
+            let mechanism = sum.mechanism(task)?;
+            take(VisitForm { event: mechanism.event(), message: MessageForm::of_sum(&mechanism), sum: Some(sum) })
+        })
     }
 
     fn event(&self, task: &ResolvedTask, visit: u32) -> Result<DpEvent, TaskError> {

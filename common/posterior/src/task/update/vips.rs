@@ -21,6 +21,7 @@ mod logistic;
 mod tests;
 
 use std::fmt::{Display, Formatter};
+use std::ops::Range;
 
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
@@ -31,7 +32,7 @@ pub use images::ImagesSpec;
 pub use linear::LinearNoiseSpec;
 pub use logistic::{Expansion, PolyaGammaSpec};
 
-use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::rule::{Rule, VipsRule};
 use crate::sigmoid_belief::{BLOCKS, Shape};
 use crate::task::aggregation::SumSpec;
@@ -301,8 +302,21 @@ impl VipsSpec {
     /// Shares of the run's budget that a visit's blocks have, in order.
     #[must_use]
     pub fn shares(&self, visit: u32, visits: u32) -> Vec<f64> {
-        let growth = |t: u32| self.budget_growth.powi(t.cast_signed());
-        let share = growth(visit) / (0..visits.max(visit + 1)).map(growth).sum::<f64>();
+        self.shares_of(visit, self.total_growth(visits.max(visit + 1)))
+    }
+
+    fn growth(&self, visit: u32) -> f64 {
+        self.budget_growth.powi(visit.cast_signed())
+    }
+
+    /// What the shares of a run of so many visits are divided by.
+    pub(crate) fn total_growth(&self, visits: u32) -> f64 {
+        (0..visits).map(|visit| self.growth(visit)).sum()
+    }
+
+    /// [`shares`](Self::shares) with [`total_growth`](Self::total_growth) known.
+    pub(crate) fn shares_of(&self, visit: u32, total_growth: f64) -> Vec<f64> {
+        let share = self.growth(visit) / total_growth;
         match self.statistics {
             StatisticsSpec::PolyaGamma(PolyaGammaSpec { expansion: Expansion::Origin { first_share }, .. })
             | StatisticsSpec::Documents(DocumentsSpec { counts: Counts::Expected { first_share }, .. }) => {
@@ -317,9 +331,13 @@ impl VipsSpec {
     /// Scales of a visit's blocks: what the term's blocks are divided by.
     #[must_use]
     pub fn scales(&self, task: &ResolvedTask, visit: u32) -> Vec<f64> {
-        let shares = self.shares(visit, task.visits());
+        self.scales_of(task, &self.shares(visit, task.visits()))
+    }
+
+    /// [`scales`](Self::scales) of a visit with these shares.
+    pub(crate) fn scales_of(&self, task: &ResolvedTask, shares: &[f64]) -> Vec<f64> {
         match self.statistics {
-            StatisticsSpec::PolyaGamma(spec) => spec.scales(task, &shares),
+            StatisticsSpec::PolyaGamma(spec) => spec.scales(task, shares),
             StatisticsSpec::LinearNoise(spec) => spec.scales(task),
             // The clip is in the state: see the rule. Both blocks of a first visit are within it, so shares of the square are enough.
             StatisticsSpec::Documents(_) => {
@@ -330,9 +348,9 @@ impl VipsSpec {
         }
     }
 
-    /// C and z of a visit.
-    pub(crate) fn clip_and_noise(&self, task: &ResolvedTask, visit: u32) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
-        let share: f64 = self.shares(visit, task.visits()).iter().sum();
+    /// C and z of a visit with these shares of the budget.
+    pub(crate) fn clip_and_noise(&self, shares: &[f64]) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
+        let share: f64 = shares.iter().sum();
         let clip = match self.statistics {
             // Rounding of the terms must not make the mechanism clip.
             StatisticsSpec::PolyaGamma(_) | StatisticsSpec::LinearNoise(_) => share.sqrt() * (1.0 + 1e-9),
@@ -348,11 +366,11 @@ impl VipsSpec {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn mechanism(&self, task: &ResolvedTask, visit: u32) -> Result<SumMechanism, TaskError> {
-        self.sum_of(task, visit)?.mechanism(task)
+        self.sum_of(task, visit, &self.shares(visit, task.visits()))?.mechanism(task)
     }
 
-    fn sum_of(&self, task: &ResolvedTask, visit: u32) -> Result<SumSpec, TaskError> {
-        let (clip, noise) = self.clip_and_noise(task, visit)?;
+    fn sum_of(&self, task: &ResolvedTask, visit: u32, shares: &[f64]) -> Result<SumSpec, TaskError> {
+        let (clip, noise) = self.clip_and_noise(shares)?;
         let coordinates = u32::try_from(self.coordinates(task, visit));
         let Ok(coordinates) = coordinates else { return invalid("the model has too many parameters for one sum") };
         let sampling = match self.statistics {
@@ -445,7 +463,7 @@ impl UpdateRules for VipsSpec {
     fn sum(&self, task: &ResolvedTask, visit: u32) -> Result<Option<SumSpec>, TaskError> {
         match self.batches(task, visit)? {
             Some(_) => Ok(None),
-            None => self.sum_of(task, visit).map(Some),
+            None => self.sum_of(task, visit, &self.shares(visit, task.visits())).map(Some),
         }
     }
 
@@ -463,6 +481,27 @@ impl UpdateRules for VipsSpec {
             }
             None => Ok(MessageForm::of_sum(&self.mechanism(task, visit)?)),
         }
+    }
+
+    fn each_visit(
+        &self,
+        task: &ResolvedTask,
+        visits: Range<u32>,
+        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let total = self.total_growth(task.visits());
+        visits.into_iter().try_for_each(|visit| {
+            if visit >= task.visits() || self.batches(task, visit)?.is_some() {
+                return take(VisitForm {
+                    event: self.event(task, visit)?,
+                    message: self.message(task, visit)?,
+                    sum: self.sum(task, visit)?,
+                });
+            }
+            let sum = self.sum_of(task, visit, &self.shares_of(visit, total))?;
+            let mechanism = sum.mechanism(task)?;
+            take(VisitForm { event: mechanism.event(), message: MessageForm::of_sum(&mechanism), sum: Some(sum) })
+        })
     }
 
     fn site_state(&self, _task: &ResolvedTask) -> SiteStateForm {

@@ -220,7 +220,7 @@ fn bytes_of_rows_keep_their_meaning() {
     let number = |body: RowBody| postcard::to_stdvec(&body).unwrap()[0];
     let id = || release(0, 0);
     let bodies = [
-        RowBody::Genesis(identity()),
+        RowBody::Genesis(identity(), FilterRule::Unnamed),
         body(None),
         RowBody::Committed { release: id(), attachment: Hash::default() },
         RowBody::Sent { release: id() },

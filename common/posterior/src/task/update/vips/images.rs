@@ -122,7 +122,7 @@ impl VipsSpec {
         else {
             return Ok(None);
         };
-        let super::SumSpec { coordinates, clip, noise, sampling, terms } = self.sum_of(task, visit)?;
+        let super::SumSpec { coordinates, clip, noise, sampling, terms } = self.sum_of(task, visit, &self.shares(visit, task.visits()))?;
         debug_assert_eq!(terms, Terms::Units);
         Ok(Some(BatchSum::new(coordinates, clip, noise, sampling, terms, max_units)?))
     }

@@ -1,0 +1,46 @@
+//! The arguments that the claims of this project rest on, each with the tests that check its premises.
+//!
+//! | claim | proof |
+//! |---|---|
+//! | discrete Gaussian noise on a fine lattice costs what continuous noise costs, with a margin | [`discrete_gaussian`] |
+//! | a sampled term that is replaced: the worst pair, and the error of its quadrature | [`pair_b`] |
+//! | a visit with state that was carried over from earlier visits costs what its event says; one proof for every update | [`carried_state`] |
+//! | a ledger keeps to its budget although its tasks are chosen in the light of earlier results | [`filter`] |
+//! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
+//! | sums that a model forms by itself | [`batched_sums`] |
+//! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
+
+/// Discrete Gaussian noise accounted as continuous.
+pub mod discrete_gaussian {
+    #![doc = include_str!("../proofs/discrete_gaussian.md")]
+}
+
+/// Poisson sampling where a term is replaced.
+pub mod pair_b {
+    #![doc = include_str!("../proofs/pair_b.md")]
+}
+
+/// Visits with carried state.
+pub mod carried_state {
+    #![doc = include_str!("../proofs/carried_state.md")]
+}
+
+/// The ledger's filter.
+pub mod filter {
+    #![doc = include_str!("../proofs/filter.md")]
+}
+
+/// Aggregated trust.
+pub mod shares {
+    #![doc = include_str!("../proofs/shares.md")]
+}
+
+/// The path `sum`.
+pub mod batched_sums {
+    #![doc = include_str!("../proofs/batched_sums.md")]
+}
+
+/// Neighbours, slots and layouts.
+pub mod layouts {
+    #![doc = include_str!("../proofs/layouts.md")]
+}
