@@ -108,16 +108,13 @@ enum Command {
         booked: u32,
     },
     /// Chooses between the candidates of an experiment's `[tune]` section, privately: a random number of trials, of which only the best is
-    /// released. Trials are scored on the experiment's public test records.
+    /// released. Coins and noise come from the operating system; trials are scored on the experiment's public test files.
     Tune {
         /// The experiment, with a `[tune]` section.
         file: PathBuf,
         /// Directory of the data files.
         #[arg(long, default_value = "../shared/data")]
         data: PathBuf,
-        /// Seed of the number of trials, of the choice, and of coins and noise.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
         /// Say what it costs and how much each trial may spend; run nothing.
         #[arg(long)]
         plan: bool,
@@ -253,9 +250,7 @@ fn main() -> ExitCode {
                 Ok(reproduce::run(name, &options)?)
             })
         }
-        Command::Tune { file, data, seed, plan } => {
-            choose(&file, &data, seed, plan, &mut Printer { out: &mut out, format: arguments.format })
-        }
+        Command::Tune { file, data, plan } => choose(&file, &data, plan, &mut Printer { out: &mut out, format: arguments.format }),
         Command::Plan { task, epsilon, delta, booked } => {
             plan(&task, epsilon, delta, booked, &mut Printer { out: &mut out, format: arguments.format })
         }
@@ -486,7 +481,7 @@ fn calibrate(how: &account::Steps, sigma: Option<f64>, steps: Option<u64>, epsil
     Ok(())
 }
 
-fn choose(file: &Path, data: &Path, seed: u64, plan: bool, print: &mut Printer<'_>) -> Result<(), Failure> {
+fn choose(file: &Path, data: &Path, plan: bool, print: &mut Printer<'_>) -> Result<(), Failure> {
     let selection = tune::Selection::plan(Experiment::read(file)?, file)?;
     if print.format == Format::Json {
         print.json(selection.cost())?;
@@ -496,7 +491,7 @@ fn choose(file: &Path, data: &Path, seed: u64, plan: bool, print: &mut Printer<'
     if plan {
         return Ok(());
     }
-    let choice = selection.run(data, seed)?;
+    let choice = selection.run(data)?;
     if print.format == Format::Json { print.json(&choice) } else { Ok(writeln!(print.out, "{choice}")?) }
 }
 
