@@ -7,14 +7,14 @@
 //! # Privacy
 //! None while a bug is planted.
 
+use std::convert::Infallible;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
 use crate::ledger::StepPermit;
+use crate::noise::SecureNoise;
 use crate::release::Hash;
 use crate::sampler::Coins;
 use crate::unit::SamplingRate;
@@ -126,16 +126,41 @@ impl<'a> Faulty<'a> {
     }
 
     /// The same for all steps and rounds of a run of a site, and unknown to anybody else.
-    fn stream(&self, number: u64) -> ChaCha20Rng {
-        static SALT: OnceLock<[u8; 32]> = OnceLock::new();
-        let salt = SALT.get_or_init(|| {
-            let mut salt = [0; 32];
-            // Without it the planted bug would be a worse one: it is planted all the same.
-            let _ = getrandom::fill(&mut salt);
-            salt
-        });
+    fn stream(&self, number: u64) -> Words {
+        static SALT: OnceLock<u64> = OnceLock::new();
+        // Without a salt the fault would be a worse one: it is planted all the same.
+        let salt = SALT.get_or_init(|| SecureNoise::fresh().map_or(0, |mut stream| stream.next_u64()));
         let run = &self.permit.release().run;
-        let parts: [&[u8]; 4] = [salt, &run.task.0, &run.number.to_le_bytes(), &number.to_le_bytes()];
-        ChaCha20Rng::from_seed(Hash::of("planted coins", &parts).0)
+        let parts: [&[u8]; 4] = [&salt.to_le_bytes(), &run.task.0, &run.number.to_le_bytes(), &number.to_le_bytes()];
+        Words { key: Hash::of("planted coins", &parts), next: 0 }
+    }
+}
+
+/// Words of a key, by hashing a counter.
+struct Words {
+    key: Hash,
+    next: u64,
+}
+
+impl rand_core::TryRng for Words {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.try_next_u64()? >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let mut bytes = [0; 8];
+        self.try_fill_bytes(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for block in bytes.chunks_mut(32) {
+            let words = Hash::of("planted words", &[&self.key.0, &self.next.to_le_bytes()]);
+            block.copy_from_slice(&words.0[..block.len()]);
+            self.next += 1;
+        }
+        Ok(())
     }
 }

@@ -126,7 +126,7 @@ enum Command {
         #[arg(long)]
         update: Option<String>,
         /// Runs of each of the two worlds of a row.
-        #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(40..))]
+        #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(40..))]
         trials: u32,
         /// Plants every known fault in turn, so many times, and says whether the audit sees it.
         #[cfg(feature = "planted-bugs")]

@@ -8,7 +8,7 @@ use dp_pvi_simulation::audit::{audit, cases, missing};
 fn no_claim_of_any_combination_is_refuted() {
     let cases = cases(None);
     assert_eq!(missing(&cases), Vec::<String>::new());
-    let rows = audit(&cases, 60, |_| ()).unwrap();
+    let rows = audit(&cases, 40, |_| ()).unwrap();
     assert!(rows.len() > cases.len());
     for row in &rows {
         assert_eq!(row.flag, None, "{row}");

@@ -174,7 +174,8 @@ fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>),
         let worlds = worlds(case, crowd);
         let law = Law::of(stage, &worlds)?;
         let apart = law.as_ref().and_then(Law::mu).unwrap_or(0.0);
-        if best.as_ref().is_none_or(|(before, _, _)| apart > *before) {
+        // A crowd that says less is kept unless another is clearly worse.
+        if best.as_ref().is_none_or(|(before, _, _)| apart > 1.01 * before) {
             best = Some((apart, worlds, law));
         }
     }

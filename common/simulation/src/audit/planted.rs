@@ -4,7 +4,7 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_posterior::task::{FactorState, ShardMethod, UpdateSpec};
+use dp_pvi_posterior::task::{FactorState, UpdateSpec};
 use dp_pvi_privacy::planted::{BUGS, Bug, plant};
 use serde::Serialize;
 
@@ -41,24 +41,28 @@ impl Drop for Planted {
     }
 }
 
-/// The rows among which each fault has one that sees it.
+/// The rows that see a fault; without one all of these. Faults of coins and of rounding are seen by the premises, which every audit looks at.
 fn watching(bug: Option<Bug>) -> Vec<Case> {
-    let of = |update: &str, model: &str| -> Vec<Case> {
-        cases(Some(update)).into_iter().filter(|case| case.update == update && case.model == model && case.view != View::Alone).collect()
+    let of = |update: &str| -> Vec<Case> {
+        let wanted = |case: &Case| case.update == update && case.model == "linear-regression" && case.view == View::Message;
+        cases(Some(update)).into_iter().filter(wanted).collect()
     };
-    let mut watching = of("natural-gradient", "linear-regression");
-    watching.extend(of("global-vi, sampled", "linear-regression"));
-    watching.extend(of("virtual-clients", "linear-regression").into_iter().filter(|case| case.view == View::Message));
-    watching.extend(of("local-averaging", "linear-regression").into_iter().map(|mut case| {
-        if bug == Some(Bug::AveragedState)
-            && let UpdateSpec::Shards(spec) = &mut case.task.update
-            && spec.method == ShardMethod::LocalAveraging
-        {
-            spec.state = FactorState::PrivateClean;
+    match bug {
+        Some(Bug::SilentCoordinate | Bug::HalfNoise | Bug::FactorOne | Bug::MedianClip) => of("natural-gradient"),
+        Some(Bug::NoiseInState) => of("virtual-clients"),
+        Some(Bug::AveragedState) => {
+            let mut cases = of("local-averaging");
+            for case in &mut cases {
+                // No task may name this any more: the update is given it directly.
+                if let UpdateSpec::Shards(spec) = &mut case.task.update {
+                    spec.state = FactorState::PrivateClean;
+                }
+            }
+            cases
         }
-        case
-    }));
-    watching
+        Some(Bug::Shuffled | Bug::ReusedCoins | Bug::NearestRounding) => Vec::new(),
+        None => ["natural-gradient", "virtual-clients", "local-averaging"].into_iter().flat_map(of).collect(),
+    }
 }
 
 /// Runs the watching rows once with each fault, and once without.
