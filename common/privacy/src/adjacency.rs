@@ -40,6 +40,10 @@ impl Relation {
     /// How often the clipping norm fits into the sensitivity of a sum of such terms: 1 or 2.
     #[must_use]
     pub fn sensitivity_factor(self, terms: Terms) -> u32 {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::FactorOne) {
+            return 1;
+        }
         match (self, terms) {
             (Self::AddRemove, Terms::Units) => 1,
             (Self::ReplaceOne, Terms::Units) | (_, Terms::ShardResults) => 2,

@@ -1,14 +1,17 @@
 //! What a mechanism leaks at least, found by attacking it: a lower bound to hold beside the accountant's upper bound.
 //!
-//! The real release function runs many times in two neighbouring worlds (a canary of the largest norm, and its opposite). A linear score is
-//! fitted on one half of the runs; its threshold is fixed there, too. The other half gives error rates, and Clopper & Pearson's (1934)
-//! exact intervals bounds on them that hold with the stated confidence:
+//! The real release function runs many times in two neighbouring worlds (a canary of the largest norm, and its opposite). A number is
+//! computed from what each run released, the *score*, and a threshold on it accuses one of the worlds. Clopper & Pearson's (1934) exact
+//! intervals bound the test's two rates with a stated confidence, and the rates bound the mechanism:
 //!
 //! * (ε, δ): a test with false-alarm rate ≤ p and power ≥ q refutes every ε below ln((q − δ)/p) (Kairouz, Oh & Viswanath 2015);
 //! * μ: it refutes Gaussian differential privacy with every μ below Φ⁻¹(q) − Φ⁻¹(p) (Nasr et al. 2023).
 //!
-//! A bound above what is claimed is a fault of the mechanism, of its state or of its accounting. A bound below it shows nothing:
-//! `design/security.md` 5 has what a number of runs can catch.
+//! Score and threshold must be chosen before the runs that are counted are looked at. Two ways are here: where the law of what is released is known,
+//! its likelihood ratio is the best score and the threshold in the middle needs no data ([`Test::between`]); else both are fitted on one half of
+//! the runs and counted on the other ([`lower_bound`]).
+//!
+//! A bound above what is claimed is a fault of the mechanism, of its state or of its accounting. A bound below it shows nothing.
 //!
 //! Everything here is a function of numbers that were released, so it needs no permit.
 
@@ -34,56 +37,25 @@ pub struct Audited {
 pub struct TooLittle;
 
 /// Lower bounds from the releases of two neighbouring worlds, one vector for every run: both hold together with probability at least
-/// `1 − error` over the runs.
+/// `1 − error` over the runs. A linear score is fitted on one half of the runs, and its thresholds are chosen there.
 ///
 /// # Errors
 /// Too few runs, runs of different lengths, numbers that are not finite.
 pub fn lower_bound(first: &[Vec<f64>], second: &[Vec<f64>], delta: Delta, error: ErrorRate) -> Result<Audited, TooLittle> {
-    let length = first.first().map_or(0, Vec::len);
-    let usable = |runs: &[Vec<f64>]| runs.len() >= 20 && runs.iter().all(|run| run.len() == length && run.iter().all(|x| x.is_finite()));
-    if length == 0 || !usable(first) || !usable(second) {
-        return Err(TooLittle);
-    }
     let (train_first, test_first) = first.split_at(first.len() / 2);
     let (train_second, test_second) = second.split_at(second.len() / 2);
-    let weights = direction(train_first, train_second);
-    let score = |runs: &[Vec<f64>]| {
-        let mut scores: Vec<f64> = runs.iter().map(|run| run.iter().zip(&weights).map(|(x, w)| x * w).sum()).collect();
-        scores.sort_unstable_by(f64::total_cmp);
-        scores
+    let weights = direction(train_first, train_second)?;
+    direction(test_first, test_second)?;
+    let score = |runs: &[Vec<f64>]| Scores::new(runs.iter().map(|run| project(run, &weights)).collect());
+    let train = [score(train_first), score(train_second)];
+    let test = [score(test_first), score(test_second)];
+    // One threshold for each of the two bounds, each with half of the error.
+    let each = ErrorRate(error.0 / 2.0);
+    let best = |figure: &dyn Fn(Rates) -> f64| {
+        let chosen = Test::best(&train, 200, each, figure);
+        chosen.map_or(0.0, |chosen| figure(chosen.rates(&test, each)))
     };
-    let (train_first, train_second) = (score(train_first), score(train_second));
-    let (test_first, test_second) = (score(test_first), score(test_second));
-    // One threshold for each of the two bounds, each with half of the error; a test has two rates.
-    let each = error.0 / 4.0;
-    let bounds = |threshold: &Threshold, first: &[f64], second: &[f64]| {
-        let (alarms, hits) = match threshold.accuse {
-            Accuse::First => (above(second, threshold.at), above(first, threshold.at)),
-            Accuse::Second => (first.len() - above(first, threshold.at), second.len() - above(second, threshold.at)),
-        };
-        let (of_alarms, of_hits) = match threshold.accuse {
-            Accuse::First => (second.len(), first.len()),
-            Accuse::Second => (first.len(), second.len()),
-        };
-        let false_alarm = 1.0 - rate_below(of_alarms - alarms, of_alarms, each);
-        let power = rate_below(hits, of_hits, each);
-        let epsilon = ((power - delta.get()) / false_alarm).ln().max(0.0);
-        let mu = (normal_quantile(power) - normal_quantile(false_alarm)).max(0.0);
-        (if epsilon.is_nan() { 0.0 } else { epsilon }, if mu.is_nan() { 0.0 } else { mu })
-    };
-    let mut candidates = Vec::new();
-    for quantile in 1..200 {
-        for scores in [&train_first, &train_second] {
-            let at = scores[quantile * scores.len() / 200];
-            candidates.extend([Threshold { at, accuse: Accuse::First }, Threshold { at, accuse: Accuse::Second }]);
-        }
-    }
-    let best = |figure: fn((f64, f64)) -> f64| {
-        let value = |threshold: &Threshold| figure(bounds(threshold, &train_first, &train_second));
-        let chosen = candidates.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
-        chosen.map_or(0.0, |threshold| figure(bounds(threshold, &test_first, &test_second)))
-    };
-    let (epsilon, mu) = (best(|(epsilon, _)| epsilon), best(|(_, mu)| mu));
+    let (epsilon, mu) = (best(&|rates| rates.epsilon(delta.get())), best(&|rates| rates.mu()));
     Ok(Audited {
         epsilon: Epsilon::new(epsilon).unwrap_or(Epsilon::ZERO),
         mu,
@@ -102,14 +74,72 @@ impl ErrorRate {
     pub fn new(rate: f64) -> Option<Self> {
         (rate > 0.0 && rate < 1.0).then_some(Self(rate))
     }
+
+    /// This much divided by a number of looks, so that all of them are right together (Bonferroni).
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "a number of looks")]
+    pub fn shared_by(self, looks: usize) -> Self {
+        Self(self.0 / looks.max(1) as f64)
+    }
+}
+
+/// Scores of the runs of one world, ascending.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores(Vec<f64>);
+
+impl Scores {
+    /// Sorts them. What is not a number counts as the smallest.
+    #[must_use]
+    pub fn new(mut scores: Vec<f64>) -> Self {
+        scores.iter_mut().filter(|score| score.is_nan()).for_each(|score| *score = f64::NEG_INFINITY);
+        scores.sort_unstable_by(f64::total_cmp);
+        Self(scores)
+    }
+
+    /// How many lie above.
+    fn above(&self, threshold: f64) -> usize {
+        self.0.len() - self.0.partition_point(|score| *score <= threshold)
+    }
+}
+
+/// Bounds on the two rates of a test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// It accuses the wrong world at most so often.
+    pub false_alarm: f64,
+    /// It accuses the right one at least so often.
+    pub power: f64,
+}
+
+impl Rates {
+    /// The smallest ε at this δ that the rates do not refute; at least 0.
+    #[must_use]
+    pub fn epsilon(self, delta: f64) -> f64 {
+        // NaN where the power is below δ: nothing is refuted. `max` gives the other operand.
+        ((self.power - delta) / self.false_alarm).ln().max(0.0)
+    }
+
+    /// The smallest μ that the rates do not refute; at least 0.
+    #[must_use]
+    pub fn mu(self) -> f64 {
+        (normal_quantile(self.power) - normal_quantile(self.false_alarm)).max(0.0)
+    }
+
+    /// By how much the power is above what (ε, δ) allows at this false-alarm rate: (ε, δ) is refuted where it is positive.
+    #[must_use]
+    pub fn excess(self, epsilon: f64, delta: f64) -> f64 {
+        self.power - epsilon.exp() * self.false_alarm - delta
+    }
 }
 
 /// A test: which world is accused on which side of a score.
-struct Threshold {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Test {
     at: f64,
     accuse: Accuse,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Accuse {
     /// The first, above the threshold.
     First,
@@ -117,14 +147,61 @@ enum Accuse {
     Second,
 }
 
-/// How many of the sorted scores lie above.
-fn above(sorted: &[f64], threshold: f64) -> usize {
-    sorted.len() - sorted.partition_point(|score| *score <= threshold)
+impl Test {
+    /// Accuses the first world above this score: for a threshold that no data has chosen.
+    #[must_use]
+    pub fn between(at: f64) -> Self {
+        Self { at, accuse: Accuse::First }
+    }
+
+    /// Bounds on its rates, from the scores of the first and of the second world: both hold together with probability at least `1 − error`.
+    #[must_use]
+    pub fn rates(&self, [first, second]: &[Scores; 2], error: ErrorRate) -> Rates {
+        let each = error.0 / 2.0;
+        let (of_alarms, alarms, of_hits, hits) = match self.accuse {
+            Accuse::First => (second.0.len(), second.above(self.at), first.0.len(), first.above(self.at)),
+            Accuse::Second => (first.0.len(), first.0.len() - first.above(self.at), second.0.len(), second.0.len() - second.above(self.at)),
+        };
+        Rates { false_alarm: 1.0 - rate_below(of_alarms - alarms, of_alarms, each), power: rate_below(hits, of_hits, each) }
+    }
+
+    /// The test with the largest figure among those whose thresholds are the quantiles of these scores, in so many steps.
+    #[must_use]
+    pub fn best(scores: &[Scores; 2], steps: usize, error: ErrorRate, figure: &dyn Fn(Rates) -> f64) -> Option<Self> {
+        let thresholds = scores.iter().filter(|scores| !scores.0.is_empty()).flat_map(|scores| {
+            let quantile = move |step| scores.0[step * scores.0.len() / steps];
+            (1..steps).map(quantile)
+        });
+        let mut best: Option<(f64, Self)> = None;
+        for at in thresholds {
+            for accuse in [Accuse::First, Accuse::Second] {
+                let test = Self { at, accuse };
+                let value = figure(test.rates(scores, error));
+                if best.is_none_or(|(before, _)| value > before) {
+                    best = Some((value, test));
+                }
+            }
+        }
+        best.map(|(_, test)| test)
+    }
 }
 
-/// Fisher's direction: pooled covariance⁻¹ (mean of the first − mean of the second).
-fn direction(first: &[Vec<f64>], second: &[Vec<f64>]) -> Vec<f64> {
-    let length = first[0].len();
+/// A linear score.
+#[must_use]
+pub fn project(run: &[f64], weights: &[f64]) -> f64 {
+    run.iter().zip(weights).map(|(x, w)| x * w).sum()
+}
+
+/// Fisher's direction, the weights of a linear score: pooled covariance⁻¹ (mean of the first − mean of the second).
+///
+/// # Errors
+/// Too few runs, runs of different lengths, numbers that are not finite.
+pub fn direction(first: &[Vec<f64>], second: &[Vec<f64>]) -> Result<Vec<f64>, TooLittle> {
+    let length = first.first().map_or(0, Vec::len);
+    let usable = |runs: &[Vec<f64>]| runs.len() >= 10 && runs.iter().all(|run| run.len() == length && run.iter().all(|x| x.is_finite()));
+    if length == 0 || !usable(first) || !usable(second) {
+        return Err(TooLittle);
+    }
     let mean =
         |runs: &[Vec<f64>]| -> Vec<f64> { (0..length).map(|j| runs.iter().map(|run| run[j]).sum::<f64>() / runs.len() as f64).collect() };
     let means = [mean(first), mean(second)];
@@ -138,10 +215,16 @@ fn direction(first: &[Vec<f64>], second: &[Vec<f64>]) -> Vec<f64> {
             }
         }
     }
-    let ridge = 1e-9 * (0..length).map(|i| covariance[i][i]).fold(f64::MIN_POSITIVE, f64::max);
-    (0..length).for_each(|i| covariance[i][i] += ridge);
     let difference: Vec<f64> = means[0].iter().zip(&means[1]).map(|(a, b)| a - b).collect();
-    solve(covariance, difference)
+    // In units of each coordinate's own spread, so that what is tiny counts as much as what is large.
+    let unit = |j: usize| (covariance[j][j] + difference[j] * difference[j]).sqrt();
+    let units: Vec<f64> = (0..length).map(|j| if unit(j) > 0.0 { unit(j) } else { 1.0 }).collect();
+    for i in 0..length {
+        (0..=i).for_each(|j| covariance[i][j] /= units[i] * units[j]);
+        covariance[i][i] += 1e-9;
+    }
+    let solved = solve(covariance, difference.iter().zip(&units).map(|(x, unit)| x / unit).collect());
+    Ok(solved.iter().zip(&units).map(|(x, unit)| x / unit).collect())
 }
 
 /// Solves Ax = b by Cholesky's factorisation of the lower triangle of a positive definite A.

@@ -61,6 +61,8 @@ pub mod event;
 pub mod ledger;
 pub mod mechanism;
 pub mod noise;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod proofs;
 pub mod records;
 pub mod release;

@@ -13,6 +13,7 @@
 //! bits. `tests/claims.rs` has one check per claim of the protocol. The production client cannot name this crate.
 
 pub mod account;
+pub mod audit;
 pub mod disk;
 pub mod executor;
 pub mod experiment;

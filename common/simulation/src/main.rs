@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_simulation::account::{self, AccountError};
+use dp_pvi_simulation::audit::{self, AuditError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
 use dp_pvi_simulation::reproduce::{self, ReproduceError};
@@ -108,19 +109,32 @@ enum Command {
         booked: u32,
     },
     /// Chooses between the candidates of an experiment's `[tune]` section, privately: a random number of trials, of which only the best is
-    /// released. Trials are scored on the experiment's public test records.
+    /// released. Coins and noise come from the operating system; trials are scored on the experiment's public test files.
     Tune {
         /// The experiment, with a `[tune]` section.
         file: PathBuf,
         /// Directory of the data files.
         #[arg(long, default_value = "../shared/data")]
         data: PathBuf,
-        /// Seed of the number of trials, of the choice, and of coins and noise.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
         /// Say what it costs and how much each trial may spend; run nothing.
         #[arg(long)]
         plan: bool,
+    },
+    /// Attacks the shipped updates with canaries, and prints what the attack proves beside what is claimed: exit code 1 where a claim is refuted.
+    Audit {
+        /// Only updates whose name begins so, for example "virtual-clients".
+        #[arg(long)]
+        update: Option<String>,
+        /// Runs of each of the two worlds of a row.
+        #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(40..))]
+        trials: u32,
+        /// Plants every known fault in turn, so many times, and says whether the audit sees it.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long, value_name = "TIMES", num_args = 0..=1, default_missing_value = "1", conflicts_with = "update")]
+        planted: Option<u32>,
+        /// No progress bar.
+        #[arg(short, long)]
+        quiet: bool,
     },
     /// Runs the experiments behind a figure or table of the papers and writes NAME.csv, NAME.svg and NAME.md.
     Reproduce {
@@ -191,6 +205,10 @@ enum Failure {
     Reproduce(#[from] ReproduceError),
     #[error(transparent)]
     Tune(#[from] TuneError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error("{0} rows are flagged: a claim does not hold, or the audit is wrong; see the reasons above")]
+    Flagged(usize),
     #[error("{path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
     #[error(transparent)]
@@ -214,7 +232,8 @@ impl Failure {
             Self::Tune(error) => error.exit_code(),
             Self::Generate(_) | Self::Account(_) | Self::Query(_) => 2,
             Self::Write(_) | Self::Read { .. } | Self::Plot(_) => 12,
-            Self::Print(_) | Self::Json(_) | Self::Refused(_) => 1,
+            Self::Audit(AuditError::NoSuchUpdate(_)) => 2,
+            Self::Print(_) | Self::Json(_) | Self::Refused(_) | Self::Audit(_) | Self::Flagged(_) => 1,
         }
     }
 }
@@ -253,8 +272,13 @@ fn main() -> ExitCode {
                 Ok(reproduce::run(name, &options)?)
             })
         }
-        Command::Tune { file, data, seed, plan } => {
-            choose(&file, &data, seed, plan, &mut Printer { out: &mut out, format: arguments.format })
+        Command::Tune { file, data, plan } => choose(&file, &data, plan, &mut Printer { out: &mut out, format: arguments.format }),
+        #[cfg(feature = "planted-bugs")]
+        Command::Audit { planted: Some(times), trials, .. } => {
+            faults(times, trials, &mut Printer { out: &mut out, format: arguments.format })
+        }
+        Command::Audit { update, trials, quiet, .. } => {
+            attack(update.as_deref(), trials, quiet, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Plan { task, epsilon, delta, booked } => {
             plan(&task, epsilon, delta, booked, &mut Printer { out: &mut out, format: arguments.format })
@@ -486,7 +510,7 @@ fn calibrate(how: &account::Steps, sigma: Option<f64>, steps: Option<u64>, epsil
     Ok(())
 }
 
-fn choose(file: &Path, data: &Path, seed: u64, plan: bool, print: &mut Printer<'_>) -> Result<(), Failure> {
+fn choose(file: &Path, data: &Path, plan: bool, print: &mut Printer<'_>) -> Result<(), Failure> {
     let selection = tune::Selection::plan(Experiment::read(file)?, file)?;
     if print.format == Format::Json {
         print.json(selection.cost())?;
@@ -496,8 +520,59 @@ fn choose(file: &Path, data: &Path, seed: u64, plan: bool, print: &mut Printer<'
     if plan {
         return Ok(());
     }
-    let choice = selection.run(data, seed)?;
+    let choice = selection.run(data)?;
     if print.format == Format::Json { print.json(&choice) } else { Ok(writeln!(print.out, "{choice}")?) }
+}
+
+fn attack(update: Option<&str>, trials: u32, quiet: bool, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let cases = audit::cases(update);
+    if let (true, Some(update)) = (cases.is_empty(), update) {
+        return Err(AuditError::NoSuchUpdate(update.to_owned()).into());
+    }
+    if update.is_none()
+        && let missing = audit::missing(&cases)
+        && !missing.is_empty()
+    {
+        return Err(AuditError::NoRow(missing.join(", ")).into());
+    }
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(cases.len() as u64) };
+    bar.set_style(
+        ProgressStyle::with_template("{bar:40} {pos}/{len} rows, {eta} left, {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let rows = audit::audit(&cases, trials, |name| {
+        bar.set_message(name.to_owned());
+        bar.inc(1);
+    })?;
+    bar.finish_and_clear();
+    for row in &rows {
+        if print.format == Format::Json {
+            print.json(row)?;
+        } else {
+            writeln!(print.out, "{row}")?;
+        }
+    }
+    match rows.iter().filter(|row| row.flag.is_some()).count() {
+        0 => Ok(()),
+        flagged => Err(Failure::Flagged(flagged)),
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+fn faults(times: u32, trials: u32, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let mut wrong = 0;
+    for _ in 0..times {
+        let outcomes = audit::planted::run(trials, |_| ())?;
+        for outcome in outcomes {
+            wrong += usize::from(!outcome.right);
+            if print.format == Format::Json {
+                print.json(&outcome)?;
+            } else {
+                writeln!(print.out, "{outcome}")?;
+            }
+            print.out.flush()?;
+        }
+    }
+    if wrong == 0 { Ok(()) } else { Err(Failure::Flagged(wrong)) }
 }
 
 fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), Failure> {

@@ -177,43 +177,93 @@ fn an_asynchronous_experiment_runs_to_its_end() {
     assert!(lines.iter().filter(|line| line["kind"] == "round").count() > 2 * 10);
 }
 
+/// An experiment that `tune` takes: a file for each site, and public test records.
+fn tunable() -> String {
+    EXPERIMENT
+        .replace("test_fraction = 0.25", "test_files = [\"evaluation.csv\"]")
+        .replace("number = 4", "slicing = \"files\"")
+        .replace("replace-one", "add-remove")
+}
+
+const TUNE: &str =
+    "\n[tune]\nepsilon = 8.0\nexpected_trials = 5\n[[tune.candidates]]\nlearning_rate = 0.3\n[[tune.candidates]]\nlearning_rate = 1e-6\n";
+
 /// R7: the whole choice is paid for before the first trial, and nothing but the best is told.
 #[test]
 fn a_private_choice_costs_what_it_says_and_tells_the_best_alone() {
     let directory = directory();
-    let section = "\n[tune]\nepsilon = 8.0\nexpected_trials = 5\n[[tune.candidates]]\nlearning_rate = 0.3\n[[tune.candidates]]\nlearning_rate = 1e-6\n";
-    std::fs::write(directory.path().join("tune.toml"), format!("{EXPERIMENT}{section}")).unwrap();
     let file = directory.path().join("tune.toml");
-    let tune = |more: &[&str]| {
+    let tune = |text: String, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
         let fixed = ["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--format", "json"];
         lines(&simulate(&[&fixed[..], more].concat()))
     };
-    let plan = tune(&["--plan"]);
+    let plan = tune(tunable() + TUNE, &["--plan"]);
     assert_eq!(plan.len(), 1);
     let number = |key: &str| plan[0][key].as_f64().unwrap();
     assert!(number("epsilon") <= 8.0 && number("epsilon") > 7.9, "{}", plan[0]);
     // The choice between trials is not free, and all of them together do not cost five times one.
     assert!(number("epsilon_of_a_trial") < 0.8 * 8.0 && number("epsilon_of_a_trial") > 8.0 / 5.0, "{}", plan[0]);
-    assert_eq!(number("delta"), 0.5e-5);
-    let chosen = tune(&["--seed", "4"]);
-    assert_eq!(chosen, tune(&["--seed", "4"]));
-    assert_eq!((chosen.len(), &chosen[0]), (2, &plan[0]));
-    // This seed draws the better candidate at least once (seed 3 does not: one trial, of the other).
-    assert_eq!(chosen[1]["candidate"], 0, "{}", chosen[1]);
-    assert!(chosen[1]["log_likelihood"].as_f64().unwrap() > -0.69);
-    assert!(chosen[1]["booked"].as_str().unwrap().contains("before the first trial"));
+    assert_eq!((number("delta"), plan[0]["event"][1].as_f64().unwrap()), (1e-5, 0.5e-5));
+    // Every candidate is as good as the other, so that whichever is drawn ends well.
+    let chosen = tune(tunable() + &TUNE.replace("1e-6", "0.25"), &[]);
+    assert_eq!(chosen.len(), 2);
+    assert!(chosen[1]["candidate"].as_u64().unwrap() < 2);
+    assert!(chosen[1]["log_likelihood"].as_f64().unwrap() > -0.69, "{}", chosen[1]);
+    // The statement is what the ledgers book.
+    let booked = format!("epsilon {:.4} at delta {:e}, before the first trial", chosen[0]["epsilon"].as_f64().unwrap(), 1e-5);
+    assert_eq!(chosen[1]["booked"], booked.as_str());
 
     // What is no section, and what no trial can pay for.
     for (text, words) in [
-        (EXPERIMENT.to_owned(), "[tune] is missing"),
-        (format!("{EXPERIMENT}{section}").replace("expected_trials = 5", "expected_trials = 0"), "expected_trials"),
-        (format!("{EXPERIMENT}{section}").replace("learning_rate = 1e-6", "learning_rat = 1"), "learning_rat"),
+        (tunable(), "[tune] is missing"),
+        (tunable() + &TUNE.replace("expected_trials = 5", "expected_trials = 0"), "expected_trials"),
+        (tunable() + &TUNE.replace("learning_rate = 1e-6", "learning_rat = 1"), "learning_rat"),
     ] {
         std::fs::write(&file, text).unwrap();
         let refused = simulate(&["tune", file.to_str().unwrap(), "--plan"]);
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains(words), "{}", String::from_utf8_lossy(&refused.stderr));
     }
+}
+
+/// No seed that anybody knows takes part: the same command releases another posterior every time.
+#[test]
+fn finding_privacy_3_noise_and_coins_of_tune_come_from_the_operating_system() {
+    let directory = directory();
+    let file = directory.path().join("tune.toml");
+    std::fs::write(&file, tunable() + &TUNE.replace("expected_trials = 5", "expected_trials = 1").replace("1e-6", "0.3")).unwrap();
+    let arguments = ["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--format", "json"];
+    let lambda = || lines(&simulate(&arguments))[1]["lambda"].clone();
+    let first = lambda();
+    assert!(first.as_array().unwrap().len() > 2);
+    assert_ne!(first, lambda());
+    let refused = simulate(&[&arguments[..], &["--seed", "1"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// Nothing but a trial looks at a private record.
+#[test]
+fn finding_privacy_3_tune_looks_at_no_private_record_outside_a_trial() {
+    let directory = directory();
+    let file = directory.path().join("tune.toml");
+    let one_table = tunable().replace("slicing = \"files\"", "number = 4").replace("add-remove", "replace-one");
+    for (text, words) in [
+        (EXPERIMENT.to_owned(), "test_files"),
+        (one_table.replace("[clients]", "balance = true\n[clients]"), "balance"),
+        (one_table.replace("[clients]", "limit = 100\n[clients]"), "limit"),
+        (one_table.replace("number = 4", "number = 4\nkappa = 0.5\nrho = 0.5"), "kappa"),
+        (one_table.replace("replace-one", "add-remove"), "slicing"),
+        (tunable().replace("evaluation.csv", "hospital-1.csv"), "private files"),
+    ] {
+        std::fs::write(&file, text + TUNE).unwrap();
+        let refused = simulate(&["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap()]);
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && message.contains(words), "{words}: {message}");
+    }
+    std::fs::write(&file, one_table + TUNE).unwrap();
+    let plan = simulate(&["tune", file.to_str().unwrap(), "--plan"]);
+    assert!(plan.status.success(), "{}", String::from_utf8_lossy(&plan.stderr));
 }
 
 /// Every experiment in deploy/ resolves, with the schema and the task that it names.

@@ -171,13 +171,18 @@ impl BatchSum {
         }
         let mut released = vec![0i64; self.dimension as usize];
         self.sampler.fill(&mut noise.stream(permit.release(), permit.step(), Purpose::Noise)?, &mut released)?;
+        #[cfg(feature = "planted-bugs")]
+        crate::planted::spoil(&mut released);
         let mut draws = noise.stream(permit.release(), permit.step(), Purpose::Draws)?;
         let mut summing = Summing::start(model, self.clip, self.dimension, &mut draws);
         match self.sampling {
             None => (0..table.len()).for_each(|position| summing.push(table.unit(position))),
             Some(rate) => {
                 let mut stream = noise.stream(permit.release(), permit.step(), Purpose::Coins)?;
-                Coins::new(rate).toss(&mut stream, table.len(), |position| summing.push(table.unit(position)));
+                let coins = Coins::new(rate);
+                #[cfg(feature = "planted-bugs")]
+                let coins = crate::planted::Faulty::new(coins, rate, &permit);
+                coins.toss(&mut stream, table.len(), |position| summing.push(table.unit(position)));
             }
         }
         let per_step = self.lattice.per_step();

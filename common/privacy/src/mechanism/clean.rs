@@ -73,6 +73,11 @@ pub(super) trait Keep {
     fn keep(&mut self, position: usize, term: &Term, factor: Option<f64>);
     /// No more terms; the table has so many units.
     fn end(&mut self, units: usize);
+    /// The fault of a state with noise in it.
+    #[cfg(feature = "planted-bugs")]
+    fn take_in(&mut self, noise: &[i64]) {
+        let _ = noise;
+    }
 }
 
 /// Nothing.
@@ -93,5 +98,23 @@ impl Keep for CleanTerms {
 
     fn end(&mut self, units: usize) {
         self.ends.resize(units, self.entries.len());
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a fault")]
+    fn take_in(&mut self, noise: &[i64]) {
+        if !crate::planted::is(crate::planted::Bug::NoiseInState) {
+            return;
+        }
+        let units = self.ends.len().max(1) as i64;
+        let (mut start, mut spoiled) = (0, Vec::new());
+        for end in &mut self.ends {
+            let mut row: Vec<i32> = noise.iter().map(|x| (x / units) as i32).collect();
+            self.entries[start..*end].iter().for_each(|(index, steps)| row[*index as usize] += steps);
+            start = *end;
+            spoiled.extend((0u32..).zip(row));
+            *end = spoiled.len();
+        }
+        self.entries = spoiled;
     }
 }

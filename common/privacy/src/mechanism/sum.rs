@@ -182,8 +182,21 @@ impl LatticeSum {
         }
         let mut sums = vec![0i64; self.dimension as usize];
         self.sampler.fill(&mut noise.stream(permit.release(), permit.step(), Purpose::Noise)?, &mut sums)?;
+        #[cfg(feature = "planted-bugs")]
+        crate::planted::spoil(&mut sums);
+        #[cfg(feature = "planted-bugs")]
+        let drawn = sums.clone();
         let (clip, per_step, bound) = (self.clip.get(), self.lattice.per_step(), self.lattice.bound_squared);
         let mut term = Term::default();
+        #[cfg(feature = "planted-bugs")]
+        let clip = crate::planted::clip(clip, || {
+            let mut norm = |position| {
+                term.clear();
+                f(table.unit(position), position, &state.0, &mut term);
+                term.norm()
+            };
+            (0..table.len()).map(&mut norm).collect()
+        });
         let mut add = |position| {
             term.clear();
             f(table.unit(position), position, &state.0, &mut term);
@@ -194,10 +207,15 @@ impl LatticeSum {
             None => (0..table.len()).for_each(add),
             Some(rate) => {
                 let mut stream = noise.stream(permit.release(), permit.step(), Purpose::Coins)?;
-                Coins::new(rate).toss(&mut stream, table.len(), &mut add);
+                let coins = Coins::new(rate);
+                #[cfg(feature = "planted-bugs")]
+                let coins = crate::planted::Faulty::new(coins, rate, permit);
+                coins.toss(&mut stream, table.len(), &mut add);
             }
         }
         keep.end(table.len());
+        #[cfg(feature = "planted-bugs")]
+        keep.take_in(&drawn);
         Ok(LatticeVector { exponent: self.lattice.exponent, values: sums })
     }
 

@@ -72,7 +72,10 @@ impl Term {
         // Slightly less than C/norm, so that rounding does not push a clipped term over the integer bound.
         let mut factor = if norm > clip { clip / norm * (1.0 - SHRINK) } else { 1.0 } * per_step;
         for attempt in 0..3 {
-            if self.try_add(sums, factor) <= bound_squared {
+            let norm_squared = self.try_add(sums, factor);
+            #[cfg(feature = "planted-bugs")]
+            let norm_squared = if crate::planted::is(crate::planted::Bug::NearestRounding) { 0 } else { norm_squared };
+            if norm_squared <= bound_squared {
                 return Some(factor);
             }
             // Take the very same integers back. Only rounding on the last bit gets here.
@@ -112,7 +115,7 @@ impl Term {
 
     /// L2 norm in floating point; four running sums, so that additions do not wait for each other.
     #[inline]
-    fn norm(&self) -> f64 {
+    pub(super) fn norm(&self) -> f64 {
         let (fours, rest) = self.entries.as_chunks::<4>();
         let mut sums = [0.0; 4];
         for four in fours {
@@ -147,5 +150,7 @@ const SHRINK: f64 = 1e-12;
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "saturation is intended, see Term::try_add")]
 fn truncate(x: f64) -> i32 {
+    #[cfg(feature = "planted-bugs")]
+    let x = if crate::planted::is(crate::planted::Bug::NearestRounding) { x.round() } else { x };
     x as i32
 }

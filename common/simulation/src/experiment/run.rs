@@ -16,7 +16,7 @@ use dp_pvi_posterior::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::Budget;
-use dp_pvi_privacy::{ClientId, Epsilon, UnitTable, Units};
+use dp_pvi_privacy::{ClientId, Epsilon, NoiseSource, UnitTable, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::message::{RefusalReason, RunOutcome};
@@ -151,13 +151,27 @@ impl Session {
     /// # Errors
     /// See [`ExperimentError`].
     pub fn run(&self, seed: u64, threads: usize, progress: impl Fn() + 'static) -> Result<SeedResult, ExperimentError> {
+        self.run_with(seed, SeededNoise::new(seed), threads, progress)
+    }
+
+    /// The same with this noise; the seed is of the split, the network and the keys alone.
+    ///
+    /// # Errors
+    /// See [`ExperimentError`].
+    pub fn run_with<N: NoiseSource + Clone + 'static>(
+        &self,
+        seed: u64,
+        noise: N,
+        threads: usize,
+        progress: impl Fn() + 'static,
+    ) -> Result<SeedResult, ExperimentError> {
         let (tables, test) = self.split(seed)?;
         let width = tables.len().to_string().len();
         let sites = tables.into_iter().enumerate().map(|(number, table)| {
             // Digits and hyphens only, at most 64 bytes.
             let client = ClientId::new(format!("client-{:0width$}", number + 1)).expect("a valid name");
             let units = table.len() as u64;
-            let compute = Inference { units: Arc::new(Units::new(table)), noise: SeededNoise::new(seed) };
+            let compute = Inference { units: Arc::new(Units::new(table)), noise: noise.clone() };
             Site::new(client, units, &self.task, self.budget(), Rc::new(RefCell::new(compute)))
         });
         let mut federation = Federation::new(&self.task, seed, sites.collect());
@@ -233,14 +247,14 @@ impl Session {
 }
 
 /// The real update on a site's records.
-struct Inference {
+struct Inference<N> {
     units: Arc<Units<RecordTable>>,
-    noise: SeededNoise,
+    noise: N,
 }
 
-impl Compute for Inference {
+impl<N: NoiseSource + Clone + 'static> Compute for Inference<N> {
     fn train(&mut self, job: TrainJob) -> Visit {
-        let (units, noise) = (Arc::clone(&self.units), self.noise);
+        let (units, noise) = (Arc::clone(&self.units), self.noise.clone());
         Box::new(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };

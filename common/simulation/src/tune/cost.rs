@@ -13,74 +13,10 @@ use dp_pvi_privacy::accountant::rdp::ORDERS;
 use dp_pvi_privacy::accountant::{Charge, Curve};
 
 use super::TuneError;
-use crate::experiment::TrialsKind;
+use super::count::Trials;
 
-/// A distribution of the number of trials.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Trials {
-    /// P(K = k) ∝ (1−γ)^k/k, k ≥ 1.
-    Logarithmic {
-        /// γ.
-        gamma: f64,
-        /// Mean number of trials.
-        mean: f64,
-    },
-    /// Poisson.
-    Poisson {
-        /// Mean number of trials.
-        mean: f64,
-    },
-}
-
-/// Most expected trials: up to here the probability of no Poisson trial, and the tail that [`Trials::draw`] cuts off, are numbers that f64
-/// has and has not, in this order.
-const MOST: f64 = 500.0;
-
-impl Trials {
-    /// With this expectation, if it is at least 1 and not absurd.
-    #[must_use]
-    pub fn new(kind: TrialsKind, mean: f64) -> Option<Self> {
-        if !(1.0..=MOST).contains(&mean) {
-            return None;
-        }
-        if kind == TrialsKind::Poisson {
-            return Some(Self::Poisson { mean });
-        }
-        // E[K] = (1/γ − 1)/ln(1/γ) falls with γ from ∞ to 1.
-        let (mut lower, mut upper) = (1e-9_f64, 1.0 - 1e-9);
-        for _ in 0..200 {
-            let middle = (lower * upper).sqrt();
-            if (1.0 / middle - 1.0) / -middle.ln() > mean { lower = middle } else { upper = middle }
-        }
-        Some(Self::Logarithmic { gamma: lower, mean })
-    }
-
-    /// The number at this quantile, in [0, 1).
-    #[must_use]
-    pub fn draw(self, quantile: f64) -> u32 {
-        let (mut total, mut k) = (0.0, 0_u32);
-        let mut mass = match self {
-            Self::Logarithmic { .. } => 0.0,
-            Self::Poisson { mean } => (-mean).exp(),
-        };
-        let mut power = 1.0;
-        loop {
-            total += mass;
-            // Rounding may keep the total below a quantile near 1.
-            if quantile < total || k > 1_000_000 {
-                return k;
-            }
-            k += 1;
-            mass = match self {
-                Self::Logarithmic { gamma, .. } => {
-                    power *= 1.0 - gamma;
-                    power / (f64::from(k) * -gamma.ln())
-                }
-                Self::Poisson { mean } => mass * mean / f64::from(k),
-            };
-        }
-    }
-}
+/// Relative error of a few roundings, for what must not come out too small.
+const ROUNDED_UP: f64 = 1.0 + 1e-12;
 
 /// Divergences of the worst candidate at every order.
 pub(super) fn worst(tasks: &[ResolvedTask]) -> Result<Vec<f64>, TuneError> {
@@ -109,11 +45,14 @@ pub(super) fn epsilon(divergences: &[f64], trials: Trials, delta: Delta) -> f64 
 fn selected(divergences: &[f64], trials: Trials) -> Vec<f64> {
     let curve = || ORDERS.iter().copied().zip(divergences.iter().copied());
     match trials {
-        Trials::Logarithmic { gamma, mean } => {
-            let choice = curve().map(|(beta, value)| (1.0 - 1.0 / beta) * value - gamma.ln() / beta).fold(f64::INFINITY, f64::min);
+        Trials::Logarithmic(gamma) => {
+            let mean = trials.mean() * ROUNDED_UP;
+            let cost = -gamma.get().ln() * ROUNDED_UP;
+            let choice = curve().map(|(beta, value)| (1.0 - 1.0 / beta) * value + cost / beta).fold(f64::INFINITY, f64::min);
             curve().map(|(order, value)| value + choice + mean.ln() / (order - 1.0)).collect()
         }
-        Trials::Poisson { mean } => {
+        Trials::Poisson(mean) => {
+            let mean = mean.get();
             let at =
                 |(order, value): (f64, f64)| value + mean * failure(divergences, (1.0 / (order - 1.0)).ln_1p()) + mean.ln() / (order - 1.0);
             curve().map(at).collect()
@@ -131,7 +70,7 @@ fn failure(divergences: &[f64], epsilon: f64) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::{MOST, ORDERS, Trials, epsilon, selected};
+    use super::{ORDERS, Trials, epsilon, selected};
     use crate::experiment::TrialsKind;
     use dp_pvi_privacy::Delta;
 
@@ -148,8 +87,8 @@ mod tests {
     /// The best of K: its cumulative distribution is the generating function of K at that of one trial.
     fn best(p: &[f64; 5], trials: Trials) -> Vec<f64> {
         let generate = |x: f64| match trials {
-            Trials::Logarithmic { gamma, .. } => (1.0 - (1.0 - gamma) * x).ln() / gamma.ln(),
-            Trials::Poisson { mean } => (mean * (x - 1.0)).exp(),
+            Trials::Logarithmic(gamma) => (1.0 - (1.0 - gamma.get()) * x).ln() / gamma.get().ln(),
+            Trials::Poisson(mean) => (mean.get() * (x - 1.0)).exp(),
         };
         let mut cumulative = 0.0;
         // With no trial there is one more outcome.
@@ -182,20 +121,5 @@ mod tests {
                 assert!(epsilon(&single, trials, delta) > epsilon(&single, Trials::new(kind, 1.0 + 1e-6).unwrap(), delta) - 1e-9);
             }
         }
-    }
-
-    #[test]
-    fn numbers_of_trials_have_the_stated_mean() {
-        for (kind, mean) in
-            [(TrialsKind::Logarithmic, 5.0), (TrialsKind::Poisson, 5.0), (TrialsKind::Logarithmic, 40.0), (TrialsKind::Poisson, MOST)]
-        {
-            let trials = Trials::new(kind, mean).unwrap();
-            let count = 40_000;
-            let draws: Vec<u32> = (0..count).map(|k| trials.draw((f64::from(k) + 0.5) / f64::from(count))).collect();
-            let found = draws.iter().map(|k| f64::from(*k)).sum::<f64>() / f64::from(count);
-            assert!((found / mean - 1.0).abs() < 0.01, "{kind:?}: {found}");
-            assert!(kind == TrialsKind::Poisson || draws.iter().all(|k| *k >= 1));
-        }
-        assert!(Trials::new(TrialsKind::Poisson, 0.5).is_none() && Trials::new(TrialsKind::Logarithmic, f64::NAN).is_none());
     }
 }

@@ -5,16 +5,22 @@
 //! candidate that is drawn at random, and only the best is released, with its score (Liu and Talwar 2019; Papernot and Steinke 2022).
 //!
 //! # Privacy
-//! * One trial is one private run; its score is computed from what the run released and from public test records, so it adds nothing.
-//! * The charge of every site is one `Approximate` event with the ε of the whole selection (`tune::cost`), reserved in its ledger before the
-//!   first trial. It is not given back, whatever happens.
+//! * One trial is one private run with coins and noise from the operating system. Its score is computed from what the run released and from
+//!   *public* test files, so it adds nothing. An experiment that would look at private records otherwise is refused: records that are held out
+//!   of the private ones (`test_fraction`), choices by label or number (`balance`, `limit`, `kappa`), and slices that move other
+//!   records when one comes or goes (add-remove with anything but a file for each site).
+//! * The number of trials has exactly the law of the theorem (module `count`).
+//! * The charge of every site is one event with the ε and δ of the whole selection (module `cost`): all trials, those that fail, and the
+//!   choice between them. It is reserved in the site's ledger before the first trial and never given back. What is printed is what that ledger
+//!   then says at the task's δ.
 //! * The event's δ is half the task's, so that a ledger with the task's δ has room beside the failure of a black box.
-//! * How many trials there were is not printed, nor how the others did: the proof counts on that.
+//! * How many trials there were is not printed, nor how the others did: the proof counts on that. How long the program runs does tell
+//!   the number, so that is for the eyes of those only who hold the records.
 //! * A trial that fails takes its turn like any other.
 
 mod cost;
+mod count;
 
-use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 
@@ -22,15 +28,14 @@ use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use dp_pvi_privacy::accountant::{AccountantError, epsilon_upper};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Ledger, ReleaseId, RunId};
+use dp_pvi_privacy::noise::NoRandomness;
+use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Ledger, Relation, ReleaseId, RunId, SecureNoise};
 use ed25519_dalek::SigningKey;
-use rand_core::Rng;
 use serde::Serialize;
 
-pub use self::cost::Trials;
-use crate::experiment::{Experiment, ExperimentError, Session, TuneSection, processors};
+pub use self::count::{Gamma, Mean, Trials};
+use crate::experiment::{Experiment, ExperimentError, Session, Slicing, TuneSection, processors};
 use crate::federation::client_key;
-use crate::noise::stream;
 
 /// Why nothing was chosen.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +52,9 @@ pub enum TuneError {
     /// A candidate's event.
     #[error(transparent)]
     Accountant(#[from] AccountantError),
+    /// No randomness.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
     /// A site's budget.
     #[error("a site's ledger refuses the selection: {0}")]
     Ledger(#[from] LedgerError),
@@ -60,6 +68,7 @@ impl TuneError {
             Self::Config(_) | Self::Task(_) | Self::Accountant(_) => 2,
             Self::Experiment(error) => error.exit_code(),
             Self::Ledger(_) => 8,
+            Self::NoRandomness(_) => 12,
         }
     }
 }
@@ -67,10 +76,12 @@ impl TuneError {
 /// What a selection costs every site.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// ε of the whole selection.
+    /// ε of the whole selection at `delta`, as a ledger with nothing else in it states it.
     pub epsilon: f64,
-    /// At this δ.
+    /// The task's δ.
     pub delta: f64,
+    /// ε and δ of the event that is booked.
+    pub event: (f64, f64),
     /// ε with which the task of every trial is resolved.
     pub epsilon_of_a_trial: f64,
     /// Expected number of trials.
@@ -123,7 +134,8 @@ impl Selection {
             return Err(TuneError::Config("epsilon must be a finite number above 0".into()));
         }
         let trials = Trials::new(section.trials, section.expected_trials)
-            .ok_or_else(|| TuneError::Config("expected_trials must be at least 1 and at most 10000".into()))?;
+            .ok_or_else(|| TuneError::Config("expected_trials must be at least 1 and at most 500".into()))?;
+        refuse_looks(&experiment)?;
         let tasks = |epsilon: f64| -> Result<Vec<ResolvedTask>, TuneError> {
             let task = |options| Ok(experiment.with_options(options, epsilon).resolve(path)?.0);
             section.candidates.iter().map(task).collect()
@@ -152,10 +164,20 @@ impl Selection {
         if lower <= 0.0 {
             return Err(TuneError::Config("epsilon is too small for so many trials: raise it, or lower expected_trials".into()));
         }
-        let delta = half(tasks(lower)?[0].privacy.delta)?.get();
+        let tasks = tasks(lower)?;
+        if tasks[0].privacy.relation == Relation::AddRemove && experiment.clients.slicing != Slicing::Files {
+            return Err(TuneError::Config(
+                "under add-remove a record that comes or goes moves others to another site: give every site a file (slicing = \"files\"), or use \
+                 adjacency = \"replace-one\""
+                    .into(),
+            ));
+        }
+        let delta = tasks[0].privacy.delta;
+        let (epsilon, booked) = costs(lower)?;
         let cost = Cost {
-            epsilon: costs(lower)?.0,
-            delta,
+            epsilon: booked,
+            delta: delta.get(),
+            event: (epsilon, half(delta)?.get()),
             epsilon_of_a_trial: lower,
             expected_trials: section.expected_trials,
             candidates: section.candidates.len(),
@@ -174,37 +196,35 @@ impl Selection {
     /// # Errors
     /// Numbers out of range (never for a plan).
     pub fn event(&self) -> Result<DpEvent, TuneError> {
-        event(self.cost.epsilon, self.cost.delta)
+        event(self.cost.event.0, self.cost.event.1)
     }
 
     /// Charges every site's ledger, then runs the trials and releases the best.
     ///
     /// # Errors
-    /// A ledger refuses, or the data cannot be read.
-    pub fn run(&self, data: &Path, seed: u64) -> Result<Choice, TuneError> {
-        let mut sessions: BTreeMap<usize, Session> = BTreeMap::new();
-        let mut open = |candidate: usize| -> Result<(), TuneError> {
-            if let std::collections::btree_map::Entry::Vacant(entry) = sessions.entry(candidate) {
-                let experiment = self.experiment.with_options(&self.section.candidates[candidate], self.cost.epsilon_of_a_trial);
-                entry.insert(Session::open(experiment, &self.path, data)?);
-            }
-            Ok(())
-        };
+    /// A ledger refuses, the data cannot be read, or the operating system gives no randomness.
+    pub fn run(&self, data: &Path) -> Result<Choice, TuneError> {
+        self.refuse_private_tests(data)?;
+        let mut sessions = Vec::with_capacity(self.section.candidates.len());
         // All data is read before anything is charged: a file that is missing costs nothing.
-        (0..self.section.candidates.len()).try_for_each(&mut open)?;
-        self.charge(&sessions[&0], seed)?;
-        let mut dice = stream(seed, "tune", 0);
-        let count = self.trials.draw(f64::from(dice.next_u32()) / 4_294_967_296.0);
+        for options in &self.section.candidates {
+            let experiment = self.experiment.with_options(options, self.cost.epsilon_of_a_trial);
+            sessions.push(Session::open(experiment, &self.path, data)?);
+        }
+        let mut coins = count::secure()?;
+        let booked = self.charge(&sessions[0], coins.word())?;
+        let count = self.trials.draw(&mut coins);
         let mut best: Option<(usize, f64, Vec<f64>)> = None;
-        for trial in 0..count {
-            let candidate = usize::try_from(dice.next_u64() % self.section.candidates.len() as u64).unwrap_or(0);
-            let Ok(run) = sessions[&candidate].run(seed.wrapping_add(1 + u64::from(trial)), processors(), || ()) else { continue };
+        for _ in 0..count {
+            let candidate = usize::try_from(coins.below(sessions.len() as u64)).unwrap_or(0);
+            // The seed is of keys, of the simulated network, and of who gets which record.
+            let Ok(run) = sessions[candidate].run_with(coins.word(), SecureNoise, processors(), || ()) else { continue };
             let score = run.end.log_likelihood;
             if score.is_finite() && best.as_ref().is_none_or(|(_, before, _)| score > *before) {
                 best = Some((candidate, score, run.lambda));
             }
         }
-        let booked = format!("epsilon {:.4} at delta {:e}, before the first trial", self.cost.epsilon, self.cost.delta);
+        let booked = format!("epsilon {booked:.4} at delta {:e}, before the first trial", self.cost.delta);
         Ok(match best {
             None => Choice { candidate: None, options: String::new(), log_likelihood: None, lambda: Vec::new(), booked },
             Some((candidate, score, lambda)) => Choice {
@@ -217,8 +237,18 @@ impl Selection {
         })
     }
 
-    /// Reserves the selection in a ledger of every site, whose budget is what `[tune]` allows.
-    fn charge(&self, session: &Session, seed: u64) -> Result<(), TuneError> {
+    /// A test file that is one of the private files is not public.
+    fn refuse_private_tests(&self, data: &Path) -> Result<(), TuneError> {
+        let place = |file: &PathBuf| data.join(file).canonicalize().unwrap_or_else(|_| data.join(file));
+        let private: Vec<_> = self.experiment.data.files.iter().map(place).collect();
+        match self.experiment.data.test_files.iter().flatten().find(|file| private.contains(&place(file))) {
+            Some(file) => Err(TuneError::Config(format!("test file {} is one of the private files: give public ones", file.display()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Reserves the selection in a ledger of every site, whose budget is what `[tune]` allows. The largest ε that a ledger then states.
+    fn charge(&self, session: &Session, seed: u64) -> Result<f64, TuneError> {
         let task = session.task();
         let budget = Budget {
             epsilon: Epsilon::new(self.section.epsilon).map_err(|error| TuneError::Config(error.to_string()))?,
@@ -226,6 +256,7 @@ impl Selection {
             per_run: None,
             allow_non_private: false,
         };
+        let mut booked = 0.0f64;
         for number in 0..session.experiment().number_of_clients() {
             // Digits and a hyphen only.
             let client = ClientId::new(format!("client-{}", number + 1)).map_err(|error| TuneError::Config(error.to_string()))?;
@@ -235,9 +266,29 @@ impl Selection {
             let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client, round: 0 };
             // The permit is for the whole selection; each trial works under the ledgers of its own federation.
             drop(ledger.reserve(&release, &self.event()?, task.hash())?);
+            booked = booked.max(ledger.spent()?.epsilon.get());
         }
-        Ok(())
+        Ok(booked)
     }
+}
+
+/// Refuses what would look at private records outside a trial.
+fn refuse_looks(experiment: &Experiment) -> Result<(), TuneError> {
+    let refused = |problem: &str| Err(TuneError::Config(problem.to_owned()));
+    let data = &experiment.data;
+    if data.test_fraction.is_some() || data.test_files.is_none() {
+        return refused(
+            "scores trials on public records: give [data] test_files in the place of test_fraction, which holds out private records",
+        );
+    }
+    if data.balance || data.limit.is_some() {
+        return refused("cannot have [data] balance or limit: which records are kept would depend on private labels and numbers");
+    }
+    #[allow(clippy::float_cmp, reason = "0 is the default and means off")]
+    if experiment.clients.kappa != 0.0 {
+        return refused("cannot have [clients] kappa: it shares records out by their private labels");
+    }
+    Ok(())
 }
 
 fn event(epsilon: f64, delta: f64) -> Result<DpEvent, TuneError> {

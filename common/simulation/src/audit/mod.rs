@@ -1,0 +1,206 @@
+//! Evidence by one command: `dp-pvi-sim audit` runs the shipped updates with the secure noise source on neighbouring worlds, and holds what an attack
+//! can prove beside what the accountant claims.
+//!
+//! For every combination that a task may name (module `registry`) two neighbouring data sets are made around a canary (`canary`), a site with a ledger in
+//! memory answers all visits of the task in either world, many times (`play`), and two tests accuse one of the worlds (`judge`); where the law of
+//! what is released is known (`law`), one of them is the likelihood ratio. The claim is the price of the very events that the permits were for. Two rows look
+//! at premises of the claims that no such test can see (`premise`): that a term never leaves its integer bound, and that coins are fresh.
+//!
+//! A bound above the claim is flagged. A bound far below it is no news where the statistics of the worlds' difference are weak (the fit of several steps, of
+//! which the last point alone is seen) or where no two records reach the declared sensitivity (second moments have one sign): `law` is then the μ
+//! of this very pair.
+//!
+//! Whether the audit sees a fault is tried with faults to order: with the feature `planted-bugs`, `audit --planted` plants each of
+//! `dp_pvi_privacy::planted` in turn.
+
+mod canary;
+mod judge;
+mod law;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod play;
+mod premise;
+mod registry;
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_inference::InferenceError;
+use dp_pvi_posterior::task::{TaskError, UpdateSpec};
+use dp_pvi_privacy::accountant::AccountantError;
+use dp_pvi_privacy::ledger::LedgerError;
+use dp_pvi_privacy::noise::NoRandomness;
+use dp_pvi_privacy::{DpEvent, SecureNoise};
+use serde::Serialize;
+
+use self::canary::{Crowd, Worlds, worlds};
+pub use self::judge::{Bounds, Claim};
+use self::judge::{Runs, Verdict};
+use self::law::Law;
+use self::play::{Stage, Visit, pair};
+pub use self::registry::{Case, EPSILON, View, cases, missing};
+use crate::experiment::processors;
+
+/// Probability that any flag of [`MOST_RUNS`] runs of [`MOST_ROWS`] rows is false.
+pub const FALSE_FLAGS: f64 = 1e-4;
+/// Rows of a run, at most.
+pub const MOST_ROWS: usize = 1_000;
+/// Runs that share [`FALSE_FLAGS`].
+pub const MOST_RUNS: usize = 50;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// A ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// An update.
+    #[error(transparent)]
+    Update(#[from] InferenceError),
+    /// A task.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// An event.
+    #[error(transparent)]
+    Accountant(#[from] AccountantError),
+    /// No randomness.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// Nothing has that name.
+    #[error("no update's name begins with \"{0}\": leave --update out to see all")]
+    NoSuchUpdate(String),
+    /// A name that a task may give has no row.
+    #[error("the audit has no row for {0}: add a section to its registry")]
+    NoRow(String),
+    /// A bug of ours.
+    #[error("the audit itself is broken ({0}): report this as a bug")]
+    Broken(&'static str),
+}
+
+/// A line of the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// What was audited.
+    pub name: String,
+    /// Runs of each world.
+    pub trials: u32,
+    /// What is claimed.
+    pub claim: Option<Claim>,
+    /// What was shown; absent where nothing is claimed.
+    pub bounds: Option<Bounds>,
+    /// Why the claim is refuted.
+    pub flag: Option<String>,
+}
+
+impl Display for Row {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Self { name, claim, bounds, flag, .. } = self;
+        write!(f, "{name:<86}")?;
+        match (claim, bounds) {
+            (Some(Claim { epsilon: Some(epsilon), mu, .. }), Some(bounds)) => {
+                write!(f, " epsilon {:6.3} <= {epsilon:6.3}", bounds.epsilon)?;
+                if let Some(mu) = mu {
+                    write!(f, "   mu {:.3} <= {mu:.3}", bounds.mu)?;
+                }
+                if let Some(law) = bounds.law {
+                    write!(f, " (this pair {law:.3})")?;
+                }
+            }
+            _ if flag.is_none() => write!(f, " {}", if claim.is_none() { "holds" } else { "nothing is claimed" })?,
+            _ => {}
+        }
+        if let Some(flag) = flag {
+            write!(f, "   FLAGGED: {flag}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Audits these cases with so many runs of each world, and the premises that all of them share. `done` is called with the name of every row that was
+/// run; the bounds come at the end, because their error is shared by all of them.
+///
+/// # Errors
+/// See [`AuditError`].
+pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&str)) -> Result<Vec<Row>, AuditError> {
+    let mut runs = Vec::with_capacity(cases.len());
+    for case in cases {
+        runs.push(if registry::is_unprotected(case) { None } else { Some(collect(case, trials)?) });
+        done(&case.to_string());
+    }
+    let mut rows = Vec::with_capacity(cases.len() + 2);
+    for (case, runs) in cases.iter().zip(&runs) {
+        rows.push(match runs {
+            None => Row {
+                name: case.to_string(),
+                trials: 0,
+                claim: Some(Claim { epsilon: None, delta: case.task.privacy.delta.get(), mu: None, profile: Vec::new() }),
+                bounds: None,
+                flag: None,
+            },
+            Some(runs) => {
+                let Verdict { bounds, flag } = runs.judge(cases.len())?;
+                Row { name: case.to_string(), trials, claim: Some(runs.claim().clone()), bounds: Some(bounds), flag }
+            }
+        });
+    }
+    rows.extend(premise::rows()?);
+    Ok(rows)
+}
+
+/// Runs a case in both worlds.
+fn collect(case: &Case, trials: u32) -> Result<Runs, AuditError> {
+    let stage = Stage::new(case)?;
+    let (worlds, law) = worst_worlds(case, &stage)?;
+    let [first, second] = play_all(&stage, &worlds, trials)?;
+    let events = |run: &[Visit]| run.iter().map(|visit| visit.event.clone()).collect::<Vec<DpEvent>>();
+    let Some(charged) = first.first().map(|run| events(run)) else { return Err(AuditError::Broken("no runs")) };
+    if first.iter().chain(&second).any(|run| !run.iter().map(|visit| &visit.event).eq(&charged)) {
+        return Err(AuditError::Broken("two runs of a task were charged for different events"));
+    }
+    let claim = Claim::of(&charged, case.relation, case.task.privacy.delta)?;
+    Ok(Runs::new(claim, law.as_ref(), case.relation, [&first, &second]))
+}
+
+/// The pair of worlds that are furthest apart, among some crowds, and their law.
+fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>), AuditError> {
+    let sampled = format!("{:?}", case.task.visit_event(0)?).contains("PoissonSampled");
+    let crowds: Vec<Crowd> = match &case.task.update {
+        _ if sampled => vec![Crowd::Silent],
+        // What shards start from may move all of them: from crowds that say nothing to crowds that the clip shortens.
+        UpdateSpec::Shards(_) => [0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].map(Crowd::Alike).to_vec(),
+        _ => vec![Crowd::Mixed],
+    };
+    let mut best: Option<(f64, Worlds, Option<Law>)> = None;
+    for crowd in crowds {
+        let worlds = worlds(case, crowd);
+        let law = Law::of(stage, &worlds)?;
+        let apart = law.as_ref().and_then(Law::mu).unwrap_or(0.0);
+        // A crowd that says less is kept unless another is clearly worse.
+        if best.as_ref().is_none_or(|(before, _, _)| apart > 1.01 * before) {
+            best = Some((apart, worlds, law));
+        }
+    }
+    best.map(|(_, worlds, law)| (worlds, law)).ok_or(AuditError::Broken("no crowd"))
+}
+
+/// All runs of both worlds, on all processors.
+fn play_all(stage: &Stage<'_>, worlds: &Worlds, trials: u32) -> Result<[Vec<Vec<Visit>>; 2], AuditError> {
+    let threads = u32::try_from(processors()).unwrap_or(1).clamp(1, trials.max(1));
+    let parts = std::thread::scope(|scope| {
+        let part = |thread: u32| {
+            let mine = (thread..trials).step_by(threads as usize);
+            scope.spawn(move || mine.map(|number| pair(stage, worlds, &SecureNoise, number)).collect::<Result<Vec<_>, _>>())
+        };
+        let handles: Vec<_> = (0..threads).map(part).collect();
+        // A panic is passed on.
+        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>()
+    });
+    let (mut all, count) = ([Vec::new(), Vec::new()], trials as usize);
+    all.iter_mut().for_each(|runs| runs.reserve(count));
+    for part in parts {
+        for [first, second] in part? {
+            all[0].push(first);
+            all[1].push(second);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,168 @@
+//! One run of a site (or of the honest sites of an aggregated sum) as the audit sees it: a ledger in memory charges every visit, the permit goes into
+//! the shipped update, and the ledger settles what the site keeps.
+//!
+//! The server of an audit is out to learn about the canary. It gives the same λ at every visit, so that what the visits release adds up, and it
+//! includes every update.
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::update::{self, Job};
+use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
+use dp_pvi_privacy::accountant::Prices;
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
+use dp_pvi_privacy::mechanism::Message;
+use dp_pvi_privacy::{
+    ClientId, DpEvent, Epsilon, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, ReleaseId, RunId, SecureNoise, SiteState, Units,
+};
+use ed25519_dalek::SigningKey;
+
+use super::AuditError;
+use super::canary::Worlds;
+use super::registry::{Case, View};
+use crate::federation;
+
+/// What is the same for all runs of a row.
+pub(super) struct Stage<'a> {
+    pub(super) task: &'a ResolvedTask,
+    view: View,
+    /// λ of every visit.
+    lambda: Vec<f64>,
+    prices: Prices,
+}
+
+/// What the auditor saw, and what the permits were for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Visit {
+    pub(super) event: DpEvent,
+    pub(super) released: Payload,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(case: &'a Case) -> Result<Self, AuditError> {
+        let task = &case.task;
+        let mut prices = federation::prices(task);
+        for visit in 0..task.visits() {
+            if let Some(event) = task.visit_fallback(visit)? {
+                prices.learn(&event)?;
+            }
+        }
+        Ok(Self { task, view: case.view, lambda: task.rule().initial(), prices })
+    }
+
+    /// How many vectors, each with noise of its own, are in what the auditor sees.
+    pub(super) fn vectors_seen(&self) -> f64 {
+        match (self.view, &self.task.aggregation) {
+            (View::Sum, Some(aggregation)) => aggregation.honest.into(),
+            _ => 1.0,
+        }
+    }
+
+    /// One run: the first site has these records, all others have those of `others`. Runs of different numbers share no coin and no noise.
+    pub(super) fn play<N: NoiseSource>(
+        &self,
+        units: &Units<RecordTable>,
+        others: &Units<RecordTable>,
+        noise: &N,
+        number: u32,
+    ) -> Result<Vec<Visit>, AuditError> {
+        let count = self.task.aggregation.as_ref().map_or(1, |aggregation| aggregation.honest);
+        let mut sites = (0..count).map(|site| Site::open(self, site, number)).collect::<Result<Vec<_>, _>>()?;
+        let mut visits = Vec::with_capacity(self.task.visits() as usize);
+        for visit in 0..self.task.visits() {
+            let mut sum: Option<LatticeVector> = None;
+            for (position, site) in sites.iter_mut().enumerate() {
+                let mine = if position == 0 { units } else { others };
+                let Visit { event, released } = site.visit(self, visit, mine, noise)?;
+                match released {
+                    // Under aggregation the auditor sees either the first site's vector or the sum of all honest ones.
+                    Payload::Masked(vector) if self.view == View::Sum => {
+                        let sum =
+                            sum.get_or_insert_with(|| LatticeVector { exponent: vector.exponent, values: vec![0; vector.values.len()] });
+                        sum.values.iter_mut().zip(vector.values).for_each(|(sum, x)| *sum = sum.wrapping_add(x));
+                        if position == 0 {
+                            visits.push(Visit { event, released: Payload::Values(Vec::new()) });
+                        }
+                    }
+                    Payload::Masked(vector) if position == 0 => visits.push(Visit { event, released: Payload::Lattice(vector) }),
+                    released if position == 0 => visits.push(Visit { event, released }),
+                    _ => {}
+                }
+            }
+            if let (Some(sum), Some(last)) = (sum, visits.last_mut()) {
+                last.released = Payload::Lattice(sum);
+            }
+        }
+        Ok(visits)
+    }
+}
+
+/// A site and its ledger.
+struct Site {
+    ledger: Ledger<MemoryStore, SigningKey>,
+    client: ClientId,
+    run: RunId,
+    state: SiteState,
+}
+
+impl Site {
+    fn open(stage: &Stage<'_>, site: u32, number: u32) -> Result<Self, AuditError> {
+        let privacy = &stage.task.privacy;
+        let client = ClientId::new(format!("site-{site}")).map_err(|_| AuditError::Broken("the name of a site"))?;
+        let identity = LedgerIdentity { data: client.to_string(), unit: privacy.unit, relation: privacy.relation };
+        let budget = Budget { epsilon: Epsilon::INFINITE, delta: privacy.delta, per_run: None, allow_non_private: true };
+        let key = Hash::of("dp-pvi audit site", &[&site.to_le_bytes(), &number.to_le_bytes()]);
+        let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&key.0), identity, budget)?.knowing(&stage.prices);
+        Ok(Self { ledger, client, run: RunId { task: Hash::default(), number }, state: SiteState::None })
+    }
+
+    /// A visit: charge, permit, update, settle. What is sent under a mask is given with the mask taken away.
+    fn visit<N: NoiseSource>(&mut self, stage: &Stage<'_>, visit: u32, units: &Units<RecordTable>, noise: &N) -> Result<Visit, AuditError> {
+        let task = stage.task;
+        let release = ReleaseId { run: self.run, client: self.client.clone(), round: visit };
+        let event = task.visit_event(visit)?;
+        let fallback = task.visit_fallback(visit)?;
+        let permit = match &fallback {
+            None => self.ledger.reserve(&release, &event, Hash::default())?,
+            Some(fallback) => self.ledger.reserve_aggregated(&release, &event, fallback, Hash::default())?,
+        };
+        // What is claimed is the price of what the permit is for.
+        let event = match (&fallback, stage.view) {
+            (Some(fallback), View::Alone) => fallback.clone(),
+            _ => permit.event().clone(),
+        };
+        let job = Job { task, visit, lambda: &stage.lambda, state: &self.state };
+        let output = update::run(&job, units, permit, noise)?;
+        let keeps = task.site_state() != SiteStateForm::None && !matches!(output.pending, Pending::None);
+        let (released, attachment) = match output.message {
+            Message::Released(payload) => {
+                let released = payload.get().clone();
+                (released, keeps.then(|| Attachment::new(Vec::new(), payload, output.pending)))
+            }
+            Message::Share(share) => {
+                let mut seed = [0; 32];
+                SecureNoise::fresh()?.fill_bytes(&mut seed);
+                let mut pad = ChaCha20Rng::from_seed(seed);
+                let masked = share.mask(&mut ChaCha20Rng::from_seed(seed));
+                let mut vector = masked.get().clone();
+                for word in &mut vector.values {
+                    *word = word.wrapping_sub(pad.next_u64().cast_signed());
+                }
+                (Payload::Masked(vector), keeps.then(|| Attachment::masked(Vec::new(), masked, output.pending)))
+            }
+        };
+        if let Some(attachment) = attachment {
+            self.ledger.commit(&release, &attachment)?;
+            self.state = self.ledger.settle(&release, true, task.damping[visit as usize])?;
+        }
+        Ok(Visit { event, released })
+    }
+}
+
+/// Runs in both worlds at once.
+pub(super) fn pair<N: NoiseSource>(stage: &Stage<'_>, worlds: &Worlds, noise: &N, number: u32) -> Result<[Vec<Visit>; 2], AuditError> {
+    let first = stage.play(&worlds.first, &worlds.silent, noise, 2 * number)?;
+    let second = stage.play(&worlds.second, &worlds.silent, noise, 2 * number + 1)?;
+    Ok([first, second])
+}
