@@ -96,8 +96,8 @@ pub struct Data {
     pub name: String,
     /// Files, in order.
     pub files: Vec<PathBuf>,
-    /// Local copy of the public schema; when given, a task with another schema is refused.
-    pub schema: Option<PathBuf>,
+    /// This site's own copy of the public schema; a task with another one is refused.
+    pub schema: PathBuf,
     /// What belongs to a private data set only.
     pub private: Option<PrivateData>,
 }
@@ -346,6 +346,14 @@ impl RawConfig {
         if self.policy.allow_trust.is_empty() {
             return Err(ClientError::config("policy.allow_trust", "allows nothing: list \"local\", \"aggregated\" or both"));
         }
+        // Evaluators, too: one rule, and nobody reads a file through a schema that came from elsewhere.
+        let schema = self.data.schema.ok_or_else(|| {
+            ClientError::config(
+                "data.schema",
+                "is missing: name this site's own copy of the public schema. A task is accepted with this schema only, whoever approves it \
+                 (approve = \"policy\" included): otherwise the coordinator would decide what a value of your records may be",
+            )
+        })?;
         let private = match self.site.role {
             Role::Evaluator => {
                 for (field, given) in [
@@ -370,17 +378,12 @@ impl RawConfig {
                 let nominal_units = self.data.nominal_units.filter(|n| *n > 0).ok_or_else(|| {
                     ClientError::config(
                         "data.nominal_units",
-                        "is missing or 0: declare the (public) number of privacy units, see `data inspect`",
+                        "is missing or 0: declare how many privacy units a data set of this kind holds, as a round number that everybody may know; \
+                         it need not be, and under add-remove must not be, the exact count",
                     )
                 })?;
                 let budget =
                     self.budget.ok_or_else(|| ClientError::config("budget", "is missing: set epsilon and delta of this data set"))?;
-                if budget.unit == PrivacyUnit::Person && self.data.schema.is_none() {
-                    return Err(ClientError::config(
-                        "data.schema",
-                        "is missing: with unit = \"person\" the schema says who is a person, so a site states its own copy",
-                    ));
-                }
                 if budget.unit == PrivacyUnit::Site && budget.relation == Relation::AddRemove {
                     return Err(ClientError::config(
                         "budget.relation",
@@ -427,7 +430,7 @@ impl RawConfig {
                 identity: at(&self.tls.identity),
                 server_identity: at(self.tls.server_identity.as_ref().unwrap_or(&self.tls.ca)),
             },
-            data: Data { name: self.data.name, files, schema: self.data.schema.as_deref().map(at), private },
+            data: Data { name: self.data.name, files, schema: at(&schema), private },
             policy: Policy {
                 allow_trust: self.policy.allow_trust,
                 allow_non_private: self.policy.allow_non_private,

@@ -5,7 +5,8 @@
 //!
 //! * [`config`]: `client.toml`, checked once.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
-//! * [`train`]: data behind the release gate and updates on a blocking thread.
+//! * [`snapshot`]: data behind the release gate, read before the hello.
+//! * [`train`]: updates on a blocking thread.
 //! * [`run`]: one run from hello to end. The loop itself is `dp_pvi_protocol::driver`, which simulation and tests share.
 //! * [`commands`], [`cli`]: the command line.
 //!
@@ -28,6 +29,7 @@ pub mod keys;
 pub mod observe;
 pub mod output;
 pub mod run;
+pub mod snapshot;
 pub mod telemetry;
 pub mod tls;
 pub mod train;

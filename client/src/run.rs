@@ -60,13 +60,16 @@ pub async fn run_site<S: LedgerStore>(
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
     let store = decorate(SqliteLedger::open(&private.ledger)?);
     let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget)?.cap_fallback(private.max_fallback);
+    // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
+    let mut trainer = SiteTrainer::load(config).await?;
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
     let mut transport = GrpcTransport::new(&config.site, tls);
-    let mut trainer = SiteTrainer::new(config);
     let patience = patience(config);
-    drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)
+    let outcome = drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)
         .await
-        .map_err(|e| ClientError::from(e).at_server(&config.site.server()))
+        .map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
+    trainer.leave()?;
+    Ok(outcome)
 }
 
 /// Takes part as an evaluator: no ledger, no updates, public data.
@@ -77,7 +80,7 @@ pub async fn run_evaluator(config: &Config, observer: &mut impl Observer) -> Res
     let tls = tls::load(config)?;
     let mut participant = EvaluatorParticipant::new(identity(config, &tls)?);
     let mut transport = GrpcTransport::new(&config.site, tls);
-    let mut evaluator = PublicEvaluator::new(config);
+    let mut evaluator = PublicEvaluator::load(config).await?;
     let patience = patience(config);
     drive_evaluator(&mut participant, &mut transport, &mut evaluator, &SystemClock, observer, &patience)
         .await

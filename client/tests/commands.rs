@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
+use dp_pvi_client::snapshot::Snapshot;
 use dp_pvi_posterior::document::PosteriorDocument;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, Ledger};
@@ -107,10 +108,75 @@ fn bad_data_is_exit_code_10_and_shows_no_value() {
     fs::remove_file(site.path("cohort.csv")).unwrap();
     site.run(&["check", "--offline"]).expect(10, "cohort.csv");
     let site = Site::new();
+    // Compared with the declared number, and with nothing else.
     site.configure("[budget]", "[policy]\nmin_records = 6\n[budget]");
-    site.run(&["check", "--offline"]).expect(10, "min_records");
+    for arguments in [&["check", "--offline"][..], &["run"]] {
+        site.run(arguments).expect(2, "policy.min_records");
+    }
+    write(&site.path("cohort.csv"), "age,died\n40,no\n");
     site.configure("min_records = 6", "min_records = 5");
-    site.run(&["check", "--offline"]).expect(0, "");
+    let fewer = site.run(&["check", "--offline"]).expect(0, "").stdout;
+    assert!(fewer.contains("4 privacy units fewer than [data] nominal_units"), "{fewer}");
+    write(&site.path("cohort.csv"), format!("age,died\n{}", "40,no\n".repeat(7)));
+    let more = site.run(&["check", "--offline"]).expect(0, "").stdout;
+    assert!(more.contains("2 privacy units more than [data] nominal_units"), "{more}");
+    site.run(&["run"]).expect(5, "localhost:1");
+}
+
+/// What a whole file is, is the operator's matter before anything is sent; what one record holds is nobody's in a run.
+#[test]
+fn finding_privacy_2_a_run_reads_its_files_before_it_says_hello() {
+    let site = Site::new();
+    for (content, words) in [("", "no records"), ("years,died\n40,no\n", "`age`"), ("age;died\n40;no\n", "semicolons")] {
+        write(&site.path("cohort.csv"), content);
+        site.run(&["run"]).expect(10, words);
+    }
+    // The server is not there: exit code 5 says that the site would have called it.
+    for row in ["", "NaN,no", "x,no", "40", "40,no,no", "\"40,no", "40,perhaps", "#", "1e9,no"] {
+        write(&site.path("cohort.csv"), format!("age,died\n40,no\n{row}\n50,yes\n"));
+        site.run(&["run"]).expect(5, "localhost:1");
+    }
+    write(&site.path("cohort.csv"), "age,died\n");
+    site.run(&["run"]).expect(5, "localhost:1");
+    fs::remove_file(site.path("cohort.csv")).unwrap();
+    site.run(&["run"]).expect(10, "cohort.csv");
+    assert!(std::process::Command::new("mkfifo").arg(site.path("cohort.csv")).status().unwrap().success());
+    for arguments in [&["run"][..], &["check", "--offline"], &["data", "inspect"]] {
+        site.run(arguments).expect(10, "no regular file");
+    }
+}
+
+/// Records that change in the middle of a run would get the state of others: noticed before the hello, from what the state folder keeps.
+#[test]
+fn finding_privacy_9_files_that_were_edited_in_a_run_are_noticed_before_the_hello() {
+    let site = Site::new();
+    let config = site.config();
+    let key = dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
+    let snapshot = Snapshot::load(&config, &key).unwrap();
+    snapshot.join(&common::run()).unwrap();
+    let kept = site.path("state/records-lung-2024.json");
+    let text = fs::read_to_string(&kept).unwrap();
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    site.run(&["run"]).expect(5, "localhost:1");
+
+    let records = fs::read_to_string(site.path("cohort.csv")).unwrap();
+    // Written in another way they are the same records; with one of them changed, moved or gone they are not.
+    write(&site.path("cohort.csv"), records.replace('\n', "\r\n").replace("40", "40.0"));
+    site.run(&["run"]).expect(5, "localhost:1");
+    for changed in [records.replace("40", "41"), records.replace("35,no\n", ""), records.replace("40,no\n50,no", "50,no\n40,no")] {
+        write(&site.path("cohort.csv"), changed);
+        let message = site.run(&["run"]).expect(10, "not those with which this site joined run 1").stderr;
+        assert!(message.contains("state/records-lung-2024.json"), "{message}");
+    }
+    // What is kept says nothing about the records to who has not the key: with another one it is another.
+    let other = Snapshot::load(&config, &generate_identity().unwrap()).err().unwrap();
+    assert_eq!(other.exit_code(), 10);
+    // The run is over, or the operator gives it up.
+    snapshot.leave().unwrap();
+    assert!(!kept.exists());
+    site.run(&["run"]).expect(5, "localhost:1");
+    write(&kept, text.replace("fingerprint", "print"));
+    site.run(&["run"]).expect(12, "remove it");
 }
 
 #[test]
@@ -121,6 +187,28 @@ fn data_inspect_counts() {
     assert!(site.run(&["data", "inspect"]).expect(0, "").stdout.contains("PRIVATE"));
     site.configure("schema = \"schema.toml\"\n", "");
     site.run(&["data", "inspect"]).expect(2, "data.schema");
+}
+
+/// Whoever asks by the exit code hears what the text says.
+#[test]
+fn finding_newcomer_8_data_inspect_fails_where_the_schema_rejects() {
+    let site = Site::new();
+    write(&site.path("cohort.csv"), "age,died\n40,no\nold,no\n50,\"yes\n\n60,yes\n");
+    let outcome = site.run(&["data", "inspect"]).expect(10, "rejects 2 records");
+    assert!(outcome.stdout.contains("PRIVATE") && outcome.stdout.contains("row 2, column `age`"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("row 3, the line has a quote") && outcome.stdout.contains("1 lines are empty"), "{}", outcome.stdout);
+    let outcome = site.run(&["data", "inspect", "--format", "json"]).expect(10, "");
+    let counts: serde_json::Value = serde_json::from_str(outcome.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((counts["rejected"].as_u64(), counts["empty_lines"].as_u64(), counts["records"].as_u64()), (Some(2), Some(1), Some(5)));
+    assert_eq!((counts["rejections"][0]["column"].as_str(), counts["rejections"][1]["column"].as_str()), (Some("age"), None));
+}
+
+#[test]
+fn finding_newcomer_8_a_step_is_named_once() {
+    let site = Site::new();
+    site.configure("reconnect_seconds = 0", "reconect_seconds = 0");
+    let outcome = site.run(&["check", "--offline"]).expect(2, "");
+    assert!(outcome.stdout.starts_with("FAILED  configuration: client.toml: "), "{}", outcome.stdout);
 }
 
 #[test]
@@ -304,10 +392,14 @@ fn plans_say_what_a_run_costs() {
     refused("at the budget's delta");
     site.configure("per_run_epsilon = 0.5\ndelta = 1e-7", "per_run_epsilon = 0.1\ndelta = 1e-5");
     site.configure("[policy]\n", "[policy]\nmin_records = 6\n");
-    refused("min_records = 6");
+    refused("min_records: is 6");
     site.configure("min_records = 6\n", "");
     site.configure("epsilon = 2.0\nper_run_epsilon = 0.1", "epsilon = 0.2");
     refused("above its budget");
+    let schema = fs::read_to_string(site.path("schema.toml")).unwrap();
+    write(&site.path("schema.toml"), schema.replace("upper = 110", "upper = 70.5\noutside = \"reject\""));
+    refused("byte for byte");
+    write(&site.path("schema.toml"), schema);
     // A ledger's unit and relation are fixed: these two sites have not made theirs yet.
     fs::remove_dir_all(site.path("data")).unwrap();
     site.configure("epsilon = 0.2", "epsilon = 2.0\nrelation = \"add-remove\"");
@@ -399,9 +491,11 @@ fn predictions_carry_their_uncertainty() {
     write(&site.path("new.csv"), "age\n50\n90\n10\n");
     let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));
     let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
+    // The last cell says why a row has no prediction.
+    let numbers = |line: &str| line.strip_suffix(',').unwrap().split(',').map(|cell| cell.parse().unwrap()).collect::<Vec<f64>>();
     let text = Outcome::of(program().args(arguments).output().unwrap()).expect(0, "").stdout;
-    let lines: Vec<Vec<f64>> = text.lines().skip(1).map(|l| l.split(',').map(|c| c.parse().unwrap()).collect()).collect();
-    assert_eq!((text.lines().next(), lines.len()), (Some("row,probability,lower,upper"), 3));
+    let lines: Vec<Vec<f64>> = text.lines().skip(1).map(numbers).collect();
+    assert_eq!((text.lines().next(), lines.len()), (Some("row,probability,lower,upper,problem"), 3));
     let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
     for (line, (number, x)) in lines.iter().zip([(1.0, 0.0), (2.0, 2.0), (3.0, -2.0)]) {
         let (mean, sd) = (1.5 * x - 0.4, f64::hypot(0.2 * x, 0.1));
@@ -422,12 +516,21 @@ fn predictions_carry_their_uncertainty() {
     let mut command = program();
     command.args(arguments).args(["--level", "90", "-o", target.to_str().unwrap()]);
     Outcome::of(command.output().unwrap()).expect(0, "");
-    let narrower: Vec<f64> = fs::read_to_string(&target).unwrap().lines().nth(1).unwrap().split(',').map(|c| c.parse().unwrap()).collect();
+    let narrower: Vec<f64> = numbers(fs::read_to_string(&target).unwrap().lines().nth(1).unwrap());
     assert!(narrower[2] > lines[0][2] && narrower[3] < lines[0][3]);
 
-    write(&data, "age\n50\nx871460592738\n");
-    let outcome = Outcome::of(program().args(arguments).output().unwrap()).expect(10, "row 2");
-    assert!(!outcome.stderr.contains("871460592738"), "{}", outcome.stderr);
+    // finding_newcomer_8: one row that cannot be read is one empty prediction.
+    write(&data, "age\n50\nx871460592738\n50\n");
+    let outcome = Outcome::of(program().args(arguments).output().unwrap()).expect(0, "1 of 3 rows");
+    let rows: Vec<&str> = outcome.stdout.lines().skip(1).collect();
+    assert!(rows[1].starts_with("2,,,,\"column `age`: this is not a number") && rows[0][1..] == rows[2][1..], "{rows:?}");
+    assert!(!(outcome.stderr + &outcome.stdout).contains("871460592738"));
+    let mut command = program();
+    let outcome = Outcome::of(command.args(arguments).args(["--format", "json"]).output().unwrap()).expect(0, "1 of 3 rows");
+    let objects: Vec<serde_json::Value> = outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(objects[1]["problem"].as_str().unwrap().contains("`age`") && objects[2]["probability"].is_number());
+    write(&data, "age\nx\n\"50\n");
+    Outcome::of(program().args(arguments).output().unwrap()).expect(10, "2 of 2 rows");
     write(&posterior, document.to_json().replacen("\"format\": 1", "\"format\": 2", 1));
     Outcome::of(program().args(arguments).output().unwrap()).expect(4, "posterior.json");
 }

@@ -24,6 +24,7 @@ identity = "tls/hospital-1.identity"
 [data]
 name = "lung-2024"
 uri = ["a.csv", "file:///b.parquet"]
+schema = "schema.toml"
 ledger = "/var/lib/ledger.db"
 nominal_units = 400
 [policy]
@@ -71,6 +72,27 @@ fn a_full_file_becomes_checked_types() {
     let own: Vec<_> = own.iter().map(|(key, value)| (key.as_str(), *value)).collect();
     let floors = parse(SITE, &own).unwrap().aggregation.unwrap().floors;
     assert_eq!(floors, Floors { min_contributors: 5, colluders: 0, max_honest: 7, max_rounds: 30 });
+}
+
+/// What a value of a record may be is decided at the site, whoever approves a task. An evaluator has its own copy, too.
+#[test]
+fn finding_privacy_2_every_client_has_its_own_schema() {
+    assert_eq!(parse(SITE, &[]).unwrap().data.schema, Path::new("/etc/dp-pvi/schema.toml"));
+    let without = SITE.replacen("schema = \"schema.toml\"\n", "", 1);
+    let hash = format!("sha256:{}", "ab".repeat(32));
+    for approve in ["policy", "manual", &hash] {
+        let error = parse(&without, &[("DP_PVI__POLICY__APPROVE", approve)]).unwrap_err();
+        assert!(error.contains("data.schema") && error.contains("approve = \"policy\""), "{error}");
+    }
+    let (evaluator, _) = without.split_once("ledger = ").unwrap();
+    assert!(parse(evaluator, &[("DP_PVI__SITE__ROLE", "evaluator")]).unwrap_err().contains("data.schema"));
+}
+
+/// The declared number of units is public: nobody is asked for the exact one.
+#[test]
+fn finding_privacy_9_the_declared_number_is_a_round_one() {
+    let error = parse(&SITE.replacen("nominal_units = 400\n", "", 1), &[]).unwrap_err();
+    assert!(error.contains("data.nominal_units") && error.contains("round number") && !error.contains("inspect"), "{error}");
 }
 
 /// Who allows aggregated trust says whom he takes for the second party; who does not need not.
@@ -128,8 +150,6 @@ fn the_environment_overrides_the_file() {
     let private = config.private().unwrap();
     assert!((private.budget.epsilon.get() - 3.0).abs() < f64::EPSILON && private.budget.allow_non_private);
     assert_eq!(private.identity.unit, PrivacyUnit::Person);
-    // Who is a person is what the schema says: a server must not be the only one to say it.
-    assert!(parse(SITE, &[("DP_PVI__BUDGET__UNIT", "person")]).unwrap_err().contains("data.schema"));
     assert!(parse(SITE, &[("DP_PVI__NOPE", "1")]).unwrap_err().contains("DP_PVI__NOPE"));
     assert!(parse(SITE, &[("DP_PVI__SITE__NOPE", "1")]).unwrap_err().contains("nope"));
 }

@@ -108,6 +108,8 @@ impl Federation {
         let role = if party.nominal_units.is_some() { "site" } else { "evaluator" };
         fs::create_dir_all(home.join("data")).expect("a folder");
         write(&home.join("data/records.csv"), &party.csv);
+        // Each party's own copy, as it would come by mail.
+        fs::copy(self.home("server").join("schema.toml"), home.join("data/schema.toml")).expect("the public schema");
         write(&home.join("client.toml"), &client_toml(party));
         run(Command::new(binary("dp-pvi-client"))
             .args(["csr", "--federation", NAME, "--name", &party.name, "--role", role, "-o"])
@@ -528,6 +530,7 @@ identity = "tls/{name}.identity"
 [data]
 name = "{name}"
 uri = "data/records.csv"
+schema = "data/schema.toml"
 {private}"#
     )
 }

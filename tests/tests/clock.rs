@@ -64,7 +64,7 @@ async fn drive(config: &Config, clock: &Jumping) -> u32 {
     let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget).unwrap();
     let mut participant = Participant::new(identity, client::policy(config).unwrap(), private.nominal_units, ledger);
     let mut transport = GrpcTransport::new(&config.site, tls);
-    let mut trainer = SiteTrainer::new(config);
+    let mut trainer = SiteTrainer::load(config).await.unwrap();
     let mut observer = Count { sent: 0 };
     let patience = Patience {
         first: Duration::from_millis(50),

@@ -67,39 +67,48 @@ fn a_key_that_does_not_exist_is_named() {
 /// What is wrong, how the file is spoiled, and what the message has to name.
 type Case<'a> = (&'a str, &'a dyn Fn(&str) -> String, &'a [&'a str]);
 
-/// The message names file, row and column, and never the value.
+/// What `check` says names file, row and column, and never the value. What is wrong with the file as a whole keeps a run from starting;
+/// what is wrong with a record does not: nobody outside could tell.
 #[test]
 fn data_that_does_not_fit_is_rejected_by_row_and_column() {
-    let cases: [Case<'_>; 6] = [
-        ("a column of the schema is missing", &|csv| csv.replace("x1", "x9"), &["x1"]),
+    let cases: [(Case<'_>, bool); 6] = [
+        (("a column of the schema is missing", &|csv| csv.replace("x1", "x9"), &["x1"]), false),
         (
-            "a column that the schema does not name",
-            &|csv| csv.lines().map(|l| if l.starts_with('x') { format!("{l},extra\n") } else { format!("{l},7\n") }).collect(),
-            &["column number 5"],
+            (
+                "a column that the schema does not name",
+                &|csv| csv.lines().map(|l| if l.starts_with('x') { format!("{l},extra\n") } else { format!("{l},7\n") }).collect(),
+                &["column number 5"],
+            ),
+            false,
         ),
-        ("not a number", &|csv| set_cell(csv, 5, 1, "NaN"), &["5", "x1"]),
-        ("infinite", &|csv| set_cell(csv, 7, 2, "inf"), &["7", "x2"]),
-        ("a text that must not be repeated", &|csv| set_cell(csv, 3, 0, "Mrs-Smith-0815"), &["3", "x0"]),
-        ("an empty file", &|_| String::new(), &[]),
+        (("an empty file", &|_| String::new(), &["no records"]), false),
+        (("not a number", &|csv| set_cell(csv, 5, 1, "NaN"), &["5", "x1"]), true),
+        (("infinite", &|csv| set_cell(csv, 7, 2, "inf"), &["7", "x2"]), true),
+        (("a text that must not be repeated", &|csv| set_cell(csv, 3, 0, "Mrs-Smith-0815"), &["3", "x0"]), true),
     ];
     let (federation, sites) = small(1);
-    let server = federation.start_server();
+    let mut server = federation.start_server();
     let path = federation.home("site-1").join("data/records.csv");
-    for (what, spoil, words) in cases {
+    for ((what, spoil, words), runs) in cases {
         fs::write(&path, spoil(&sites[0].csv)).unwrap();
-        let mut client = federation.start_client("site-1", &server.address);
-        client.expect(10);
-        let message = client.log();
+        let message = fails(&mut federation.client_command("site-1", &["check", "--offline"]), 10);
         says(&message, words);
         assert!(!message.contains("Mrs-Smith"), "{what}: {message}");
-        assert!(client.events().iter().all(|e| e["event"] != "training"), "{what}");
-        assert!(client.events().iter().all(|e| !e.to_string().contains("Mrs-Smith")), "{what}");
+        if !runs {
+            let mut client = federation.start_client("site-1", &server.address);
+            client.expect(10);
+            says(&client.log(), words);
+            assert!(client.events().iter().all(|e| e["event"] == "error"), "{what}: it said hello");
+        }
     }
     assert_eq!(budget(&federation, "site-1")["releases"], 0, "nothing was charged");
-    // And with the right file everything goes on.
-    fs::write(&path, &sites[0].csv).unwrap();
+    // The last file has a cell that the schema rejects.
     let mut clients = [federation.start_client("site-1", &server.address), federation.start_client("site-2", &server.address)];
     clients.iter_mut().for_each(|c| c.expect(0));
+    server.process.expect(0);
+    for client in &clients {
+        assert!(!client.log().contains("x0") && client.events().iter().all(|e| !e.to_string().contains("x0")), "{}", client.log());
+    }
 }
 
 /// Replaces the cell of record `row` (from 1) in column `column` (from 0).

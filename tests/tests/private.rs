@@ -147,10 +147,9 @@ fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
     let federation = Federation::new(&task.toml(), &task.schema(3), &parties);
     let mut server = federation.start_server();
     for site in ["site-1", "site-2"] {
-        fs::copy(federation.home("server").join("schema.toml"), federation.home(site).join("data/schema.toml")).unwrap();
         let ask = |arguments: &[&str]| {
             let mut command = federation.client_command(site, arguments);
-            run(command.env("DP_PVI__SITE__SERVER", &server.address).env("DP_PVI__DATA__SCHEMA", "data/schema.toml"))
+            run(command.env("DP_PVI__SITE__SERVER", &server.address))
         };
         ask(&["check"]);
         ask(&["data", "inspect"]);

@@ -4,17 +4,17 @@ use std::path::Path;
 
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::accountant::PrivacyLoss;
-use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
 use super::view::{LedgerView, OnDisk};
-use super::{data, plan, view};
+use super::{plan, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, name_of};
+use crate::snapshot::LocalSchema;
 use crate::transport::GrpcTransport;
-use crate::{keys, run, tls};
+use crate::{keys, run, tls, train};
 
 /// Whether the server is asked too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,10 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     let tls = report.step("certificate", tls::load(&config), |t| {
         format!("valid until {}", t.expires.format(&Rfc3339).unwrap_or_else(|_| t.expires.unix_timestamp().to_string()))
     });
-    report.step("data", load_data(&config), Clone::clone);
+    let loaded = report.step("data", load_data(&config), |_| "fits the schema".into());
+    if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
+        report.warn("data", &note);
+    }
     let ledger = match (config.private(), identity) {
         (Ok(private), Some(key)) => {
             let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
@@ -71,6 +74,10 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
         let connected = report.step("server", connected, |()| format!("{} answers and accepts this client", config.site.server()));
         if let (Some(()), Some((private, ledger))) = (connected, ledger) {
             let task = plan::ask_server(&config, private, &ledger).await;
+            let task = task.and_then(|task| match loaded.as_ref().map_or(Ok(()), |loaded| loaded.schema.is_of(&task)) {
+                Ok(()) => Ok(task),
+                Err(other) => Err(ClientError::Data(other)),
+            });
             let task = report.step("task", task, |task| format!("{} ({})", task.name, task.hash()));
             task.iter().flat_map(ResolvedTask::warnings).for_each(|warning| report.warn("task", &warning));
         }
@@ -92,9 +99,12 @@ impl Report {
                 Some(value)
             }
             Err(error) => {
+                let detail = error.to_string();
+                // The kind of an error is often the name of the step.
+                let words = detail.strip_prefix(&format!("{name}: ")).unwrap_or(&detail);
                 self.output.object(
-                    || json!({"check": name, "ok": false, "code": error.exit_code(), "detail": error.to_string()}),
-                    || format!("FAILED  {name}: {error}"),
+                    || json!({"check": name, "ok": false, "code": error.exit_code(), "detail": detail}),
+                    || format!("FAILED  {name}: {words}"),
                 );
                 self.first.get_or_insert(error);
                 None
@@ -120,24 +130,43 @@ fn state_folder(path: &Path) -> Result<()> {
         .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))
 }
 
-/// Loads the data through the local schema. Without one the task's schema decides, and a run loads the data before anything else.
-fn load_data(config: &Config) -> Result<String> {
-    for path in &config.data.files {
-        std::fs::File::open(path).map_err(|e| ClientError::Data(format!("[data] uri: {}: cannot be read ({e})", path.display())))?;
-    }
-    let Some(path) = &config.data.schema else {
-        return Ok("readable (set [data] schema to check its content before the task is known)".into());
-    };
-    let schema = data::read_schema(path)?;
+/// Loads the data through the site's schema. Unlike a run it stops at the first record that the schema rejects.
+fn load_data(config: &Config) -> Result<Loaded> {
+    let schema = LocalSchema::read(&config.data.schema)?;
     let failed = |e: dp_pvi_data::DataError| ClientError::Data(e.to_string());
-    match config.site.role {
-        Role::Evaluator => dp_pvi_data::load_public(&schema, &config.data.files, None).map(|_| ()).map_err(failed)?,
-        Role::Site => {
-            let loaded = dp_pvi_data::load(&schema, &config.data.files).map_err(failed)?;
-            if loaded.counts.units < config.policy.min_records {
-                return Err(ClientError::Data(format!("fewer privacy units than [policy] min_records = {}", config.policy.min_records)));
-            }
+    match &config.data.private {
+        None => {
+            dp_pvi_data::load_public(schema.schema(), &config.data.files, None).map_err(failed)?;
+            Ok(Loaded { schema, surplus: None, missing: None })
+        }
+        Some(private) => {
+            train::check_declared(config)?;
+            let counted = dp_pvi_data::load(schema.schema(), &config.data.files).map_err(failed)?.counts.units;
+            let declared = private.nominal_units;
+            let more = |a: u64, b: u64| a.checked_sub(b).filter(|difference| *difference > 0);
+            Ok(Loaded { schema, surplus: more(counted, declared), missing: more(declared, counted) })
         }
     }
-    Ok("fits the schema".into())
+}
+
+/// What `check` says of the data.
+struct Loaded {
+    schema: LocalSchema,
+    /// Units above the declared number.
+    surplus: Option<u64>,
+    /// Units below it.
+    missing: Option<u64>,
+}
+
+impl Loaded {
+    /// How the counted number of units and the declared one go together, for the operator's eyes.
+    fn note(&self) -> Option<String> {
+        if let Some(surplus) = self.surplus {
+            return Some(format!(
+                "{surplus} privacy units more than [data] nominal_units: where an update gives every unit a place, they contribute nothing"
+            ));
+        }
+        let missing = self.missing?;
+        Some(format!("{missing} privacy units fewer than [data] nominal_units: where an update gives every unit a place, theirs are empty"))
+    }
 }

@@ -2,33 +2,26 @@
 
 use std::path::Path;
 
-use dp_pvi_data::Inspection;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_data::{Inspection, RowProblem};
 use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::Output;
+use crate::snapshot::LocalSchema;
 
 /// Prints counts per column and the norms of the rows.
 ///
 /// # Errors
-/// No schema; a schema or data file that cannot be used.
+/// A schema or data file that cannot be used; [`ClientError::Data`] after the counts where the schema rejects records.
 pub fn inspect(config: &Config, schema: Option<&Path>, output: Output) -> Result<()> {
-    let path = schema
-        .or(config.data.schema.as_deref())
-        .ok_or_else(|| ClientError::config("data.schema", "is missing: name the federation's schema file there, or with --schema"))?;
-    let schema = read_schema(path)?;
-    let inspection = dp_pvi_data::inspect(&schema, &config.data.files).map_err(|e| ClientError::Data(e.to_string()))?;
+    let schema = LocalSchema::read(schema.unwrap_or(&config.data.schema))?;
+    let inspection = dp_pvi_data::inspect(schema.schema(), &config.data.files).map_err(|e| ClientError::Data(e.to_string()))?;
     output.object(|| to_json(&inspection), || inspection.to_string());
-    Ok(())
-}
-
-/// Reads a schema file.
-pub(super) fn read_schema(path: &Path) -> Result<Schema> {
-    let invalid = |message: String| ClientError::InvalidFile { file: path.to_owned(), message };
-    let text = std::fs::read_to_string(path).map_err(|e| invalid(format!("cannot be read ({e})")))?;
-    Schema::parse(&text).map_err(|e| invalid(e.to_string()))
+    match inspection.rejected {
+        0 => Ok(()),
+        rejected => Err(ClientError::Data(format!("the schema rejects {rejected} records; see the list above"))),
+    }
 }
 
 fn to_json(inspection: &Inspection) -> Value {
@@ -53,6 +46,7 @@ fn to_json(inspection: &Inspection) -> Value {
         "units": inspection.units,
         "records": inspection.records,
         "dropped": inspection.dropped,
+        "empty_lines": inspection.empty_lines,
         "rejected": inspection.rejected,
         "largest_unit": inspection.largest_unit,
         "norm_bound": inspection.norm_bound,
@@ -60,7 +54,23 @@ fn to_json(inspection: &Inspection) -> Value {
         "scaled_share": inspection.scaled_share(),
         "columns": columns,
         "rejections": inspection.rejections.iter().map(|r| json!({
-            "file": r.file, "row": r.row, "column": r.column, "problem": r.problem.to_string(),
+            "file": r.file, "row": r.row, "column": column(&r.problem), "problem": problem(&r.problem),
         })).collect::<Vec<_>>(),
     })
+}
+
+/// The column at fault; `None` where it is the whole line.
+fn column(problem: &RowProblem) -> Option<&str> {
+    match problem {
+        RowProblem::Cell { column, .. } => Some(column),
+        RowProblem::Line(_) => None,
+    }
+}
+
+/// Why, without the column.
+fn problem(problem: &RowProblem) -> String {
+    match problem {
+        RowProblem::Cell { problem, .. } => problem.to_string(),
+        RowProblem::Line(_) => problem.to_string(),
+    }
 }

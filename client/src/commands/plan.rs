@@ -15,6 +15,7 @@ use crate::config::{Aggregation, Config, PrivateData};
 use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
+use crate::snapshot::LocalSchema;
 use crate::transport::GrpcTransport;
 use crate::{keys, tls, train};
 
@@ -298,8 +299,11 @@ fn objections(
             name_of(&task.privacy.relation)
         ));
     }
-    if let Err(too_few) = train::check_size(config, task) {
-        object(too_few.message);
+    if let Err(too_few) = train::check_declared(config) {
+        object(too_few.to_string());
+    }
+    if let Err(other) = LocalSchema::read(&config.data.schema)?.is_of(task) {
+        object(other);
     }
     if view::on_disk(private)? == OnDisk::NotYet {
         object("the data set has no ledger yet: dp-pvi-client ledger create".into());

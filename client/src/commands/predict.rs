@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_inference::records::{RecordTable, RecordView};
+use dp_pvi_inference::records::RecordView;
 use dp_pvi_posterior::document::{Intervals, PosteriorDocument};
 use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
@@ -18,10 +18,12 @@ use crate::output::{Format, Output};
 ///
 /// `intervals` chooses between the posteriors of the document.
 ///
-/// A row that the schema drops has no prediction: its cells stay empty, so that line i is always row i.
+/// A row that the schema drops, or that cannot be read, has no prediction: its cells stay empty and the last one says why, so that line i
+/// is always row i.
 ///
 /// # Errors
-/// [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for the rows, [`ClientError::Unavailable`] for the result.
+/// [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for a file as a whole or where no row can be read,
+/// [`ClientError::Unavailable`] for the result.
 pub fn predict(
     posterior: &Path,
     data: &[PathBuf],
@@ -36,19 +38,19 @@ pub fn predict(
     let task = document.task().map_err(|e| invalid(e.to_string()))?;
     let predictor = document.predictor_with(intervals).map_err(|e| invalid(e.to_string()))?;
     let schema = Schema::parse(&task.schema).map_err(|e| invalid(e.to_string()))?;
-    let table = dp_pvi_data::load_for_prediction(&schema, data).map_err(|e| ClientError::Data(e.to_string()))?;
+    let read = dp_pvi_data::load_for_prediction(&schema, data).map_err(|e| ClientError::Data(e.to_string()))?;
     let rows = Rows { predictor, schema, level };
-
-    let Some(path) = target else {
-        return match rows.write(&table, output.format(), &mut std::io::stdout().lock()) {
-            // Whoever reads has seen enough.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            result => result.map_err(|e| ClientError::Unavailable(format!("stdout: {e}"))),
-        };
-    };
-    let unavailable = |e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", path.display()));
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(unavailable)?);
-    rows.write(&table, output.format(), &mut file).and_then(|()| file.flush()).map_err(unavailable)
+    rows.put(&read, target, output.format())?;
+    let (unreadable, all) = (read.unreadable.len(), read.table.len());
+    if unreadable == 0 {
+        return Ok(());
+    }
+    let words = format!("{unreadable} of {all} rows cannot be read and have no prediction; the column `problem` says why");
+    if unreadable == all {
+        return Err(ClientError::Data(words));
+    }
+    tracing::warn!("{words}");
+    Ok(())
 }
 
 struct Rows {
@@ -69,21 +71,38 @@ enum Line {
 }
 
 impl Rows {
-    fn write(&self, table: &RecordTable, format: Format, out: &mut impl Write) -> std::io::Result<()> {
+    /// Writes to a file, or to stdout.
+    fn put(&self, read: &dp_pvi_data::Rows, target: Option<&Path>, format: Format) -> Result<()> {
+        let Some(path) = target else {
+            return match self.write(read, format, &mut std::io::stdout().lock()) {
+                // Whoever reads has seen enough.
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                result => result.map_err(|e| ClientError::Unavailable(format!("stdout: {e}"))),
+            };
+        };
+        let unavailable = |e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", path.display()));
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(unavailable)?);
+        self.write(read, format, &mut file).and_then(|()| file.flush()).map_err(unavailable)
+    }
+
+    fn write(&self, read: &dp_pvi_data::Rows, format: Format, out: &mut impl Write) -> std::io::Result<()> {
         if format == Format::Text {
             let header = match &self.schema.label().kind {
-                LabelKind::Binary { .. } => "row,probability,lower,upper",
-                LabelKind::Number(rule) if rule.transform == Transform::Identity => "row,mean,sd,lower,upper",
-                LabelKind::Number(_) => "row,median,sd,lower,upper",
-                LabelKind::Absent => "row,component,probability",
+                LabelKind::Binary { .. } => "row,probability,lower,upper,problem",
+                LabelKind::Number(rule) if rule.transform == Transform::Identity => "row,mean,sd,lower,upper,problem",
+                LabelKind::Number(_) => "row,median,sd,lower,upper,problem",
+                LabelKind::Absent => "row,component,probability,problem",
             };
             writeln!(out, "{header}")?;
         }
-        for row in 0..table.len() {
-            let line = table.unit(row).records().next().map(|record| self.line(record));
+        let mut unreadable = read.unreadable.iter().peekable();
+        for row in 0..read.table.len() {
+            let line = read.table.unit(row).records().next().map(|record| self.line(record));
+            let problem =
+                unreadable.next_if(|unreadable| unreadable.row == row as u64 + 1).map(|unreadable| unreadable.problem.to_string());
             match format {
-                Format::Text => writeln!(out, "{},{}", row + 1, csv(line, &self.schema))?,
-                Format::Json => writeln!(out, "{}", object(row + 1, line))?,
+                Format::Text => writeln!(out, "{},{},{}", row + 1, csv(line, &self.schema), quoted(line, problem))?,
+                Format::Json => writeln!(out, "{}", object(row + 1, line, problem))?,
             }
         }
         Ok(())
@@ -129,7 +148,16 @@ fn csv(line: Option<Line>, schema: &Schema) -> String {
     }
 }
 
-fn object(row: usize, line: Option<Line>) -> Value {
+/// Why there is no prediction, as a cell; empty where there is one.
+fn quoted(line: Option<Line>, problem: Option<String>) -> String {
+    match (line, problem) {
+        (Some(_), _) => String::new(),
+        (None, None) => "the schema drops this record".into(),
+        (None, Some(problem)) => format!("\"{}\"", problem.replace('"', "\"\"")),
+    }
+}
+
+fn object(row: usize, line: Option<Line>, problem: Option<String>) -> Value {
     match line {
         Some(Line::Class { probability, lower, upper }) => json!({"row": row, "probability": probability, "lower": lower, "upper": upper}),
         Some(Line::Component { component, probability }) => json!({"row": row, "component": component, "probability": probability}),
@@ -137,6 +165,9 @@ fn object(row: usize, line: Option<Line>) -> Value {
             json!({"row": row, "mean": middle, "sd": sd, "lower": lower, "upper": upper})
         }
         Some(Line::Number { middle, sd: None, lower, upper }) => json!({"row": row, "median": middle, "lower": lower, "upper": upper}),
-        None => json!({"row": row, "dropped": true}),
+        None => match problem {
+            Some(problem) => json!({"row": row, "problem": problem}),
+            None => json!({"row": row, "dropped": true}),
+        },
     }
 }

@@ -1,21 +1,32 @@
 //! Encoded rows become units: one a record, or one a person.
 
-use crate::LocalCounts;
 use crate::encode::{Encoded, Encoder, Fate, Purpose, Row};
-use crate::error::DataError;
-use crate::source::{RowError, Visitor};
+use crate::error::{DataError, LineProblem, RowProblem};
+use crate::source::{RowError, Visitor, field_name};
+use crate::{LocalCounts, Unreadable};
 use dp_pvi_inference::records::{RecordTable, RecordTableBuilder};
 use dp_pvi_posterior::schema::Schema;
 use std::collections::HashMap;
 
 /// Collects the rows of a data set.
 pub(crate) struct Assembler<'s> {
+    schema: &'s Schema,
+    purpose: Purpose,
     encoder: Encoder<'s>,
     row: Encoded,
     units: UnitsOf,
     table: RecordTableBuilder,
     records: u64,
     dropped: u64,
+    /// Rows to be predicted that cannot be read.
+    unreadable: Vec<Unreadable>,
+}
+
+/// What was collected.
+pub(crate) struct Assembled {
+    pub(crate) table: RecordTable,
+    pub(crate) counts: LocalCounts,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 /// What a unit is.
@@ -37,19 +48,22 @@ struct Persons {
 
 impl<'s> Assembler<'s> {
     pub(crate) fn new(schema: &'s Schema, purpose: Purpose) -> Self {
-        let grouped = purpose == Purpose::Training && schema.unit_column().is_some();
+        let grouped = purpose.has_labels() && schema.unit_column().is_some();
         Self {
+            schema,
+            purpose,
             encoder: Encoder::new(schema, purpose),
             row: Encoded::default(),
             units: if grouped { UnitsOf::Persons(Persons::default()) } else { UnitsOf::Records },
             table: RecordTable::builder(schema.dimension() as usize),
             records: 0,
             dropped: 0,
+            unreadable: Vec::new(),
         }
     }
 
     /// The finished table.
-    pub(crate) fn finish(mut self) -> Result<(RecordTable, LocalCounts), DataError> {
+    pub(crate) fn finish(mut self) -> Result<Assembled, DataError> {
         let units = match self.units {
             UnitsOf::Records => self.records,
             UnitsOf::Persons(persons) => {
@@ -58,14 +72,39 @@ impl<'s> Assembler<'s> {
                 units
             }
         };
-        Ok((self.table.finish(), LocalCounts { units, records: self.records, dropped: self.dropped }))
+        let counts = LocalCounts { units, records: self.records, dropped: self.dropped };
+        Ok(Assembled { table: self.table.finish(), counts, unreadable: self.unreadable })
+    }
+
+    /// A record that contributes nothing: a unit where every record is one. Of a person it cannot be told whose it is, so it makes none.
+    fn nothing_of_anybody(&mut self) {
+        self.records += 1;
+        self.dropped += 1;
+        if matches!(self.units, UnitsOf::Records) {
+            self.table.start_unit();
+        }
+    }
+
+    /// Remembers why a row has no prediction.
+    fn unreadable(&mut self, problem: impl FnOnce() -> RowProblem) {
+        if self.purpose == Purpose::Prediction {
+            self.unreadable.push(Unreadable { row: self.records, problem: problem() });
+        }
     }
 }
 
 impl Visitor for Assembler<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
-        let fate = self.encoder.encode(row, &mut self.row, &mut ()).map_err(RowError::Fault)?;
         self.records += 1;
+        let fate = match self.encoder.encode(row, &mut self.row, &mut ()) {
+            Ok(fate) => fate,
+            Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),
+            Err(fault) => {
+                let column = field_name(self.schema, fault.field);
+                self.unreadable(|| RowProblem::Cell { column: column.to_owned(), problem: fault.problem });
+                Fate::Dropped
+            }
+        };
         self.dropped += u64::from(fate == Fate::Dropped);
         match &mut self.units {
             UnitsOf::Records => {
@@ -75,7 +114,14 @@ impl Visitor for Assembler<'_> {
                 }
             }
             UnitsOf::Persons(persons) => {
-                self.encoder.unit_id(row, &mut persons.id).map_err(RowError::Fault)?;
+                match self.encoder.unit_id(row, &mut persons.id) {
+                    Ok(()) => {}
+                    Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),
+                    Err(_) => {
+                        self.dropped += u64::from(fate == Fate::Kept);
+                        return Ok(());
+                    }
+                }
                 let person = persons.number();
                 if fate == Fate::Kept {
                     persons.indices.extend_from_slice(&self.row.indices);
@@ -85,6 +131,19 @@ impl Visitor for Assembler<'_> {
             }
         }
         Ok(())
+    }
+
+    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError> {
+        if self.purpose.rejects() {
+            return Err(RowError::Line(problem));
+        }
+        self.nothing_of_anybody();
+        self.unreadable(|| RowProblem::Line(problem));
+        Ok(())
+    }
+
+    fn nothing(&mut self) {
+        self.nothing_of_anybody();
     }
 }
 

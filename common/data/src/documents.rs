@@ -4,21 +4,24 @@
 //! scaled to the schema's document length N: what drawing N words with replacement gives on average, without the draws.
 
 use crate::LocalCounts;
+use crate::assemble::Assembled;
+use crate::encode::Purpose;
 use crate::error::{DataError, DocumentProblem};
-use crate::source::open_plain;
+use crate::lines::{LONGEST_LINE, Lines, Next};
+use crate::source::{Start, open_plain};
 use dp_pvi_inference::records::{RecordTable, RecordTableBuilder};
 use dp_pvi_posterior::schema::content::{DocumentFormat, DocumentRule};
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
+use std::collections::{HashMap, HashSet};
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// Longest line of a docword file: three 64-bit numbers and blanks.
-const LONGEST_LINE: u64 = 256;
-/// Longest line of a text file.
-const LONGEST_DOCUMENT: u64 = 1 << 26;
+const LONGEST_NUMBERS: u64 = 256;
 
 /// Reads all documents of all files.
-pub(crate) fn load<P: AsRef<Path>>(rule: &DocumentRule, files: &[P]) -> Result<(RecordTable, LocalCounts), DataError> {
+///
+/// In a run a line that cannot be read makes its document contribute 0; one that names no document belongs to none.
+pub(crate) fn load<P: AsRef<Path>>(rule: &DocumentRule, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
@@ -31,17 +34,17 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &DocumentRule, files: &[P]) -> Result<(
         totals: LocalCounts { units: 0, records: 0, dropped: 0 },
     };
     for path in files {
-        let mut lines = Lines::open(path.as_ref())?;
+        let path = path.as_ref();
         let before = collector.totals.units;
         match rule.format {
-            DocumentFormat::Docword => docword(rule, &mut lines, &mut collector)?,
-            DocumentFormat::Text => text(rule, &mut lines, &mut collector)?,
+            DocumentFormat::Docword => docword(rule, &mut File::open(path, Start::Header, LONGEST_NUMBERS)?, &mut collector, purpose)?,
+            DocumentFormat::Text => text(rule, &mut File::open(path, Start::Record, LONGEST_LINE)?, &mut collector, purpose)?,
         }
-        if collector.totals.units == before {
-            return Err(DataError::Empty { path: path.as_ref().to_owned() });
+        if collector.totals.units == before && purpose != Purpose::Run {
+            return Err(DataError::Empty { path: path.to_owned() });
         }
     }
-    Ok((collector.table.finish(), collector.totals))
+    Ok(Assembled { table: collector.table.finish(), counts: collector.totals, unreadable: Vec::new() })
 }
 
 /// One document after the other becomes a unit.
@@ -85,118 +88,139 @@ impl Collector {
     }
 }
 
-fn docword(rule: &DocumentRule, lines: &mut Lines<'_>, collector: &mut Collector) -> Result<(), DataError> {
-    let [documents] = lines.required()?;
-    let [words] = lines.required()?;
-    let [entries] = lines.required()?;
+/// One entry: a document, a word (both from 1) and how often it occurs there.
+struct Entry {
+    document: u32,
+    word: u32,
+    count: u32,
+}
+
+fn docword(rule: &DocumentRule, file: &mut File<'_>, collector: &mut Collector, purpose: Purpose) -> Result<(), DataError> {
+    let [documents] = file.header()?;
+    let [words] = file.header()?;
+    let [entries] = file.header()?;
     if words != u64::from(rule.words) {
-        return Err(lines.fault(DocumentProblem::OtherVocabulary));
+        return Err(file.fault(DocumentProblem::OtherVocabulary));
     }
-    let mut current = 1;
-    for _ in 0..entries {
-        let [document, word, count] = lines.required()?;
-        if document < current || document > documents {
-            return Err(lines.fault(DocumentProblem::DocumentNumber));
+    let Ok(documents) = u32::try_from(documents) else { return Err(file.fault(DocumentProblem::DocumentNumber)) };
+    let (mut found, mut spoiled, mut lines) = (Vec::new(), HashSet::new(), 0);
+    loop {
+        let next = file.next()?;
+        if next == Next::End {
+            break;
         }
-        if word == 0 || word > words {
-            return Err(lines.fault(DocumentProblem::WordNumber));
+        lines += 1;
+        if purpose != Purpose::Run && lines > entries {
+            return Err(file.fault(DocumentProblem::TooManyEntries));
         }
-        if count == 0 || count > u64::from(u32::MAX) {
-            return Err(lines.fault(DocumentProblem::Count));
+        match entry(&file.lines, next, documents, rule.words) {
+            Ok(Entry { document, .. })
+                if purpose != Purpose::Run && found.last().is_some_and(|before: &Entry| document < before.document) =>
+            {
+                return Err(file.fault(DocumentProblem::DocumentNumber));
+            }
+            Ok(entry) => found.push(entry),
+            Err((problem, _)) if purpose != Purpose::Run => return Err(file.fault(problem)),
+            Err((_, document)) => spoiled.extend(document),
         }
-        while current < document {
-            collector.finish()?;
-            current += 1;
-        }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "both are below 2^32")]
-        collector.counts.push(((word - 1) as u32, count as f64));
     }
-    if lines.next()? {
-        return Err(lines.fault(DocumentProblem::TooManyEntries));
+    if purpose != Purpose::Run && lines < entries {
+        return Err(file.fault(DocumentProblem::Truncated));
     }
-    // Documents at the end may be empty; a header that promises more than a table holds is refused by the table.
-    while current <= documents {
+    // Stable: the words of a document stay in their order.
+    found.sort_by_key(|entry| entry.document);
+    let mut found = found.into_iter().peekable();
+    for document in 1..=documents {
+        while let Some(Entry { word, count, .. }) = found.next_if(|entry| entry.document == document) {
+            collector.counts.push((word - 1, count.into()));
+        }
+        if spoiled.contains(&document) {
+            collector.counts.clear();
+        }
         collector.finish()?;
-        current += 1;
-        if collector.totals.units > u64::from(u32::MAX) {
-            return Err(lines.fault(DocumentProblem::DocumentNumber));
-        }
     }
     Ok(())
 }
 
-fn text(rule: &DocumentRule, lines: &mut Lines<'_>, collector: &mut Collector) -> Result<(), DataError> {
+/// Reads an entry. An error says what is wrong, and with which document as far as the line tells.
+fn entry(lines: &Lines<impl std::io::BufRead>, next: Next, documents: u32, words: u32) -> Result<Entry, (DocumentProblem, Option<u32>)> {
+    let in_range = |number: u64, last: u32| u32::try_from(number).ok().filter(|number| (1..=last).contains(number));
+    let numbers = if next == Next::Line { numbers(lines.line()) } else { None };
+    let Some([document, word, count]) = numbers else {
+        let first = lines.line().split(u8::is_ascii_whitespace).find(|part| !part.is_empty()).and_then(number);
+        return Err((DocumentProblem::NotNumbers, first.and_then(|document| in_range(document, documents))));
+    };
+    let Some(document) = in_range(document, documents) else { return Err((DocumentProblem::DocumentNumber, None)) };
+    let Some(word) = in_range(word, words) else { return Err((DocumentProblem::WordNumber, Some(document))) };
+    let Some(count) = in_range(count, u32::MAX) else { return Err((DocumentProblem::Count, Some(document))) };
+    Ok(Entry { document, word, count })
+}
+
+fn text(rule: &DocumentRule, file: &mut File<'_>, collector: &mut Collector, purpose: Purpose) -> Result<(), DataError> {
     // The schema lists the words of text files.
     let words = rule.vocabulary.as_deref().unwrap_or_default();
     let numbers: HashMap<&str, u32> = words.iter().map(String::as_str).zip(0..).collect();
-    while lines.next()? {
-        let Ok(line) = std::str::from_utf8(&lines.line) else {
-            return Err(lines.fault(DocumentProblem::NotText));
+    loop {
+        let problem = match file.next()? {
+            Next::End => return Ok(()),
+            Next::TooLong => Some(DocumentProblem::LongLine),
+            Next::Line => match std::str::from_utf8(file.lines.line()) {
+                Err(_) => Some(DocumentProblem::NotText),
+                Ok(line) => {
+                    let small = line.to_lowercase();
+                    let known = small.split(|c: char| !c.is_alphanumeric()).filter_map(|word| numbers.get(word));
+                    collector.counts.extend(known.map(|&number| (number, 1.0)));
+                    None
+                }
+            },
         };
-        let small = line.to_lowercase();
-        for word in small.split(|c: char| !c.is_alphanumeric()) {
-            if let Some(&number) = numbers.get(word) {
-                collector.counts.push((number, 1.0));
-            }
+        match problem {
+            Some(problem) if purpose != Purpose::Run => return Err(file.fault(problem)),
+            _ => collector.finish()?,
         }
-        collector.finish()?;
     }
-    Ok(())
 }
 
-/// A file's lines, numbered from 1.
-struct Lines<'a> {
+/// A file's lines, and what errors say of them.
+struct File<'a> {
     path: &'a Path,
-    reader: Box<dyn BufRead>,
-    line: Vec<u8>,
-    number: u64,
+    lines: Lines<BufReader<Box<dyn Read>>>,
 }
 
-impl<'a> Lines<'a> {
-    fn open(path: &'a Path) -> Result<Self, DataError> {
-        Ok(Self { path, reader: Box::new(BufReader::with_capacity(1 << 16, open_plain(path)?)), line: Vec::new(), number: 0 })
+impl<'a> File<'a> {
+    fn open(path: &'a Path, start: Start, longest: u64) -> Result<Self, DataError> {
+        Ok(Self { path, lines: Lines::new(BufReader::with_capacity(1 << 16, open_plain(path, start)?), longest) })
     }
 
-    /// Reads the next line, without its end; `false` after the last.
-    fn next(&mut self) -> Result<bool, DataError> {
-        use std::io::Read;
-        self.line.clear();
-        let mut limited = (&mut self.reader).take(LONGEST_DOCUMENT);
-        let read = limited.read_until(b'\n', &mut self.line).map_err(|source| DataError::Io { path: self.path.to_owned(), source })?;
-        if read == 0 {
-            return Ok(false);
-        }
-        self.number += 1;
-        if self.line.last() == Some(&b'\n') {
-            self.line.pop();
-        } else if read as u64 == LONGEST_DOCUMENT {
-            return Err(self.fault(DocumentProblem::LongLine));
-        }
-        Ok(true)
+    fn next(&mut self) -> Result<Next, DataError> {
+        self.lines.next().map_err(|source| DataError::Io { path: self.path.to_owned(), source })
     }
 
-    /// The next line as N whole numbers.
-    fn required<const N: usize>(&mut self) -> Result<[u64; N], DataError> {
-        if !self.next()? {
-            return Err(self.fault(DocumentProblem::Truncated));
+    /// The next line of the header as N whole numbers.
+    fn header<const N: usize>(&mut self) -> Result<[u64; N], DataError> {
+        match self.next()? {
+            Next::End => Err(self.fault(DocumentProblem::Truncated)),
+            Next::TooLong => Err(self.fault(DocumentProblem::NotNumbers)),
+            Next::Line => numbers(self.lines.line()).ok_or_else(|| self.fault(DocumentProblem::NotNumbers)),
         }
-        if self.line.len() as u64 > LONGEST_LINE {
-            return Err(self.fault(DocumentProblem::NotNumbers));
-        }
-        let mut numbers = self.line.split(u8::is_ascii_whitespace).filter(|part| !part.is_empty());
-        let mut values = [0; N];
-        for value in &mut values {
-            let number = numbers.next().and_then(|part| std::str::from_utf8(part).ok()?.parse().ok());
-            match number {
-                Some(number) => *value = number,
-                None => return Err(self.fault(DocumentProblem::NotNumbers)),
-            }
-        }
-        if numbers.next().is_some() { Err(self.fault(DocumentProblem::NotNumbers)) } else { Ok(values) }
     }
 
     /// What is wrong with the line that was read last.
     fn fault(&self, problem: DocumentProblem) -> DataError {
-        DataError::Document { path: self.path.to_owned(), line: self.number, problem }
+        DataError::Document { path: self.path.to_owned(), line: self.lines.number(), problem }
     }
+}
+
+/// A line as exactly N whole numbers.
+fn numbers<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
+    let mut parts = line.split(u8::is_ascii_whitespace).filter(|part| !part.is_empty());
+    let mut values = [0; N];
+    for value in &mut values {
+        *value = parts.next().and_then(number)?;
+    }
+    parts.next().is_none().then_some(values)
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }

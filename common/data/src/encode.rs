@@ -6,13 +6,29 @@ use dp_pvi_posterior::schema::{
 };
 use std::collections::HashMap;
 
-/// What the rows are read for.
+/// What the rows are read for, and so what happens to one that the schema rejects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Label and unit id are needed.
-    Training,
-    /// Neither is looked at.
+    /// To be looked through by the people at the site: the first rejected row ends the reading.
+    Check,
+    /// To be summed in a run: a rejected row contributes nothing, and nobody hears of it.
+    Run,
+    /// Public records: the first rejected row ends the reading.
+    Public,
+    /// To be predicted: label and unit id are not looked at, and a rejected row has no prediction.
     Prediction,
+}
+
+impl Purpose {
+    /// Whether label and unit id are needed.
+    pub(crate) fn has_labels(self) -> bool {
+        self != Self::Prediction
+    }
+
+    /// Whether the first rejected row ends the reading.
+    pub(crate) fn rejects(self) -> bool {
+        matches!(self, Self::Check | Self::Public)
+    }
 }
 
 /// A cell as a reader finds it.
@@ -116,7 +132,8 @@ impl<'s> Encoder<'s> {
         schema.columns().len() + 1
     }
 
-    /// Encodes a row. Every cell is looked at, so that a rejected one is found wherever it stands.
+    /// Encodes a row. Every cell is looked at, so that a rejected one is found wherever it stands; after an error `out` holds nothing
+    /// of use.
     pub(crate) fn encode(&self, row: &impl Row, out: &mut Encoded, watch: &mut impl Watch) -> Result<Fate, Fault> {
         out.indices.clear();
         out.values.clear();
@@ -140,7 +157,7 @@ impl<'s> Encoder<'s> {
                 Coded::Drop => fate = Fate::Dropped,
             }
         }
-        if self.purpose == Purpose::Training {
+        if self.purpose.has_labels() {
             let field = Self::label_field(self.schema);
             match self.label(row, field, watch).map_err(|problem| Fault { field, problem })? {
                 Some(target) => out.target = target,

@@ -3,7 +3,8 @@
 use dp_pvi_inference::records::RecordError;
 use std::path::PathBuf;
 
-/// Why a data set was not loaded. Rows are counted from 1 in each file, without header, comments and empty lines.
+/// Why a data set was not loaded. Rows are counted from 1 in each file, without the header; in public files without comments and empty
+/// lines, too.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -18,6 +19,12 @@ pub enum DataError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A directory, a pipe or a device.
+    #[error("{}: this is no regular file; name a CSV or Parquet file", path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
     /// A file without a record.
     #[error("{}: the file has no records", path.display())]
     Empty {
@@ -26,15 +33,28 @@ pub enum DataError {
     },
     /// The schema describes a column that a file does not have.
     #[error(
-        "{}: there is no column `{column}`; check that the first line is a header with this name, or list the columns under `csv.names` \
-         in the schema",
-        path.display()
+        "{}: there is no column `{column}`; {}",
+        path.display(),
+        clue.as_ref().map_or_else(
+            || "check that the first line is a header with this name, or list the columns under `csv.names` in the schema".to_owned(),
+            Clue::to_string
+        )
     )]
     MissingColumn {
         /// The file.
         path: PathBuf,
         /// Name in the schema.
         column: String,
+        /// What the header looks like instead.
+        clue: Option<Clue>,
+    },
+    /// A header line that cannot be cut into names.
+    #[error("{}: the header line {problem}", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: LineProblem,
     },
     /// A file has a column that the schema does not describe. Only the position is told: a header line may be a record.
     #[error(
@@ -55,17 +75,15 @@ pub enum DataError {
         /// Name in the schema.
         column: String,
     },
-    /// A row with more or fewer cells than the file has columns.
-    #[error("{}: row {row} has {found} cells instead of {expected}; check delimiter, quotes and the list of columns", path.display())]
-    RowLength {
+    /// A line that is no row of the file's columns.
+    #[error("{}: row {row} {problem}", path.display())]
+    Line {
         /// The file.
         path: PathBuf,
         /// Row from 1.
         row: u64,
-        /// Number of columns.
-        expected: usize,
-        /// Number of cells.
-        found: usize,
+        /// Why.
+        problem: LineProblem,
     },
     /// A cell that the schema rejects.
     #[error("{}: row {row}, column `{column}`: {problem}", path.display())]
@@ -128,6 +146,91 @@ pub enum DataError {
     /// More than one table can hold.
     #[error(transparent)]
     Table(#[from] RecordError),
+}
+
+/// Why a line is no row of the file's columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineProblem {
+    /// More or fewer cells than the file has columns.
+    #[error("has {found} cells instead of {expected}; check delimiter, quotes and the list of columns")]
+    Length {
+        /// Number of columns.
+        expected: usize,
+        /// Number of cells.
+        found: usize,
+    },
+    /// A quote that is not closed on its line.
+    #[error(
+        "has a quote that is not closed on its line; a record is one line: close the quote, write line breaks inside cells as blanks, or \
+         store the data as Parquet"
+    )]
+    OpenQuote,
+    /// A line that does not fit into memory.
+    #[error("is longer than 64 MiB; check quotes and line ends")]
+    TooLong,
+}
+
+/// Why a row of a table was rejected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowProblem {
+    /// One of its cells.
+    #[error("column `{column}`: {problem}")]
+    Cell {
+        /// Name in the schema.
+        column: String,
+        /// Why.
+        problem: CellProblem,
+    },
+    /// The line as a whole.
+    #[error("the line {0}")]
+    Line(LineProblem),
+}
+
+/// What a header looks like that lacks the schema's columns, and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Clue {
+    /// The cells stand between other characters.
+    #[error("the header has more {} than separators of the schema: set `delimiter = \"{}\"` under `[csv]` in the schema", name(*.0), char::from(*.0).escape_default())]
+    Delimiter(u8),
+    /// Two bytes a character.
+    #[error("the file is UTF-16: save it as UTF-8 (\"CSV UTF-8\" in Excel; `iconv -f UTF-16 -t UTF-8`)")]
+    Utf16,
+    /// A zip archive, which is what .xlsx and .ods files are.
+    #[error("the file is a workbook or a zip archive (.xlsx, .ods, .zip): save the sheet as \"CSV UTF-8\", or unpack the archive")]
+    Workbook,
+    /// The format of Excel before 2007.
+    #[error("the file is a workbook (.xls): save the sheet as \"CSV UTF-8\"")]
+    OldWorkbook,
+}
+
+impl Clue {
+    /// Looks at the first line of a file, which is taken for its header.
+    pub(crate) fn of(line: &[u8], delimiter: u8) -> Option<Self> {
+        if line.starts_with(b"PK\x03\x04") {
+            return Some(Self::Workbook);
+        }
+        if line.starts_with(&[0xd0, 0xcf, 0x11, 0xe0]) {
+            return Some(Self::OldWorkbook);
+        }
+        let zeros = line.iter().filter(|byte| **byte == 0).count();
+        if line.starts_with(&[0xff, 0xfe]) || line.starts_with(&[0xfe, 0xff]) || 3 * zeros > line.len() {
+            return Some(Self::Utf16);
+        }
+        let count = |wanted: u8| line.iter().filter(|byte| **byte == wanted).count();
+        let others = [b',', b';', b'\t', b'|'].into_iter().filter(|other| *other != delimiter);
+        others.max_by_key(|other| count(*other)).filter(|other| count(*other) > count(delimiter)).map(Self::Delimiter)
+    }
+}
+
+fn name(delimiter: u8) -> &'static str {
+    match delimiter {
+        b',' => "commas",
+        b';' => "semicolons",
+        b'\t' => "tabs",
+        _ => "vertical bars",
+    }
 }
 
 /// Why a file of documents was rejected.

@@ -1,8 +1,10 @@
 //! Images in IDX files (plain or gzip), made black and white by the schema's public threshold. Every image is a unit; labels are not read.
 
 use crate::LocalCounts;
+use crate::assemble::Assembled;
+use crate::encode::Purpose;
 use crate::error::{DataError, ImageProblem};
-use crate::source::open_plain;
+use crate::source::{Start, open_plain};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::content::ImageRule;
 use std::io::{BufReader, ErrorKind, Read};
@@ -11,8 +13,9 @@ use std::path::Path;
 /// Unsigned bytes in three dimensions.
 const MAGIC: u32 = 0x0000_0803;
 
-/// Reads all images of all files.
-pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P]) -> Result<(RecordTable, LocalCounts), DataError> {
+/// Reads all images of all files. Every pixel is a number that the schema has a use for, so there is nothing to reject in an image: what
+/// can be wrong is the header, and the length of the file.
+pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
@@ -24,7 +27,7 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P]) -> Result<(Rec
     let mut indices = Vec::with_capacity(pixels);
     for path in files {
         let path = path.as_ref();
-        let mut file = File { path, reader: BufReader::with_capacity(1 << 16, open_plain(path)?), image: 0 };
+        let mut file = File { path, reader: BufReader::with_capacity(1 << 16, open_plain(path, Start::Header)?), image: 0 };
         if file.number()? != MAGIC {
             return Err(file.fault(ImageProblem::NotImages));
         }
@@ -32,7 +35,7 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P]) -> Result<(Rec
         if (width, height) != (rule.width, rule.height) {
             return Err(file.fault(ImageProblem::OtherSize));
         }
-        if count == 0 {
+        if count == 0 && purpose != Purpose::Run {
             return Err(DataError::Empty { path: path.to_owned() });
         }
         for number in 1..=count {
@@ -49,7 +52,7 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P]) -> Result<(Rec
         counts.units += u64::from(count);
     }
     counts.records = counts.units;
-    Ok((table.finish(), counts))
+    Ok(Assembled { table: table.finish(), counts, unreadable: Vec::new() })
 }
 
 struct File<'a> {

@@ -1,7 +1,8 @@
 //! What the schema does to a data set, counted. For the people at the site: the counts are as private as the records.
 
+use crate::assemble::Assembled;
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Row, Watch};
-use crate::error::{CellProblem, DataError};
+use crate::error::{DataError, LineProblem, RowProblem};
 use crate::source::{RowError, Visitor, field_name, read_files};
 use dp_pvi_posterior::schema::content::Content;
 use dp_pvi_posterior::schema::{ColumnKind, LabelKind, Schema};
@@ -23,9 +24,11 @@ pub struct Inspection {
     pub records: u64,
     /// Records that the schema drops.
     pub dropped: u64,
-    /// Records with a rejected cell; with any of them the data set is not loaded.
+    /// Lines that are empty or comments: records that contribute nothing, wherever they stand. They are among `records`.
+    pub empty_lines: u64,
+    /// Rejected records: with a rejected cell, or lines that are no row. In a run they contribute nothing.
     pub rejected: u64,
-    /// The first rejected cells.
+    /// The first rejected records.
     pub rejections: Vec<Rejection>,
     /// Most records of one unit.
     pub largest_unit: u64,
@@ -37,17 +40,15 @@ pub struct Inspection {
     pub norms: Vec<u64>,
 }
 
-/// A cell for which the data set is not loaded.
+/// A record that the schema rejects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// Position of the file in the list, from 1.
     pub file: usize,
     /// Row from 1.
     pub row: u64,
-    /// Name in the schema.
-    pub column: String,
     /// Why.
-    pub problem: CellProblem,
+    pub problem: RowProblem,
 }
 
 /// One column.
@@ -78,11 +79,11 @@ pub struct FieldCounts {
     pub invalid: u64,
 }
 
-/// Counts what the schema does to files. Cells that the schema rejects are counted instead of ending the reading; a row is left at
+/// Counts what the schema does to files. Rows that the schema rejects are counted instead of ending the reading; a row is left at
 /// its first rejected cell.
 ///
 /// # Errors
-/// See [`DataError`]; not [`DataError::Cell`].
+/// See [`DataError`]; not [`DataError::Cell`] or [`DataError::Line`].
 pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
     if *schema.content() != Content::Table {
         return without_columns(schema, files);
@@ -90,7 +91,7 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
     let mut counter = Counter::new(schema);
     for (file, path) in files.iter().enumerate() {
         (counter.file, counter.row) = (file + 1, 0);
-        read_files(schema, std::slice::from_ref(path), Purpose::Training, &mut counter)?;
+        read_files(schema, std::slice::from_ref(path), Purpose::Check, &mut counter)?;
     }
     if files.is_empty() {
         return Err(DataError::NoFiles);
@@ -100,7 +101,7 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
 
 /// Documents and images: only their number and their norms can be told.
 fn without_columns<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
-    let (table, counts) = crate::table(schema, files, Purpose::Training)?;
+    let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check)?;
     let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), bound: schema.row_norm_bound(), norms: vec![0; NORM_BINS + 1] };
     for record in table.records() {
         tally.row_norm(record.values.iter().map(|value| value * value).sum::<f64>().sqrt());
@@ -109,6 +110,7 @@ fn without_columns<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspe
         units: counts.units,
         records: counts.records,
         dropped: counts.dropped,
+        empty_lines: 0,
         rejected: 0,
         rejections: Vec::new(),
         largest_unit: 1,
@@ -127,6 +129,7 @@ struct Counter<'s> {
     row: u64,
     records: u64,
     dropped: u64,
+    empty_lines: u64,
     rejected: u64,
     rejections: Vec<Rejection>,
     id: Vec<u8>,
@@ -156,17 +159,25 @@ impl<'s> Counter<'s> {
         };
         Self {
             schema,
-            encoder: Encoder::new(schema, Purpose::Training),
+            encoder: Encoder::new(schema, Purpose::Check),
             encoded: Encoded::default(),
             tally,
             file: 1,
             row: 0,
             records: 0,
             dropped: 0,
+            empty_lines: 0,
             rejected: 0,
             rejections: Vec::new(),
             id: Vec::new(),
             persons: HashMap::new(),
+        }
+    }
+
+    fn reject(&mut self, problem: RowProblem) {
+        self.rejected += 1;
+        if self.rejections.len() < LISTED_REJECTIONS {
+            self.rejections.push(Rejection { file: self.file, row: self.row, problem });
         }
     }
 
@@ -192,6 +203,7 @@ impl<'s> Counter<'s> {
             units: if grouped { self.persons.len() as u64 } else { self.records },
             records: self.records,
             dropped: self.dropped,
+            empty_lines: self.empty_lines,
             rejected: self.rejected,
             rejections: self.rejections,
             largest_unit: if grouped { self.persons.values().copied().max().unwrap_or(0) } else { 1 },
@@ -228,14 +240,25 @@ impl Visitor for Counter<'_> {
             Ok(Fate::Kept) => {}
             Ok(Fate::Dropped) => self.dropped += 1,
             Err(fault) => {
-                self.rejected += 1;
-                if self.rejections.len() < LISTED_REJECTIONS {
-                    let column = field_name(self.schema, fault.field).to_owned();
-                    self.rejections.push(Rejection { file: self.file, row: self.row, column, problem: fault.problem });
-                }
+                let column = field_name(self.schema, fault.field).to_owned();
+                self.reject(RowProblem::Cell { column, problem: fault.problem });
             }
         }
         Ok(())
+    }
+
+    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError> {
+        self.row += 1;
+        self.records += 1;
+        self.reject(RowProblem::Line(problem));
+        Ok(())
+    }
+
+    fn nothing(&mut self) {
+        self.row += 1;
+        self.records += 1;
+        self.dropped += 1;
+        self.empty_lines += 1;
     }
 }
 
@@ -348,11 +371,19 @@ impl fmt::Display for Inspection {
                 writeln!(f, "  above R              {rows:>9}  {bar}")?;
             }
         }
+        if self.empty_lines > 0 {
+            writeln!(f)?;
+            writeln!(
+                f,
+                "{} lines are empty or comments. After the header every line is a record; these contribute nothing.",
+                self.empty_lines
+            )?;
+        }
         if self.rejected > 0 {
             writeln!(f)?;
-            writeln!(f, "This data set will not be loaded: {} records have a cell that the schema rejects. The first:", self.rejected)?;
-            for Rejection { file, row, column, problem } in &self.rejections {
-                writeln!(f, "  file {file}, row {row}, column `{column}`: {problem}")?;
+            writeln!(f, "The schema rejects {} records. `check` fails, and in a run they contribute nothing. The first:", self.rejected)?;
+            for Rejection { file, row, problem } in &self.rejections {
+                writeln!(f, "  file {file}, row {row}, {problem}")?;
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<
             return Err(DataError::HasLedger { path: path.to_owned(), ledger });
         }
     }
-    Ok(Public::declare(crate::table(schema, files, Purpose::Training)?.0))
+    Ok(Public::declare(crate::table(schema, files, Purpose::Public)?.table))
 }
 
 /// Units of public tables, in the given order: what is chosen from public data is public. All tables have `dimension` features.

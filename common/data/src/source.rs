@@ -1,7 +1,7 @@
 //! Files in order: which format each has, which of its columns the schema means, and where an error stands.
 
 use crate::encode::{Encoder, Fault, Purpose, Row};
-use crate::error::DataError;
+use crate::error::{DataError, LineProblem};
 use dp_pvi_inference::records::RecordError;
 use dp_pvi_posterior::schema::{ColumnKind, OtherColumns, Schema};
 use std::collections::HashSet;
@@ -13,11 +13,16 @@ use std::path::Path;
 pub(crate) trait Visitor {
     /// One row; an error ends the reading.
     fn row(&mut self, row: &impl Row) -> Result<(), RowError>;
+    /// A line that cannot be cut into the file's columns; an error ends the reading.
+    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError>;
+    /// A line of a private file that holds nothing: it is empty, or a comment.
+    fn nothing(&mut self);
 }
 
 /// Why a visitor stopped.
 pub(crate) enum RowError {
     Fault(Fault),
+    Line(LineProblem),
     Table(RecordError),
 }
 
@@ -40,43 +45,84 @@ pub(crate) fn read_files<P: AsRef<Path>>(
     }
     for path in files {
         let input = Input { path: path.as_ref(), schema, purpose };
-        if input.read(visitor)? == 0 {
+        // In a run nothing depends on how many records there are.
+        if input.read(visitor)? == 0 && purpose != Purpose::Run {
             return Err(DataError::Empty { path: input.path.to_owned() });
         }
     }
     Ok(())
 }
 
-/// A file's bytes; gzip is told by its first two.
-pub(crate) fn open_plain(path: &Path) -> Result<Box<dyn Read>, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
-    let mut file = File::open(path).map_err(io)?;
-    let mut start = Vec::with_capacity(2);
-    (&mut file).take(2).read_to_end(&mut start).map_err(io)?;
-    let gzip = start == [0x1f, 0x8b];
-    let bytes = Cursor::new(start).chain(file);
-    if gzip {
-        Ok(Box::new(flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, bytes))))
-    } else {
-        Ok(Box::new(bytes))
+/// What a file's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Container {
+    Plain,
+    Gzip,
+    Parquet,
+}
+
+/// Whether a file begins with something public.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// A header: its bytes tell what the file is.
+    Header,
+    /// A record: the file's name tells what the file is, so that no record decides how the others are read.
+    Record,
+}
+
+impl Container {
+    fn of(path: &Path, bytes: &[u8], start: Start) -> Self {
+        let gzip = match start {
+            Start::Header if bytes.starts_with(b"PAR1") => return Self::Parquet,
+            Start::Header => bytes.starts_with(&[0x1f, 0x8b]),
+            Start::Record => match path.extension().and_then(|extension| extension.to_str()) {
+                Some("parquet") => return Self::Parquet,
+                extension => extension == Some("gz"),
+            },
+        };
+        if gzip { Self::Gzip } else { Self::Plain }
     }
+}
+
+/// Opens a regular file. Anything else would make the program wait for bytes that may never come, or never end.
+fn open(path: &Path) -> Result<File, DataError> {
+    let io = |source| DataError::Io { path: path.to_owned(), source };
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Err(DataError::NotAFile { path: path.to_owned() });
+    }
+    File::open(path).map_err(io)
+}
+
+/// A file's bytes, without gzip.
+pub(crate) fn open_plain(path: &Path, start: Start) -> Result<Box<dyn Read>, DataError> {
+    let (file, bytes) = opened(path)?;
+    Ok(match Container::of(path, &bytes, start) {
+        Container::Gzip => Box::new(gunzip(bytes, file)),
+        Container::Plain | Container::Parquet => Box::new(Cursor::new(bytes).chain(file)),
+    })
+}
+
+/// A file and its first bytes.
+fn opened(path: &Path) -> Result<(File, Vec<u8>), DataError> {
+    let mut file = open(path)?;
+    let mut bytes = Vec::with_capacity(4);
+    (&mut file).take(4).read_to_end(&mut bytes).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    Ok((file, bytes))
+}
+
+fn gunzip(start: Vec<u8>, file: File) -> impl Read {
+    flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, Cursor::new(start).chain(file)))
 }
 
 impl Input<'_> {
     /// Reads the file's rows and returns their number.
     fn read(&self, visitor: &mut impl Visitor) -> Result<u64, DataError> {
-        let mut file = File::open(self.path).map_err(|source| self.io(source))?;
-        let mut start = Vec::with_capacity(4);
-        (&mut file).take(4).read_to_end(&mut start).map_err(|source| self.io(source))?;
-        if start == b"PAR1" {
-            return crate::parquet::read(self, file, visitor);
-        }
-        let gzip = start.starts_with(&[0x1f, 0x8b]);
-        let bytes = Cursor::new(start).chain(file);
-        if gzip {
-            crate::text::read(self, flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, bytes)), visitor)
-        } else {
-            crate::text::read(self, bytes, visitor)
+        let start = if self.schema.csv().names.is_some() { Start::Record } else { Start::Header };
+        let (file, bytes) = opened(self.path)?;
+        match Container::of(self.path, &bytes, start) {
+            Container::Parquet => crate::parquet::read(self, file, visitor),
+            Container::Gzip => crate::text::read(self, gunzip(bytes, file), visitor),
+            Container::Plain => crate::text::read(self, Cursor::new(bytes).chain(file), visitor),
         }
     }
 
@@ -88,6 +134,7 @@ impl Input<'_> {
     pub(crate) fn at(&self, row: u64, error: RowError) -> DataError {
         match error {
             RowError::Table(error) => DataError::Table(error),
+            RowError::Line(problem) => DataError::Line { path: self.path.to_owned(), row, problem },
             RowError::Fault(Fault { field, problem }) => {
                 DataError::Cell { path: self.path.to_owned(), row, column: field_name(self.schema, field).to_owned(), problem }
             }
@@ -105,7 +152,7 @@ impl Input<'_> {
             let mut found = names.iter().enumerate().filter(|(_, candidate)| **candidate == name.as_bytes()).map(|(position, _)| position);
             let position = found.next();
             if needed && position.is_none() {
-                return Err(DataError::MissingColumn { path: self.path.to_owned(), column: name.to_owned() });
+                return Err(DataError::MissingColumn { path: self.path.to_owned(), column: name.to_owned(), clue: None });
             }
             if found.next().is_some() {
                 return Err(DataError::RepeatedColumn { path: self.path.to_owned(), column: name.to_owned() });
@@ -133,9 +180,9 @@ pub(crate) fn field_name(schema: &Schema, field: usize) -> &str {
 /// Which fields are looked at.
 fn needed_fields(schema: &Schema, purpose: Purpose) -> Vec<bool> {
     let mut needed: Vec<bool> = schema.columns().iter().map(|column| column.kind != ColumnKind::Ignored).collect();
-    needed.push(purpose == Purpose::Training);
+    needed.push(purpose.has_labels());
     if schema.unit_column().is_some() {
-        needed.push(purpose == Purpose::Training);
+        needed.push(purpose.has_labels());
     }
     needed
 }

@@ -29,7 +29,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 type Entries = Option<Vec<(usize, f64)>>;
 
 fn units(schema: &str, paths: &[&Path]) -> Result<Vec<Entries>, DataError> {
-    let table = load_for_prediction(&Schema::parse(schema).unwrap(), paths)?;
+    let table = load_for_prediction(&Schema::parse(schema).unwrap(), paths)?.table;
     Ok((0..table.len()).map(|unit| table.unit(unit).records().next().map(|record| record.entries().collect())).collect())
 }
 

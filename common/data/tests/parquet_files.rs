@@ -248,3 +248,52 @@ fn a_file_without_rows_is_empty_and_a_damaged_one_is_damaged() {
     std::fs::write(&path, flipped).unwrap();
     assert!(matches!(load(&schema(), &[&path]), Err(DataError::Parquet { .. })));
 }
+
+/// A table of ages, wards and labels, with ids that are numbers.
+fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_privacy::Hash {
+    const MESSAGE: &str = "message cohort {
+        REQUIRED DOUBLE patient;
+        OPTIONAL DOUBLE age;
+        REQUIRED BYTE_ARRAY ward (STRING);
+        REQUIRED BOOLEAN died;
+    }";
+    let schema = Schema::parse(
+        "unit_column = \"patient\"\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\nnegative = [\"false\"]\n\
+         [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 100\noutside = \"reject\"\ncentre = 50\nscale = 25\n\
+         [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"surgery\", \"medicine\"]\nmissing = \"drop\"\n",
+    )
+    .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cohort.parquet");
+    let levels: Vec<i16> = ages.iter().map(|age| i16::from(age.is_some())).collect();
+    let present: Vec<f64> = ages.iter().flatten().copied().collect();
+    let wards: Vec<ByteArray> = wards.iter().map(|ward| ByteArray::from(*ward)).collect();
+    write(
+        &path,
+        MESSAGE,
+        Compression::UNCOMPRESSED,
+        &[&|group| {
+            column!(group, DoubleType, ids);
+            column!(group, DoubleType, present, levels);
+            column!(group, ByteArrayType, wards);
+            column!(group, BoolType, vec![true; ids.len()]);
+        }],
+    );
+    dp_pvi_data::load_for_run(&schema, &[path], &[7; 32]).unwrap().fingerprint
+}
+
+#[test]
+fn finding_privacy_2_no_cell_of_a_parquet_file_stops_a_run() {
+    let wards = ["surgery", "medicine", "surgery"];
+    let dropped = small(&[1.0, 2.0, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &["surgery", "", "surgery"]);
+    for age in [None, Some(f64::NAN), Some(f64::INFINITY), Some(-1.0), Some(101.0)] {
+        assert_eq!(small(&[1.0, 2.0, 3.0], &[Some(11.0), age, Some(33.0)], &wards), dropped, "{age:?}");
+    }
+    assert_eq!(small(&[1.0, 2.0, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &["surgery", "radiology", "surgery"]), dropped);
+    // An id that cannot be told from others is none.
+    let without = small(&[1.0, 3.0], &[Some(11.0), Some(33.0)], &["surgery", "surgery"]);
+    for id in [f64::NAN, 2.5, 1e300, f64::INFINITY] {
+        assert_eq!(small(&[1.0, id, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &wards), without, "{id}");
+    }
+    assert_ne!(dropped, without);
+}

@@ -18,7 +18,7 @@
 //! delimiter = ","                   # default
 //! names = ["age", "ward", "died"]   # for files without a header line
 //! trim = true                       # blanks around a value are not part of it. Default: true
-//! comment = "#"                     # lines that start with this are skipped. Default: none
+//! comment = "#"                     # lines that start with this hold no values. Default: none
 //!
 //! [label]
 //! column = "died"
@@ -59,8 +59,7 @@
 //! ```
 //!
 //! *Drop* means that the record contributes 0 to every sum; its unit stays a unit, so counts and slices do not move.
-//! *Reject* means that the file is not loaded at all: the person who runs the site is told the row and the column.
-
+//! *Reject* means the same in a run. Before it, the person who runs the site is told the row and the column, and `check` fails.
 //!
 //! A schema may also describe data that is no table: see [`content`].
 
@@ -215,7 +214,7 @@ pub enum LabelKind {
 pub enum Outside {
     /// It becomes the nearer end.
     Clamp,
-    /// The file is not loaded.
+    /// As [`CellPolicy::Reject`].
     Reject,
     /// The record contributes 0.
     Drop,
@@ -226,7 +225,7 @@ pub enum Outside {
 pub enum CellPolicy {
     /// Every entry of the field is 0 (for a number: as if the value were its centre).
     Zero,
-    /// The file is not loaded.
+    /// Before a run an error that names row and column; in a run the record contributes 0.
     Reject,
     /// The record contributes 0.
     Drop,
@@ -271,7 +270,7 @@ pub struct CsvFormat {
     pub names: Option<Vec<String>>,
     /// Blanks around a cell.
     pub blanks: Blanks,
-    /// First character of lines that are skipped.
+    /// First character of lines that hold no values.
     pub comment: Option<u8>,
 }
 

@@ -91,6 +91,50 @@ fn the_sample_schema_is_that_of_the_synthetic_hospitals() {
     assert_eq!(Schema::parse(&read("schema.toml")).unwrap(), Schema::parse(&fs::read_to_string(generated).unwrap()).unwrap());
 }
 
+/// Keys that a table of a schema may have, as its parser names them when it meets another.
+fn keys_of(schema: &str) -> Vec<String> {
+    let error = Schema::parse(schema).unwrap_err().to_string();
+    let (_, expected) = error.split_once("expected").unwrap_or_else(|| panic!("{error}"));
+    let keys: Vec<_> = expected.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(!keys.is_empty() && error.contains("no_such_key"), "{error}");
+    keys
+}
+
+/// Who has a semicolon file, or a column with typing errors, finds the key in the sample, not in the source. (The configurations of the
+/// programs have the same test beside their parsers.)
+#[test]
+fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
+    let label = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n";
+    let with_column = |column: &str| format!("{label}[[columns]]\nname = \"x\"\n{column}\nno_such_key = 1\n");
+    let range = "lower = 0\nupper = 1\ncentre = 0\nscale = 1";
+    let mut keys: Vec<String> = ["name", "kind", "column"].map(str::to_owned).to_vec();
+    for text in [
+        format!("no_such_key = 1\n{label}"),
+        format!("{label}[csv]\nno_such_key = 1\n"),
+        format!("{label}[missing]\nno_such_key = 1\n"),
+        format!("{label}no_such_key = 1\n"),
+        format!("[label]\ncolumn = \"y\"\nkind = \"number\"\n{range}\nno_such_key = 1\n"),
+        with_column(&format!("kind = \"number\"\n{range}")),
+        with_column("kind = \"category\"\nvalues = [\"a\"]"),
+        with_column("kind = \"boolean\""),
+        "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 4\ndocument_length = 1\nno_such_key = 1\n".into(),
+        "kind = \"binary-image\"\n[binary_image]\nwidth = 1\nheight = 1\nthreshold = 1\nno_such_key = 1\n".into(),
+    ] {
+        keys.extend(keys_of(&text));
+    }
+    let samples = ["schema.toml", "experiments/kos.schema.toml", "experiments/mnist.schema.toml"].map(read).join("\n");
+    let shown = |key: &str| {
+        samples.lines().any(|line| {
+            let line = line.trim_start_matches(['#', ' ']);
+            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+                || line.trim_start_matches('[').starts_with(&format!("{key}]"))
+        })
+    };
+    let hidden: Vec<_> = keys.iter().filter(|key| !shown(key)).collect();
+    assert!(hidden.is_empty(), "no sample has {hidden:?}");
+    assert!(keys.len() > 40, "{keys:?}");
+}
+
 #[test]
 fn every_key_of_the_samples_is_explained() {
     for name in ["server.toml", "client.toml", "summer.toml", "task.toml", "schema.toml"] {

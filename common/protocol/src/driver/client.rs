@@ -46,7 +46,8 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             }
         };
         joined(&welcome, &task, observer);
-        if let Err(error) = trainer.prepare(&task).await {
+        let run = welcome.peek().map_err(SiteError::Message)?.run;
+        if let Err(error) = trainer.prepare(&run, &task).await {
             withdraw(participant, RefusalReason::Policy, transport).await;
             return Err(error.into());
         }

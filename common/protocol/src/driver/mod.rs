@@ -41,7 +41,7 @@ pub struct TrainError {
 /// Who is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrainErrorKind {
-    /// The data do not fit the task's schema, or cannot be read.
+    /// The task has another schema than the site's.
     Data,
     /// Memory, randomness, a thread.
     Resource,
@@ -61,12 +61,13 @@ pub trait Trainer {
     /// No randomness is available.
     fn randomness(&mut self) -> Result<Self::Random, TrainError>;
 
-    /// The run's task is known (called after every welcome): load data by its schema, if that has not been done.
+    /// The run and its task are known (called after every welcome). Records were read before the hello: what happens here, and how long it
+    /// takes, may depend on the task only.
     ///
     /// # Errors
-    /// The data cannot be used; the site withdraws.
-    async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
-        let _ = task;
+    /// The task is not one for this site; the site withdraws.
+    async fn prepare(&mut self, run: &RunId, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
+        let _ = (run, task);
         Ok(())
     }
 

@@ -1,0 +1,179 @@
+//! The records of a run: read once, before the site says hello, and the same until the run is over.
+//!
+//! Nothing that the server sees depends on reading them: what is wrong with a file as a whole ends the program before the first message,
+//! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]).
+//!
+//! A run may last longer than this process. What a site keeps of it (factors, shards) belongs to the units at their places, so a start in
+//! the middle of a run must find the same records. A file in the state folder says which run this site joined and holds a fingerprint of
+//! its records, which only the identity key can compare with others. Records that were changed meanwhile are told to the operator, and
+//! the program does not start. From outside this looks like any site that stays away; it tells whoever waits for it that somebody may
+//! have edited the files of a running study, and nothing about a record.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dp_pvi_data::load_for_run;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::schema::Schema;
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::{Hash, RunId, Units};
+use ed25519_dalek::{Signer, SigningKey};
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+
+/// A site's own copy of the public schema.
+pub struct LocalSchema {
+    path: PathBuf,
+    text: String,
+    schema: Schema,
+}
+
+impl LocalSchema {
+    /// Reads and checks the file that `[data] schema` names.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidFile`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let invalid = |message: String| ClientError::InvalidFile { file: path.to_owned(), message };
+        let text = fs::read_to_string(path).map_err(|e| invalid(format!("[data] schema cannot be read ({e})")))?;
+        let schema = Schema::parse(&text).map_err(|e| invalid(e.to_string()))?;
+        Ok(Self { path: path.to_owned(), text, schema })
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Whether the task has this schema, byte for byte. Otherwise somebody else would decide what a value of this site's records may be.
+    ///
+    /// # Errors
+    /// The words for the operator.
+    pub fn is_of(&self, task: &ResolvedTask) -> std::result::Result<(), String> {
+        if self.text == task.schema {
+            return Ok(());
+        }
+        Err(format!(
+            "the task's schema is not the one in {} ([data] schema), byte for byte: agree on one file with the other sites",
+            self.path.display()
+        ))
+    }
+}
+
+/// A site's records as they were before its hello.
+pub struct Snapshot {
+    schema: LocalSchema,
+    units: Arc<Units<RecordTable>>,
+    fingerprint: Hash,
+    file: PathBuf,
+}
+
+/// What the state folder keeps of a run that was joined.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Joined {
+    task: String,
+    run: u32,
+    fingerprint: String,
+}
+
+impl Snapshot {
+    /// Reads the records, and compares them with those of the run that this site is in.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: a file as a whole cannot be used, or the records are not those of the run. [`ClientError::InvalidFile`]: the
+    /// schema. [`ClientError::Unavailable`]: the state folder.
+    pub fn load(config: &Config, identity: &SigningKey) -> Result<Self> {
+        let schema = LocalSchema::read(&config.data.schema)?;
+        let read = load_for_run(schema.schema(), &config.data.files, &key(identity)).map_err(|e| ClientError::Data(e.to_string()))?;
+        let file = config.site.state.join(format!("records-{}.json", config.data.name));
+        let snapshot = Self { schema, units: Arc::new(read.units), fingerprint: read.fingerprint, file };
+        match snapshot.joined()? {
+            Some(joined) if joined.fingerprint != snapshot.fingerprint.to_string() => Err(ClientError::Data(format!(
+                "the records are not those with which this site joined run {} of task {}, and what it keeps of that run would not fit them. Put \
+                 the files back as they were; or, if that run is over or given up, remove {} and start again",
+                joined.run,
+                joined.task,
+                snapshot.file.display()
+            ))),
+            _ => Ok(snapshot),
+        }
+    }
+
+    /// The units.
+    #[must_use]
+    pub fn units(&self) -> Arc<Units<RecordTable>> {
+        Arc::clone(&self.units)
+    }
+
+    /// The site's schema.
+    #[must_use]
+    pub fn schema(&self) -> &LocalSchema {
+        &self.schema
+    }
+
+    /// Notes that the site is in a run with these records. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`].
+    pub fn join(&self, run: &RunId) -> Result<()> {
+        let joined = Joined { task: run.task.to_string(), run: run.number, fingerprint: self.fingerprint.to_string() };
+        if self.joined()?.is_some_and(|known| (&known.task, known.run) == (&joined.task, joined.run)) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(&joined).map_err(|e| ClientError::Failed(e.to_string()))?;
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let fresh = self.file.with_extension("json.new");
+        let write = || {
+            fs::create_dir_all(folder)?;
+            let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+            writeln!(file, "{text}")?;
+            file.sync_all()?;
+            fs::rename(&fresh, &self.file)?;
+            fs::File::open(folder)?.sync_all()
+        };
+        write().map_err(|e: std::io::Error| self.unavailable(&e.to_string()))
+    }
+
+    /// The run is over: other records may come.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`].
+    pub fn leave(&self) -> Result<()> {
+        match fs::remove_file(&self.file) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(self.unavailable(&e.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn joined(&self) -> Result<Option<Joined>> {
+        let text = match fs::read_to_string(&self.file) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|e| self.unavailable(&e.to_string()))?,
+        };
+        match serde_json::from_str(&text) {
+            Ok(joined) => Ok(Some(joined)),
+            Err(_) => Err(self.unavailable("is not what this program wrote; if this site is in no run, remove it")),
+        }
+    }
+
+    fn unavailable(&self, problem: &str) -> ClientError {
+        ClientError::Unavailable(format!("{}: {problem}", self.file.display()))
+    }
+}
+
+/// Key of fingerprints: only who has the identity key can tell records by them. Ed25519 signatures are a function of key and message, so it
+/// needs no place on disk.
+fn key(identity: &SigningKey) -> Zeroizing<[u8; 32]> {
+    let mut signature = identity.sign(b"dp-pvi-client: key of the fingerprints of this site's records, v1").to_bytes();
+    let key = Zeroizing::new(Hash::of("dp-pvi-client fingerprint key v1", &[&signature]).0);
+    signature.zeroize();
+    key
+}
