@@ -144,6 +144,11 @@ pub(super) trait UpdateRules: Display {
     /// What a site sends at a visit.
     fn message(&self, task: &ResolvedTask, visit: u32) -> Result<MessageForm, TaskError>;
 
+    /// Most terms of norm C in what a site sends that declared so many units: one a unit, unless the terms are something else.
+    fn most_terms(&self, units: u64) -> u64 {
+        units
+    }
+
     /// What a site keeps.
     fn site_state(&self, task: &ResolvedTask) -> SiteStateForm;
 
