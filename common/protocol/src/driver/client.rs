@@ -31,23 +31,25 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
     let mut sent = 0;
     'hello: loop {
         let hello = participant.hello();
-        let welcome = match transport.hello(&hello).await {
-            Ok(welcome) => welcome,
+        let greeting = match transport.hello(&hello).await {
+            Ok(greeting) => greeting,
             Err(error) => {
                 calls.failed(error, observer).await?;
                 continue;
             }
         };
-        let task = match participant.on_welcome(&hello, &welcome) {
+        let welcomed = participant.on_welcome(&hello, &greeting);
+        doubt(participant, observer);
+        let task = match welcomed {
             Ok(task) => task,
             Err(error) => {
                 withdraw(participant, error.reason(), transport).await;
                 return Err(error.into());
             }
         };
-        joined(&welcome, &task, observer);
+        joined(&greeting.welcome, &task, observer);
         if let Err(error) = trainer.prepare(&task).await {
-            withdraw(participant, RefusalReason::Policy, transport).await;
+            withdraw(participant, RefusalReason::Unable, transport).await;
             return Err(error.into());
         }
         calls.succeeded();
@@ -64,7 +66,17 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             if let Next::Charter(charter) = &next {
                 proposed(charter, observer);
             }
-            let mut step = participant.on_next(next)?;
+            let charter = matches!(next, Next::Charter(_));
+            let mut step = match participant.on_next(next) {
+                Ok(step) => step,
+                Err(error) => {
+                    // All sites sign a charter or none: the others learn why this one does not.
+                    if charter && matches!(error, SiteError::Unapproved(_) | SiteError::Aggregation(_)) {
+                        withdraw(participant, error.reason(), transport).await;
+                    }
+                    return Err(error.into());
+                }
+            };
             if participant.seen() > seen {
                 observer.on_event(&Event::Seen { entries: participant.seen() });
             }
@@ -75,7 +87,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
                     Ok(trained) => trained,
                     Err(error) => {
                         // The reservation stays charged, and a restart computes the visit again; until then nobody needs to wait.
-                        withdraw(participant, RefusalReason::Policy, transport).await;
+                        withdraw(participant, RefusalReason::Unable, transport).await;
                         return Err(error.into());
                     }
                 };
@@ -85,6 +97,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             }
             match step {
                 Step::Wait => clock.sleep(patience.idle).await,
+                Step::More => {}
                 Step::Consent(signature) => {
                     if let Err(error) = transport.consent(&signature).await {
                         calls.failed(error, observer).await?;
@@ -102,6 +115,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
                     match transport.submit(&outgoing.attachment).await {
                         Ok(receipt) => {
                             let outcome = participant.on_receipt(&outgoing, &receipt)?;
+                            doubt(participant, observer);
                             sent += 1;
                             calls.succeeded();
                             observer.on_event(&Event::Receipted { round: outgoing.release.round, outcome });
@@ -154,7 +168,7 @@ pub async fn drive_evaluator(
     'hello: loop {
         let hello = participant.hello();
         let welcome = match transport.hello(&hello).await {
-            Ok(welcome) => welcome,
+            Ok(greeting) => greeting.welcome,
             Err(error) => {
                 calls.failed(error, observer).await?;
                 continue;
@@ -178,6 +192,7 @@ pub async fn drive_evaluator(
                     clock.sleep(patience.idle).await;
                     continue;
                 }
+                EvaluatorStep::More => continue,
                 EvaluatorStep::Evaluate(evaluation) => (evaluation, None),
                 EvaluatorStep::Finished(evaluation, end) => (evaluation, Some(end)),
             };
@@ -222,6 +237,13 @@ fn proposed(charter: &[u8], observer: &mut impl Observer) {
         && let Ok(text) = signed.text()
     {
         observer.on_event(&Event::Charter { hash: signed.hash(), text: &text });
+    }
+}
+
+/// Tells of a server that claims to have seen what this site never said.
+fn doubt<S: LedgerStore, K: RowSigner>(participant: &mut Participant<S, K>, observer: &mut impl Observer) {
+    if let Some(claimed) = participant.take_unproved() {
+        observer.on_event(&Event::UnprovedWitness { claimed: claimed.seq, here: participant.ledger().head().seq });
     }
 }
 
