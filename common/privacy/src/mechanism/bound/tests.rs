@@ -10,7 +10,7 @@ use crate::unit::{ClipNorm, NoiseMultiplier};
 
 fn sum(dimension: u32, noise: f64, rate: Option<f64>) -> LatticeSum {
     let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(noise).unwrap());
-    let rate = rate.map(|q| SamplingRate::new(q).unwrap());
+    let rate = rate.map(|q| SamplingRate::nearest(q).unwrap());
     LatticeSum::new(dimension, clip, noise, rate, Terms::Units, LatticePath::Term).unwrap()
 }
 
@@ -39,10 +39,10 @@ fn a_sample_is_shorter_than_all_units_and_never_longer() {
     let sample = SumBound::of_event(&sum(4, 1.0, Some(0.01)).event(), 100_000).unwrap();
     assert!(sample.coordinate() < all.coordinate() / 50 && sample.norm() < all.norm() / 50.0);
     for terms in [0, 1, 5, 100] {
-        assert!(sampled(SamplingRate::new(0.9).unwrap(), terms) <= terms);
+        assert!(sampled(SamplingRate::nearest(0.9).unwrap(), terms) <= terms);
     }
     // Bernstein's bound against the exact tail of a binomial number: 40 of 40 coins at rate 0.001 have probability 1e-120.
-    assert!(sampled(SamplingRate::new(0.5).unwrap(), 1_000_000) < 510_000);
+    assert!(sampled(SamplingRate::nearest(0.5).unwrap(), 1_000_000) < 510_000);
 }
 
 /// Honest noise alone and honest sums of the largest terms pass, over many draws.
@@ -78,6 +78,6 @@ fn shares_of_many_sites_are_one_sum() {
     let share = ShareSum::new(20, clip, noise, 4, 100, None, Terms::Units).unwrap();
     let bound = SumBound::of_shares(&share, 5);
     assert_eq!(bound.coordinate(), 5 * share.coordinate_bound());
-    let sampled = ShareSum::new(20, clip, noise, 4, 100_000, Some(SamplingRate::new(0.01).unwrap()), Terms::Units).unwrap();
+    let sampled = ShareSum::new(20, clip, noise, 4, 100_000, Some(SamplingRate::nearest(0.01).unwrap()), Terms::Units).unwrap();
     assert!(SumBound::of_shares(&sampled, 5).coordinate() < 5 * sampled.coordinate_bound() / 20);
 }
