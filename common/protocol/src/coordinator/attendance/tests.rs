@@ -79,7 +79,7 @@ fn finding_attack_weakness_7_a_site_that_was_silent_for_three_rounds_is_not_wait
 fn fewer_sites_than_a_round_needs_wait_for_the_silent_too() {
     let mut desk = Desk::joined(&synchronous(9, 2));
     for _ in 0..3 {
-        ["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap());
+        drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
         desk.wait(DEADLINE);
     }
     desk.submit("a", &DELTA).unwrap();
@@ -95,7 +95,7 @@ fn a_late_update_and_a_refusal_are_speech() {
         let mut desk = Desk::joined(&synchronous(9, 2));
         let (late, bytes) = desk.update("c", &DELTA);
         for _ in 0..3 {
-            ["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap());
+            drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
             desk.wait(DEADLINE);
         }
         assert!(desk.coordinator.members()[&client("c")].is_silent());
