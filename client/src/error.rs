@@ -173,7 +173,7 @@ impl From<SiteError> for ClientError {
         match error {
             SiteError::Message(_) => Self::Authentication(error.to_string()),
             SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(error.to_string()),
-            SiteError::Understated { .. } | SiteError::Policy(_) => Self::Refused(error.to_string()),
+            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) => Self::Refused(error.to_string()),
             SiteError::Aggregation(SecAggError::Charter(_) | SecAggError::Plan(_)) => Self::Refused(error.to_string()),
             SiteError::Aggregation(SecAggError::Unsigned { .. } | SecAggError::Signature { .. }) => Self::Authentication(error.to_string()),
             SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => {

@@ -65,6 +65,7 @@ impl Observer for RunObserver {
         match event {
             Event::Joined { task, .. } => self.start(u64::from(task.visits())),
             Event::Charter { .. } => self.say("looking at the charter"),
+            Event::UnprovedWitness { .. } => self.say("the server names a ledger head that this site did not sign"),
             Event::Retrying { wait, .. } => self.say(&format!("server away, next try in {} s", wait.as_secs())),
             Event::Seen { entries } => {
                 if let Some(bar) = &self.bar {
@@ -114,6 +115,11 @@ fn log(event: &Event<'_>) {
                 info!(site = %member.id, key = fingerprint(&member.key.0), "in the charter");
             }
         }
+        Event::UnprovedWitness { claimed, here } => warn!(
+            claimed,
+            here,
+            "the server claims to have seen a row of this ledger that the ledger does not have, without this site's signature: it lies, or runs from an old state; this site goes by its own ledger"
+        ),
         Event::Retrying { failures, wait, error } => warn!(failures, wait_ms = millis(*wait), %error, "the server is away"),
         Event::Seen { entries } => info!(rounds = entries, "rounds closed"),
         Event::Training { round, visit } => info!(round, visit, "budget reserved, computing"),
@@ -140,6 +146,7 @@ fn describe(event: &Event<'_>) -> Value {
             "rounds": text.rounds(),
             "sites": text.members.iter().map(|member| json!({"site": member.id, "key": fingerprint(&member.key.0)})).collect::<Vec<_>>(),
         }),
+        Event::UnprovedWitness { claimed, here } => json!({"event": "unproved-witness", "claimed": claimed, "here": here}),
         Event::Retrying { failures, wait, error } => {
             json!({"event": "retrying", "failures": failures, "wait_ms": millis(*wait), "error": error.to_string()})
         }

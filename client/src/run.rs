@@ -100,6 +100,10 @@ pub fn verdict(ended: &Ended) -> Result<()> {
             RefusalReason::Frozen => "the data set is frozen",
             RefusalReason::Spent => "a release of that name exists already",
             RefusalReason::Visited => "all its visits are charged",
+            RefusalReason::Approval => "nobody here has approved the task yet",
+            RefusalReason::Task => "the task is not one that this program computes, or does not cost what it states",
+            RefusalReason::Unable => "this site could not compute",
+            RefusalReason::Posterior => "the posterior that it starts from is not finite, which is the server's matter",
         };
         let more = refusals.count();
         return Err(ClientError::Refused(format!(
@@ -110,6 +114,9 @@ pub fn verdict(ended: &Ended) -> Result<()> {
         RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
         RunOutcome::AggregationLost => Err(ClientError::Aborted(
             "the aggregation was aborted: the charter was not signed by all, or the summer did not answer, or a sum could not be right; what was charged stays charged".into(),
+        )),
+        RunOutcome::Refused => Err(ClientError::Aborted(
+            "so many sites refused that fewer than min_sites were left; the posterior of the last complete round stands".into(),
         )),
         RunOutcome::QuorumLost => {
             Err(ClientError::Aborted("fewer sites than min_sites answered; the posterior of the last complete round stands".into()))

@@ -11,8 +11,9 @@ use dp_pvi_proto::client as wire;
 use dp_pvi_proto::connection::{self, Dial, Failure};
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{MESSAGE_BYTES, v1};
-use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Welcome};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
+use dp_pvi_protocol::witness::Greeting;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -185,7 +186,7 @@ fn ended() -> TransportError {
 }
 
 impl Transport for GrpcTransport {
-    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError> {
+    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Greeting, TransportError> {
         let mut client = self.client().await?;
         let mut stream = match tokio::time::timeout(CALL, client.join(wire::hello(hello))).await {
             Err(_) => return Err(self.silent(CALL)),
@@ -193,7 +194,7 @@ impl Transport for GrpcTransport {
             Ok(Ok(answer)) => answer.into_inner(),
         };
         let mut reader = wire::WelcomeReader::default();
-        let welcome = loop {
+        let greeting = loop {
             match tokio::time::timeout(CALL, stream.message()).await {
                 Err(_) => return Err(self.silent(CALL)),
                 Ok(Err(status)) => return Err(self.failed(&status)),
@@ -202,9 +203,9 @@ impl Transport for GrpcTransport {
             }
         };
         // The participant verifies the welcome; here it only says how long a vector may be.
-        let task = welcome.peek().ok().and_then(|body| ResolvedTask::from_bytes(&body.task).ok());
+        let task = greeting.welcome.peek().ok().and_then(|body| ResolvedTask::from_bytes(&body.task).ok());
         self.coordinates = task.map_or(0, |task| task.rule().initial().len());
-        Ok(welcome)
+        Ok(greeting)
     }
 
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError> {
@@ -220,6 +221,7 @@ impl Transport for GrpcTransport {
                 Some(next) => {
                     let news = match &next {
                         Next::Wait | Next::Charter(_) => 0,
+                        Next::Entries(some) => some.entries.len(),
                         Next::Round(round) => round.entries.len(),
                         Next::Finished(end) => end.entries.len(),
                     };

@@ -17,6 +17,7 @@ use dp_pvi_proto::v1::federation_server::{Federation as Service, FederationServe
 use dp_pvi_proto::{server as wire, v1};
 use dp_pvi_protocol::message::{Hello, Intent, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
+use dp_pvi_protocol::witness::Greeting;
 use ed25519_dalek::SigningKey;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -47,7 +48,7 @@ impl Service for Stub {
     async fn join(&self, request: Request<v1::SignedMessage>) -> Result<Response<Self::JoinStream>, Status> {
         let hello = wire::hello(request.into_inner());
         let welcome = Welcome { version: 1, run: run(), task: open_task().to_bytes(), witnessed: None, hello: hello.hash() };
-        let frames: Vec<_> = wire::welcome_frames(Signed::seal(&welcome, &self.key)).map(Ok).collect();
+        let frames: Vec<_> = wire::welcome_frames(Greeting { welcome: Signed::seal(&welcome, &self.key), signed: None }).map(Ok).collect();
         Ok(Response::new(tokio_stream::iter(frames)))
     }
 
@@ -217,7 +218,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     let server = serve(setup(), lambda.clone(), 0).await;
     let mut transport = transport(&site, server.port);
     let hello = hello(&site, &key);
-    let welcome = transport.hello(&hello).await.unwrap().open(&fed.server.verifying_key()).unwrap();
+    let welcome = transport.hello(&hello).await.unwrap().welcome.open(&fed.server.verifying_key()).unwrap();
     assert_eq!((welcome.run, welcome.hello), (run(), hello.hash()));
     let Next::Round(round) = transport.next(0).await.unwrap() else { panic!("a round is open") };
     assert_eq!(*round.lambda, *lambda);

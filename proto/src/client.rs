@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dp_pvi_privacy::ledger::Attachment;
+use dp_pvi_protocol::bounds;
 use dp_pvi_protocol::message::{
-    Hello, MetricsReport, Next, Receipt, Refusal, RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome,
+    Catchup, Hello, MetricsReport, Next, Receipt, Refusal, RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update,
 };
 use dp_pvi_protocol::transport::{Rejection, TransportError};
+use dp_pvi_protocol::witness::{Greeting, SignedHead};
 use tonic::{Code, Status};
 
-use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire};
+use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire, witness_from_wire};
 use crate::text::visible;
 use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, WELCOME_BYTES, v1};
 
@@ -29,6 +31,7 @@ pub fn hello(message: &Signed<Hello>) -> v1::SignedMessage {
 pub struct WelcomeReader {
     signature: Option<Bytes>,
     body: Vec<u8>,
+    witness: Option<SignedHead>,
 }
 
 impl WelcomeReader {
@@ -40,7 +43,8 @@ impl WelcomeReader {
         use v1::signed_frame::Frame;
         match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.signature) {
             (Frame::Signature(signature), None) => self.signature = Some(signature),
-            (Frame::Body(bytes), Some(_)) if !bytes.is_empty() => {
+            (Frame::Witness(witness), Some(_)) if self.witness.is_none() => self.witness = Some(witness_from_wire(witness)?),
+            (Frame::Body(bytes), Some(_)) if !bytes.is_empty() && self.witness.is_none() => {
                 if self.body.len() + bytes.len() > WELCOME_BYTES {
                     return Err(FrameError::TooLong);
                 }
@@ -55,9 +59,9 @@ impl WelcomeReader {
     ///
     /// # Errors
     /// The stream ended before it began.
-    pub fn finish(self) -> Result<Signed<Welcome>, FrameError> {
+    pub fn finish(self) -> Result<Greeting, FrameError> {
         let signature = self.signature.ok_or(FrameError::Missing("signature"))?;
-        Ok(Signed::from_parts(self.body, signature.into()))
+        Ok(Greeting { welcome: Signed::from_parts(self.body, signature.into()), signed: self.witness })
     }
 }
 
@@ -119,6 +123,8 @@ pub struct NextReader {
     limit: usize,
     head: Option<Head>,
     entries: Vec<Arc<TranscriptEntry>>,
+    /// Bytes of these entries.
+    bytes: usize,
     lambda: Vec<f64>,
 }
 
@@ -143,6 +149,7 @@ struct Head {
 enum Kind {
     Wait,
     Charter,
+    Entries,
     Round(Signed<RoundHeader>),
     Finished(Signed<RoundHeader>, RunOutcome),
 }
@@ -151,7 +158,7 @@ impl NextReader {
     /// A reader that accepts at most `coordinates` words of λ (the family's number of parameters).
     #[must_use]
     pub fn new(coordinates: usize) -> Self {
-        Self { limit: coordinates, head: None, entries: Vec::new(), lambda: Vec::new() }
+        Self { limit: coordinates, head: None, entries: Vec::new(), bytes: 0, lambda: Vec::new() }
     }
 
     /// Takes one frame, and says whether the answer is complete with it.
@@ -162,7 +169,13 @@ impl NextReader {
         use v1::work_frame::Frame;
         match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.head) {
             (Frame::Head(head), None) => self.head = Some(read_head(head, self.limit)?),
-            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => self.entries.push(Arc::new(entry_from_wire(entry)?)),
+            (Frame::Entry(entry), Some(head)) if self.entries.len() < head.entries => {
+                self.bytes = self.bytes.saturating_add(entry.len());
+                if self.bytes > bounds::ENTRIES_BYTES && !self.entries.is_empty() {
+                    return Err(FrameError::TooLong);
+                }
+                self.entries.push(Arc::new(entry_from_wire(entry)?));
+            }
             (Frame::Lambda(bytes), Some(head)) if self.entries.len() == head.entries => {
                 let coordinates = head.coordinates;
                 self.lambda.reserve_exact(coordinates - self.lambda.len());
@@ -194,6 +207,7 @@ impl NextReader {
         Ok(match head.kind {
             Kind::Wait => Next::Wait,
             Kind::Charter => Next::Charter(head.charter.ok_or(FrameError::Missing("charter"))?),
+            Kind::Entries => Next::Entries(Box::new(Catchup { entries, charter: head.charter })),
             Kind::Round(header) => Next::Round(Box::new(RoundStart { header, lambda, entries, charter: head.charter })),
             Kind::Finished(header, outcome) => Next::Finished(Box::new(RunEnd { outcome, lambda, entries, header, charter: head.charter })),
         })
@@ -207,12 +221,21 @@ fn read_head(head: v1::NextHead, limit: usize) -> Result<Head, FrameError> {
         v1::next_head::Kind::Round => Kind::Round(header(&head)?),
         v1::next_head::Kind::Finished => Kind::Finished(header(&head)?, run_outcome_from_wire(head.outcome())?),
         v1::next_head::Kind::Charter => Kind::Charter,
+        v1::next_head::Kind::Entries => Kind::Entries,
         v1::next_head::Kind::Unspecified => return Err(FrameError::Wrong("kind of answer")),
     };
     let coordinates = usize::try_from(head.coordinates).ok().filter(|n| *n <= limit).ok_or(FrameError::TooLong)?;
-    let entries = usize::try_from(head.entries).map_err(|_| FrameError::TooLong)?;
-    if matches!(kind, Kind::Wait | Kind::Charter) && (coordinates, entries) != (0, 0) {
+    let entries = usize::try_from(head.entries).ok().filter(|n| *n <= bounds::ENTRIES).ok_or(FrameError::TooLong)?;
+    let fits = match kind {
+        Kind::Wait | Kind::Charter => (coordinates, entries) == (0, 0),
+        Kind::Entries => coordinates == 0 && entries > 0,
+        Kind::Round(_) | Kind::Finished(..) => true,
+    };
+    if !fits {
         return Err(FrameError::Wrong("answer"));
+    }
+    if head.charter.as_ref().is_some_and(|charter| charter.len() > bounds::CHARTER_BYTES) {
+        return Err(FrameError::TooLong);
     }
     Ok(Head { kind, coordinates, entries, charter: head.charter.map(Into::into) })
 }

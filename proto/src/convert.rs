@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::bounds::{self, OutOfBounds};
 use dp_pvi_protocol::message::{RoundOutcome, RunOutcome, Signed, TranscriptEntry};
+use dp_pvi_protocol::witness::SignedHead;
 use prost::Message;
 
-use crate::v1;
+use crate::{WITNESS_BYTES, v1};
 
 /// A frame that does not say what its place asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +24,9 @@ pub enum FrameError {
     /// More bytes than announced or allowed.
     #[error("a vector is longer than announced")]
     TooLong,
+    /// A number that no honest party says.
+    #[error(transparent)]
+    Bounds(#[from] OutOfBounds),
 }
 
 /// A signed message as it travels. Its bytes are copied, never encoded again.
@@ -34,6 +39,26 @@ pub(crate) fn signed_to_wire<B>(message: &Signed<B>) -> v1::SignedMessage {
 #[must_use]
 pub(crate) fn signed_from_wire<B: dp_pvi_protocol::message::Body>(message: v1::SignedMessage) -> Signed<B> {
     Signed::from_parts(message.body.into(), message.signature.into())
+}
+
+/// A site's word about its ledger as it travels.
+pub(crate) fn witness_to_wire(signed: &SignedHead) -> v1::LedgerWitness {
+    use v1::ledger_witness::Said;
+    let said = match signed {
+        SignedHead::Hello(hello) => Said::Hello(signed_to_wire(hello)),
+        SignedHead::Update(update) => Said::Update(signed_to_wire(update)),
+    };
+    v1::LedgerWitness { said: Some(said) }
+}
+
+/// A site's word about its ledger as received; nothing is verified.
+pub(crate) fn witness_from_wire(witness: v1::LedgerWitness) -> Result<SignedHead, FrameError> {
+    use v1::ledger_witness::Said;
+    let (bytes, signed) = match witness.said.ok_or(FrameError::Missing("witness"))? {
+        Said::Hello(hello) => (hello.body.len(), SignedHead::Hello(signed_from_wire(hello))),
+        Said::Update(update) => (update.body.len(), SignedHead::Update(signed_from_wire(update))),
+    };
+    if bytes <= WITNESS_BYTES { Ok(signed) } else { Err(FrameError::TooLong) }
 }
 
 pub(crate) fn hash_from_wire(bytes: &[u8], what: &'static str) -> Result<Hash, FrameError> {
@@ -50,6 +75,7 @@ pub(crate) fn entry_to_wire(entry: &TranscriptEntry) -> v1::TranscriptEntry {
         RoundOutcome::Deadline => v1::RoundOutcome::Deadline,
         RoundOutcome::Skipped => v1::RoundOutcome::Skipped,
         RoundOutcome::Aborted => v1::RoundOutcome::Aborted,
+        RoundOutcome::WithoutSilent => v1::RoundOutcome::WithoutSilent,
     };
     v1::TranscriptEntry {
         header: Some(signed_to_wire(&entry.header)),
@@ -72,8 +98,10 @@ pub(crate) fn entry_from_wire(bytes: Bytes) -> Result<TranscriptEntry, FrameErro
         v1::RoundOutcome::Deadline => RoundOutcome::Deadline,
         v1::RoundOutcome::Skipped => RoundOutcome::Skipped,
         v1::RoundOutcome::Aborted => RoundOutcome::Aborted,
+        v1::RoundOutcome::WithoutSilent => RoundOutcome::WithoutSilent,
         v1::RoundOutcome::Unspecified => return Err(FrameError::Wrong("round outcome")),
     };
+    bounds::included(entry.included.len())?;
     Ok(TranscriptEntry {
         header: signed_from_wire(entry.header.ok_or(FrameError::Missing("header"))?),
         included: entry
@@ -99,6 +127,7 @@ pub(crate) fn run_outcome_to_wire(outcome: RunOutcome) -> v1::RunOutcome {
         RunOutcome::QuorumLost => v1::RunOutcome::QuorumLost,
         RunOutcome::AggregationLost => v1::RunOutcome::AggregationLost,
         RunOutcome::Stopped => v1::RunOutcome::Stopped,
+        RunOutcome::Refused => v1::RunOutcome::Refused,
     }
 }
 
@@ -108,6 +137,7 @@ pub(crate) fn run_outcome_from_wire(outcome: v1::RunOutcome) -> Result<RunOutcom
         v1::RunOutcome::QuorumLost => Ok(RunOutcome::QuorumLost),
         v1::RunOutcome::AggregationLost => Ok(RunOutcome::AggregationLost),
         v1::RunOutcome::Stopped => Ok(RunOutcome::Stopped),
+        v1::RunOutcome::Refused => Ok(RunOutcome::Refused),
         v1::RunOutcome::Unspecified => Err(FrameError::Wrong("run outcome")),
     }
 }

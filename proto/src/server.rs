@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, TranscriptEntry, Update, Welcome};
+use dp_pvi_protocol::bounds;
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, TranscriptEntry, Update};
 use dp_pvi_protocol::transport::Rejection;
+use dp_pvi_protocol::witness::Greeting;
 use prost::Message;
 use tonic::{Code, Status};
 
-use crate::convert::{entry_to_wire, run_outcome_to_wire, signed_from_wire, signed_to_wire};
+use crate::convert::{entry_to_wire, run_outcome_to_wire, signed_from_wire, signed_to_wire, witness_to_wire};
 use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, v1};
 
 const CHUNK_WORDS: usize = CHUNK_BYTES / 8;
@@ -31,13 +33,15 @@ pub fn report(message: v1::SignedMessage) -> Signed<MetricsReport> {
     signed_from_wire(message)
 }
 
-/// The frames of the welcome to send.
-pub fn welcome_frames(message: Signed<Welcome>) -> impl Iterator<Item = v1::SignedFrame> + Send + 'static {
+/// The frames of the welcome to send, with the site's own message about its ledger after it.
+pub fn welcome_frames(greeting: Greeting) -> impl Iterator<Item = v1::SignedFrame> + Send + 'static {
     use v1::signed_frame::Frame;
-    let body = Bytes::from(message.body);
+    let Greeting { welcome, signed } = greeting;
+    let body = Bytes::from(welcome.body);
     let chunks =
         (0..body.len().div_ceil(CHUNK_BYTES)).map(move |i| Frame::Body(body.slice(i * CHUNK_BYTES..body.len().min((i + 1) * CHUNK_BYTES))));
-    let frames = std::iter::once(Frame::Signature(message.signature.into())).chain(chunks);
+    let witness = signed.map(|signed| Frame::Witness(witness_to_wire(&signed)));
+    let frames = std::iter::once(Frame::Signature(welcome.signature.into())).chain(chunks).chain(witness);
     frames.map(|frame| v1::SignedFrame { frame: Some(frame) })
 }
 
@@ -57,7 +61,10 @@ pub enum Request {
 pub fn request(frame: v1::SiteFrame) -> Result<Request, FrameError> {
     use v1::site_frame::Frame;
     match frame.frame.ok_or(FrameError::Missing("content"))? {
-        Frame::Next(next) => Ok(Request::Next(next.seen)),
+        Frame::Next(next) => {
+            bounds::round(next.seen)?;
+            Ok(Request::Next(next.seen))
+        }
         Frame::Update(update) => Ok(Request::Update(signed_from_wire(update))),
         Frame::Payload(_) => Err(FrameError::Order),
     }
@@ -110,6 +117,7 @@ pub fn next_frames(next: Next, encoder: Arc<EntryEncoder>) -> impl Iterator<Item
     let (kind, header, outcome, lambda, entries, charter) = match next {
         Next::Wait => (Kind::Wait, None, none, Arc::from(Vec::new()), Vec::new(), None),
         Next::Charter(charter) => (Kind::Charter, None, none, Arc::from(Vec::new()), Vec::new(), Some(charter)),
+        Next::Entries(some) => (Kind::Entries, None, none, Arc::from(Vec::new()), some.entries, some.charter),
         Next::Round(round) => (Kind::Round, Some(round.header), none, round.lambda, round.entries, round.charter),
         Next::Finished(end) => (Kind::Finished, Some(end.header), run_outcome_to_wire(end.outcome), end.lambda, end.entries, end.charter),
     };

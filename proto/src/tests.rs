@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::message::{Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Welcome};
 use dp_pvi_protocol::transport::{Rejection, TransportError};
+use dp_pvi_protocol::witness::Greeting;
 use prost::Message;
 
 use crate::client::{Answer, NextReader, WelcomeReader, transport_error};
@@ -72,7 +73,7 @@ fn answers_arrive_as_they_were() {
             Next::Round(Box::new(RoundStart { header: header(3), lambda: lambda(coordinates), entries: entries(3), charter: None }));
         assert_eq!(read(travel(round.clone()), coordinates).unwrap(), round);
     }
-    for outcome in [RunOutcome::Complete, RunOutcome::QuorumLost, RunOutcome::AggregationLost, RunOutcome::Stopped] {
+    for outcome in [RunOutcome::Complete, RunOutcome::QuorumLost, RunOutcome::AggregationLost, RunOutcome::Stopped, RunOutcome::Refused] {
         let end = Next::Finished(Box::new(RunEnd { outcome, lambda: lambda(2), entries: entries(1), header: header(9), charter: None }));
         assert_eq!(read(travel(end.clone()), 2).unwrap(), end);
     }
@@ -107,6 +108,7 @@ fn clients_that_share_an_encoder_get_their_own_entries() {
 fn a_long_welcome_arrives_in_pieces() {
     for length in [0, 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 5] {
         let sent = Signed::<Welcome>::from_parts((0..length).map(|i| i as u8).collect(), vec![7; 64]);
+        let sent = Greeting { welcome: sent, signed: None };
         let frames: Vec<_> = welcome_frames(sent.clone()).collect();
         assert!(frames.iter().all(|frame| frame.encoded_len() <= CHUNK_BYTES + 64));
         let read = |frames: Vec<v1::SignedFrame>| {

@@ -230,7 +230,7 @@ async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> R
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
     info!(posterior = %exported.posterior.display(), report = %exported.report.display(), "results written");
     match outcome {
-        RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
+        RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
         RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
         RunOutcome::Complete | RunOutcome::Stopped => Ok(exported),
     }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::witness::{SignedHead, Witnessed};
 use rusqlite::types::{Null, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -109,13 +110,20 @@ impl Store {
         };
         let write = || {
             let transaction = self.connection.unchecked_transaction()?;
-            for (client, head) in heads {
+            for (client, Witnessed { head, signed }) in heads {
                 // Of two heads at one row the first that was seen stays, so that a forked ledger is not witnessed.
                 transaction.execute(
                     "INSERT INTO heads (client, seq, hash) VALUES (?1, ?2, ?3)
                      ON CONFLICT (client) DO UPDATE SET seq = excluded.seq, hash = excluded.hash WHERE excluded.seq > heads.seq",
                     params![client.as_str(), i64::try_from(head.seq).unwrap_or(i64::MAX), head.hash.0],
                 )?;
+                if let Some(message) = signed {
+                    transaction.execute(
+                        "INSERT INTO signed_heads (client, seq, message) VALUES (?1, ?2, ?3)
+                         ON CONFLICT (client) DO UPDATE SET seq = excluded.seq, message = excluded.message WHERE excluded.seq > signed_heads.seq",
+                        params![client.as_str(), i64::try_from(head.seq).unwrap_or(i64::MAX), message.to_bytes()],
+                    )?;
+                }
             }
             transaction.execute("INSERT INTO runs (task, number) VALUES (?1, ?2)", params![id.task.0, id.number])?;
             let key = transaction.last_insert_rowid();
@@ -125,20 +133,24 @@ impl Store {
         Ok(StoredRun { key: write().map_err(|e| sqlite_error(&self.path, &e))?, id, ended: false })
     }
 
-    /// Highest ledger head of every site that a run's records show.
-    fn heads_of(&self, run: &StoredRun) -> Result<BTreeMap<ClientId, LedgerHead>> {
-        let mut heads: BTreeMap<ClientId, LedgerHead> = BTreeMap::new();
+    /// Highest ledger head of every site that a run's records show, with the message in which the site signed it.
+    fn heads_of(&self, run: &StoredRun) -> Result<BTreeMap<ClientId, Witnessed>> {
+        let mut heads: BTreeMap<ClientId, Witnessed> = BTreeMap::new();
         for seq in 0.. {
             let Some(record) = reader::record(&self.connection, &self.path, run, seq, reader::Vectors::Skip)? else { break };
-            let (client, head) = match record {
-                Record::Joined { client, head: Some(head), .. } => (client, head),
+            let (client, head, message) = match record {
+                Record::Joined { client, head: Some(head), hello, .. } => (client, head, SignedHead::Hello(hello)),
                 Record::UpdateStored { client, update, .. } | Record::UpdateExcluded { client, update, .. } => match update.peek() {
-                    Ok(update) => (client, update.ledger_head),
+                    Ok(body) => (client, body.ledger_head, SignedHead::Update(update)),
                     Err(_) => continue,
                 },
                 _ => continue,
             };
-            heads.entry(client).and_modify(|known| *known = if head.seq > known.seq { head } else { *known }).or_insert(head);
+            if heads.get(&client).is_none_or(|known| head.seq > known.head.seq) {
+                // A hello may show a lower head than the one that was known before.
+                let signed = Some(message).filter(|message| message.peek() == Some(head));
+                heads.insert(client, Witnessed { head, signed });
+            }
         }
         Ok(heads)
     }
@@ -155,17 +167,23 @@ impl Store {
     ///
     /// # Errors
     /// The database does not answer.
-    pub fn witnessed(&self) -> Result<Vec<(ClientId, LedgerHead)>> {
+    pub fn witnessed(&self) -> Result<Vec<(ClientId, Witnessed)>> {
+        type Row = (String, i64, [u8; 32], Option<Vec<u8>>);
         let read = || {
-            let mut statement = self.connection.prepare("SELECT client, seq, hash FROM heads ORDER BY client")?;
-            let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, [u8; 32]>(2)?)))?;
+            let mut statement = self.connection.prepare(
+                "SELECT heads.client, heads.seq, hash, message FROM heads
+                 LEFT JOIN signed_heads ON signed_heads.client = heads.client AND signed_heads.seq = heads.seq ORDER BY heads.client",
+            )?;
+            let rows = statement.query_map([], |row| Ok::<Row, _>((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let rows = read().map_err(|e| sqlite_error(&self.path, &e))?;
-        let heads = rows.into_iter().map(|(client, seq, hash)| {
+        let heads = rows.into_iter().map(|(client, seq, hash, message)| {
             let damaged = || ServerError::Corrupt(format!("{}: a witnessed ledger head", self.path.display()));
             let client = ClientId::new(client).map_err(|_| damaged())?;
-            Ok((client, LedgerHead { seq: u64::try_from(seq).map_err(|_| damaged())?, hash: Hash(hash) }))
+            let head = LedgerHead { seq: u64::try_from(seq).map_err(|_| damaged())?, hash: Hash(hash) };
+            let signed = message.map(|bytes| SignedHead::from_bytes(&bytes).ok_or_else(damaged)).transpose()?;
+            Ok((client, Witnessed { head, signed }))
         });
         heads.collect()
     }

@@ -114,7 +114,7 @@ impl Liar {
         while let Some(frame) = answer.message().await? {
             reader.frame(frame).expect("frames in order");
         }
-        Ok(reader.finish().expect("a whole welcome").peek().expect("a welcome"))
+        Ok(reader.finish().expect("a whole welcome").welcome.peek().expect("a welcome"))
     }
 
     /// Waits for the open round: its header, the header's hash, and the length of λ.
@@ -134,7 +134,7 @@ impl Liar {
                 }
             }
             match reader.finish().expect("a whole answer") {
-                Next::Wait | Next::Charter(_) => (),
+                Next::Wait | Next::Charter(_) | Next::Entries(_) => (),
                 Next::Round(start) => {
                     return Ok((start.header.peek().expect("a header"), start.header.hash(), start.lambda.len()));
                 }

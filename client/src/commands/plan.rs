@@ -50,11 +50,12 @@ fn read_task(file: &Path) -> Result<ResolvedTask> {
 pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &LedgerView) -> Result<ResolvedTask> {
     let tls = tls::load(config)?;
     let identity = run::identity(config, &tls)?;
+    let client = identity.client;
     let hello = Signed::seal(
         &Hello {
             versions: PROTOCOL_VERSIONS.to_vec(),
             federation: identity.federation,
-            client: identity.client,
+            client: client.clone(),
             role: Role::Site,
             intent: Intent::Look,
             tls_key: identity.tls_key,
@@ -67,13 +68,23 @@ pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &
         &identity.key,
     );
     let mut transport = GrpcTransport::new(&config.site, tls);
-    let welcome = transport.hello(&hello).await.map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
-    let welcome = welcome.open(&identity.server).map_err(|e| ClientError::Authentication(e.to_string()))?;
+    let greeting = transport.hello(&hello).await.map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
+    let welcome = greeting.welcome.open(&identity.server).map_err(|e| ClientError::Authentication(e.to_string()))?;
     if welcome.hello != hello.hash() {
         return Err(ClientError::Authentication("the server's answer is to another hello".into()));
     }
-    if let Some(witnessed) = welcome.witnessed {
-        ledger.check_witness(witnessed)?;
+    if let Some(witnessed) = welcome.witnessed
+        && let Err(error) = ledger.check_witness(witnessed)
+    {
+        let own = (private.identity.unit, private.identity.relation);
+        let signed = greeting.signed.as_ref().and_then(|signed| signed.open(&client, &identity.key.verifying_key(), own));
+        if signed == Some(witnessed) {
+            return Err(error.into());
+        }
+        tracing::warn!(
+            claimed = witnessed.seq,
+            "the server claims to have seen a row of this ledger that the ledger does not have, without this site's signature"
+        );
     }
     ResolvedTask::from_bytes(&welcome.task).map_err(|e| ClientError::Version(e.to_string()))
 }

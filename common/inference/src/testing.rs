@@ -117,6 +117,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
             epsilon: None,
             delta: Delta::new(1e-5).unwrap(),
             trust: Trust::Local,
+            max_units: None,
         },
         aggregation: None,
         update_deadline_seconds: 60,

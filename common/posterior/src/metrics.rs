@@ -52,6 +52,31 @@ pub struct HeldOutMetrics {
     pub interval_coverage: Vec<(f64, f64)>,
 }
 
+impl HeldOutMetrics {
+    /// Whether all numbers are finite. Where they are not, the posterior was no distribution, or gave a record no density.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.numbers().all(f64::is_finite)
+    }
+
+    /// Whether both say the same, bit by bit: a number that is not one is itself here.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let counts = |metrics: &Self| (metrics.records, metrics.reliability.iter().map(|(_, _, count)| *count).collect::<Vec<_>>());
+        let absent =
+            |metrics: &Self| [metrics.accuracy, metrics.rmse, metrics.brier, metrics.calibration_error, metrics.auc].map(|x| x.is_none());
+        let bits = |metrics: &Self| metrics.numbers().map(f64::to_bits).collect::<Vec<_>>();
+        counts(self) == counts(other) && absent(self) == absent(other) && self.pit == other.pit && bits(self) == bits(other)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
+        let Self { log_likelihood, accuracy, rmse, brier, calibration_error, auc, reliability, interval_coverage, .. } = self;
+        let pairs = reliability.iter().map(|(a, b, _)| [*a, *b]).chain(interval_coverage.iter().map(|(a, b)| [*a, *b]));
+        let single = [Some(*log_likelihood), *accuracy, *rmse, *brier, *calibration_error, *auc];
+        single.into_iter().flatten().chain(pairs.flatten())
+    }
+}
+
 /// Number of bins of the probability integral transform.
 pub const PIT_BINS: usize = 10;
 /// Central intervals whose coverage is reported.

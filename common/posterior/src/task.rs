@@ -2,6 +2,7 @@
 //! every number is explicit. Its SHA-256 is the task hash (decisions 18).
 
 mod aggregation;
+pub mod bounds;
 mod calibration;
 mod check;
 mod describe;
@@ -143,6 +144,9 @@ pub struct PrivacySpec {
     pub delta: Delta,
     /// Who adds the noise.
     pub trust: Trust,
+    /// Most units that one site may declare; absent = as many as the lattice holds. With `trust = "aggregated"` it stands in `aggregation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_units: Option<u64>,
 }
 
 /// Trust models.

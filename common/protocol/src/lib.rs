@@ -4,6 +4,7 @@
 //! * [`coordinator`]: the server as a state machine. A run is the fold of its [`Record`](coordinator::Record)s, so a restarted
 //!   server is where it was; every answer comes with the records that must be durable before it may be given.
 //! * [`participant`]: a site as a state machine over its privacy ledger, and an evaluator. Neither trusts the server.
+//! * [`bounds`], [`quota`]: what a peer may say, and how much of it. [`witness`]: a ledger's head, in its site's own words.
 //! * [`sum`]: payloads in chunks, checked and summed in O(d) memory.
 //! * [`driver`]: the loops of both sides, generic over transport, store, trainer and clock. Production and simulation run these.
 //!
@@ -21,13 +22,16 @@
 //! No clock (time is an argument), no socket, no file, no randomness, no async runtime. Persist, then send: no method
 //! hands out an answer apart from the records that it depends on.
 pub mod aggregation;
+pub mod bounds;
 pub mod coordinator;
 pub mod driver;
 mod frequent;
 pub mod message;
 pub mod participant;
+pub mod quota;
 pub mod sum;
 #[cfg(test)]
 mod testing;
 pub mod time;
 pub mod transport;
+pub mod witness;

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::bounds::{self, OutOfBounds};
 use crate::frequent::FrequentKey;
 
 /// Protocol versions that this build speaks, best first.
@@ -27,6 +28,12 @@ pub trait Body: Serialize + DeserializeOwned {
     const DOMAIN: &'static str;
     /// Whether one signature may be over several bodies ([`Signed::seal_all`]).
     const TOGETHER: Together = Together::Never;
+
+    /// Compares what it says with the table of [`bounds`].
+    ///
+    /// # Errors
+    /// A number, length or text that no honest party says.
+    fn check(&self) -> Result<(), OutOfBounds>;
 }
 
 /// Whether one signature may be over several bodies.
@@ -66,6 +73,9 @@ pub enum InvalidMessage {
     /// Truncated, or of another version.
     #[error("a message cannot be read: truncated, or sent by another version")]
     Malformed,
+    /// A number, length or text that no honest party says.
+    #[error("a message says something that no honest party says ({0})")]
+    Bounds(#[from] OutOfBounds),
 }
 
 /// postcard of a body.
@@ -138,10 +148,13 @@ impl<B: Body> Signed<B> {
     /// Decodes without verifying: only for messages of our own store.
     ///
     /// # Errors
-    /// Wrong form.
+    /// Wrong form, or out of bounds.
     pub fn peek(&self) -> Result<B, InvalidMessage> {
-        match postcard::take_from_bytes(&self.body) {
-            Ok((body, [])) => Ok(body),
+        match postcard::take_from_bytes::<B>(&self.body) {
+            Ok((body, [])) => {
+                body.check()?;
+                Ok(body)
+            }
             _ => Err(InvalidMessage::Malformed),
         }
     }
@@ -281,6 +294,10 @@ pub struct Hello {
 
 impl Body for Hello {
     const DOMAIN: &'static str = "dp-pvi hello v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::hello(self)
+    }
 }
 
 /// The server's answer to a hello, signed by the server's identity key.
@@ -300,6 +317,10 @@ pub struct Welcome {
 
 impl Body for Welcome {
     const DOMAIN: &'static str = "dp-pvi welcome v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::welcome(self)
+    }
 }
 
 /// Opens a round; signed by the server.
@@ -325,6 +346,10 @@ pub struct RoundHeader {
 
 impl Body for RoundHeader {
     const DOMAIN: &'static str = "dp-pvi round header v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::round_header(self)
+    }
 }
 
 /// A site's update; signed by the site.
@@ -348,6 +373,10 @@ pub struct Update {
 
 impl Body for Update {
     const DOMAIN: &'static str = "dp-pvi update v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::update(self)
+    }
 }
 
 /// Hash of payload bytes (kind included): what [`PayloadHasher`] gives for the same bytes in any chunks.
@@ -449,6 +478,10 @@ pub struct Receipt {
 impl Body for Receipt {
     const DOMAIN: &'static str = "dp-pvi receipt v1";
     const TOGETHER: Together = Together::Allowed;
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::receipt(self)
+    }
 }
 
 /// Outcomes of a submission.
@@ -473,6 +506,10 @@ pub struct Refusal {
 
 impl Body for Refusal {
     const DOMAIN: &'static str = "dp-pvi refusal v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::refusal(self)
+    }
 }
 
 /// Public reasons.
@@ -489,6 +526,14 @@ pub enum RefusalReason {
     Spent,
     /// The site was charged for all its visits: one whose reservation was lost in a crash counts too (asynchronous).
     Visited,
+    /// Nobody at the site has approved the task, or the charter, yet.
+    Approval,
+    /// The task is not one that the site's program computes, or does not cost what it states.
+    Task,
+    /// The site cannot compute now: a file, memory, a disk.
+    Unable,
+    /// The posterior that the round starts from is not finite, or no distribution.
+    Posterior,
 }
 
 /// What happened in a round: the chain that every party can check.
@@ -541,6 +586,8 @@ pub enum RoundOutcome {
     Skipped,
     /// Fewer than `min_sites` answered: the run ends here and λ stays.
     Aborted,
+    /// All answered but sites that have been silent for [`SILENT_ROUNDS`](crate::coordinator::SILENT_ROUNDS) rounds: they were not waited for.
+    WithoutSilent,
 }
 
 /// What the server has for a client that asks.
@@ -550,6 +597,8 @@ pub enum Next {
     Wait,
     /// A charter that this site has not signed: [`SignedCharter::to_bytes`].
     Charter(Vec<u8>),
+    /// The first of the entries that the client lacks, where there are more than one answer holds: it asks again.
+    Entries(Box<Catchup>),
     /// An open round.
     Round(Box<RoundStart>),
     /// The run is over.
@@ -566,6 +615,15 @@ pub struct RoundStart {
     /// Entries since the one that the client last saw, oldest first.
     pub entries: Vec<Arc<TranscriptEntry>>,
     /// Under aggregated trust the charter with all signatures, for a client that has seen no entry.
+    pub charter: Option<Vec<u8>>,
+}
+
+/// Entries of a transcript, as a client gets them that lacks many.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Catchup {
+    /// Entries since the one that the client last saw, oldest first.
+    pub entries: Vec<Arc<TranscriptEntry>>,
+    /// As in [`RoundStart`].
     pub charter: Option<Vec<u8>>,
 }
 
@@ -592,6 +650,7 @@ pub fn end_mark(outcome: RunOutcome) -> Vec<Vec<u8>> {
         RunOutcome::QuorumLost => b"quorum-lost",
         RunOutcome::AggregationLost => b"aggregation-lost",
         RunOutcome::Stopped => b"stopped",
+        RunOutcome::Refused => b"refused",
     };
     vec![b"run ended".to_vec(), outcome.to_vec()]
 }
@@ -608,6 +667,8 @@ pub enum RunOutcome {
     AggregationLost,
     /// An operator stopped it.
     Stopped,
+    /// So many sites refused that fewer than `min_sites` were left.
+    Refused,
 }
 
 /// Held-out metrics of one round, from an evaluator; signed by it. One is made in one place, from
@@ -624,6 +685,10 @@ pub struct MetricsReport {
 
 impl Body for MetricsReport {
     const DOMAIN: &'static str = "dp-pvi metrics v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::metrics_report(self)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Payloads in chunks: checking one while it arrives, and summing those of a round, both in O(d) memory.
 
+use dp_pvi_privacy::mechanism::SumCheck;
 use dp_pvi_privacy::{Hash, PayloadKind};
 use dp_pvi_secagg::commitment::Committer;
 
@@ -19,6 +20,11 @@ pub enum PayloadError {
     /// NaN, infinity, or out of any sensible range.
     #[error("the payload holds a number that is not finite or is out of range; the site should look at its model and data")]
     NotFinite,
+    /// A vector that no honest site can have.
+    #[error(
+        "the payload is longer than the sum of the declared units and its noise can be; the site should look at its declared number of units"
+    )]
+    OutOfBounds,
     /// Other bytes.
     #[error("the payload's hash is not the announced one")]
     Hash,
@@ -39,6 +45,8 @@ pub struct PayloadCheck {
     received: u64,
     /// Of a masked payload: its commitment in the making.
     committer: Option<Committer>,
+    /// Of a lattice payload: its coordinates and norm so far.
+    sum: Option<SumCheck>,
 }
 
 impl std::fmt::Debug for PayloadCheck {
@@ -53,13 +61,15 @@ impl PayloadCheck {
     pub fn new(expected: Expected) -> Self {
         let hasher = PayloadHasher::new(expected.kind, expected.bytes());
         let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.header, &committed.client));
-        Self { expected, hasher, words: Words::default(), received: 0, committer }
+        let lattice = matches!(expected.kind, PayloadKind::Lattice { .. });
+        let sum = expected.bound.filter(|_| lattice).map(dp_pvi_privacy::mechanism::SumBound::check);
+        Self { expected, hasher, words: Words::default(), received: 0, committer, sum }
     }
 
     /// The next chunk, of any length.
     ///
     /// # Errors
-    /// More bytes than announced, or a value that is not finite.
+    /// More bytes than announced, a value that is not finite, or a lattice vector out of its bound.
     pub fn update(&mut self, chunk: &[u8]) -> Result<(), PayloadError> {
         self.received += chunk.len() as u64;
         if self.received > self.expected.bytes() {
@@ -74,6 +84,12 @@ impl PayloadCheck {
             self.words.feed(chunk, |word| fine &= f64::from_le_bytes(word).abs() <= MAX_MAGNITUDE);
             if !fine {
                 return Err(PayloadError::NotFinite);
+            }
+        }
+        if let Some(sum) = &mut self.sum {
+            self.words.feed(chunk, |word| sum.add(i64::from_le_bytes(word)));
+            if !sum.fits() {
+                return Err(PayloadError::OutOfBounds);
             }
         }
         Ok(())
@@ -259,7 +275,7 @@ mod tests {
     use crate::message::payload_hash;
 
     fn expected(kind: PayloadKind, bytes: &[u8]) -> Expected {
-        Expected { kind, coordinates: bytes.len() as u64 / 8, payload: payload_hash(kind, bytes), commitment: None }
+        Expected { kind, coordinates: bytes.len() as u64 / 8, payload: payload_hash(kind, bytes), commitment: None, bound: None }
     }
 
     fn close(kind: PayloadKind, coordinates: u64, clients: usize) -> Close {

@@ -167,7 +167,7 @@ impl Desk {
     pub(crate) fn say(&mut self, name: &str, body: &Hello) -> Result<Welcome, Rejected> {
         let peer = Peer { client: client(name), tls_key: tls(name) };
         let welcome = self.coordinator.on_hello(&Signed::seal(body, &key(name)), &peer, self.now)?;
-        Ok(self.durable(welcome).open(&key("server").verifying_key()).unwrap())
+        Ok(self.durable(welcome).welcome.open(&key("server").verifying_key()).unwrap())
     }
 
     /// The open round as a client sees it.

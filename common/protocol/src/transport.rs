@@ -2,7 +2,8 @@
 
 use dp_pvi_privacy::ledger::Attachment;
 
-use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Welcome};
+use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed};
+use crate::witness::Greeting;
 
 /// Why a call did not give an answer.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum Rejection {
 #[allow(async_fn_in_trait, reason = "used generically inside this workspace only")]
 pub trait Transport {
     /// Introduces the client.
-    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError>;
+    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Greeting, TransportError>;
     /// Asks for work; `seen` = number of transcript entries that the client has. May hold the call open for a while.
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError>;
     /// Sends a committed update: always the same bytes.

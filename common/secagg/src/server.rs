@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dp_pvi_privacy::mechanism::ShareSum;
+use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, LatticeVector};
 use ed25519_dalek::SigningKey;
 
@@ -236,7 +236,10 @@ impl Summing {
         }
         let sum = self.sum.clone().into_lattice(self.round.header.header().exponent);
         let charter = &self.round.charter;
-        if !charter.plan(self.round.head.round).is_ok_and(|plan| in_range(&sum, self.contributors.members().len(), &plan.mechanism)) {
+        // Nobody can say whose vector it was: a sum out of bounds names no one.
+        let sites = u32::try_from(self.contributors.members().len()).unwrap_or(u32::MAX);
+        let bound = charter.plan(self.round.head.round).map(|plan| SumBound::of_shares(&plan.mechanism, sites));
+        if !bound.is_ok_and(|bound| bound.admits(&sum.values)) {
             return Err(Rejected::new(self, SecAggError::SumOutOfRange));
         }
         let outcome = Outcome::Completed {
@@ -296,18 +299,4 @@ fn publish(head: Head, header: Hash, outcome: Outcome, key: &SigningKey) -> (Sig
     let entry = Signed::seal(&TranscriptEntry { round: head.round, header, previous: head.previous, outcome }, key);
     let head = Head { round: head.round + 1, previous: entry.hash() };
     (entry, head)
-}
-
-/// Whether honest contributions can give this sum: each coordinate at most |U|(N·C_int + 64(s+1)); the norm at most
-/// |U|·N·C_int + s√|U|(√d + √(2 ln 10⁹)), which an honest sum exceeds with probability below 10⁻⁹ (Laurent & Massart 2000).
-fn in_range(sum: &LatticeVector, contributors: usize, mechanism: &ShareSum) -> bool {
-    let most = mechanism.coordinate_bound().saturating_mul(contributors as u128);
-    if sum.values.iter().any(|x| u128::from(x.unsigned_abs()) > most) {
-        return false;
-    }
-    let contributors = contributors as f64;
-    let norm = sum.values.iter().map(|&x| (x as f64) * (x as f64)).sum::<f64>().sqrt();
-    let signal = contributors * mechanism.max_units() as f64 * mechanism.clip_steps() as f64;
-    let noise = mechanism.scale() as f64 * contributors.sqrt() * (f64::from(mechanism.dimension()).sqrt() + (2.0 * 1e9f64.ln()).sqrt());
-    norm <= signal + noise
 }

@@ -11,7 +11,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerHead, LedgerIdentity, StoreError};
+use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, StoreError};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Record, Settings, SummerParty};
@@ -22,6 +22,7 @@ use dp_pvi_protocol::message::{PublicMetrics, Role, RunEnd};
 use dp_pvi_protocol::participant::{
     Approve, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy, SiteError, TrainJob, Trained,
 };
+use dp_pvi_protocol::witness::Witnessed;
 use dp_pvi_secagg::charter::Floors;
 use ed25519_dalek::SigningKey;
 
@@ -94,7 +95,7 @@ pub struct Federation {
     /// The server's disk.
     pub disk: ServerDisk,
     /// Ledger heads that the server saw in earlier runs.
-    pub witnessed: BTreeMap<ClientId, LedgerHead>,
+    pub witnessed: BTreeMap<ClientId, Witnessed>,
     /// How long the server waits for sites.
     pub start_deadline: Duration,
     /// The summer of an aggregated run does not answer for this long.

@@ -13,10 +13,11 @@ use dp_pvi_protocol::aggregation::summer::{SummerNode, SummerStores};
 use dp_pvi_protocol::aggregation::{SummerReply, SummerRequest};
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Record, Settings};
 use dp_pvi_protocol::driver::{Clock, ServeError, Server};
-use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome, payload_hash};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, payload_hash};
 use dp_pvi_protocol::sum::PayloadCheck;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
+use dp_pvi_protocol::witness::Greeting;
 use dp_pvi_secagg::signed::PublicKey;
 use dp_pvi_secagg::summer::memory::{MemoryStore, MemoryVault};
 use dp_pvi_secagg::summer::{KeyVault, RoundRecord, Slot, StoreError as SummerStoreError, SummerStore};
@@ -164,7 +165,7 @@ pub enum Request {
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// To a hello.
-    Welcome(Signed<Welcome>),
+    Welcome(Box<Greeting>),
     /// To `next`.
     Next(Next),
     /// To an update.
@@ -418,7 +419,7 @@ fn handle(
     Ok(match request {
         Request::Hello(hello) => {
             let peer = Peer { client: client.clone(), tls_key: tls_key(client) };
-            Answer::Welcome(server.hello(hello, &peer, now)?)
+            Answer::Welcome(Box::new(server.hello(hello, &peer, now)?))
         }
         Request::Next(seen) => Answer::Next(server.next(client, *seen, now)?),
         Request::Submit(update, payload) => Answer::Receipt(match server.begin(client, update, now)? {
@@ -541,9 +542,9 @@ fn unexpected<T>() -> Result<T, TransportError> {
 }
 
 impl Transport for SimulatedTransport {
-    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError> {
+    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Greeting, TransportError> {
         match self.call(Request::Hello(hello.clone())).await? {
-            Answer::Welcome(welcome) => Ok(welcome),
+            Answer::Welcome(greeting) => Ok(*greeting),
             _ => unexpected(),
         }
     }

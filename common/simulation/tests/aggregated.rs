@@ -380,8 +380,8 @@ fn a_charter_that_no_operator_has_seen_is_not_signed() {
     };
     let (name, outcome) = approving(vec![task.hash()]);
     let refused = outcome.sites[&name].as_ref().err().unwrap();
-    assert!(matches!(refused, DriveError::Site(SiteError::Policy(_))), "{refused}");
-    assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::AggregationLost));
+    assert!(matches!(refused, DriveError::Site(SiteError::Unapproved(_))), "{refused}");
+    assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::Refused));
     assert!(outcome.arrived.is_empty());
     let words = refused.to_string();
     let hash = words.split("charter ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap().parse().unwrap();

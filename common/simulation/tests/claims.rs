@@ -125,7 +125,7 @@ fn a_ledger_from_three_rounds_back_is_refused_while_the_server_remembers() {
                     .unwrap()
                     .members()
                     .iter()
-                    .filter_map(|(client, member)| Some((client.clone(), member.head?)))
+                    .filter_map(|(client, member)| Some((client.clone(), member.witnessed()?)))
                     .collect();
             }
             let outcome = again.simulate();

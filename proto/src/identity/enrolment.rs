@@ -5,6 +5,7 @@
 //! two keys belong together, and nobody can enrol a name with somebody else's request.
 
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_protocol::bounds::{self, OutOfBounds};
 use dp_pvi_protocol::message::{Body, Signed};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,10 @@ pub struct Enrolment {
 
 impl Body for Enrolment {
     const DOMAIN: &'static str = "dp-pvi enrolment v1";
+
+    fn check(&self) -> Result<(), OutOfBounds> {
+        bounds::name(&self.federation)
+    }
 }
 
 impl Enrolment {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
-use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update};
+use dp_pvi_protocol::witness::Greeting;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
@@ -74,7 +75,7 @@ pub(super) struct Ask {
 }
 
 pub(super) enum Command {
-    Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Signed<Welcome>> },
+    Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Greeting> },
     Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<Ask> },
     Begin { peer: Peer, update: Signed<Update>, accept: Reply<Expected>, reply: Reply<Signed<Receipt>> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
@@ -127,7 +128,7 @@ impl EngineHandle {
         answer.get().await
     }
 
-    pub(crate) async fn hello(&self, peer: Peer, hello: Signed<Hello>) -> Result<Signed<Welcome>, Refused> {
+    pub(crate) async fn hello(&self, peer: Peer, hello: Signed<Hello>) -> Result<Greeting, Refused> {
         self.ask(|reply| Command::Hello { peer, hello, reply }).await
     }
 

@@ -90,7 +90,8 @@ impl History {
     pub(super) fn noise_aware(&self) -> Option<noise_aware::Posterior> {
         let sites: Vec<&ClientId> = self.sites().map(|(client, _)| client).collect();
         let units = |site: &ClientId| self.members.get(site).and_then(|member| member.units).unwrap_or(1).max(1);
-        let total: u64 = sites.iter().map(|site| units(site)).sum();
+        // Bounded where they were read; a store of another version may hold any number.
+        let total: u128 = sites.iter().map(|site| u128::from(units(site))).sum();
         #[allow(clippy::cast_precision_loss, reason = "a share of units")]
         let shares = sites.iter().map(|site| units(site) as f64 / total as f64).collect();
         let rounds = self.entries.iter().zip(&self.states).map(|(entry, (state, correction))| {

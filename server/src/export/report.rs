@@ -52,6 +52,7 @@ fn overview(html: &mut String, federation: &str, history: &History) {
         Some(RunOutcome::Complete) => "complete",
         Some(RunOutcome::AggregationLost) => "ended early: the aggregation was aborted",
         Some(RunOutcome::QuorumLost) => "ended early: fewer sites than min_sites",
+        Some(RunOutcome::Refused) => "ended early: so many sites refused that fewer than min_sites were left",
         Some(RunOutcome::Stopped) => "stopped by the operator",
     };
     let sites = history.members.values().filter(|member| member.role == Role::Site).count();

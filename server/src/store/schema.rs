@@ -41,6 +41,10 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
+/// The messages in which sites signed the heads of `heads`. A state of before has none.
+const SIGNED_HEADS: &str =
+    "CREATE TABLE IF NOT EXISTS signed_heads (client TEXT PRIMARY KEY, seq INTEGER NOT NULL, message BLOB NOT NULL) STRICT";
+
 /// Pages in the cache.
 const CACHED_PAGES: i64 = 500;
 /// Pages in the write-ahead log after which they move to the file itself.
@@ -88,6 +92,7 @@ pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
     }
     check(connection, path)?;
     check_whole(connection, path)?;
+    connection.execute_batch(SIGNED_HEADS).map_err(fail)?;
     make_room(connection, path)
 }
 

@@ -202,6 +202,7 @@ fn expected(bytes: &[u8]) -> Expected {
         coordinates: bytes.len() as u64 / 8,
         payload: payload_hash(PayloadKind::Values, bytes),
         commitment: None,
+        bound: None,
     }
 }
 

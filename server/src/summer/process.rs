@@ -81,7 +81,7 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
         signal = shutdown => Err(ServerError::Signal(signal)),
         outcome = serve(&config, &credentials, &desk) => match outcome? {
             RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
-            RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
+            RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
             RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
         }
     }

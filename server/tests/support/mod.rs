@@ -318,7 +318,7 @@ impl Client {
         while let Some(frame) = frames.message().await.map_err(|e| wire::transport_error(&e))? {
             reader.frame(frame).map_err(wire::frame_error)?;
         }
-        let welcome = reader.finish().map_err(wire::frame_error)?.open(&self.member.server_identity).unwrap();
+        let welcome = reader.finish().map_err(wire::frame_error)?.welcome.open(&self.member.server_identity).unwrap();
         assert_eq!(welcome.hello, signed.hash());
         Ok(welcome)
     }
@@ -364,7 +364,7 @@ impl Client {
     pub(crate) async fn round(&mut self) -> RoundStart {
         loop {
             match self.next().await.unwrap() {
-                Next::Wait | Next::Charter(_) => {}
+                Next::Wait | Next::Charter(_) | Next::Entries(_) => {}
                 Next::Round(round) => {
                     self.seen += u32::try_from(round.entries.len()).unwrap();
                     return *round;
@@ -378,7 +378,7 @@ impl Client {
     pub(crate) async fn try_round(&mut self) -> Result<RoundStart, ()> {
         loop {
             match self.next().await.map_err(drop)? {
-                Next::Wait | Next::Charter(_) => {}
+                Next::Wait | Next::Charter(_) | Next::Entries(_) => {}
                 Next::Round(round) => {
                     self.seen += u32::try_from(round.entries.len()).unwrap();
                     return Ok(*round);
@@ -391,7 +391,7 @@ impl Client {
     pub(crate) async fn finished(&mut self) -> dp_pvi_protocol::message::RunEnd {
         loop {
             match self.next().await.unwrap() {
-                Next::Wait | Next::Charter(_) => {}
+                Next::Wait | Next::Charter(_) | Next::Entries(_) => {}
                 Next::Finished(end) => {
                     self.seen += u32::try_from(end.entries.len()).unwrap();
                     // With all entries in hand: the server need not wait for this one.

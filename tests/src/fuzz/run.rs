@@ -2,12 +2,14 @@
 //! ends the run and exports its result.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, LedgerHead};
 use dp_pvi_privacy::{ClientId, Epsilon, Hash, PayloadKind, ReleaseId};
+use dp_pvi_proto::identity::{Party, public_identity_to_pem};
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Settings};
 use dp_pvi_protocol::driver::{ServeError, Server};
 use dp_pvi_protocol::message::{
@@ -16,10 +18,12 @@ use dp_pvi_protocol::message::{
 use dp_pvi_protocol::participant::TrainJob;
 use dp_pvi_protocol::sum::PayloadCheck;
 use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_server::ca::{Enrolled, Member};
+use dp_pvi_server::config::{Config, SAMPLE};
 use dp_pvi_server::export::{export, export_transcript};
 use dp_pvi_server::store::Store;
 use dp_pvi_simulation::disk::ServerDisk;
-use dp_pvi_simulation::federation::{Compute, FEDERATION, Federation, Site, Visit, client_key};
+use dp_pvi_simulation::federation::{Compute, FEDERATION, Federation, Site, Visit, client_key, server_key};
 use dp_pvi_simulation::network::tls_key;
 use ed25519_dalek::Signer;
 
@@ -225,14 +229,39 @@ pub(super) fn run(bytes: &[u8]) {
 /// Writes the records to a real database, and exports them: whatever was said, there is a result.
 fn write_result(world: &World) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let database = folder.path().join("state.db");
-    let mut store = Store::open(&database).expect("a new database");
+    let config = config(folder.path());
+    let mut store = Store::open(&config.store.database).expect("a new database");
     let run = store.create_run(world.server.coordinator().run()).expect("a new run");
     for record in world.disk.records() {
         store.append(&run, &record, None).expect("the record is stored");
     }
     store.commit().expect("the disk takes it");
     drop(store);
-    export(&database, FEDERATION, &folder.path().join("out")).expect("a result is always written");
-    export_transcript(&database, &folder.path().join("transcript.jsonl")).expect("the transcript is written");
+    export(&config, &folder.path().join("out")).expect("a result is always written");
+    export_transcript(&config, &folder.path().join("transcript.jsonl")).expect("the transcript is written");
+}
+
+/// The settings of the sample, with the keys of this federation in a folder.
+fn config(folder: &Path) -> Config {
+    let mut config = Config::parse(SAMPLE, &folder.join("server.toml"), []).expect("the sample is valid");
+    config.store.database = folder.join("state.db");
+    config.tls.ca = folder.join("server.pub.pem");
+    config.tls.enrolled = folder.join("enrolled.json");
+    let public = public_identity_to_pem(&server_key(1).verifying_key()).expect("a key has a form");
+    let member = |name: &&str| {
+        let (client, role) = (client(name), if *name == NAMES[2] { Party::Evaluator } else { Party::Site });
+        let identity = client_key(1, &client).verifying_key().to_bytes();
+        (client, Member { role, identity, revoked: None, certificates: Vec::new() })
+    };
+    let enrolled = Enrolled {
+        federation: FEDERATION.into(),
+        server_names: Vec::new(),
+        revocation_list_days: 30,
+        server_certificates: Vec::new(),
+        clients: NAMES.iter().map(member).collect(),
+    };
+    let written = std::fs::write(&config.tls.ca, public)
+        .and_then(|()| std::fs::write(&config.tls.enrolled, serde_json::to_vec(&enrolled).expect("plain data")));
+    written.expect("the temporary folder takes it");
+    config
 }

@@ -10,6 +10,7 @@ impl ResolvedTask {
     /// Refuses documents that contradict themselves or that this engine cannot compute.
     pub(super) fn check(&self) -> Result<(), TaskError> {
         let schema = self.parsed_schema()?;
+        self.check_bounds(&schema)?;
         self.check_model(&schema)?;
         self.check_schedule()?;
         self.check_privacy(&schema)?;

@@ -37,6 +37,7 @@ use crate::schema::Schema;
 /// epsilon = 1.0                      # of the whole run at one site; absent only for update = "pvi"
 /// delta = 1e-5
 /// trust = "local"                    # or "aggregated", with the section below
+/// max_units = 20000                  # optional public bound on the units of one site: bounds what a site that lies can add
 ///
 /// [aggregation]                      # a second party adds the masks up: nobody sees one site's sum
 /// max_units = 5000                   # public bound on the units (or shards) of one site
@@ -136,6 +137,8 @@ pub struct RawPrivacy {
     pub trust: Trust,
     /// The same as `clip_norm` in `[pvi]`; only one of the two may be given.
     pub clip_norm: Option<f64>,
+    /// Most units that one site may declare: what a site that lies can add to a sum is bounded by it. Default: 2³², which the lattice holds.
+    pub max_units: Option<u64>,
 }
 
 /// What a task takes from the federation's configuration.
@@ -195,6 +198,7 @@ impl RawTask {
                 epsilon: self.privacy.epsilon,
                 delta: self.privacy.delta,
                 trust: self.privacy.trust,
+                max_units: self.privacy.max_units,
             },
             aggregation: None,
             update_deadline_seconds: context.update_deadline_seconds,

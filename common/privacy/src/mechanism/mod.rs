@@ -2,6 +2,7 @@
 //! is executed.
 
 pub mod batch;
+pub mod bound;
 mod clean;
 mod either;
 mod lattice;
@@ -13,6 +14,7 @@ mod term;
 mod tests;
 
 pub use batch::{BatchSum, BatchTerms};
+pub use bound::{SumBound, SumCheck};
 pub use clean::CleanTerms;
 pub use either::{Message, SumMechanism};
 pub use lattice::{LatticeOverflow, MAX_UNITS};

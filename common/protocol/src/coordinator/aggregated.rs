@@ -79,13 +79,14 @@ impl Coordinator {
             return self.opened(now);
         }
         if host.charter().is_some() {
-            return if now >= self.gathering_deadline(gathering) { vec![self.end(RunOutcome::AggregationLost, now)] } else { Vec::new() };
+            let end = || vec![self.end(self.lost(RunOutcome::AggregationLost), now)];
+            return if now >= self.gathering_deadline(gathering) { end() } else { Vec::new() };
         }
         let available = self.available();
         let sites = available.iter().map(|client| (client, &self.settings.clients[client].key));
         vec![match host.draft(&self.run.task, self.run.id, &self.settings.key, sites) {
             Ok(record) => Record::Aggregation { record, at: now },
-            Err(DraftError::Sites { .. }) => self.end(RunOutcome::QuorumLost, now),
+            Err(DraftError::Sites { .. }) => self.end(self.lost(RunOutcome::QuorumLost), now),
             Err(DraftError::SecAgg(_) | DraftError::Task(_)) => self.end(RunOutcome::AggregationLost, now),
         }]
     }
@@ -115,8 +116,7 @@ impl Coordinator {
 
     /// Whether the open round of an aggregated run is over, and how.
     pub(super) fn closed_aggregation(&self, host: &Host, open: &Open, outcome: Option<RoundOutcome>, now: Timestamp) -> Closing {
-        let needed = (self.run.task.min_sites).max(host.spec().min_contributors()) as usize;
-        let enough = open.stored.len() >= needed;
+        let enough = open.stored.len() >= self.contributors_needed();
         match (host.closing(), outcome) {
             (None, None) => Closing::No,
             (None, Some(outcome)) if enough => {

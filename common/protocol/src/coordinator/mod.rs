@@ -13,6 +13,7 @@
 //! memory is ahead of the disk then.
 
 mod aggregated;
+mod attendance;
 mod record;
 mod run;
 mod types;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::rule::{Arrived, Rule};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
+use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 
 use dp_pvi_secagg::transcript::SignedEntry;
@@ -31,22 +33,22 @@ use dp_pvi_secagg::transcript::SignedEntry;
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Given, Open, Phase, Progress, Run, higher};
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, Settings, Stage,
-    SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, SILENT_ROUNDS, Settings,
+    Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
+use crate::bounds;
 use crate::frequent::FrequentKey;
 use crate::message::{
-    HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
+    Catchup, HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
     RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
 };
 use crate::sum::{Sum, SumTotal};
 use crate::time::Timestamp;
+use crate::witness::Greeting;
 
 /// Hellos of one client that a run keeps: a run's records must not grow as often as somebody likes to connect.
 const MAX_JOINS: u32 = 256;
-/// Longest body of a hello, in bytes; it is kept.
-const MAX_HELLO: usize = 4096;
 
 /// The server's state machine.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub struct Coordinator {
     settings: Settings,
     rule: Box<dyn Rule>,
     run: Run,
+    /// Most units that a site may declare.
+    most_units: u64,
     /// Sites that sent an update. Not a record: a restarted server verifies again.
     heard: BTreeMap<ClientId, Heard>,
     /// Since when the summer is waited for. Not a record: a restarted server has its patience anew.
@@ -87,7 +91,8 @@ impl Coordinator {
             run.check(&record, &key)?;
             run.apply(&record);
         }
-        Ok(Self { settings, rule, run, heard: BTreeMap::new(), summer_since: None })
+        let most_units = run.task.most_units()?;
+        Ok(Self { settings, rule, run, most_units, heard: BTreeMap::new(), summer_since: None })
     }
 
     /// Answers a hello. The connection's peer and the message must agree. Who only looks gets the same answer, with what was
@@ -95,9 +100,9 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Durable<Signed<Welcome>>, Rejected> {
+    pub fn on_hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Durable<Greeting>, Rejected> {
         let enrolled = self.enrolled(&peer.client)?;
-        if hello.body.len() > MAX_HELLO {
+        if hello.body.len() > bounds::HELLO_BYTES {
             return Err(Rejected::Invalid(InvalidMessage::Malformed));
         }
         let body = hello.open(&enrolled.key)?;
@@ -132,7 +137,10 @@ impl Coordinator {
                 if known.is_some_and(|member| member.nominal_units != Some(units)) {
                     return Err(Rejected::Changed("the number of units"));
                 }
-                let before = known.map_or_else(|| self.settings.witnessed.get(&peer.client).copied(), |member| member.head);
+                if units > self.most_units {
+                    return Err(Rejected::TooManyUnits { declared: units, most: self.most_units });
+                }
+                let before = known.map_or_else(|| self.settings.witnessed.get(&peer.client).map(|seen| seen.head), |member| member.head);
                 match body.intent {
                     Intent::Join => higher(before, Some(head)),
                     Intent::Look => before,
@@ -143,7 +151,7 @@ impl Coordinator {
         };
         let records = match known {
             _ if body.intent == Intent::Look => Vec::new(),
-            Some(member) if member.head == head && !member.withdrawn => Vec::new(),
+            Some(member) if member.head == head && !member.withdrawn && !member.is_silent() => Vec::new(),
             Some(member) if member.joins >= MAX_JOINS && member.withdrawn => return Err(Rejected::TooOften),
             // The head of a member that comes back very often is witnessed with its next update.
             Some(member) if member.joins >= MAX_JOINS => {
@@ -161,7 +169,9 @@ impl Coordinator {
         };
         let welcome = Welcome { version, run: self.run.id, task: self.settings.task.clone(), witnessed: head, hello: hello.hash() };
         let welcome = Signed::seal(&welcome, &self.settings.key);
-        Ok(self.durable(records, welcome))
+        let mut greeting = self.durable(records, Greeting { welcome, signed: None });
+        greeting.then.signed = self.signed_head(&peer.client, head);
+        Ok(greeting)
     }
 
     /// Decides about an update before its payload is read.
@@ -180,7 +190,8 @@ impl Coordinator {
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
-                let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment };
+                let bound = self.bound(client, body.header, body.release.round);
+                let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment, bound };
                 self.durable(Vec::new(), Begin::Accept(expected))
             }
             Verdict::Known(outcome) => self.durable(Vec::new(), Begin::Answered(answered(body, outcome))),
@@ -224,7 +235,7 @@ impl Coordinator {
     #[must_use]
     pub fn awaited(&self) -> usize {
         match &self.run.phase {
-            Phase::Open(open) => open.waiting().count(),
+            Phase::Open(open) => open.waiting().filter(|client| !self.run.is_silent(client)).count(),
             _ => 0,
         }
     }
@@ -262,7 +273,8 @@ impl Coordinator {
         Ok(self.durable(records, ()))
     }
 
-    /// An evaluator's metrics: kept and shown, without influence on anything (decision 23).
+    /// An evaluator's metrics: kept and shown, without influence on anything (decision 23). Numbers that are not finite are a finding, too: the
+    /// posterior is at fault, not the message.
     ///
     /// # Errors
     /// See [`Rejected`].
@@ -274,13 +286,8 @@ impl Coordinator {
         if body.round > self.run.rounds() {
             return Err(Rejected::UnknownRound);
         }
-        let m = &body.metrics;
-        let finite = [Some(m.log_likelihood), m.accuracy, m.rmse, m.brier, m.calibration_error].into_iter().flatten().all(f64::is_finite);
-        if !finite || m.reliability.iter().any(|(predicted, observed, _)| !predicted.is_finite() || !observed.is_finite()) {
-            return Err(Rejected::Invalid(InvalidMessage::Malformed));
-        }
         match self.run.metrics.get(&body.round).and_then(|of| of.get(client)) {
-            Some(known) if *known == body.metrics => Ok(self.durable(Vec::new(), ())),
+            Some(known) if known.is_same(&body.metrics) => Ok(self.durable(Vec::new(), ())),
             Some(_) => Err(Rejected::Conflict),
             None => {
                 let record = Record::Metrics { client: client.clone(), report: report.clone(), at: now };
@@ -386,7 +393,12 @@ impl Coordinator {
         if seen > here {
             return Err(Rejected::AheadOfServer { seen, here });
         }
-        let entries = || self.run.entries[seen as usize..].to_vec();
+        let lacking = &self.run.entries[seen as usize..];
+        let first = self.first_entries(lacking);
+        if first < lacking.len() {
+            return Ok(Next::Entries(Box::new(Catchup { entries: lacking[..first].to_vec(), charter: self.charter_for(seen) })));
+        }
+        let entries = || lacking.to_vec();
         let lambda = Arc::clone(&self.run.lambda);
         Ok(match &self.run.phase {
             Phase::Ended(ended) => Next::Finished(Box::new(RunEnd {
@@ -581,12 +593,15 @@ impl Coordinator {
         let expected = self.settings.clients.values().filter(|enrolled| enrolled.role == Role::Site).count();
         let quorum = available >= self.run.task.min_sites as usize && available > 0;
         let due = now >= gathering.since.plus(self.settings.start_deadline);
+        if self.too_many_refused(expected) {
+            return vec![self.end(RunOutcome::Refused, now)];
+        }
         match (quorum, available == expected || due) {
             (true, true) => match &self.run.aggregation {
                 Some(host) => self.agree(host, gathering, now),
                 None => self.opened(now),
             },
-            (false, _) if due => vec![self.end(RunOutcome::QuorumLost, now)],
+            (false, _) if due => vec![self.end(self.lost(RunOutcome::QuorumLost), now)],
             _ => Vec::new(),
         }
     }
@@ -614,7 +629,8 @@ impl Coordinator {
         let min_sites = self.run.task.min_sites as usize;
         let visits = self.run.task.visits();
         if self.run.entries.last().is_some_and(|entry| entry.outcome == RoundOutcome::Aborted) {
-            return Upcoming::End(if self.run.aggregation.is_some() { RunOutcome::AggregationLost } else { RunOutcome::QuorumLost });
+            let lost = if self.run.aggregation.is_some() { RunOutcome::AggregationLost } else { RunOutcome::QuorumLost };
+            return Upcoming::End(self.lost(lost));
         }
         if self.run.staleness().is_some() {
             return self.upcoming_unhurried(&available);
@@ -623,10 +639,12 @@ impl Coordinator {
             let visit = self.run.rounds();
             return match visit {
                 _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
-                _ if available.is_empty() || available.len() < min_sites => Upcoming::End(RunOutcome::QuorumLost),
+                _ if available.is_empty() || available.len() < min_sites => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
                 _ => Upcoming::Round { visit, turn: None, asked: available },
             };
         }
+        // A site that is silent gets no turn until it speaks.
+        let available: Vec<ClientId> = available.into_iter().filter(|client| !self.run.is_silent(client)).collect();
         let turn = |visit, client: &ClientId| Upcoming::Round { visit, turn: Some(client.clone()), asked: vec![client.clone()] };
         let visit = match &self.run.sweep {
             None => 0,
@@ -636,7 +654,7 @@ impl Coordinator {
                 }
                 // A sweep in which fewer than the quorum took part is no sweep of this task.
                 if sweep.included < min_sites {
-                    return Upcoming::End(RunOutcome::QuorumLost);
+                    return Upcoming::End(self.lost(RunOutcome::QuorumLost));
                 }
                 sweep.visit + 1
             }
@@ -644,7 +662,7 @@ impl Coordinator {
         match available.first() {
             _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
             Some(client) if available.len() >= min_sites => turn(visit, client),
-            _ => Upcoming::End(RunOutcome::QuorumLost),
+            _ => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
         }
     }
 
@@ -664,15 +682,22 @@ impl Coordinator {
             };
         }
         let answered = open.waiting().all(gone);
-        let over = answered || now >= open.deadline(&self.run.task);
-        let outcome = if answered { RoundOutcome::Complete } else { RoundOutcome::Deadline };
+        let due = now >= open.deadline(&self.run.task);
+        let outcome = match (answered, due) {
+            (true, _) => RoundOutcome::Complete,
+            (false, true) => RoundOutcome::Deadline,
+            (false, false) => RoundOutcome::WithoutSilent,
+        };
+        let needed = self.contributors_needed();
+        // Fewer than a round needs wait for the silent, too.
+        let but_silent = || open.stored.len() >= needed && open.waiting().all(|client| gone(client) || self.run.is_silent(client));
+        let over = answered || due || but_silent();
         if let Some(host) = &self.run.aggregation {
             return self.closed_aggregation(host, open, over.then_some(outcome), now);
         }
         if !over {
             return Closing::No;
         }
-        let needed = if self.run.sequential() { 1 } else { (self.run.task.min_sites as usize).max(1) };
         let unchanged = |outcome| self.entry(open, self.unchanged(outcome), now);
         if open.stored.len() >= needed {
             Closing::Sum(outcome)
@@ -763,6 +788,11 @@ impl Coordinator {
     /// The whole state, to see whether anything changed.
     pub(crate) fn state_for_tests(&self) -> String {
         format!("{:?}", self.run)
+    }
+
+    /// Verifies every update again.
+    pub(crate) fn forget_heard_for_tests(&mut self) {
+        self.heard.clear();
     }
 }
 

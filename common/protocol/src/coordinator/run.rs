@@ -9,11 +9,12 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
-use super::{Control, Member, Record, RestoreError};
+use super::{Control, Member, Record, RestoreError, SILENT_ROUNDS};
 use crate::aggregation::decode;
 use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
 use crate::time::Timestamp;
+use crate::witness::SignedHead;
 
 /// Everything that a run's records say.
 #[derive(Debug)]
@@ -238,7 +239,7 @@ impl Run {
         let late = |client: &&ClientId| match entry.outcome {
             RoundOutcome::Deadline => !self.keeps_up(client, open.round, staleness),
             RoundOutcome::Skipped => true,
-            RoundOutcome::Complete | RoundOutcome::Aborted => false,
+            RoundOutcome::Complete | RoundOutcome::Aborted | RoundOutcome::WithoutSilent => false,
         };
         let late: Vec<ClientId> = open.waiting().filter(late).cloned().collect();
         for client in late {
@@ -310,7 +311,7 @@ impl Run {
     /// Applies a record that was made from this state, or passed [`Run::check`].
     pub(super) fn apply(&mut self, record: &Record) {
         match record {
-            Record::Joined { client, role, nominal_units, head, .. } => {
+            Record::Joined { client, role, nominal_units, head, hello, .. } => {
                 let member = self.members.entry(client.clone()).or_insert_with(|| Member {
                     role: *role,
                     nominal_units: *nominal_units,
@@ -319,10 +320,15 @@ impl Run {
                     refused: None,
                     withdrawn: false,
                     joins: 0,
+                    silent: 0,
+                    signed: None,
                 });
                 member.joins = member.joins.saturating_add(1);
                 member.head = higher(member.head, *head);
+                member.keep_signed(|| SignedHead::Hello(hello.clone()));
                 member.withdrawn = false;
+                // One round more for a site that only says that it is there.
+                member.silent = member.silent.min(SILENT_ROUNDS - 1);
             }
             Record::UpdateStored { client, update, .. } => {
                 self.answered(client, update, ReceiptOutcome::Stored);
@@ -376,6 +382,7 @@ impl Run {
             }
             (Phase::Open(open), Record::RoundClosed { entry, lambda, .. }) => {
                 self.leave(&open, entry);
+                self.attend(&open, entry.outcome);
                 for (client, _) in &entry.included {
                     if let Some(member) = self.members.get_mut(client) {
                         member.included += 1;
@@ -417,6 +424,8 @@ impl Run {
         if let Some(member) = self.members.get_mut(client) {
             witnessed = higher(member.head, witnessed);
             member.head = witnessed;
+            member.keep_signed(|| SignedHead::Update(update.clone()));
+            member.silent = 0;
         }
         self.lagging.remove(client);
         let given = Given { update: update.hash(), outcome, witnessed };
@@ -428,6 +437,7 @@ impl Run {
         if let Some(member) = self.members.get_mut(client) {
             member.refused = Some((body.release.round, body.reason));
             member.withdrawn = body.header == Hash::default();
+            member.silent = 0;
         }
         if let Phase::Open(open) = &mut self.phase
             && !open.stored.contains_key(client)

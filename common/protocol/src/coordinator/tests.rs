@@ -98,10 +98,12 @@ fn a_bad_update_is_rejected_and_changes_nothing() {
     assert_eq!(rejected("a", "a", &DELTA, &|_, bytes| bytes.truncate(31)), payload(PayloadError::Length));
     assert_eq!(rejected("a", "a", &DELTA, &|_, bytes| bytes[0] ^= 1), payload(PayloadError::Hash));
     assert_eq!(rejected("a", "a", &[1.0; 3], &|_, _| ()), Rejected::WrongSize("coordinates"));
-    assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.coordinates = u64::MAX), Rejected::WrongSize("coordinates"));
+    assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.coordinates = 1 << 32), Rejected::WrongSize("coordinates"));
+    assert!(matches!(rejected("a", "a", &DELTA, &|u, _| u.coordinates = u64::MAX), Rejected::Invalid(InvalidMessage::Bounds(_))));
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.kind = PayloadKind::Lattice { exponent: 0 }), Rejected::WrongSize("kind"));
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.release.round = 1), Rejected::UnknownRound);
-    assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.release.round = u32::MAX), Rejected::UnknownRound);
+    assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.release.round = 1_000_000_000), Rejected::UnknownRound);
+    assert!(matches!(rejected("a", "a", &DELTA, &|u, _| u.release.round = u32::MAX), Rejected::Invalid(InvalidMessage::Bounds(_))));
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.header = Hash::default()), Rejected::UnknownRound);
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.release.client = client("b")), Rejected::Foreign("client of the release"));
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.release.run.task = Hash::default()), Rejected::OtherTask("run"));
@@ -220,7 +222,7 @@ fn a_refusal_is_an_answer() {
     desk.refuse("a").unwrap();
     desk.refuse("b").unwrap();
     desk.submit("c", &DELTA).unwrap();
-    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::QuorumLost));
+    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Refused));
 }
 
 #[test]
@@ -303,8 +305,10 @@ fn an_evaluator_neither_delays_nor_influences_a_run() {
         assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Complete));
         if with {
             assert_eq!(report(&mut desk, 3, 0.5).unwrap_err(), Rejected::UnknownRound);
-            assert!(matches!(report(&mut desk, 2, f64::NAN).unwrap_err(), Rejected::Invalid(_)));
-            report(&mut desk, 2, 0.7).unwrap();
+            // A number that is none is what was found at that posterior; the same report again is no other one.
+            report(&mut desk, 2, f64::NAN).unwrap();
+            report(&mut desk, 2, f64::NAN).unwrap();
+            assert_eq!(report(&mut desk, 2, 0.7).unwrap_err(), Rejected::Conflict);
             assert_eq!(desk.coordinator.metrics().keys().copied().collect::<Vec<_>>(), [0, 2]);
         }
         desk.coordinator.lambda().clone()
@@ -347,7 +351,7 @@ fn the_highest_ledger_head_is_witnessed_and_never_forgotten() {
 
     // Heads of earlier runs count.
     let mut settings = settings(&synchronous(3, 2));
-    settings.witnessed.insert(client("a"), head(77));
+    settings.witnessed.insert(client("a"), crate::witness::Witnessed { head: head(77), signed: None });
     let mut desk = Desk::new(&synchronous(3, 2));
     desk.coordinator = Coordinator::restore(settings, desk.records.clone()).unwrap();
     assert_eq!(desk.hello("a").unwrap().witnessed, Some(head(77)));

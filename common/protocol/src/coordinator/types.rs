@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
 use dp_pvi_secagg::commitment::Commitment;
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -14,6 +15,7 @@ use crate::message::{InvalidMessage, ReceiptOutcome, RefusalReason, Role, RunOut
 use crate::sum::PayloadError;
 use crate::time::Timestamp;
 use crate::transport::Rejection;
+use crate::witness::{SignedHead, Witnessed};
 
 /// What a coordinator is made from.
 #[derive(Debug, Clone)]
@@ -32,7 +34,7 @@ pub struct Settings {
     /// task's `min_sites`; with fewer the run ends there.
     pub start_deadline: Duration,
     /// Highest ledger heads that this server saw in earlier runs.
-    pub witnessed: BTreeMap<ClientId, LedgerHead>,
+    pub witnessed: BTreeMap<ClientId, Witnessed>,
     /// The second party, for tasks under aggregated trust.
     pub summer: Option<SummerParty>,
 }
@@ -95,7 +97,7 @@ pub struct Answered {
 }
 
 /// The payload that an update announces.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
     /// Kind.
     pub kind: PayloadKind,
@@ -105,6 +107,8 @@ pub struct Expected {
     pub payload: Hash,
     /// Under aggregated trust: what the masked vector was committed to be.
     pub commitment: Option<Committed>,
+    /// Of a lattice payload under local trust: what an honest site's can be.
+    pub bound: Option<SumBound>,
 }
 
 /// The commitment to a masked vector.
@@ -176,6 +180,16 @@ pub enum Rejected {
     /// Something that is fixed for the run changed.
     #[error("{0} is fixed for the run and was declared differently before")]
     Changed(&'static str),
+    /// More units than the task admits.
+    #[error(
+        "this site declares {declared} units, the task admits at most {most} a site (max_units): declare fewer, or ask for another task"
+    )]
+    TooManyUnits {
+        /// Declared.
+        declared: u64,
+        /// Admitted.
+        most: u64,
+    },
     /// A client that left and came back more often than a run keeps.
     #[error("this client left this run and came back too often: it can take part in the next run")]
     TooOften,
@@ -225,8 +239,8 @@ impl Rejected {
             }
             Self::Version { .. } | Self::OtherTask(_) => Rejection::Version,
             Self::HelloFirst => Rejection::HelloFirst,
-            Self::Changed(_) | Self::TooOften | Self::AheadOfServer { .. } => Rejection::Other,
-            Self::Invalid(InvalidMessage::Malformed)
+            Self::Changed(_) | Self::TooManyUnits { .. } | Self::TooOften | Self::AheadOfServer { .. } => Rejection::Other,
+            Self::Invalid(InvalidMessage::Malformed | InvalidMessage::Bounds(_))
             | Self::UnknownRound
             | Self::NotAsked
             | Self::Conflict
@@ -294,4 +308,12 @@ pub struct Member {
     pub withdrawn: bool,
     /// Hellos of it that the run keeps.
     pub joins: u32,
+    /// Rounds in a row in which it was asked and said nothing before the deadline. From [`SILENT_ROUNDS`] on it is not waited for.
+    pub silent: u32,
+    /// The message in which it signed its highest head, as far as this run has it.
+    pub signed: Option<SignedHead>,
 }
+
+/// A site that has been silent for so many rounds in a row is not waited for until it speaks again: an update or refusal counts as speech for all
+/// of them, a hello gives it one round more.
+pub const SILENT_ROUNDS: u32 = 3;

@@ -38,7 +38,9 @@ impl Coordinator {
         let present = || available.iter().filter(|client| !self.run.lagging.contains(*client));
         let unfinished = |client: &&ClientId| self.run.visits_of(client) < visits;
         match present().filter(unfinished).map(|client| self.run.visits_of(client)).min() {
-            _ if present().count() < (self.run.task.min_sites as usize).max(1) => Upcoming::End(RunOutcome::QuorumLost),
+            _ if present().count() < (self.run.task.min_sites as usize).max(1) => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
+            // Visits that all were refused or missed are no run.
+            None if self.run.entries.iter().all(|entry| entry.included.is_empty()) => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
             None => Upcoming::End(RunOutcome::Complete),
             // ρ follows the slowest site that is there.
             Some(visit) => Upcoming::Round { visit, turn: None, asked: available.iter().filter(unfinished).cloned().collect() },

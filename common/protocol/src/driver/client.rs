@@ -7,7 +7,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{LedgerStore, RowSigner};
 use dp_pvi_secagg::charter::SignedCharter;
 
-use super::{Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, Trainer};
+use super::{Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainErrorKind, Trainer};
 use crate::message::{Next, RefusalReason, RunEnd, Signed, Welcome};
 use crate::participant::{Evaluation, EvaluatorParticipant, EvaluatorStep, Outgoing, Participant, SiteError, Step};
 use crate::time::Timestamp;
@@ -31,24 +31,30 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
     let mut sent = 0;
     'hello: loop {
         let hello = participant.hello();
-        let welcome = match transport.hello(&hello).await {
-            Ok(welcome) => welcome,
+        let greeting = match transport.hello(&hello).await {
+            Ok(greeting) => greeting,
             Err(error) => {
                 calls.failed(error, observer).await?;
                 continue;
             }
         };
-        let task = match participant.on_welcome(&hello, &welcome) {
+        let welcomed = participant.on_welcome(&hello, &greeting);
+        doubt(participant, observer);
+        let task = match welcomed {
             Ok(task) => task,
             Err(error) => {
                 withdraw(participant, error.reason(), transport).await;
                 return Err(error.into());
             }
         };
-        joined(&welcome, &task, observer);
-        let run = welcome.peek().map_err(SiteError::Message)?.run;
+        joined(&greeting.welcome, &task, observer);
+        let run = greeting.welcome.peek().map_err(SiteError::Message)?.run;
         if let Err(error) = trainer.prepare(&run, &task).await {
-            withdraw(participant, RefusalReason::Policy, transport).await;
+            let reason = match error.kind {
+                TrainErrorKind::Data => RefusalReason::Policy,
+                TrainErrorKind::Resource | TrainErrorKind::Internal => RefusalReason::Unable,
+            };
+            withdraw(participant, reason, transport).await;
             return Err(error.into());
         }
         calls.succeeded();
@@ -65,7 +71,17 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             if let Next::Charter(charter) = &next {
                 proposed(charter, observer);
             }
-            let mut step = participant.on_next(next)?;
+            let charter = matches!(next, Next::Charter(_));
+            let mut step = match participant.on_next(next) {
+                Ok(step) => step,
+                Err(error) => {
+                    // All sites sign a charter or none: the others learn why this one does not.
+                    if charter && matches!(error, SiteError::Unapproved(_) | SiteError::Aggregation(_)) {
+                        withdraw(participant, error.reason(), transport).await;
+                    }
+                    return Err(error.into());
+                }
+            };
             if participant.seen() > seen {
                 observer.on_event(&Event::Seen { entries: participant.seen() });
             }
@@ -76,7 +92,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
                     Ok(trained) => trained,
                     Err(error) => {
                         // The reservation stays charged, and a restart computes the visit again; until then nobody needs to wait.
-                        withdraw(participant, RefusalReason::Policy, transport).await;
+                        withdraw(participant, RefusalReason::Unable, transport).await;
                         return Err(error.into());
                     }
                 };
@@ -86,6 +102,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             }
             match step {
                 Step::Wait => clock.sleep(patience.idle).await,
+                Step::More => {}
                 Step::Consent(signature) => {
                     if let Err(error) = transport.consent(&signature).await {
                         calls.failed(error, observer).await?;
@@ -103,6 +120,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
                     match transport.submit(&outgoing.attachment).await {
                         Ok(receipt) => {
                             let outcome = participant.on_receipt(&outgoing, &receipt)?;
+                            doubt(participant, observer);
                             sent += 1;
                             calls.succeeded();
                             observer.on_event(&Event::Receipted { round: outgoing.release.round, outcome });
@@ -155,7 +173,7 @@ pub async fn drive_evaluator(
     'hello: loop {
         let hello = participant.hello();
         let welcome = match transport.hello(&hello).await {
-            Ok(welcome) => welcome,
+            Ok(greeting) => greeting.welcome,
             Err(error) => {
                 calls.failed(error, observer).await?;
                 continue;
@@ -179,6 +197,7 @@ pub async fn drive_evaluator(
                     clock.sleep(patience.idle).await;
                     continue;
                 }
+                EvaluatorStep::More => continue,
                 EvaluatorStep::Evaluate(evaluation) => (evaluation, None),
                 EvaluatorStep::Finished(evaluation, end) => (evaluation, Some(end)),
             };
@@ -223,6 +242,13 @@ fn proposed(charter: &[u8], observer: &mut impl Observer) {
         && let Ok(text) = signed.text()
     {
         observer.on_event(&Event::Charter { hash: signed.hash(), text: &text });
+    }
+}
+
+/// Tells of a server that claims to have seen what this site never said.
+fn doubt<S: LedgerStore, K: RowSigner>(participant: &mut Participant<S, K>, observer: &mut impl Observer) {
+    if let Some(claimed) = participant.take_unproved() {
+        observer.on_event(&Event::UnprovedWitness { claimed: claimed.seq, here: participant.ledger().head().seq });
     }
 }
 

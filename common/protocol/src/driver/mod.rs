@@ -107,6 +107,14 @@ pub enum Event<'a> {
         /// Its task.
         task: &'a ResolvedTask,
     },
+    /// The server claims to have seen a row of this site's ledger that the ledger does not have, without this site's signature for it: it lies,
+    /// or runs from a state of an older version. The site goes by its own ledger.
+    UnprovedWitness {
+        /// The row that the server names.
+        claimed: u64,
+        /// The last row of the ledger.
+        here: u64,
+    },
     /// The server asks for a signature on the charter of an aggregated run. Nothing in it is checked yet.
     Charter {
         /// Hash of its text: what the parties compare.

@@ -5,9 +5,10 @@ use dp_pvi_privacy::{ClientId, Hash};
 
 use crate::aggregation::{SummerReply, SummerRequest};
 use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Peer, Record, Rejected};
-use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, Welcome};
+use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update};
 use crate::sum::{Accumulator, PayloadError, Sum};
 use crate::time::Timestamp;
+use crate::witness::Greeting;
 
 /// The store failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -129,7 +130,7 @@ impl<S: Store> Server<S> {
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Signed<Welcome>, ServeError> {
+    pub fn hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Greeting, ServeError> {
         self.input(now, |coordinator| coordinator.on_hello(hello, peer, now))
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_posterior::task::bounds::MAX_SITES;
+use dp_pvi_posterior::task::{ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_secagg::header::SignedHeader;
 use dp_pvi_secagg::transcript::SignedEntry;
@@ -18,6 +19,10 @@ pub(super) struct Chain {
     pub(super) run: RunId,
     server: VerifyingKey,
     visits: u32,
+    /// Most rounds of the run.
+    most_rounds: u32,
+    /// Numbers of λ.
+    coordinates: usize,
     /// Closed rounds.
     pub(super) rounds: u32,
     /// Hash of the last entry.
@@ -52,8 +57,13 @@ impl Chain {
     /// A run of which nothing was seen; `initial` is λ₀.
     pub(super) fn new(run: RunId, server: VerifyingKey, task: &ResolvedTask) -> Self {
         let parts = if task.aggregation.is_some() { HeaderParts::Aggregation } else { HeaderParts::None };
-        let lambda = vector_hash(&task.rule().initial());
-        Self { run, server, visits: task.visits(), rounds: 0, previous: Hash::default(), lambda, open: None, parts }
+        let initial = task.rule().initial();
+        let (lambda, coordinates, visits) = (vector_hash(&initial), initial.len(), task.visits());
+        let most_rounds = match task.schedule {
+            ScheduleSpec::Synchronous { rounds } => rounds,
+            ScheduleSpec::Sequential { .. } | ScheduleSpec::Asynchronous { .. } => visits.saturating_mul(MAX_SITES),
+        };
+        Self { run, server, visits, most_rounds, coordinates, rounds: 0, previous: Hash::default(), lambda, open: None, parts }
     }
 
     /// Checks the next entry.
@@ -61,6 +71,9 @@ impl Chain {
         let header = self.header(&entry.header)?;
         if entry.previous != self.previous {
             return Err(SiteError::Server("its transcript does not continue the one that it gave before"));
+        }
+        if self.rounds >= self.most_rounds {
+            return Err(SiteError::Server("its transcript has more rounds than the task"));
         }
         self.rounds += 1;
         self.previous = entry.hash();
@@ -120,6 +133,9 @@ impl Chain {
     }
 
     fn lambda(&self, lambda: &[f64]) -> Result<(), SiteError> {
+        if lambda.len() != self.coordinates {
+            return Err(SiteError::Server("its posterior has another length than the task's"));
+        }
         if vector_hash(lambda) != self.lambda {
             return Err(SiteError::Server("its posterior is not the one in the transcript"));
         }

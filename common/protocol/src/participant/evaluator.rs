@@ -22,6 +22,8 @@ pub struct Evaluation {
 pub enum EvaluatorStep {
     /// Ask again later.
     Wait,
+    /// Ask again at once: the server has more entries.
+    More,
     /// Evaluate, then send [`EvaluatorParticipant::report`].
     Evaluate(Evaluation),
     /// The run is over; the final posterior is to be evaluated and reported too.
@@ -74,6 +76,10 @@ impl EvaluatorParticipant {
         match next {
             // A charter is for sites.
             Next::Wait | Next::Charter(_) => Ok(EvaluatorStep::Wait),
+            Next::Entries(some) => {
+                self.follow(some.entries)?;
+                Ok(EvaluatorStep::More)
+            }
             Next::Round(mut start) => {
                 let chain = self.follow(std::mem::take(&mut start.entries))?;
                 chain.open(&start)?;

@@ -75,15 +75,16 @@ pub enum Approve {
 impl Policy {
     /// Whether a task is allowed.
     pub(super) fn check(&self, task: &ResolvedTask, hash: Hash) -> Result<(), SiteError> {
-        let approved = match &self.approve {
-            Approve::Policy => true,
-            Approve::Manual { approved } => approved.contains(&hash),
-            Approve::Exactly(only) => *only == hash,
-        };
-        if !approved {
-            return Err(SiteError::Policy(format!(
-                "task {hash} is not approved here: read it (`plan`), then `dp-pvi-client approve {hash}`"
-            )));
+        match &self.approve {
+            Approve::Manual { approved } if !approved.contains(&hash) => {
+                return Err(SiteError::Unapproved(format!(
+                    "task {hash} is not approved here: read it (`plan`), then `dp-pvi-client approve {hash}`"
+                )));
+            }
+            Approve::Exactly(only) if *only != hash => {
+                return Err(SiteError::Policy(format!("task {hash} is not the one that [policy] approve names")));
+            }
+            Approve::Policy | Approve::Manual { .. } | Approve::Exactly(_) => {}
         }
         if !self.allow_trust.contains(&task.privacy.trust) {
             return Err(SiteError::Policy(format!("trust model {:?} is not in allow_trust", task.privacy.trust)));
@@ -95,7 +96,7 @@ impl Policy {
     /// task: which keys the other sites have. Where an operator approves by hand, he compares those, too.
     pub(super) fn check_charter(&self, hash: Hash) -> Result<(), SiteError> {
         match &self.approve {
-            Approve::Manual { approved } if !approved.contains(&hash) => Err(SiteError::Policy(format!(
+            Approve::Manual { approved } if !approved.contains(&hash) => Err(SiteError::Unapproved(format!(
                 "charter {hash} is not approved here: compare the sites' keys (above in this log) with the other sites, then `dp-pvi-client approve {hash}` and start again; the server waits"
             ))),
             Approve::Manual { .. } | Approve::Policy | Approve::Exactly(_) => Ok(()),
@@ -128,16 +129,22 @@ impl Identity {
         Signed::seal(&hello, &self.key)
     }
 
+    /// The server's answer: signature and freshness.
+    pub(super) fn open_welcome(&self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Welcome, SiteError> {
+        let welcome = welcome.open(&self.server)?;
+        if welcome.hello != hello.hash() {
+            return Err(SiteError::Server("its welcome answers another hello"));
+        }
+        Ok(welcome)
+    }
+
     /// Checks the server's answer: signature, freshness, version, and that the task is the one that it names.
     pub(super) fn check_welcome(
         &self,
         hello: &Signed<Hello>,
         welcome: &Signed<Welcome>,
     ) -> Result<(Welcome, Arc<ResolvedTask>), SiteError> {
-        let welcome = welcome.open(&self.server)?;
-        if welcome.hello != hello.hash() {
-            return Err(SiteError::Server("its welcome answers another hello"));
-        }
+        let welcome = self.open_welcome(hello, welcome)?;
         if !PROTOCOL_VERSIONS.contains(&welcome.version) {
             return Err(SiteError::Version(format!("it chose protocol version {}", welcome.version)));
         }

@@ -66,6 +66,8 @@ impl std::fmt::Debug for Outgoing {
 pub enum Step {
     /// Ask again later.
     Wait,
+    /// Ask again at once: the server has more entries.
+    More,
     /// Send this signature on the run's charter.
     Consent(Vec<u8>),
     /// Compute, then [`Participant::on_trained`].
@@ -118,6 +120,9 @@ pub enum SiteError {
     /// The site's policy forbids the task.
     #[error("the site's policy does not allow this task: {0}")]
     Policy(String),
+    /// Nobody here has approved the task, or the charter, yet.
+    #[error("the site's policy does not allow this task: {0}")]
+    Unapproved(String),
     /// The server breaks the protocol: forked, rolled back, or asking for more than the task says.
     #[error("the server is not to be trusted in this run: {0}; nothing more is computed or sent")]
     Server(&'static str),
@@ -150,6 +155,8 @@ impl SiteError {
                 RefusalReason::Budget
             }
             Self::Ledger(LedgerError::Frozen) => RefusalReason::Frozen,
+            Self::Unapproved(_) => RefusalReason::Approval,
+            Self::Version(_) | Self::Understated { .. } | Self::Unit { .. } | Self::Relation { .. } => RefusalReason::Task,
             _ => RefusalReason::Policy,
         }
     }

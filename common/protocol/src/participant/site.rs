@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::accountant::Prices;
-use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerHead, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Hash, Ledger, PayloadKind, ReleaseId, RunId};
 use dp_pvi_secagg::charter::SignedCharter;
@@ -19,8 +19,9 @@ use super::identity::{Declared, Identity, PartialRuns, Policy};
 use super::{Outgoing, SiteError, Step, TrainJob, Trained};
 use crate::aggregation::member::{CharterStep, MaskedUpload, Membership, Site};
 use crate::message::{
-    Hello, Next, Receipt, ReceiptOutcome, Refusal, RefusalReason, RoundStart, Signed, TranscriptEntry, Update, Welcome, payload_hash,
+    Hello, Next, Receipt, ReceiptOutcome, Refusal, RefusalReason, RoundStart, Signed, TranscriptEntry, Update, payload_hash,
 };
+use crate::witness::{Greeting, SignedHead};
 
 /// The site's state machine.
 pub struct Participant<S, K> {
@@ -29,6 +30,10 @@ pub struct Participant<S, K> {
     nominal_units: u64,
     ledger: Ledger<S, K>,
     state: State,
+    /// The run of the last welcome, whatever else was wrong with it: so a refusal can name it.
+    greeted: Option<(RunId, u32)>,
+    /// A head that the server says this ledger had, without this site's word for it.
+    unproved: Option<LedgerHead>,
 }
 
 /// How far the site is.
@@ -68,7 +73,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// A site that has not said hello. `nominal_units` is the declared public number of units.
     #[must_use]
     pub fn new(identity: Identity, policy: Policy, nominal_units: u64, ledger: Ledger<S, K>) -> Self {
-        Self { identity, policy, nominal_units, ledger, state: State::Strange }
+        Self { identity, policy, nominal_units, ledger, state: State::Strange, greeted: None, unproved: None }
     }
 
     /// The ledger, for reports.
@@ -90,8 +95,10 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     ///
     /// # Errors
     /// See [`SiteError`]. [`Participant::withdrawal`] tells the server.
-    pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
-        let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
+    pub fn on_welcome(&mut self, hello: &Signed<Hello>, greeting: &Greeting) -> Result<Arc<ResolvedTask>, SiteError> {
+        let run = self.identity.open_welcome(hello, &greeting.welcome)?.run;
+        self.greeted = Some((run, self.seen_of(run)));
+        let (welcome, task) = self.identity.check_welcome(hello, &greeting.welcome)?;
         if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
             let joined = Joined {
                 chain: Chain::new(welcome.run, self.identity.server, &task),
@@ -105,7 +112,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             self.state = State::Joined(Box::new(joined));
         }
         if let Some(witnessed) = welcome.witnessed {
-            self.ledger.check_witness(witnessed)?;
+            self.check_witness(witnessed, greeting.signed.as_ref())?;
         }
         self.check_ledger_fits(&task)?;
         if let Some(stated) = task.privacy.epsilon {
@@ -157,9 +164,37 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// The signed word that this site takes no (further) part in the run that it was welcomed to.
     #[must_use]
     pub fn withdrawal(&self, reason: RefusalReason) -> Option<Signed<Refusal>> {
-        let State::Joined(joined) = &self.state else { return None };
-        let release = self.release(joined, joined.chain.rounds);
+        let (run, welcomed) = self.greeted?;
+        let round = welcomed.max(self.seen_of(run));
+        let release = ReleaseId { run, client: self.identity.client.clone(), round };
         Some(Signed::seal(&Refusal { release, header: Hash::default(), reason }, &self.identity.key))
+    }
+
+    /// A ledger head that the server claims to have seen, above or beside this ledger's, and cannot prove with this site's own signature:
+    /// the server lies, or runs from a state that holds no such messages. Told once.
+    pub fn take_unproved(&mut self) -> Option<LedgerHead> {
+        self.unproved.take()
+    }
+
+    /// Compares the ledger with what the server saw of it. Only this site's own word can say that the ledger is an old copy: a server that
+    /// names a head without it could lock this site out.
+    fn check_witness(&mut self, witnessed: LedgerHead, signed: Option<&SignedHead>) -> Result<(), SiteError> {
+        let Err(error) = self.ledger.check_witness(witnessed) else { return Ok(()) };
+        let LedgerIdentity { unit, relation, .. } = *self.ledger.identity();
+        let own = signed.and_then(|signed| signed.open(&self.identity.client, &self.identity.key.verifying_key(), (unit, relation)));
+        if own == Some(witnessed) {
+            return Err(error.into());
+        }
+        self.unproved = Some(witnessed);
+        Ok(())
+    }
+
+    /// Transcript entries of this run that were checked.
+    fn seen_of(&self, run: RunId) -> u32 {
+        match &self.state {
+            State::Joined(joined) if joined.chain.run == run => joined.chain.rounds,
+            _ => 0,
+        }
     }
 
     /// Number of transcript entries that were received and checked.
@@ -182,6 +217,11 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
                 CharterStep::Sign(signature) => Ok(Step::Consent(signature)),
                 CharterStep::Agreed => Ok(Step::Wait),
             },
+            Next::Entries(some) => {
+                self.agreed(some.charter.as_deref())?;
+                self.settle(some.entries)?;
+                Ok(Step::More)
+            }
             Next::Round(mut start) => {
                 self.agreed(start.charter.as_deref())?;
                 self.settle(std::mem::take(&mut start.entries))?;
@@ -293,7 +333,8 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
             return Err(SiteError::Server("its receipt is for another update"));
         }
         if let Some(witnessed) = body.witnessed {
-            self.ledger.check_witness(witnessed)?;
+            // A receipt has no room for this site's word. If the ledger is an old copy, the next welcome says so with it.
+            self.check_witness(witnessed, None)?;
         }
         self.ledger.receipted(&outgoing.release, receipt.hash())?;
         Ok(body.outcome)
@@ -513,6 +554,11 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         lambda: &Arc<[f64]>,
     ) -> Result<Step, SiteError> {
         let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
+        // Before it is paid for: nothing can be computed from it.
+        if !lambda.iter().all(|x| x.is_finite()) {
+            let reason = RefusalReason::Posterior;
+            return Ok(Step::Refuse(Box::new(Signed::seal(&Refusal { release, header, reason }, &self.identity.key)), reason));
+        }
         let event = joined.task.visit_event(visit).map_err(unfit)?;
         let form = joined.task.message(visit).map_err(unfit)?;
         let reserved = match joined.task.visit_fallback(visit).map_err(unfit)? {

@@ -14,6 +14,7 @@ use crate::message::{
     vector_hash,
 };
 use crate::testing::{Desk, asynchronous, at, client, key, sequential, settings, synchronous, task, tls};
+use crate::witness::{Greeting, SignedHead};
 
 type Site = Participant<MemoryStore, SigningKey>;
 
@@ -57,7 +58,7 @@ fn welcome(site: &mut Site, desk: &mut Desk) -> Result<(), SiteError> {
     site.on_welcome(&hello, &welcome).map(drop)
 }
 
-fn answer(desk: &mut Desk, hello: &Signed<Hello>) -> Signed<Welcome> {
+fn answer(desk: &mut Desk, hello: &Signed<Hello>) -> Greeting {
     let client = hello.peek().unwrap().client;
     let peer = Peer { tls_key: tls(client.as_str()), client };
     let welcome = desk.coordinator.on_hello(hello, &peer, desk.now).unwrap();
@@ -218,7 +219,7 @@ fn a_transcript_that_lists_what_was_not_sent_is_refused() {
     let hello = fresh.hello();
     let honest =
         Welcome { version: 1, run: desk.coordinator.run(), task: desk.coordinator.task().to_bytes(), witnessed: None, hello: hello.hash() };
-    fresh.on_welcome(&hello, &Signed::seal(&honest, &key("server"))).unwrap();
+    fresh.on_welcome(&hello, &Greeting { welcome: Signed::seal(&honest, &key("server")), signed: None }).unwrap();
     assert!(matches!(fresh.on_next(next(&lie)), Err(SiteError::Forgotten { round: 0 })));
 }
 
@@ -340,7 +341,7 @@ fn greeted(site: &mut Site, change: impl FnOnce(&mut Welcome)) -> Result<(), Sit
     let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
     let mut body = Welcome { version: 1, run, task: task.to_bytes(), witnessed: None, hello: hello.hash() };
     change(&mut body);
-    site.on_welcome(&hello, &Signed::seal(&body, &key("server"))).map(drop)
+    site.on_welcome(&hello, &Greeting { welcome: Signed::seal(&body, &key("server")), signed: None }).map(drop)
 }
 
 #[test]
@@ -416,7 +417,7 @@ fn policy_decides_before_anything_is_charged() {
     with(Policy { approve: Approve::Exactly(task.hash()), ..lax() }).unwrap();
     with(Policy { approve: Approve::Manual { approved: vec![task.hash()] }, ..lax() }).unwrap();
     assert!(matches!(with(Policy { approve: Approve::Exactly(Hash::default()), ..lax() }), Err(SiteError::Policy(_))));
-    assert!(matches!(with(Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() }), Err(SiteError::Policy(_))));
+    assert!(matches!(with(Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() }), Err(SiteError::Unapproved(_))));
     assert!(matches!(with(Policy { allow_trust: vec![Trust::Aggregated], ..lax() }), Err(SiteError::Policy(_))));
 }
 
@@ -564,4 +565,137 @@ fn a_committed_update_is_sent_again_while_it_is_new_enough() {
     let Step::Train(job) = ask(&mut again, &desk) else { panic!("not asked") };
     assert_eq!(settled(&again, 0), Some(ReleaseState::Settled { included: false }));
     assert_eq!(job.state.public(4).unwrap(), [0.0; 4]);
+}
+
+/// A server that says it saw this head, with this message as proof.
+fn claimed(site: &mut Site, witnessed: dp_pvi_privacy::ledger::LedgerHead, signed: Option<SignedHead>) -> Result<(), SiteError> {
+    let hello = site.hello();
+    let task = synchronous(2, 2);
+    let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
+    let welcome = Welcome { version: 1, run, task: task.to_bytes(), witnessed: Some(witnessed), hello: hello.hash() };
+    site.on_welcome(&hello, &Greeting { welcome: Signed::seal(&welcome, &key("server")), signed }).map(drop)
+}
+
+#[test]
+fn finding_attack_weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_out() {
+    let head = crate::testing::head(1000);
+    let signed = |name: &str, change: &dyn Fn(&mut Hello)| {
+        let mut hello =
+            Participant::new(identity(name), lax(), 100, ledger(name, &MemoryStore::new(), budget()).unwrap()).hello().peek().unwrap();
+        hello.ledger_head = Some(head);
+        change(&mut hello);
+        Some(SignedHead::Hello(Signed::seal(&hello, &key(name))))
+    };
+    let strange = Some(SignedHead::Hello(Signed::from_parts(vec![1, 2], vec![3])));
+    let lies = [
+        None,
+        strange,
+        // Another site's word, this site's about another head, and about a ledger of another unit.
+        signed("b", &|_| ()),
+        signed("b", &|hello| hello.client = client("a")),
+        signed("a", &|hello| hello.ledger_head = Some(crate::testing::head(999))),
+        signed("a", &|hello| hello.ledger = Some((PrivacyUnit::Person, Relation::ReplaceOne))),
+    ];
+    for lie in lies {
+        let mut site = site("a", &MemoryStore::new());
+        claimed(&mut site, head, lie).unwrap();
+        assert_eq!(site.take_unproved(), Some(head), "and the operator is told");
+        assert_eq!(site.take_unproved(), None, "once");
+        // A fork at the row that the ledger has is a claim like any other.
+        claimed(&mut site, crate::testing::head(0), None).unwrap();
+        assert_eq!(site.take_unproved(), Some(crate::testing::head(0)));
+    }
+    // Its own signature says that the ledger is an old copy.
+    let mut site = site("a", &MemoryStore::new());
+    let refused = claimed(&mut site, head, signed("a", &|_| ()));
+    assert!(matches!(refused, Err(SiteError::Ledger(LedgerError::RolledBack { witnessed: 1000, .. }))), "{refused:?}");
+    assert_eq!(site.take_unproved(), None);
+}
+
+#[test]
+fn finding_attack_weakness_1_a_receipt_cannot_lock_a_site_out_either() {
+    let (mut desk, _, mut site, start) = asked(&synchronous(2, 2));
+    let outgoing = train(&mut site, &start, [1.0; 4]);
+    site.on_sending(&outgoing).unwrap();
+    let update = Signed::<Update>::from_bytes(outgoing.attachment.message()).unwrap();
+    let receipt = desk.send("a", &update, outgoing.attachment.payload().to_bytes()).unwrap();
+    let lie = Receipt { witnessed: Some(crate::testing::head(1000)), ..receipt };
+    assert_eq!(site.on_receipt(&outgoing, &Signed::seal(&lie, &key("server"))).unwrap(), ReceiptOutcome::Stored);
+    assert_eq!(site.take_unproved(), Some(crate::testing::head(1000)));
+}
+
+#[test]
+fn finding_attack_b9_a_posterior_that_is_not_finite_is_refused_before_it_is_paid_for() {
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let (_, _, mut site, start) = asked(&synchronous(3, 2));
+        // A server that moved the posterior there, and says so in its transcript.
+        let moved: Arc<[f64]> = start.lambda.iter().map(|_| bad).collect();
+        let before = start.header.peek().unwrap();
+        let entry = TranscriptEntry {
+            header: start.header.clone(),
+            included: Vec::new(),
+            outcome: crate::message::RoundOutcome::Complete,
+            lambda: vector_hash(&moved),
+            previous: before.previous,
+            aggregation: None,
+        };
+        let header = RoundHeader { round: 1, visit: 1, previous: entry.hash(), lambda: vector_hash(&moved), ..before };
+        let header = Signed::seal(&header, &key("server"));
+        let lie = RoundStart { header, lambda: moved, entries: vec![entry.into()], charter: None };
+        let step = site.on_next(next(&lie)).unwrap();
+        assert!(matches!(step, Step::Refuse(_, RefusalReason::Posterior)), "{step:?}");
+        uncharged(&site);
+    }
+}
+
+#[test]
+fn finding_attack_b9_a_posterior_of_another_length_is_refused() {
+    let (_, _, mut site, start) = asked(&synchronous(3, 2));
+    let longer: Arc<[f64]> = start.lambda.iter().copied().chain([0.0]).collect();
+    let mut lie = next_round(&start, Vec::new(), |h| h.lambda = vector_hash(&longer));
+    let entry = TranscriptEntry { lambda: vector_hash(&longer), ..(*lie.entries[0]).clone() };
+    let mut header = lie.header.peek().unwrap();
+    header.previous = entry.hash();
+    (lie.header, lie.lambda, lie.entries) = (Signed::seal(&header, &key("server")), longer, vec![entry.into()]);
+    refused(site.on_next(next(&lie)), "another length");
+    uncharged(&site);
+}
+
+#[test]
+fn finding_attack_b6_a_transcript_has_no_more_rounds_than_the_task() {
+    let (_, _, mut site, start) = asked(&synchronous(2, 2));
+    let mut previous = start.header.peek().unwrap();
+    let mut entries = Vec::new();
+    for round in 0..3 {
+        let header = Signed::seal(&RoundHeader { round, visit: 0, ..previous.clone() }, &key("server"));
+        let entry = TranscriptEntry {
+            header,
+            included: Vec::new(),
+            outcome: crate::message::RoundOutcome::Skipped,
+            lambda: previous.lambda,
+            previous: previous.previous,
+            aggregation: None,
+        };
+        previous.previous = entry.hash();
+        entries.push(Arc::new(entry));
+    }
+    let some =
+        |entries: &[Arc<TranscriptEntry>]| Next::Entries(Box::new(crate::message::Catchup { entries: entries.to_vec(), charter: None }));
+    assert!(matches!(site.on_next(some(&entries[..2])).unwrap(), Step::More));
+    assert_eq!(site.seen(), 2);
+    refused(site.on_next(some(&entries[2..])), "more rounds than the task");
+    uncharged(&site);
+}
+
+#[test]
+fn finding_newcomer_3_whatever_a_site_objects_to_reaches_the_server_with_a_public_reason() {
+    // A task that this program cannot read: there is a run to refuse all the same.
+    let mut a = site("a", &MemoryStore::new());
+    let error = greeted(&mut a, |w| w.task.push(b' ')).unwrap_err();
+    assert_eq!(error.reason(), RefusalReason::Task);
+    let refusal = a.withdrawal(error.reason()).unwrap().open(&key("a").verifying_key()).unwrap();
+    assert_eq!((refusal.reason, refusal.header, refusal.release.run.number), (RefusalReason::Task, Hash::default(), 1));
+    let missing = Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() };
+    let mut careful = Participant::new(identity("a"), missing, 100, ledger("a", &MemoryStore::new(), budget()).unwrap());
+    assert_eq!(greeted(&mut careful, |_| ()).unwrap_err().reason(), RefusalReason::Approval);
 }

@@ -168,6 +168,11 @@ pub(super) trait UpdateRules: Display {
         })
     }
 
+    /// Most terms of norm C in what a site sends that declared so many units: one a unit, unless the terms are something else.
+    fn most_terms(&self, units: u64) -> u64 {
+        units
+    }
+
     /// What a site keeps.
     fn site_state(&self, task: &ResolvedTask) -> SiteStateForm;
 

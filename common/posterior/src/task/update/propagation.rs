@@ -328,6 +328,11 @@ impl UpdateRules for PropagationSpec {
         })
     }
 
+    /// One term a record, or one for a whole site.
+    fn most_terms(&self, units: u64) -> u64 {
+        if self.site_passes.is_some() { 1 } else { units }
+    }
+
     /// One factor a unit; the number of units is the site's own affair.
     fn site_state(&self, task: &ResolvedTask) -> SiteStateForm {
         match self.factors {

@@ -329,6 +329,11 @@ impl UpdateRules for ShardSpec {
         Ok(MessageForm::of_sum(&self.mechanism(task)?))
     }
 
+    /// One term a shard, however many units are in it.
+    fn most_terms(&self, _units: u64) -> u64 {
+        self.shards.into()
+    }
+
     fn site_state(&self, task: &ResolvedTask) -> SiteStateForm {
         let len = task.family().len();
         match self.state {

@@ -92,7 +92,7 @@ fn the_run_ends_when_every_site_that_is_there_has_had_its_visits() {
     assert_eq!(desk.coordinator.lambda()[0], 1.5);
     assert_eq!(restored(&desk), desk.state());
 
-    // A site that refuses has its visits, too; with too few sites left the quorum is lost.
+    // A site that refuses has its visits, too; a run of refusals only is not complete.
     let mut desk = Desk::joined(&asynchronous(2, 3));
     for name in ["a", "b", "c"] {
         desk.refuse(name).unwrap();
@@ -101,5 +101,5 @@ fn the_run_ends_when_every_site_that_is_there_has_had_its_visits() {
     for name in ["a", "b", "c"] {
         desk.refuse(name).unwrap();
     }
-    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Complete));
+    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Refused));
 }

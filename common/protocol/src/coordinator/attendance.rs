@@ -1,0 +1,169 @@
+//! Who is waited for, who has refused, and what that means for the run.
+//!
+//! * A site that said nothing for [`SILENT_ROUNDS`] rounds that asked it is still asked and still heard, and a round does not wait for it. How a
+//!   round closed stands in its entry ([`RoundOutcome::WithoutSilent`]), and that a site was silent follows from the records alone, so a
+//!   restarted server waits for the same sites. Asynchronous rounds have a rule of their own, which drops a site after one missed deadline.
+//! * Where so many sites refused for good that too few are left, nobody waits for a deadline: the run ends ([`RunOutcome::Refused`]), and their
+//!   public reasons stand in the records.
+
+use std::sync::Arc;
+
+use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::{ClientId, Hash};
+
+use super::run::{Open, Phase, Run};
+use super::{Coordinator, Member, SILENT_ROUNDS, SumBound};
+use crate::bounds::{ENTRIES, ENTRIES_BYTES, entry_bytes};
+use crate::message::{RefusalReason, Role, RoundOutcome, RunOutcome, TranscriptEntry};
+use crate::witness::{SignedHead, Witnessed};
+
+impl Member {
+    /// Whether nobody waits for it.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silent >= SILENT_ROUNDS
+    }
+
+    /// Its highest head, as the server of a later run is told.
+    #[must_use]
+    pub fn witnessed(&self) -> Option<Witnessed> {
+        let head = self.head?;
+        Some(Witnessed { head, signed: self.signed.clone().filter(|message| message.peek() == Some(head)) })
+    }
+
+    /// Keeps the message that a head was signed in, if it is the highest.
+    pub(super) fn keep_signed(&mut self, message: impl FnOnce() -> SignedHead) {
+        let known = self.signed.as_ref().and_then(SignedHead::peek);
+        if known.is_some() && known == self.head {
+            return;
+        }
+        let message = message();
+        // A head of an earlier run may be higher than that of a hello.
+        self.signed = Some(message).filter(|message| message.peek() == self.head).or(self.signed.take());
+    }
+}
+
+impl RefusalReason {
+    /// Whether a site that withdrew with this reason is not expected back. Others are waited for until the start deadline: an operator
+    /// approves, a disk gets room.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Budget | Self::Policy | Self::Frozen | Self::Spent | Self::Visited | Self::Task => true,
+            Self::Approval | Self::Unable | Self::Posterior => false,
+        }
+    }
+}
+
+impl Run {
+    /// Whether nobody waits for this site.
+    pub(super) fn is_silent(&self, client: &ClientId) -> bool {
+        self.members.get(client).is_some_and(Member::is_silent)
+    }
+
+    /// A round is over: who said nothing although it was asked.
+    pub(super) fn attend(&mut self, open: &Open, outcome: RoundOutcome) {
+        let waited = matches!(outcome, RoundOutcome::Deadline | RoundOutcome::Skipped | RoundOutcome::WithoutSilent);
+        if self.staleness().is_some() || !waited {
+            return;
+        }
+        for client in &open.asked {
+            let spoke = open.refused.contains(client) || self.receipts.get(client).is_some_and(|of| of.contains_key(&open.round));
+            if let Some(member) = self.members.get_mut(client).filter(|member| !spoke && !member.withdrawn) {
+                member.silent = member.silent.saturating_add(1);
+            }
+        }
+    }
+}
+
+impl Coordinator {
+    /// Fewest updates with which a round may close.
+    pub(super) fn contributors_needed(&self) -> usize {
+        let min_sites = self.run.task.min_sites.max(1);
+        match &self.run.aggregation {
+            Some(host) => min_sites.max(host.spec().min_contributors()) as usize,
+            None if self.run.sequential() => 1,
+            None => min_sites as usize,
+        }
+    }
+
+    /// Whether so many of the enrolled sites have refused for good that the run cannot start.
+    pub(super) fn too_many_refused(&self, enrolled: usize) -> bool {
+        let refused = |client: &ClientId| {
+            self.run
+                .members
+                .get(client)
+                .is_some_and(|member| member.withdrawn && member.refused.is_some_and(|(_, reason)| reason.is_final()))
+        };
+        let refusing = self.sites().filter(|client| refused(client)).count();
+        refusing > 0 && enrolled.saturating_sub(refusing) < self.sites_needed()
+    }
+
+    /// How a run ends that lost its sites: for the reason that is given, or because too many refused.
+    pub(super) fn lost(&self, otherwise: RunOutcome) -> RunOutcome {
+        let refusing = self.sites().filter(|client| self.refuses(client)).count();
+        let left = self.sites().count().saturating_sub(refusing);
+        if refusing > 0 && left < self.sites_needed() { RunOutcome::Refused } else { otherwise }
+    }
+
+    /// Whether a site's last word is a refusal: of the run, or of a round of the last sweep (of the last round, where all work at once).
+    fn refuses(&self, client: &ClientId) -> bool {
+        let Some(member) = self.run.members.get(client) else { return false };
+        let Some((round, _)) = member.refused else { return false };
+        let turns = self.run.sweep.as_ref().map_or(1, |sweep| sweep.position.max(1));
+        let since = self.run.rounds().saturating_sub(u32::try_from(turns).unwrap_or(u32::MAX));
+        let lately = match self.run.staleness() {
+            Some(_) => self.run.last_answer(client).is_none_or(|answered| answered < round),
+            None => round >= since && round < self.run.rounds() && !self.run.receipts.get(client).is_some_and(|of| of.contains_key(&round)),
+        };
+        member.withdrawn || lately
+    }
+
+    /// Fewest sites without which the run has no sense.
+    fn sites_needed(&self) -> usize {
+        let min_sites = self.run.task.min_sites.max(1);
+        match (&self.run.aggregation, &self.run.phase) {
+            // All sites of the task sign the charter.
+            (Some(host), Phase::New(_) | Phase::Gathering(_)) => host.spec().sites as usize,
+            (Some(host), _) => min_sites.max(host.spec().min_contributors()) as usize,
+            (None, _) => min_sites as usize,
+        }
+    }
+
+    /// Enrolled sites.
+    fn sites(&self) -> impl Iterator<Item = &ClientId> {
+        self.settings.clients.iter().filter(|(_, enrolled)| enrolled.role == Role::Site).map(|(client, _)| client)
+    }
+
+    /// How many of the entries that a client lacks go into one answer: as many as its bounds allow, and at least one.
+    pub(super) fn first_entries(&self, lacking: &[Arc<TranscriptEntry>]) -> usize {
+        let mut bytes = 0_usize;
+        let fits = |entry: &&Arc<TranscriptEntry>| {
+            bytes = bytes.saturating_add(entry_bytes(entry));
+            bytes <= ENTRIES_BYTES
+        };
+        lacking.iter().take(ENTRIES).take_while(fits).count().max(lacking.len().min(1))
+    }
+
+    /// The message in which a site signed this head: of this run, or of an earlier one.
+    pub(super) fn signed_head(&self, client: &ClientId, head: Option<LedgerHead>) -> Option<SignedHead> {
+        let here = self.run.members.get(client).and_then(|member| member.signed.as_ref());
+        let earlier = self.settings.witnessed.get(client).and_then(|seen| seen.signed.as_ref());
+        [here, earlier].into_iter().flatten().find(|message| message.peek() == head).cloned()
+    }
+
+    /// What the lattice payload of a site that follows the protocol can be, by the units that it declared and the visit that it was asked for.
+    pub(super) fn bound(&self, client: &ClientId, header: Hash, round: u32) -> Option<SumBound> {
+        let units = self.run.members.get(client)?.nominal_units?;
+        let visit = match &self.run.phase {
+            Phase::Open(open) if open.header_hash == header => open.visit,
+            _ => self.run.entries.get(round as usize)?.header.peek().ok()?.visit,
+        };
+        // Reading the task computed the event of every visit.
+        let (event, terms) = self.run.task.sum_of_site(visit, units).ok()??;
+        SumBound::of_event(&event, terms)
+    }
+}
+
+#[cfg(test)]
+mod tests;

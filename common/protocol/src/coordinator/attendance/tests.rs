@@ -1,0 +1,266 @@
+#![allow(clippy::unwrap_used)]
+use dp_pvi_privacy::{Hash, ReleaseId};
+
+use super::*;
+use crate::coordinator::{Coordinator, Record, Stage};
+use crate::message::{Next, Refusal, Signed};
+use crate::testing::{Desk, asynchronous, client, head, key, sequential, settings, synchronous};
+
+const DELTA: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
+const DEADLINE: u64 = 1800;
+
+fn outcomes(desk: &Desk) -> Vec<RoundOutcome> {
+    desk.coordinator.entries().iter().map(|entry| entry.outcome).collect()
+}
+
+fn withdraw(desk: &mut Desk, name: &str, reason: RefusalReason) {
+    let round = u32::try_from(desk.coordinator.entries().len()).unwrap();
+    let release = ReleaseId { run: desk.coordinator.run(), client: client(name), round };
+    let refusal = Signed::seal(&Refusal { release, header: Hash::default(), reason }, &key(name));
+    let refused = desk.coordinator.on_refusal(&client(name), &refusal, desk.now).unwrap();
+    desk.durable(refused);
+    desk.poll();
+}
+
+/// The coordinator that the records tell.
+fn restart(desk: &mut Desk, task: &dp_pvi_posterior::task::ResolvedTask) {
+    let before = desk.state();
+    desk.coordinator = Coordinator::restore(settings(task), desk.records.clone()).unwrap();
+    assert_eq!(desk.state(), before, "a restarted server is where it was");
+}
+
+#[test]
+fn finding_attack_weakness_7_a_site_that_was_silent_for_three_rounds_is_not_waited_for_until_it_speaks() {
+    use RoundOutcome::{Complete, Deadline, WithoutSilent};
+    let task = synchronous(12, 2);
+    let mut desk = Desk::joined(&task);
+    let others = |desk: &mut Desk| ["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap());
+    for round in 1..=3 {
+        others(&mut desk);
+        assert_eq!(desk.coordinator.members()[&client("c")].silent, round - 1);
+        desk.wait(DEADLINE);
+    }
+    assert_eq!(outcomes(&desk), [Deadline; 3]);
+    // Nobody waits for it now, also after a restart; it is asked all the same.
+    restart(&mut desk, &task);
+    assert!(desk.round("c").is_some());
+    others(&mut desk);
+    assert_eq!(outcomes(&desk)[3], WithoutSilent);
+    // It says no more than hello: one round waits for it.
+    desk.hello("c").unwrap();
+    others(&mut desk);
+    desk.wait(DEADLINE - 1);
+    assert_eq!(outcomes(&desk).len(), 4);
+    desk.wait(1);
+    assert_eq!(outcomes(&desk)[4], Deadline);
+    others(&mut desk);
+    assert_eq!(outcomes(&desk)[5], WithoutSilent);
+    // It answers: it is waited for again, three times.
+    desk.submit("c", &DELTA).unwrap();
+    others(&mut desk);
+    assert_eq!(outcomes(&desk)[6], Complete);
+    restart(&mut desk, &task);
+    for _ in 0..3 {
+        others(&mut desk);
+        desk.wait(DEADLINE);
+    }
+    assert_eq!(outcomes(&desk)[7..], [Deadline; 3]);
+    others(&mut desk);
+    assert_eq!(outcomes(&desk)[10], WithoutSilent);
+    // How each round closed is in the chain that every party checks.
+    let mut previous = Hash::default();
+    for entry in desk.coordinator.entries() {
+        assert_eq!(entry.previous, previous);
+        previous = entry.hash();
+    }
+}
+
+#[test]
+fn fewer_sites_than_a_round_needs_wait_for_the_silent_too() {
+    let mut desk = Desk::joined(&synchronous(9, 2));
+    for _ in 0..3 {
+        drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
+        desk.wait(DEADLINE);
+    }
+    desk.submit("a", &DELTA).unwrap();
+    desk.refuse("b").unwrap();
+    assert_eq!(outcomes(&desk).len(), 3, "one update is no round");
+    desk.submit("c", &DELTA).unwrap();
+    assert_eq!(outcomes(&desk)[3], RoundOutcome::Complete);
+}
+
+#[test]
+fn a_late_update_and_a_refusal_are_speech() {
+    for refuses in [true, false] {
+        let mut desk = Desk::joined(&synchronous(9, 2));
+        let (late, bytes) = desk.update("c", &DELTA);
+        for _ in 0..3 {
+            drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
+            desk.wait(DEADLINE);
+        }
+        assert!(desk.coordinator.members()[&client("c")].is_silent());
+        if refuses {
+            desk.refuse("c").unwrap();
+        } else {
+            desk.send("c", &Signed::seal(&late, &key("c")), bytes).unwrap();
+        }
+        assert_eq!(desk.coordinator.members()[&client("c")].silent, 0);
+    }
+}
+
+#[test]
+fn a_silent_site_gets_no_turn_until_it_speaks() {
+    let task = sequential(6, 2);
+    let mut desk = Desk::joined(&task);
+    let turn = |desk: &Desk| match desk.coordinator.stage() {
+        Stage::Open { turn, .. } => turn.unwrap(),
+        stage => panic!("{stage:?}"),
+    };
+    for _ in 0..3 {
+        for name in ["a", "b"] {
+            assert_eq!(turn(&desk), client(name));
+            desk.submit(name, &DELTA).unwrap();
+        }
+        assert_eq!(turn(&desk), client("c"));
+        desk.wait(DEADLINE);
+    }
+    restart(&mut desk, &task);
+    for name in ["a", "b", "a"] {
+        assert_eq!(turn(&desk), client(name));
+        desk.submit(name, &DELTA).unwrap();
+    }
+    desk.hello("c").unwrap();
+    desk.submit("b", &DELTA).unwrap();
+    assert_eq!(turn(&desk), client("c"), "it has said that it is there");
+}
+
+#[test]
+fn finding_newcomer_3_a_run_ends_by_itself_where_too_many_sites_refuse_before_it_starts() {
+    let task = synchronous(3, 2);
+    let mut desk = Desk::new(&task);
+    for name in ["a", "b", "c"] {
+        desk.hello(name).unwrap();
+        withdraw(&mut desk, name, RefusalReason::Budget);
+        if name == "a" {
+            assert_eq!(desk.coordinator.stage(), Stage::Gathering, "two sites are enough");
+        } else {
+            assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Refused), "{name}");
+            break;
+        }
+    }
+    let reasons: Vec<_> = desk.coordinator.members().values().map(|member| member.refused.unwrap().1).collect();
+    assert_eq!(reasons, [RefusalReason::Budget; 2]);
+    assert_eq!(desk.records.iter().filter(|record| matches!(record, Record::Refused { .. })).count(), 2);
+    assert!(matches!(desk.coordinator.next_for(&client("a"), 0).unwrap(), Next::Finished(end) if end.outcome == RunOutcome::Refused));
+    restart(&mut desk, &task);
+}
+
+/// What an operator can mend in minutes is waited for until the start deadline, and no longer.
+#[test]
+fn finding_newcomer_3_a_missing_approval_is_waited_for_until_the_start_deadline() {
+    for reason in [RefusalReason::Approval, RefusalReason::Unable] {
+        let mut desk = Desk::new(&synchronous(3, 2));
+        for name in ["a", "b", "c"] {
+            desk.hello(name).unwrap();
+            withdraw(&mut desk, name, reason);
+        }
+        desk.wait(59);
+        assert_eq!(desk.coordinator.stage(), Stage::Gathering);
+        desk.wait(1);
+        assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Refused));
+    }
+    let mut desk = Desk::new(&synchronous(3, 2));
+    for name in ["a", "b", "c"] {
+        desk.hello(name).unwrap();
+        withdraw(&mut desk, name, RefusalReason::Approval);
+    }
+    for name in ["a", "b", "c"] {
+        desk.hello(name).unwrap();
+    }
+    desk.poll();
+    assert!(matches!(desk.coordinator.stage(), Stage::Open { .. }), "all were approved and came back");
+}
+
+#[test]
+fn finding_newcomer_3_rounds_that_too_many_sites_refuse_end_the_run_and_say_so() {
+    let mut desk = Desk::joined(&synchronous(3, 2));
+    for name in ["a", "b", "c"] {
+        desk.submit(name, &DELTA).unwrap();
+    }
+    desk.submit("a", &DELTA).unwrap();
+    desk.refuse("b").unwrap();
+    desk.refuse("c").unwrap();
+    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Refused));
+    assert_eq!(outcomes(&desk), [RoundOutcome::Complete, RoundOutcome::Aborted]);
+    // Sites that say nothing have not refused.
+    let mut desk = Desk::joined(&synchronous(3, 2));
+    desk.submit("a", &DELTA).unwrap();
+    desk.wait(DEADLINE);
+    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::QuorumLost));
+}
+
+#[test]
+fn finding_newcomer_3_visits_that_all_sites_refused_are_no_complete_run() {
+    let mut desk = Desk::joined(&asynchronous(2, 2));
+    for _ in 0..20 {
+        if !matches!(desk.coordinator.stage(), Stage::Open { .. }) {
+            break;
+        }
+        for name in ["a", "b", "c"] {
+            drop(desk.refuse(name));
+        }
+    }
+    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::Refused));
+    assert!(desk.coordinator.entries().iter().all(|entry| entry.included.is_empty()));
+}
+
+#[test]
+fn finding_attack_b6_a_client_that_lacks_many_entries_gets_them_in_bounded_answers() {
+    let mut desk = Desk::joined(&synchronous(600, 2));
+    for _ in 0..599 {
+        for name in ["a", "b", "c"] {
+            desk.submit(name, &DELTA).unwrap();
+        }
+    }
+    let (mut seen, mut answers) = (0, Vec::new());
+    let last = loop {
+        match desk.coordinator.next_for(&client("a"), seen).unwrap() {
+            Next::Entries(some) => {
+                assert!(some.entries.iter().map(|entry| entry_bytes(entry)).sum::<usize>() <= ENTRIES_BYTES);
+                answers.push(some.entries.len());
+                seen += u32::try_from(some.entries.len()).unwrap();
+            }
+            Next::Round(start) => break start.entries.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((answers, last), (vec![ENTRIES, ENTRIES], 599 - 2 * ENTRIES));
+}
+
+#[test]
+fn finding_attack_weakness_1_a_welcome_carries_the_site_s_own_word_for_the_head_that_it_names() {
+    let task = synchronous(3, 2);
+    let mut desk = Desk::joined(&task);
+    let ledger = desk.body("a").ledger.unwrap();
+    let greet = |desk: &mut Desk| {
+        let peer = crate::coordinator::Peer { client: client("a"), tls_key: crate::testing::tls("a") };
+        let hello = Signed::seal(&desk.body("a"), &key("a"));
+        let greeting = desk.coordinator.on_hello(&hello, &peer, desk.now).unwrap();
+        let greeting = desk.durable(greeting);
+        (greeting.welcome.peek().unwrap().witnessed, greeting.signed.unwrap().open(&client("a"), &key("a").verifying_key(), ledger))
+    };
+    assert_eq!(greet(&mut desk), (Some(head(0)), Some(head(0))));
+    for name in ["a", "b", "c"] {
+        desk.submit(name, &DELTA).unwrap();
+    }
+    // The hello names row 0, the update that came before it row 1.
+    assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))));
+    restart(&mut desk, &task);
+    assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))));
+    // A new run of a server that was told.
+    let witnessed = desk.coordinator.members().iter().filter_map(|(client, member)| Some((client.clone(), member.witnessed()?))).collect();
+    desk.coordinator = Coordinator::restore(super::super::Settings { run: 2, witnessed, ..settings(&task) }, []).unwrap();
+    desk.poll();
+    assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))));
+    assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))), "also when the run has a hello with a lower head");
+}
