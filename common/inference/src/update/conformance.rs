@@ -5,6 +5,7 @@
 //! |---|---|
 //! | 16.1 factors and posterior | [`a_run_is_what_the_task_says`] |
 //! | 16.3 sensitivity | [`one_unit_moves_a_sum_by_at_most_the_declared_sensitivity`] |
+//! | 16.3 with the state carried on | [`super::carried`] |
 //! | 16.4 transcript rule | [`what_a_site_sums_depends_on_no_earlier_noise`] |
 //! | 16.5 noise | [`the_noise_has_the_declared_variance_and_rounds_are_independent`] |
 //! | 16.6 sampling | [`samples_are_as_large_as_the_rate_says`] |
@@ -53,7 +54,7 @@ const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword
 
 /// What a model learns from.
 #[derive(Clone, Copy, PartialEq)]
-enum Records {
+pub(super) enum Records {
     Classes,
     Numbers,
     /// Without an intercept column.
@@ -63,7 +64,7 @@ enum Records {
 }
 
 /// Name, `[model]`, records.
-const MODELS: &[(&str, &str, Records)] = &[
+pub(super) const MODELS: &[(&str, &str, Records)] = &[
     ("linear", "family = \"linear-regression\"\nnoise_sd = 0.7", Records::Numbers),
     ("logistic", "family = \"logistic-regression\"", Records::Classes),
     ("logistic, full", "family = \"logistic-regression\"\napproximation = \"full-covariance\"", Records::Classes),
@@ -84,7 +85,7 @@ const MODELS: &[(&str, &str, Records)] = &[
 ];
 
 /// Name, `[pvi]`.
-const UPDATES: &[(&str, &str)] = &[
+pub(super) const UPDATES: &[(&str, &str)] = &[
     ("pvi", "schedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\""),
     ("pvi, asynchronous", "schedule = \"asynchronous\"\nsweeps = 3\nmax_staleness = 1\nupdate = \"pvi\""),
     ("dp", "schedule = \"sequential\"\nsweeps = 3\nupdate = \"dp-optimisation\"\nsteps = 4\nclip_norm = 1.0"),
@@ -134,7 +135,7 @@ const GLM: &str = "pvi; pvi, asynchronous; dp; dp, Adam, sampled; dp, positivity
 const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
 
 /// Which updates serve which model; every other pair is refused before anything runs.
-fn served(model: &str) -> String {
+pub(super) fn served(model: &str) -> String {
     match model {
         "linear" | "Poisson" => GLM.into(),
         "logistic" | "probit" => format!("{GLM}; {PROPAGATION}; dp, balanced"),
@@ -154,7 +155,7 @@ fn served(model: &str) -> String {
     }
 }
 
-fn schema(records: Records) -> String {
+pub(super) fn schema(records: Records) -> String {
     match records {
         Records::Documents => WORDS.into(),
         Records::Images => PIXELS.into(),
@@ -164,9 +165,13 @@ fn schema(records: Records) -> String {
     }
 }
 
+fn protects_sites(pvi: &str) -> bool {
+    pvi.contains("client-level") || pvi.contains("site_passes")
+}
+
 fn resolve(model: &str, records: Records, update: &str, relation: Relation) -> Result<ResolvedTask, String> {
     let relation = if relation == Relation::AddRemove { "add-remove" } else { "replace-one" };
-    let unit = if update.contains("client-level") || update.contains("site_passes") { "site" } else { "record" };
+    let unit = if protects_sites(update) { "site" } else { "record" };
     let epsilon = if update.contains("\"pvi\"") { "" } else { "epsilon = 1.0\n" };
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{update}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"{relation}\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\n"
@@ -179,17 +184,19 @@ fn resolve(model: &str, records: Records, update: &str, relation: Relation) -> R
 fn every(relation: Relation, mut check: impl FnMut(&str, &ResolvedTask, Records)) {
     for (model, options, records) in MODELS {
         let served = served(model);
-        for (update, pvi) in UPDATES.iter().filter(|(update, _)| served.split("; ").any(|name| name == *update)) {
+        // Whole sites are exchanged, never absent.
+        let exchanged = |pvi: &str| relation == Relation::ReplaceOne || !protects_sites(pvi);
+        for (update, pvi) in UPDATES.iter().filter(|(update, pvi)| served.split("; ").any(|name| name == *update) && exchanged(pvi)) {
             let task = resolve(options, *records, pvi, relation).unwrap_or_else(|error| panic!("{update} of {model}: {error}"));
             check(&format!("{update} of {model}"), &task, *records);
         }
     }
 }
 
-type RawUnits = Vec<Vec<(Vec<f64>, f64)>>;
+pub(super) type RawUnits = Vec<Vec<(Vec<f64>, f64)>>;
 
 /// Random units; the first is never empty.
-fn units(task: &ResolvedTask, records: Records, seed: u64, count: usize) -> RawUnits {
+pub(super) fn units(task: &ResolvedTask, records: Records, seed: u64, count: usize) -> RawUnits {
     let mut raw = random_units(seed, count, task.features as usize);
     for (row, target) in raw.iter_mut().flatten() {
         match records {
@@ -208,7 +215,7 @@ fn units(task: &ResolvedTask, records: Records, seed: u64, count: usize) -> RawU
 }
 
 /// Units of which no schema lets any pass.
-fn intruders(features: usize) -> RawUnits {
+pub(super) fn intruders(features: usize) -> RawUnits {
     let row = |x: f64, y: f64| vec![(vec![x; features], y)];
     vec![
         vec![],
@@ -377,9 +384,7 @@ fn one_unit_moves_a_sum_by_at_most_the_declared_sensitivity() {
                 let sum = |raw: &RawUnits| {
                     numbers(&visit(At { task, visit: round, lambda, state: &SiteState::None }, raw, SeededNoise::new(9))).1.unwrap()
                 };
-                // A site that protects itself as a whole is never absent here: whatever its records are, that is another vector of the ball.
-                let site = task.privacy.unit == PrivacyUnit::Site;
-                let factor = if site { 2 } else { relation.sensitivity_factor(noise.terms) };
+                let factor = relation.sensitivity_factor(noise.terms);
                 let limit = f64::from(factor) * (noise.bound_squared as f64).sqrt() + noise.excess as f64;
                 let before = sum(&base);
                 let pool: RawUnits = intruders(task.features as usize).into_iter().chain(units(task, records, 8, 3)).collect();

@@ -15,6 +15,9 @@ pub mod vips;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod carried;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod conformance;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]

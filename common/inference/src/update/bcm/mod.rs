@@ -20,14 +20,18 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
+    let output = dp_optimisation::run(&spec.fit, &local(spec, job)?, model, units, permit, noise)?;
+    Ok(Output { pending: Pending::None, ..output })
+}
+
+/// A member's problem: its prior is its cavity.
+pub(super) fn local(spec: &BcmSpec, job: &Job<'_>) -> Result<Local, InferenceError> {
     let share = spec.prior_share();
     let prior: Vec<f64> = job.task.prior_natural().iter().map(|value| share * value).collect();
     let prior = Gaussian::from_natural(job.task.family(), prior).map_err(|_| InferenceError::Job("a member's prior is no distribution"))?;
     let start = job.task.model.fit_start(job.task.features);
     let (scales, prior_scale) = (spec.fit.feature_scales(job.task)?, job.task.prior.scale / share.sqrt());
-    let local = Local { global: prior.clone(), cavity: prior, start, prior_scale, scales, visit: job.visit };
-    let output = dp_optimisation::run(&spec.fit, &local, model, units, permit, noise)?;
-    Ok(Output { pending: Pending::None, ..output })
+    Ok(Local { global: prior.clone(), cavity: prior, start, prior_scale, scales, visit: job.visit })
 }
 
 #[cfg(test)]
