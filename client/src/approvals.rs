@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::Hash;
@@ -21,7 +22,7 @@ fn folder(state: &Path) -> PathBuf {
 pub fn record(state: &Path, task: &Hash) -> Result<()> {
     let folder = folder(state);
     let write = || {
-        fs::create_dir_all(&folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         match fs::OpenOptions::new().write(true).create_new(true).open(folder.join(task.to_string())) {
             Ok(mut file) => {
                 writeln!(file, "approved {}", clock::now().format(&Rfc3339).unwrap_or_default())?;

@@ -1,5 +1,6 @@
 //! `check`: everything that a run needs, one line each, with the name of what fails.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
@@ -64,7 +65,9 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
             let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
             };
-            report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger))
+            let opened = report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger));
+            crate::ledger::too_near(private).iter().for_each(|warning| report.warn("ledger", warning));
+            opened
         }
         _ => None,
     };
@@ -124,10 +127,14 @@ impl Report {
 
 fn state_folder(path: &Path) -> Result<()> {
     let probe = path.join(".check");
-    std::fs::create_dir_all(path)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
         .and_then(|()| std::fs::write(&probe, b""))
         .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))
+        .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))?;
+    keys::check_state(path)
 }
 
 /// Loads the data through the site's schema. Unlike a run it stops at the first record that the schema rejects.
