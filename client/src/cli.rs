@@ -7,9 +7,9 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use dp_pvi_posterior::document::Intervals;
 use dp_pvi_posterior::summary::Level;
+use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::LedgerStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -84,8 +84,8 @@ enum Command {
     },
     /// Approve a task by the hash that `plan` prints, or the charter of an aggregated run by the hash that `run` logs.
     Approve {
-        /// Hash of the task or charter, with or without `sha256:`.
-        hash: Hash,
+        /// Hash of the task or charter, with or without `sha256:`. Its first digits, 8 or more, are enough for one that this site was shown.
+        hash: String,
     },
     /// Look at the data set; nothing leaves.
     #[command(subcommand)]
@@ -230,9 +230,9 @@ pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
         Err(error) => {
             if format == Format::Json {
                 let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": error.to_string()});
-                Output::new(format).line(&object.to_string());
+                Output::new(format).json_line(&object);
             }
-            tracing::error!(code = error.exit_code(), "{error}");
+            tracing::error!(code = error.exit_code(), "{}", error.shown());
             ExitCode::from(error.exit_code())
         }
     }
@@ -258,6 +258,7 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         Command::Approve { hash } => {
             let config = Config::load(file)?;
             config.private()?;
+            let hash = approvals::named(&config.site.state, &hash)?;
             approvals::record(&config.site.state, &hash)?;
             output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
             Ok(())
@@ -319,7 +320,7 @@ fn make_request(federation: &str, name: ClientId, role: RoleArg, folder: &Path, 
 
 fn run_to_end<S: LedgerStore + 'static>(config: &Config, output: Output, bar: Bar, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
     blocking_on(|| async {
-        let mut observer = RunObserver::new(output, bar);
+        let mut observer = RunObserver::new(output, bar, &config.site.state);
         let ended = run::run(config, decorate, &mut observer).await?;
         drop(observer);
         output.object(

@@ -30,6 +30,7 @@ pub mod keys;
 pub mod ledger;
 pub mod observe;
 pub mod output;
+mod progress;
 pub mod run;
 pub mod snapshot;
 pub mod telemetry;

@@ -56,7 +56,7 @@ fn check_names_the_failing_field() {
     site.run(&["run"]).expect(2, "tls.server_identity");
     write(&site.path("tls/ca.pem"), site.federation.ca_pem());
 
-    fs::remove_dir(site.path("state")).unwrap();
+    fs::remove_dir_all(site.path("state")).unwrap();
     write(&site.path("state"), "a file in the way");
     site.run(&["check", "--offline"]).expect(2, "site.state");
 }

@@ -277,7 +277,7 @@ pub fn export(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
     for (row, hash) in ledger.rows() {
-        output.line(&row_json(row, *hash).to_string());
+        output.json_line(&row_json(row, *hash));
     }
     Ok(())
 }
