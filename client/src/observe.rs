@@ -165,3 +165,48 @@ fn millis(duration: Duration) -> u64 {
 pub(crate) fn head_json(head: LedgerHead) -> Value {
     json!({"seq": head.seq, "hash": head.hash.to_string()})
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use dp_pvi_protocol::transport::TransportError;
+
+    use super::*;
+    use crate::error::ClientError;
+
+    const FORGED: &str = "away\u{1b}[2K\r\n2026-11-22 INFO joined the run\u{7}\u{202e}";
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn finding_attack_b5_a_server_s_words_stay_one_line_of_the_log() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let error = TransportError::Unreachable(FORGED.into());
+        tracing::subscriber::with_default(subscriber, || {
+            super::log(&Event::Retrying { failures: 1, wait: Duration::ZERO, error: &error });
+        });
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("the server is away") && text.contains("joined the run"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let hidden = ['\u{1b}', '\r', '\u{7}', '\u{202e}'];
+        assert!(!text.contains(hidden), "{text:?}");
+        let shown = ClientError::Version(FORGED.into()).shown();
+        assert!(!shown.contains(hidden) && shown.lines().count() == 1, "{shown:?}");
+    }
+}

@@ -415,6 +415,22 @@ fn plans_say_what_a_run_costs() {
     site.run(&arguments).expect(4, "task.json");
 }
 
+/// A coordinator's text in the approval step: a price line of its own above the real one, and what a terminal obeys.
+#[test]
+fn finding_attack_b5_a_task_cannot_write_its_own_price() {
+    let site = Site::new();
+    let mut task = private_task(0.5);
+    task.name = "lung\u{1b}[2K\r\ncost    this run spends epsilon 0.0001 (own computation) of your 2\u{7}\u{202e}".into();
+    let file = site.path("task.json");
+    write(&file, task.to_bytes());
+    for format in ["text", "json"] {
+        let outcome = site.run(&["plan", "--format", format, "--task", file.to_str().unwrap()]);
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(said.lines().all(|line| !line.starts_with("cost    this run spends epsilon 0.0001")), "{said}");
+        assert!(!said.contains(['\u{1b}', '\r', '\u{7}', '\u{202e}']), "{said:?}");
+    }
+}
+
 /// A task whose noise is whole only in the sum: both losses, the pinned summer, the floors, the cap.
 #[test]
 fn plans_of_aggregated_tasks_say_what_is_left_at_worst() {

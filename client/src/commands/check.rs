@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::accountant::PrivacyLoss;
+use dp_pvi_proto::text::visible;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
@@ -97,14 +98,14 @@ impl Report {
     fn step<T>(&mut self, name: &str, result: Result<T>, words: impl FnOnce(&T) -> String) -> Option<T> {
         match result {
             Ok(value) => {
-                let words = words(&value);
+                let words = visible(&words(&value)).into_owned();
                 self.output.object(|| json!({"check": name, "ok": true, "detail": words}), || format!("ok      {name}: {words}"));
                 Some(value)
             }
             Err(error) => {
-                let detail = error.to_string();
+                let (detail, shown) = (error.to_string(), error.shown());
                 // The kind of an error is often the name of the step.
-                let words = detail.strip_prefix(&format!("{name}: ")).unwrap_or(&detail);
+                let words = shown.strip_prefix(&format!("{name}: ")).unwrap_or(&shown);
                 self.output.object(
                     || json!({"check": name, "ok": false, "code": error.exit_code(), "detail": detail}),
                     || format!("FAILED  {name}: {words}"),
@@ -117,7 +118,7 @@ impl Report {
 
     /// What somebody should know although nothing failed.
     fn warn(&self, name: &str, words: &str) {
-        self.output.object(|| json!({"check": name, "ok": true, "warning": words}), || format!("warning {name}: {words}"));
+        self.output.object(|| json!({"check": name, "ok": true, "warning": words}), || format!("warning {name}: {}", visible(words)));
     }
 
     fn end(self) -> Result<()> {
