@@ -1,32 +1,83 @@
-//! Tasks that an operator approved: one small file per task hash in the state folder.
+//! Tasks and charters that an operator approved, and those that this site was shown: one small file per hash in the state folder.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 use dp_pvi_privacy::Hash;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock;
 use crate::error::{ClientError, Result};
+use crate::keys;
 
-fn folder(state: &Path) -> PathBuf {
-    state.join("approved")
-}
+/// Fewest digits by which a hash may be named.
+const FEWEST_DIGITS: usize = 8;
+const APPROVED: &str = "approved";
+const SEEN: &str = "seen";
 
 /// Records an approval; recording it again changes nothing.
 ///
 /// # Errors
+/// The state folder cannot be written, or others can change it.
+pub fn record(state: &Path, hash: &Hash) -> Result<()> {
+    keys::check_state(state)?;
+    write(&state.join(APPROVED), hash, "approved")
+}
+
+/// Notes that this site was shown a task or charter, so that a few digits are enough to name it ([`named`]).
+///
+/// # Errors
 /// The state folder cannot be written.
-pub fn record(state: &Path, task: &Hash) -> Result<()> {
-    let folder = folder(state);
+pub fn saw(state: &Path, hash: &Hash) -> Result<()> {
+    write(&state.join(SEEN), hash, "seen")
+}
+
+/// All recorded approvals.
+///
+/// # Errors
+/// The state folder cannot be read, others can change it, or it holds a file that is not an approval.
+pub fn list(state: &Path) -> Result<Vec<Hash>> {
+    keys::check_state(state)?;
+    read(&state.join(APPROVED))
+}
+
+/// The hash that an operator names: all of its digits, or the first ones of a hash that this site was shown, if only one starts so.
+/// `sha256:` may stand before them.
+///
+/// # Errors
+/// Not a hash, too few digits, or digits that no hash, or more than one, starts with.
+pub fn named(state: &Path, text: &str) -> Result<Hash> {
+    let wrong = |message: String| ClientError::config("approve", message);
+    if let Ok(hash) = text.parse() {
+        return Ok(hash);
+    }
+    let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+    if !digits.bytes().all(|b| b.is_ascii_hexdigit()) || digits.len() > 64 {
+        return Err(wrong("is not a hash: give the digits that `dp-pvi-client plan` prints".into()));
+    }
+    if digits.len() < FEWEST_DIGITS {
+        return Err(wrong(format!("{} digits could mean many hashes: give at least {FEWEST_DIGITS}", digits.len())));
+    }
+    let seen: Vec<Hash> = read(&state.join(SEEN))?.into_iter().filter(|hash| hash.to_string().starts_with(&digits)).collect();
+    match seen.as_slice() {
+        [hash] => Ok(*hash),
+        [] => Err(wrong(format!(
+            "this site has seen no task or charter whose hash starts with {digits}: run `dp-pvi-client plan` first, or give all 64 digits"
+        ))),
+        _ => Err(wrong(format!("{} hashes that this site has seen start with {digits}: give more digits", seen.len()))),
+    }
+}
+
+fn write(folder: &Path, hash: &Hash, word: &str) -> Result<()> {
     let write = || {
-        fs::create_dir_all(&folder)?;
-        match fs::OpenOptions::new().write(true).create_new(true).open(folder.join(task.to_string())) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        match fs::OpenOptions::new().write(true).create_new(true).open(folder.join(hash.to_string())) {
             Ok(mut file) => {
-                writeln!(file, "approved {}", clock::now().format(&Rfc3339).unwrap_or_default())?;
+                writeln!(file, "{word} {}", clock::now().format(&Rfc3339).unwrap_or_default())?;
                 file.sync_all()?;
-                fs::File::open(&folder)?.sync_all()
+                fs::File::open(folder)?.sync_all()
             }
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
             Err(e) => Err(e),
@@ -35,14 +86,9 @@ pub fn record(state: &Path, task: &Hash) -> Result<()> {
     write().map_err(|e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", folder.display())))
 }
 
-/// All recorded approvals.
-///
-/// # Errors
-/// The state folder cannot be read, or holds a file that is not an approval.
-pub fn list(state: &Path) -> Result<Vec<Hash>> {
-    let folder = folder(state);
+fn read(folder: &Path) -> Result<Vec<Hash>> {
     let unavailable = |e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", folder.display()));
-    let entries = match fs::read_dir(&folder) {
+    let entries = match fs::read_dir(folder) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(unavailable)?,
     };
@@ -51,7 +97,7 @@ pub fn list(state: &Path) -> Result<Vec<Hash>> {
             let name = entry.map_err(unavailable)?.file_name();
             name.to_str()
                 .and_then(|name| name.parse().ok())
-                .ok_or_else(|| ClientError::Unavailable(format!("{}: {} is not an approval; remove it", folder.display(), name.display())))
+                .ok_or_else(|| ClientError::Unavailable(format!("{}: {} is no hash; remove it", folder.display(), name.display())))
         })
         .collect()
 }
@@ -69,7 +115,31 @@ mod tests {
         record(state.path(), &hash).unwrap();
         record(state.path(), &hash).unwrap();
         assert_eq!(list(state.path()).unwrap(), [hash]);
-        fs::write(folder(state.path()).join("notes.txt"), "x").unwrap();
+        fs::write(state.path().join(APPROVED).join("notes.txt"), "x").unwrap();
         assert_eq!(list(state.path()).unwrap_err().exit_code(), 12);
+    }
+
+    #[test]
+    fn finding_newcomer_8_a_few_digits_name_a_hash_that_was_seen() {
+        let state = tempfile::tempdir().unwrap();
+        let (one, other) = (Hash([0xab; 32]), Hash([vec![0xab; 5], vec![0xcd; 27]].concat().try_into().unwrap()));
+        let named = |text: &str| named(state.path(), text);
+        // All digits always do; a few only once the site was shown the hash.
+        assert_eq!(named(&one.to_string()).unwrap(), one);
+        assert_eq!(named(&format!("sha256:{one}")).unwrap(), one);
+        assert!(named("abababab").unwrap_err().to_string().contains("plan"));
+        saw(state.path(), &one).unwrap();
+        saw(state.path(), &one).unwrap();
+        for text in ["abababab", "ABABABAB", "sha256:ababababab", &one.to_string()[..63]] {
+            assert_eq!(named(text).unwrap(), one, "{text}");
+        }
+        saw(state.path(), &other).unwrap();
+        assert!(named("ababababab").unwrap_err().to_string().contains("2 hashes"));
+        assert_eq!(named("abababababcd").unwrap(), other);
+        for text in ["", "abababa", "abababag", "../approved", "abababababababab\n"] {
+            assert_eq!(named(text).unwrap_err().exit_code(), 2, "{text}");
+        }
+        // Seen is not approved.
+        assert_eq!(list(state.path()).unwrap(), []);
     }
 }

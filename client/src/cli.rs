@@ -7,9 +7,9 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use dp_pvi_posterior::document::Intervals;
 use dp_pvi_posterior::summary::Level;
+use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::LedgerStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -84,8 +84,8 @@ enum Command {
     },
     /// Approve a task by the hash that `plan` prints, or the charter of an aggregated run by the hash that `run` logs.
     Approve {
-        /// Hash of the task or charter, with or without `sha256:`.
-        hash: Hash,
+        /// Hash of the task or charter, with or without `sha256:`. Its first digits, 8 or more, are enough for one that this site was shown.
+        hash: String,
     },
     /// Look at the data set; nothing leaves.
     #[command(subcommand)]
@@ -187,6 +187,20 @@ enum BudgetCommand {
 enum LedgerCommand {
     /// Make the data set's ledger, once in its life; refuses where one exists.
     Create,
+    /// Write the ledger as it is now to a new file, and verify that file; also while a client runs.
+    Backup {
+        /// File for the copy; one that exists is never overwritten.
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+    /// Put a backup to where the ledger was lost; refuses an old one, and never replaces a ledger.
+    Restore {
+        /// File of `ledger backup`.
+        backup: PathBuf,
+        /// Take an old backup all the same, because this many of the rows that came after it are lost for good. The ledger is then frozen.
+        #[arg(long, value_name = "ROWS")]
+        lose_rows: Option<u64>,
+    },
     /// Check every row, signature, digest and attachment; against the server's transcript too where given.
     Verify {
         /// Transcript, as `dp-pvi-server export --transcript` writes it.
@@ -204,8 +218,8 @@ fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_privacy::releas
 /// The whole program: parses the process's arguments, runs, and reports an error on stderr. `decorate` may wrap the ledger store of
 /// `run`; the shipped program passes it through, tests put a store there that ends the process at a chosen append.
 pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -> S) -> ExitCode {
-    // Keys must not end up in a core file. A system without the limit has no core files either.
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, rustix::process::Rlimit { current: Some(0), maximum: Some(0) });
+    // Keys must not end up in a core file; a system that refuses this has other barriers, and the program goes on.
+    let _ = dp_pvi_proto::process::forbid_core_dumps();
     // Wrong usage ends here with exit code 2, help and version with 0.
     let cli = Cli::parse();
     let verbosity = if cli.global.quiet { -1 } else { i8::try_from(cli.global.verbose).unwrap_or(i8::MAX) };
@@ -216,9 +230,9 @@ pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
         Err(error) => {
             if format == Format::Json {
                 let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": error.to_string()});
-                Output::new(format).line(&object.to_string());
+                Output::new(format).json_line(&object);
             }
-            tracing::error!(code = error.exit_code(), "{error}");
+            tracing::error!(code = error.exit_code(), "{}", error.shown());
             ExitCode::from(error.exit_code())
         }
     }
@@ -244,6 +258,7 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         Command::Approve { hash } => {
             let config = Config::load(file)?;
             config.private()?;
+            let hash = approvals::named(&config.site.state, &hash)?;
             approvals::record(&config.site.state, &hash)?;
             output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
             Ok(())
@@ -257,6 +272,8 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         }
         Command::Budget(BudgetCommand::History) => budget::history(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Create) => ledger::create(&Config::load(file)?, output),
+        Command::Ledger(LedgerCommand::Backup { output: target }) => ledger::backup(&Config::load(file)?, &target, output),
+        Command::Ledger(LedgerCommand::Restore { backup, lose_rows }) => ledger::restore(&Config::load(file)?, &backup, lose_rows, output),
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
         Command::Predict { posterior, data, level, intervals, output: target } => {
@@ -303,7 +320,7 @@ fn make_request(federation: &str, name: ClientId, role: RoleArg, folder: &Path, 
 
 fn run_to_end<S: LedgerStore + 'static>(config: &Config, output: Output, bar: Bar, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
     blocking_on(|| async {
-        let mut observer = RunObserver::new(output, bar);
+        let mut observer = RunObserver::new(output, bar, &config.site.state);
         let ended = run::run(config, decorate, &mut observer).await?;
         drop(observer);
         output.object(

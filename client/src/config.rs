@@ -107,6 +107,8 @@ pub struct Data {
 pub struct PrivateData {
     /// The data set's ledger.
     pub ledger: PathBuf,
+    /// Where the ledger's highest head is kept apart from it.
+    pub ledger_head: PathBuf,
     /// Declared number of privacy units; public, fixed for a run.
     pub nominal_units: u64,
     /// What the ledger is about; fixed by its first row.
@@ -257,6 +259,7 @@ struct RawData {
     uri: OneOrMany,
     schema: Option<PathBuf>,
     ledger: Option<PathBuf>,
+    ledger_head: Option<PathBuf>,
     nominal_units: Option<u64>,
 }
 
@@ -358,6 +361,7 @@ impl RawConfig {
             Role::Evaluator => {
                 for (field, given) in [
                     ("data.ledger", self.data.ledger.is_some()),
+                    ("data.ledger_head", self.data.ledger_head.is_some()),
                     ("data.nominal_units", self.data.nominal_units.is_some()),
                     ("budget", self.budget.is_some()),
                     ("aggregation", self.aggregation.is_some()),
@@ -404,7 +408,8 @@ impl RawConfig {
                     per_run: budget.per_run_epsilon,
                     allow_non_private: self.policy.allow_non_private,
                 };
-                Some(PrivateData { ledger: at(&ledger), nominal_units, identity, budget, max_fallback })
+                let head = self.data.ledger_head.unwrap_or_else(|| self.site.state.join(format!("{}.head", self.data.name)));
+                Some(PrivateData { ledger: at(&ledger), ledger_head: at(&head), nominal_units, identity, budget, max_fallback })
             }
         };
         // An evaluator sends no updates: it signs no charter.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
+use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
@@ -98,6 +99,17 @@ impl ClientError {
             Self::LedgerCorrupt(_) => 11,
             Self::Unavailable(_) => 12,
             Self::Signal { number, .. } => 128 + number,
+        }
+    }
+
+    /// The message as a person may see it. What somebody else wrote can be in it: characters that a terminal obeys are shown as their
+    /// codes. Only messages about this site's own configuration have more than one line.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let text = self.to_string();
+        match self {
+            Self::Config { .. } => text.lines().map(visible).collect::<Vec<_>>().join("\n"),
+            _ => visible(&text).into_owned(),
         }
     }
 

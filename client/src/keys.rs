@@ -17,25 +17,41 @@ use crate::error::{ClientError, Result};
 /// Longest key or certificate file that is read.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Reads a secret file; refuses one that other users can read.
+/// Reads a secret file; its bytes are erased when dropped.
 ///
 /// # Errors
-/// Missing, unreadable, or with permissions beyond 0600.
-pub fn read_secret(field: &str, path: &Path) -> Result<Zeroizing<String>> {
-    let failed = |what: String| ClientError::config(field, format!("{}: {what}", path.display()));
-    let file = fs::File::open(path).map_err(|e| failed(format!("cannot be read ({e})")))?;
-    let meta = file.metadata().map_err(|e| failed(e.to_string()))?;
-    let mode = meta.permissions().mode();
+/// Missing, unreadable, a link, of another user, or with permissions beyond 0600.
+pub fn read_secret(field: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    identity::read_secret(path).map_err(|e| ClientError::config(field, e.to_string()))
+}
+
+/// Checks that a file or folder of this program's own state is this user's (or root's) and that nobody else can look into it or
+/// change it.
+///
+/// # Errors
+/// [`ClientError::Config`] with the command that mends it.
+pub fn check_private(field: &str, path: &Path) -> Result<()> {
+    let failed = |what: String| ClientError::config(field, what);
+    identity::check_own(path).map_err(|e| failed(e.to_string()))?;
+    let about = fs::metadata(path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
+    let (mode, right) = (about.permissions().mode() & 0o777, if about.is_dir() { "700" } else { "600" });
     if mode & 0o077 != 0 {
-        return Err(failed(format!("other users can use this key (mode {:o}); run chmod 600 on it", mode & 0o777)));
+        let path = path.display();
+        return Err(failed(format!("{path}: others can look into it (mode {mode:o}): `chmod {right} {path}`")));
     }
-    if meta.len() > MAX_FILE {
-        return Err(failed("is too long for a key".into()));
+    Ok(())
+}
+
+/// Checks that nobody else can change this program's own folder, where approvals and the ledger's highest head are.
+///
+/// # Errors
+/// [`ClientError::Config`] with the command that mends it.
+pub fn check_state(folder: &Path) -> Result<()> {
+    // Made where it is first needed.
+    if !folder.exists() {
+        return Ok(());
     }
-    // Sized beforehand: a buffer that grows would leave copies of the key behind.
-    let mut text = Zeroizing::new(String::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1));
-    file.take(MAX_FILE).read_to_string(&mut text).map_err(|_| failed("is not a PEM file".into()))?;
-    Ok(text)
+    identity::check_own(folder).map_err(|e| ClientError::config("site.state", e.to_string()))
 }
 
 /// Reads a public file.
@@ -55,8 +71,10 @@ pub fn read_public(field: &str, path: &Path) -> Result<String> {
 /// # Errors
 /// See [`read_secret`]; not an Ed25519 key.
 pub fn identity(path: &Path) -> Result<SigningKey> {
-    let text = read_secret("tls.identity", path)?;
-    identity::identity_from_pem(&text).map_err(|e| ClientError::config("tls.identity", format!("{}: {e}", path.display())))
+    let bytes = read_secret("tls.identity", path)?;
+    let failed = |what: String| ClientError::config("tls.identity", format!("{}: {what}", path.display()));
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed("is not a PEM file".into()))?;
+    identity::identity_from_pem(text).map_err(|e| failed(e.to_string()))
 }
 
 /// The server's public identity key.

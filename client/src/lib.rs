@@ -4,6 +4,7 @@
 //! outbound connection. The library behind the program is here so that tests can put the same pieces together:
 //!
 //! * [`config`]: `client.toml`, checked once.
+//! * [`ledger`]: the data set's ledger, compared with what is kept about it in a second place.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
 //! * [`snapshot`]: data behind the release gate, read before the hello.
 //! * [`train`]: updates on a blocking thread.
@@ -26,8 +27,10 @@ pub mod commands;
 pub mod config;
 pub mod error;
 pub mod keys;
+pub mod ledger;
 pub mod observe;
 pub mod output;
+mod progress;
 pub mod run;
 pub mod snapshot;
 pub mod telemetry;

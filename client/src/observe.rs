@@ -1,48 +1,49 @@
 //! What a run shows while it goes on: a progress bar on a terminal, log lines elsewhere, JSON lines on request. Public values only:
-//! the driver hands out nothing else.
+//! the driver hands out nothing else. What the server wrote is shown with its hidden
+//! characters as codes.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dp_pvi_privacy::Hash;
 use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_proto::text::{Visible, visible};
 use dp_pvi_protocol::driver::{Event, Observer};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
+use crate::approvals;
 use crate::keys::fingerprint;
 use crate::output::{Format, Output};
+use crate::progress::Progress;
 
-/// Shows a run's events.
+/// Shows a run's events, and notes the hashes of the tasks and charters that it was shown.
 pub struct RunObserver {
     output: Output,
-    bar: Option<ProgressBar>,
+    progress: Option<Progress>,
     shows_bar: bool,
+    state: PathBuf,
 }
 
 impl RunObserver {
-    /// An observer for this process's stdout and stderr. `quiet` = no bar.
+    /// An observer for this process's stdout and stderr; `state` is the state folder.
     #[must_use]
-    pub fn new(output: Output, bar: Bar) -> Self {
+    pub fn new(output: Output, bar: Bar, state: &Path) -> Self {
         let shows_bar = bar == Bar::OnTerminal && output.format() == Format::Text && std::io::stderr().is_terminal();
-        Self { output, bar: None, shows_bar }
-    }
-
-    fn start(&mut self, rounds: u64) {
-        if !self.shows_bar || self.bar.is_some() {
-            return;
-        }
-        let bar = ProgressBar::with_draw_target(Some(rounds), ProgressDrawTarget::stderr_with_hz(4));
-        if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} [{bar:30}] round {pos}/{len} {msg}") {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        bar.enable_steady_tick(Duration::from_millis(250));
-        self.bar = Some(bar);
+        Self { output, progress: None, shows_bar, state: state.to_owned() }
     }
 
     fn say(&self, message: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(message.to_owned());
+        if let Some(progress) = &self.progress {
+            progress.say(message.to_owned());
+        }
+    }
+
+    fn saw(&self, hash: &Hash) {
+        if let Err(error) = approvals::saw(&self.state, hash) {
+            // A convenience of `approve` is lost, nothing else.
+            warn!(error = %error.shown(), "the hash cannot be noted: `approve` needs all of its digits");
         }
     }
 }
@@ -60,47 +61,43 @@ impl Observer for RunObserver {
     fn on_event(&mut self, event: &Event<'_>) {
         log(event);
         if self.output.format() == Format::Json {
-            self.output.line(&describe(event).to_string());
+            self.output.json_line(&describe(event));
         }
         match event {
-            Event::Joined { task, .. } => self.start(u64::from(task.visits())),
-            Event::Charter { .. } => self.say("looking at the charter"),
+            Event::Joined { run, task } => {
+                self.saw(&run.task);
+                if self.shows_bar && self.progress.is_none() {
+                    self.progress = Some(Progress::over(u64::from(task.visits())));
+                }
+                self.say("waiting for a round");
+            }
+            Event::Charter { hash, .. } => {
+                self.saw(hash);
+                self.say("looking at the charter");
+            }
             Event::UnprovedWitness { .. } => self.say("the server names a ledger head that this site did not sign"),
             Event::Retrying { wait, .. } => self.say(&format!("server away, next try in {} s", wait.as_secs())),
             Event::Seen { entries } => {
-                if let Some(bar) = &self.bar {
-                    // The number of rounds is only known to the server when a visit is a site's turn: the bar grows with it.
-                    bar.set_length(bar.length().unwrap_or(0).max(u64::from(*entries)));
-                    bar.set_position(u64::from(*entries));
+                if let Some(progress) = &self.progress {
+                    progress.reach(u64::from(*entries));
                 }
+                self.say("waiting for a round");
             }
             Event::Training { visit, .. } => self.say(&format!("computing visit {visit}")),
             Event::Committed { .. } => self.say("update stored"),
             Event::Waiting { wait, .. } => self.say(&format!("waiting {} s for the release tick", wait.as_secs())),
             Event::Sending { .. } => self.say("sending"),
-            Event::Receipted { .. } => self.say("receipted"),
-            Event::Refused { .. } => self.say("refused"),
-            Event::Reported { .. } => self.say("metrics reported"),
-            Event::Finished { .. } => {
-                if let Some(bar) = self.bar.take() {
-                    bar.finish_and_clear();
-                }
-            }
-        }
-    }
-}
-
-impl Drop for RunObserver {
-    fn drop(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+            Event::Receipted { .. } => self.say("receipted, waiting for the round to close"),
+            Event::Refused { .. } => self.say("refused, waiting for the round to close"),
+            Event::Reported { .. } => self.say("metrics reported, waiting for a round"),
+            Event::Finished { .. } => self.progress = None,
         }
     }
 }
 
 fn log(event: &Event<'_>) {
     match event {
-        Event::Joined { run, task } => info!(task = %run.task, run = run.number, name = %task.name, "joined the run"),
+        Event::Joined { run, task } => info!(task = %run.task, run = run.number, name = %Visible(&task.name), "joined the run"),
         Event::Charter { hash, text } => {
             info!(
                 charter = %hash,
@@ -112,7 +109,7 @@ fn log(event: &Event<'_>) {
                 "the server asks for a signature on the charter"
             );
             for member in &text.members {
-                info!(site = %member.id, key = fingerprint(&member.key.0), "in the charter");
+                info!(site = %Visible(member.id.as_str()), key = fingerprint(&member.key.0), "in the charter");
             }
         }
         Event::UnprovedWitness { claimed, here } => warn!(
@@ -120,7 +117,9 @@ fn log(event: &Event<'_>) {
             here,
             "the server claims to have seen a row of this ledger that the ledger does not have, without this site's signature: it lies, or runs from an old state; this site goes by its own ledger"
         ),
-        Event::Retrying { failures, wait, error } => warn!(failures, wait_ms = millis(*wait), %error, "the server is away"),
+        Event::Retrying { failures, wait, error } => {
+            warn!(failures, wait_ms = millis(*wait), error = %visible(&error.to_string()), "the server is away");
+        }
         Event::Seen { entries } => info!(rounds = entries, "rounds closed"),
         Event::Training { round, visit } => info!(round, visit, "budget reserved, computing"),
         Event::Committed { round } => info!(round, "update stored"),
@@ -172,4 +171,49 @@ fn millis(duration: Duration) -> u64 {
 #[must_use]
 pub(crate) fn head_json(head: LedgerHead) -> Value {
     json!({"seq": head.seq, "hash": head.hash.to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use dp_pvi_protocol::transport::TransportError;
+
+    use super::*;
+    use crate::error::ClientError;
+
+    const FORGED: &str = "away\u{1b}[2K\r\n2026-11-22 INFO joined the run\u{7}\u{202e}";
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn finding_attack_b5_a_server_s_words_stay_one_line_of_the_log() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let error = TransportError::Unreachable(FORGED.into());
+        tracing::subscriber::with_default(subscriber, || {
+            super::log(&Event::Retrying { failures: 1, wait: Duration::ZERO, error: &error });
+        });
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("the server is away") && text.contains("joined the run"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let hidden = ['\u{1b}', '\r', '\u{7}', '\u{202e}'];
+        assert!(!text.contains(hidden), "{text:?}");
+        let shown = ClientError::Version(FORGED.into()).shown();
+        assert!(!shown.contains(hidden) && shown.lines().count() == 1, "{shown:?}");
+    }
 }

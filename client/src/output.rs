@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
+use dp_pvi_proto::text::{visible, visible_json};
 use serde_json::Value;
+
+use crate::progress;
 
 /// `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -34,18 +37,33 @@ impl Output {
     }
 
     /// Writes one result: the object, or the text (with a line end where it has none).
+    ///
+    /// Whoever puts a peer's words into the text makes them visible first ([`dp_pvi_proto::text::visible`]), line ends included.
     pub fn object(self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
         match self.format {
-            Format::Json => self.line(&json().to_string()),
+            Format::Json => self.json_line(&json()),
             Format::Text => self.line(text().trim_end_matches('\n')),
         }
     }
 
-    /// Writes one line as it is.
-    pub fn line(self, line: &str) {
-        // A reader that closed its end (`| head`) has seen enough; there is nobody to tell.
-        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    /// Writes an object on a line of its own.
+    pub fn json_line(self, object: &Value) {
+        let line = object.to_string();
+        write_line(&visible_json(&line));
     }
+
+    /// Writes text. Of characters that a terminal obeys, only line ends and tabs reach it.
+    pub fn line(self, text: &str) {
+        let lines: Vec<_> = text.split('\n').map(|line| line.split('\t').map(visible).collect::<Vec<_>>().join("\t")).collect();
+        write_line(&lines.join("\n"));
+    }
+}
+
+fn write_line(line: &str) {
+    // A reader that closed its end (`| head`) has seen enough; there is nobody to tell.
+    progress::aside(|| {
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    });
 }
 
 /// ε for people: rounded up in the last place shown.

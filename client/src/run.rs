@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use dp_pvi_posterior::task::Trust;
+use dp_pvi_privacy::Hash;
 use dp_pvi_privacy::ledger::LedgerStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
@@ -17,7 +17,7 @@ use crate::error::{ClientError, Result};
 use crate::tls::{self, TlsIdentity};
 use crate::train::{PublicEvaluator, SiteTrainer};
 use crate::transport::GrpcTransport;
-use crate::{approvals, keys};
+use crate::{approvals, keys, ledger};
 
 /// What this program calls itself in a hello.
 pub const SOFTWARE: &str = concat!("dp-pvi-client/", env!("CARGO_PKG_VERSION"));
@@ -54,12 +54,12 @@ pub async fn run_site<S: LedgerStore>(
     observer: &mut impl Observer,
 ) -> Result<SiteOutcome> {
     let private = config.private()?;
+    keys::check_state(&config.site.state)?;
     let tls = tls::load(config)?;
     let identity = identity(config, &tls)?;
     let policy = policy(config)?;
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
-    let store = decorate(SqliteLedger::open(&private.ledger)?);
-    let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget)?.cap_fallback(private.max_fallback);
+    let ledger = ledger::open(private, identity.key.clone(), decorate)?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config).await?;
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);

@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::progress;
+
 /// `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
@@ -24,7 +26,7 @@ pub fn init(format: LogFormat, verbosity: i8) {
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).with_target(false);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| progress::Stderr).with_ansi(colour).with_target(false);
     // A second start (tests that call the library) keeps the first.
     let _ = match format {
         LogFormat::Text => builder.try_init(),

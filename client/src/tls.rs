@@ -70,8 +70,8 @@ pub fn load(config: &Config) -> Result<TlsIdentity> {
 fn certified_key(config: &Config, chain: &[CertificateDer<'static>]) -> Result<CertifiedKey> {
     let path = &config.tls.key;
     let wrong = |what: &str| ClientError::config("tls.key", format!("{}: {what}", path.display()));
-    let text = keys::read_secret("tls.key", path)?;
-    let mut key = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| wrong("no private key in PEM form"))?;
+    let pem = keys::read_secret("tls.key", path)?;
+    let mut key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| wrong("no private key in PEM form"))?;
     let signing = rustls::crypto::ring::sign::any_supported_type(&key);
     key.zeroize();
     let certified = CertifiedKey::new(chain.to_vec(), signing.map_err(|_| wrong("a kind of key that is not supported"))?);

@@ -56,7 +56,7 @@ fn check_names_the_failing_field() {
     site.run(&["run"]).expect(2, "tls.server_identity");
     write(&site.path("tls/ca.pem"), site.federation.ca_pem());
 
-    fs::remove_dir(site.path("state")).unwrap();
+    fs::remove_dir_all(site.path("state")).unwrap();
     write(&site.path("state"), "a file in the way");
     site.run(&["check", "--offline"]).expect(2, "site.state");
 }
@@ -413,6 +413,22 @@ fn plans_say_what_a_run_costs() {
     changed.push(b' ');
     write(&file, &changed);
     site.run(&arguments).expect(4, "task.json");
+}
+
+/// A coordinator's text in the approval step: a price line of its own above the real one, and what a terminal obeys.
+#[test]
+fn finding_attack_b5_a_task_cannot_write_its_own_price() {
+    let site = Site::new();
+    let mut task = private_task(0.5);
+    task.name = "lung\u{1b}[2K\r\ncost    this run spends epsilon 0.0001 (own computation) of your 2\u{7}\u{202e}".into();
+    let file = site.path("task.json");
+    write(&file, task.to_bytes());
+    for format in ["text", "json"] {
+        let outcome = site.run(&["plan", "--format", format, "--task", file.to_str().unwrap()]);
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(said.lines().all(|line| !line.starts_with("cost    this run spends epsilon 0.0001")), "{said}");
+        assert!(!said.contains(['\u{1b}', '\r', '\u{7}', '\u{202e}']), "{said:?}");
+    }
 }
 
 /// A task whose noise is whole only in the sum: both losses, the pinned summer, the floors, the cap.

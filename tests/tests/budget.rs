@@ -103,7 +103,8 @@ fn copy_ledger(from: &Path, to: &Path) {
     }
 }
 
-/// T1.3 with the server as the only witness: a ledger from three rounds back is refused with code 11, and nothing is sent.
+/// T1.3: a ledger from three rounds back is refused with code 11, and nothing is sent; by the second place, and where that is lost, by
+/// what the server saw.
 /// `DP_PVI_ROLLBACKS` sets the number of repetitions.
 #[test]
 fn t1_3_an_old_copy_of_the_ledger_is_refused() {
@@ -125,12 +126,53 @@ fn t1_3_an_old_copy_of_the_ledger_is_refused() {
         copy_ledger(&data, &kept);
         run_until_receipt(3);
         copy_ledger(&kept, &data);
+        let server_alone = repetition % 3 != 0;
+        if server_alone {
+            fs::remove_file(federation.home("site-1").join("state/site-1.head")).unwrap();
+        }
         let mut rolled_back = federation.start_client("site-1", &server.address);
         rolled_back.expect(11);
         assert!(rolled_back.events().iter().all(|e| !["training", "sending"].contains(&e["event"].as_str().unwrap_or(""))));
-        assert!(rolled_back.log().contains("old copy"), "{}", rolled_back.log());
+        let log = rolled_back.log();
+        assert!(log.contains("old copy") && log.contains("the server saw") == server_alone, "{log}");
     }
     println!("{repetitions} old copies refused");
+}
+
+/// Ten rounds, then the client is killed; the one file that an operator copies goes to another machine, where a server that remembers
+/// nothing asks for a run of the same price.
+#[test]
+fn finding_attack_b2_a_copy_of_one_file_pays_for_nothing_twice() {
+    let task = Task { schedule: Schedule::Synchronous(12), ..Task::default() };
+    let sites = Records::generated(40, 3, 0).sites(&[40], Likelihood::Logistic);
+    let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
+    federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "1.0".into());
+    let mut server = federation.start_server();
+    let crashing = Path::new(env!("CARGO_BIN_EXE_crashing-client"));
+    let mut command = federation.client_command_of(crashing, "site-1", &["run", "--format", "json"]);
+    command.env(POINT, CrashPoint::Receipted.name()).env(OCCURRENCE, "10");
+    assert_eq!(federation.start("site-1", &server.address, command).wait().code(), None, "killed");
+    server.process.kill();
+    let before = budget(&federation, "site-1");
+    assert_eq!(before["releases"], 10);
+
+    // Another machine: the configuration, the keys and this file.
+    let data = federation.home("site-1").join("data");
+    let copied = fs::read(data.join("ledger.db")).unwrap();
+    for entry in fs::read_dir(&data).unwrap().flatten().filter(|e| e.file_name().to_string_lossy().starts_with("ledger.db")) {
+        fs::remove_file(entry.path()).unwrap();
+    }
+    fs::remove_dir_all(federation.home("site-1").join("state")).unwrap();
+    fs::write(data.join("ledger.db"), copied).unwrap();
+    run(Command::new("chmod").arg("600").arg(data.join("ledger.db")));
+    assert_eq!(budget(&federation, "site-1")["epsilon_spent"], before["epsilon_spent"]);
+    for (key, value) in [("SERVER__STATE", "other-state"), ("SERVER__OUTPUT", "other-results")] {
+        federation.server_environment.insert(format!("DP_PVI__{key}"), value.into());
+    }
+    let server = federation.start_server_with(&["--new-run"]);
+    let mut client = federation.start_client("site-1", &server.address);
+    client.expect(8);
+    assert!(client.events().iter().all(|e| e["event"] != "sending"));
 }
 
 /// T1.6: the disk is full when the update is to be committed (here: a limit on the size of files). Nothing is sent, the client ends with

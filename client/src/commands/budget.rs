@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_filtered};
-use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
 use serde_json::{Value, json};
 
 use super::view;
 use crate::config::Config;
 use crate::error::{ClientError, Result};
-use crate::keys;
 use crate::output::{Output, epsilon, json_number, name_of};
+use crate::{keys, ledger};
 
 /// Prints what was spent and what is left, beside a running client if there is one.
 ///
@@ -21,7 +19,7 @@ use crate::output::{Output, epsilon, json_number, name_of};
 /// The ledger.
 pub fn show(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
     let spent = ledger.spent()?;
     let budget = ledger.budget();
     let left = (budget.epsilon.get() - spent.epsilon.get()).max(0.0);
@@ -109,8 +107,7 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
 /// The ledger, or its lock.
 pub fn freeze(config: &Config, state: FreezeState, output: Output) -> Result<()> {
     let private = config.private()?;
-    let store = SqliteLedger::open(&private.ledger)?;
-    let mut ledger = Ledger::open(store, keys::identity(&config.tls.identity)?, private.identity.clone(), private.budget)?;
+    let mut ledger = ledger::open(private, keys::identity(&config.tls.identity)?, |store| store)?;
     if view::freeze_state(ledger.rows()) != state {
         ledger.set_frozen(state)?;
     }
@@ -128,7 +125,7 @@ pub fn freeze(config: &Config, state: FreezeState, output: Output) -> Result<()>
 /// The ledger.
 pub fn history(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
     let charges = view::charges(ledger.rows())?;
     for (number, (release, _)) in charges.iter().enumerate() {
         let so_far = charges[..=number].iter().map(|(_, event)| event);

@@ -1,9 +1,11 @@
 //! `check`: everything that a run needs, one line each, with the name of what fails.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::accountant::PrivacyLoss;
+use dp_pvi_proto::text::visible;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
@@ -64,7 +66,9 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
             let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
             };
-            report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger))
+            let opened = report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger));
+            crate::ledger::too_near(private).iter().for_each(|warning| report.warn("ledger", warning));
+            opened
         }
         _ => None,
     };
@@ -94,14 +98,14 @@ impl Report {
     fn step<T>(&mut self, name: &str, result: Result<T>, words: impl FnOnce(&T) -> String) -> Option<T> {
         match result {
             Ok(value) => {
-                let words = words(&value);
+                let words = visible(&words(&value)).into_owned();
                 self.output.object(|| json!({"check": name, "ok": true, "detail": words}), || format!("ok      {name}: {words}"));
                 Some(value)
             }
             Err(error) => {
-                let detail = error.to_string();
+                let (detail, shown) = (error.to_string(), error.shown());
                 // The kind of an error is often the name of the step.
-                let words = detail.strip_prefix(&format!("{name}: ")).unwrap_or(&detail);
+                let words = shown.strip_prefix(&format!("{name}: ")).unwrap_or(&shown);
                 self.output.object(
                     || json!({"check": name, "ok": false, "code": error.exit_code(), "detail": detail}),
                     || format!("FAILED  {name}: {words}"),
@@ -114,7 +118,7 @@ impl Report {
 
     /// What somebody should know although nothing failed.
     fn warn(&self, name: &str, words: &str) {
-        self.output.object(|| json!({"check": name, "ok": true, "warning": words}), || format!("warning {name}: {words}"));
+        self.output.object(|| json!({"check": name, "ok": true, "warning": words}), || format!("warning {name}: {}", visible(words)));
     }
 
     fn end(self) -> Result<()> {
@@ -124,10 +128,14 @@ impl Report {
 
 fn state_folder(path: &Path) -> Result<()> {
     let probe = path.join(".check");
-    std::fs::create_dir_all(path)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
         .and_then(|()| std::fs::write(&probe, b""))
         .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))
+        .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))?;
+    keys::check_state(path)
 }
 
 /// Loads the data through the site's schema. Unlike a run it stops at the first record that the schema rejects.

@@ -1,20 +1,21 @@
-//! `ledger create | verify | export`.
+//! `ledger create | backup | restore | verify | export`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::ledger::{ReleaseState, Row, RowBody};
+use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_privacy::ledger::{LedgerError, ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::message::{Signed, Update};
 use serde_json::{Value, json};
 
-use super::view::{self, LedgerView};
+use super::view;
 use crate::config::Config;
 use crate::error::{ClientError, Result};
-use crate::keys;
+use crate::ledger::LedgerView;
 use crate::observe::head_json;
 use crate::output::{Output, name_of};
+use crate::{keys, ledger};
 
 /// Makes the data set's ledger: an operator's act, once in the life of a data set.
 ///
@@ -24,21 +25,113 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
     let path = private.ledger.display();
+    // Before anything is made: a data set that had a ledger gets no new one, which would know of nothing.
+    if let Some(kept) = SecondPlace::at(&private.ledger_head).head(&key)?.filter(|kept| kept.seq > 0 && !private.ledger.exists()) {
+        let place = private.ledger_head.display().to_string();
+        return Err(LedgerError::OtherLedger { place, kept: kept.seq }.into());
+    }
     let Some(store) = SqliteLedger::create(&private.ledger)? else {
         return Err(ClientError::config("data.ledger", format!("{path} exists already: a data set has one ledger for ever")));
     };
-    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
+    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?.begun_in(SecondPlace::at(&private.ledger_head))?;
     let identity = ledger.identity();
     output.object(
         || json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation, "ledger": private.ledger}),
         || {
             format!(
-                "ledger of data set {} (unit {}, {}) made at {path}\nback it up together with the identity key {}",
+                "ledger of data set {} (unit {}, {}) made at {path}\nwhere it ends is kept in {}\nback it up together with the identity key {}",
                 identity.data,
                 name_of(&identity.unit),
                 name_of(&identity.relation),
+                private.ledger_head.display(),
                 config.tls.identity.display()
             )
+        },
+    );
+    Ok(())
+}
+
+/// Writes the ledger as it is now to a new file, also beside a running client, and verifies that file.
+///
+/// # Errors
+/// No ledger, a file of that name, the disk; what was written is not what was there.
+pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let key = keys::identity(&config.tls.identity)?;
+    let before = ledger::look(private, key.clone())?.head();
+    file::backup(&private.ledger, target)?;
+    let written = Ledger::open(ViewStore::open(target)?, key, private.identity.clone(), private.budget)?;
+    // A running client may have gone on meanwhile; it cannot have gone back.
+    written.check_witness(before)?;
+    let head = written.head();
+    output.object(
+        || json!({"backup": target, "rows": written.rows().len(), "head": head_json(head)}),
+        || {
+            format!(
+                "{} rows written to {} and verified\nhead  {} {}\nkeep it with the identity key {}, away from this machine; the next row makes it an old copy",
+                written.rows().len(),
+                target.display(),
+                head.seq,
+                head.hash,
+                config.tls.identity.display()
+            )
+        },
+    );
+    Ok(())
+}
+
+/// Puts a backup to where the ledger was. The backup must be the latest state that anybody here knows of; `lost` is the operator's word that
+/// so many rows are gone for good.
+///
+/// # Errors
+/// A ledger that is there; a backup that is damaged, of another data set, or behind the second place; the disk.
+pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let key = keys::identity(&config.tls.identity)?;
+    let store = ViewStore::open(from)?;
+    if store.on_disk() == OnDisk::NotYet {
+        return Err(ClientError::InvalidFile { file: from.to_owned(), message: "holds no ledger: name a file of `ledger backup`".into() });
+    }
+    let backup = Ledger::open(store, key.clone(), private.identity.clone(), private.budget)?;
+    let mut place = SecondPlace::at(&private.ledger_head);
+    let known = place.head(&key)?;
+    let missing = match (backup.check_kept(&mut place), lost) {
+        (Ok(()), None | Some(0)) => 0,
+        (Ok(()), Some(_)) => {
+            return Err(ClientError::config("--lose-rows", "nothing is missing in this copy: leave the option away"));
+        }
+        (Err(LedgerError::Behind { kept, here, .. }), Some(lost)) if kept - here == lost => lost,
+        (Err(LedgerError::Behind { kept, here, .. }), Some(_)) => {
+            let rows = kept - here;
+            return Err(ClientError::config(
+                "--lose-rows",
+                format!("{rows} rows are missing in this copy: say {rows} if they are lost for good"),
+            ));
+        }
+        (Err(refused), _) => return Err(refused.into()),
+    };
+    drop(backup);
+    file::restore(from, &private.ledger)?;
+    let opened = Ledger::open(SqliteLedger::open(&private.ledger)?, key, private.identity.clone(), private.budget)?;
+    let ledger = if missing > 0 { opened.accept_loss(place)? } else { opened.kept_in(place)? };
+    let head = ledger.head();
+    output.object(
+        || json!({"ledger": private.ledger, "rows": ledger.rows().len(), "head": head_json(head), "lost": missing, "known": known.map(head_json)}),
+        || {
+            let mut text = format!("{} rows at {}\nhead  {} {}", ledger.rows().len(), private.ledger.display(), head.seq, head.hash);
+            if missing > 0 {
+                text.push_str(&format!(
+                    "\n{missing} rows are lost, and what they spent is not in this ledger. It is frozen: nothing can be charged. Add up what the \
+                     reports of the runs since then say for this site, lower [budget] epsilon by it, then `dp-pvi-client budget freeze --off`. A \
+                     server that saw a later row goes on refusing this ledger."
+                ));
+            } else if known.is_none() {
+                text.push_str(&format!(
+                    "\nnothing was kept in {} about this ledger: make sure that this is its latest backup",
+                    private.ledger_head.display()
+                ));
+            }
+            text
         },
     );
     Ok(())
@@ -50,7 +143,7 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
 /// [`ClientError::LedgerCorrupt`] for anything that does not fit.
 pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
-    let mut ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let mut ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
     let releases: Vec<ReleaseId> = view::charges(ledger.rows())?.into_iter().map(|(release, _)| release.clone()).collect();
     let mut attachments = 0;
     for release in &releases {
@@ -182,9 +275,9 @@ fn update_hash(message: &[u8]) -> Result<Hash> {
 /// The ledger.
 pub fn export(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = view::open(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
     for (row, hash) in ledger.rows() {
-        output.line(&row_json(row, *hash).to_string());
+        output.json_line(&row_json(row, *hash));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
 use dp_pvi_privacy::{DpEvent, PrivacyUnit};
+use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
 use crate::snapshot::LocalSchema;
 use crate::transport::GrpcTransport;
-use crate::{keys, tls, train};
+use crate::{approvals, keys, tls, train};
 
 /// Repetitions are counted up to here.
 const MANY: u64 = 1_000_000;
@@ -34,6 +35,10 @@ pub async fn plan(config: &Config, file: Option<&Path>, output: Output) -> Resul
         Some(file) => read_task(file)?,
         None => ask_server(config, private, &ledger).await?,
     };
+    if let Err(error) = approvals::saw(&config.site.state, &task.hash()) {
+        // Whoever may only look gets the plan all the same.
+        tracing::warn!(error = %error.shown(), "the hash cannot be noted: `approve` needs all of its digits");
+    }
     let plan = Plan::new(config, private, &ledger, task)?;
     output.object(|| plan.json(), || plan.text());
     Ok(())
@@ -208,7 +213,7 @@ impl Plan {
             "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
              cost    this run spends epsilon {} (own computation) of your {}; {} spent so far, {} afterwards at delta {:e}\n{}\
              room    {} possible, {}\n",
-            self.task.name,
+            visible(&self.task.name),
             self.task.dimension,
             self.task.visits(),
             self.task.hash(),
@@ -238,13 +243,13 @@ impl Plan {
             ));
         }
         for warning in self.task.warnings() {
-            text.push_str(&format!("warning {warning}\n"));
+            text.push_str(&format!("warning {}\n", visible(&warning)));
         }
         if self.objections.is_empty() {
             text.push_str("verdict this site would take part");
         } else {
             for objection in &self.objections {
-                text.push_str(&format!("refused {objection}\n"));
+                text.push_str(&format!("refused {}\n", visible(objection)));
             }
         }
         text

@@ -3,20 +3,12 @@
 pub(crate) use dp_pvi_privacy::ledger::file::OnDisk;
 use dp_pvi_privacy::ledger::file::ViewStore;
 use dp_pvi_privacy::ledger::{FreezeState, Row, RowBody};
-use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId};
-use ed25519_dalek::SigningKey;
+use dp_pvi_privacy::{DpEvent, Hash, ReleaseId};
 
 use crate::config::PrivateData;
 use crate::error::{ClientError, Result};
 
-/// A verified ledger that cannot be changed through this handle.
-pub(crate) type LedgerView = Ledger<ViewStore, SigningKey>;
-
-/// Opens and verifies the data set's ledger for reading.
-pub(crate) fn open(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
-    let store = ViewStore::open(&private.ledger)?;
-    Ok(Ledger::open(store, key, private.identity.clone(), private.budget)?.cap_fallback(private.max_fallback))
-}
+pub(crate) use crate::ledger::{LedgerView, look as open};
 
 /// Whether the data set has a ledger on disk.
 pub(crate) fn on_disk(private: &PrivateData) -> Result<OnDisk> {

@@ -109,8 +109,8 @@ pub enum LedgerError {
     },
     /// The second place is about another ledger of the same name.
     #[error(
-        "{place} says that this data set has another ledger, with row {kept}: put that one back; a data set has one ledger for ever (if this \
-         is another data set, give it another [data] name)"
+        "{place} says that this data set has another ledger, which came to row {kept}: put that one back (volume, path, or \
+         `dp-pvi-client ledger restore FILE`). A data set has one ledger for ever; if this is another data set, give it another [data] name"
     )]
     OtherLedger {
         /// File of the second place.

@@ -198,6 +198,19 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         })
     }
 
+    /// The same for a ledger that was just made: whatever `place` knows, it must not be one with more than a first row.
+    ///
+    /// # Errors
+    /// [`LedgerError::OtherLedger`]; the place cannot be read or written.
+    pub fn begun_in(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+        if let Some(kept) = place.head(&self.signer)?.filter(|kept| kept.seq > 0) {
+            return Err(LedgerError::OtherLedger { place: place.path().display().to_string(), kept: kept.seq });
+        }
+        place.start_again(self.genesis(), self.head(), &self.signer)?;
+        self.second = Some(place);
+        Ok(self)
+    }
+
     /// Takes this ledger for the latest one although `place` knows a later row, as an operator's decision: the ledger is frozen first, so
     /// that nothing is charged until somebody has counted what is missing in it.
     ///

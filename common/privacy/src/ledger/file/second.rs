@@ -38,7 +38,7 @@ pub struct SecondPlace {
 /// What a slot says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
-    /// Hash of the ledger's first row, which no other ledger has.
+    /// Hash of the ledger's first row: which data set, unit and relation it is about, and whose it is.
     genesis: Hash,
     head: LedgerHead,
 }

@@ -1,0 +1,78 @@
+//! The data set's ledger as this program opens it: its file checked, its highest head compared with the second place.
+
+use std::path::Path;
+
+use dp_pvi_privacy::Ledger;
+use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::ledger::file::{OnDisk, SecondPlace, SqliteLedger, ViewStore};
+use ed25519_dalek::SigningKey;
+use tracing::warn;
+
+use crate::config::PrivateData;
+use crate::error::{ClientError, Result};
+use crate::keys;
+
+/// A verified ledger that cannot be changed through this handle.
+pub type LedgerView = Ledger<ViewStore, SigningKey>;
+
+/// Opens and verifies the ledger for writing; takes its lock. `decorate` may wrap the store.
+///
+/// # Errors
+/// The ledger, its lock, its second place, or files that others can change.
+pub fn open<S: LedgerStore>(
+    private: &PrivateData,
+    key: SigningKey,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+) -> Result<Ledger<S, SigningKey>> {
+    check_files(private)?;
+    let store = decorate(SqliteLedger::open(&private.ledger)?);
+    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
+    if ledger.rows().len() > 1 && !private.ledger_head.exists() {
+        warn!(
+            place = %private.ledger_head.display(),
+            "nothing is kept there about this ledger yet: if it was, and is lost, make sure that this ledger is the latest one"
+        );
+    }
+    Ok(ledger.kept_in(SecondPlace::at(&private.ledger_head))?.cap_fallback(private.max_fallback))
+}
+
+/// Reads and verifies the ledger, also beside its writer. One that is behind its second place is refused: what it says was spent is
+/// less than what was.
+///
+/// # Errors
+/// The ledger, its second place, or files that others can change.
+pub fn look(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
+    check_files(private)?;
+    let store = ViewStore::open(&private.ledger)?;
+    let on_disk = store.on_disk();
+    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
+    if on_disk == OnDisk::Yes {
+        ledger.check_kept(&mut SecondPlace::at(&private.ledger_head))?;
+    }
+    Ok(ledger.cap_fallback(private.max_fallback))
+}
+
+/// Why the second place is none, if it is none.
+#[must_use]
+pub fn too_near(private: &PrivateData) -> Option<String> {
+    let folder = |path: &Path| path.parent().and_then(|folder| folder.canonicalize().ok());
+    let (ledger, head) = (folder(&private.ledger)?, folder(&private.ledger_head)?);
+    head.starts_with(&ledger).then(|| {
+        format!(
+            "[data] ledger_head: {} lies in the ledger's folder, so whoever puts an old copy of that folder back puts back both; name another place",
+            private.ledger_head.display()
+        )
+    })
+}
+
+fn check_files(private: &PrivateData) -> Result<()> {
+    for (field, file) in [("data.ledger", &private.ledger), ("data.ledger_head", &private.ledger_head)] {
+        match std::fs::symlink_metadata(file) {
+            // Whether it has to be there is the caller's matter.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(ClientError::Unavailable(format!("{}: {e}", file.display()))),
+            Ok(_) => keys::check_private(field, file)?,
+        }
+    }
+    Ok(())
+}

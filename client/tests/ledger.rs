@@ -1,0 +1,156 @@
+//! The data set's ledger as an operator handles it: copies, backups, what is kept in a second place, whose files they are.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use common::{Outcome, Site};
+use dp_pvi_privacy::ledger::file::SqliteLedger;
+
+/// One row more: a data set is frozen, or opened again.
+fn row(site: &Site) {
+    let frozen = site.run(&["budget", "show", "--format", "json"]).expect(0, "").json()["frozen"].as_bool().unwrap();
+    site.run(if frozen { &["budget", "freeze", "--off"] } else { &["budget", "freeze"] }).expect(0, "");
+}
+
+/// Results and log.
+fn words(outcome: &Outcome) -> String {
+    format!("{}{}", outcome.stdout, outcome.stderr)
+}
+
+fn rows(site: &Site) -> u64 {
+    site.run(&["ledger", "verify", "--format", "json"]).expect(0, "").json()["rows"].as_u64().unwrap()
+}
+
+fn mode(path: &Path, bits: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+}
+
+#[test]
+fn finding_attack_b2_an_old_copy_is_refused_without_any_server() {
+    let site = Site::new();
+    let ledger = site.path("data/ledger.db");
+    row(&site);
+    let old = fs::read(&ledger).unwrap();
+    row(&site);
+    row(&site);
+    fs::write(&ledger, &old).unwrap();
+    for arguments in [&["run"][..], &["check", "--offline"], &["budget", "show"], &["budget", "freeze", "--off"], &["ledger", "verify"]] {
+        let refused = site.run(arguments).expect(11, "old copy");
+        assert!(
+            words(&refused).contains("ledger restore") && words(&refused).contains("--lose-rows 2"),
+            "{arguments:?}: {}",
+            words(&refused)
+        );
+    }
+    // Nor is a new one made in its place.
+    fs::remove_file(&ledger).unwrap();
+    site.run(&["ledger", "create"]).expect(11, "came to row 3");
+    assert!(!ledger.exists());
+}
+
+#[test]
+fn a_backup_is_made_beside_a_writer_and_comes_back() {
+    let site = Site::new();
+    let (ledger, file) = (site.path("data/ledger.db"), site.path("backup.db"));
+    let name = file.to_str().unwrap();
+    site.run(&["ledger", "restore", name]).expect(4, "holds no ledger");
+    row(&site);
+    let held = SqliteLedger::open(&ledger).unwrap();
+    let written = site.run(&["ledger", "backup", "-o", name, "--format", "json"]).expect(0, "").json();
+    assert_eq!((written["rows"].as_u64(), written["head"]["seq"].as_u64()), (Some(2), Some(1)));
+    drop(held);
+    let bytes = fs::read(&file).unwrap();
+    site.run(&["ledger", "backup", "-o", name]).expect(12, "never overwrites");
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+
+    site.run(&["ledger", "restore", name]).expect(12, "move it away");
+    fs::remove_file(&ledger).unwrap();
+    site.run(&["ledger", "restore", name, "--lose-rows", "3"]).expect(2, "nothing is missing");
+    let back = site.run(&["ledger", "restore", name, "--format", "json"]).expect(0, "").json();
+    assert_eq!((back["rows"].as_u64(), back["lost"].as_u64()), (Some(2), Some(0)));
+    assert_eq!(fs::metadata(&ledger).unwrap().permissions().mode() & 0o777, 0o600);
+    row(&site);
+    assert_eq!(rows(&site), 3);
+
+    // Now the backup is an old copy.
+    fs::remove_file(&ledger).unwrap();
+    site.run(&["ledger", "restore", name]).expect(11, "--lose-rows 1");
+    assert!(!ledger.exists());
+    site.run(&["ledger", "restore", name, "--lose-rows", "2"]).expect(2, "say 1");
+    assert!(!ledger.exists());
+    let text = words(&site.run(&["ledger", "restore", name, "--lose-rows", "1"]).expect(0, ""));
+    assert!(text.contains("1 rows are lost") && text.contains("frozen"), "{text}");
+    let shown = site.run(&["budget", "show", "--format", "json"]).expect(0, "").json();
+    assert_eq!(shown["frozen"].as_bool(), Some(true));
+    site.run(&["budget", "freeze", "--off"]).expect(0, "");
+    site.run(&["run"]).expect(5, "localhost:1");
+
+    // A damaged backup is none.
+    let mut damaged = bytes;
+    let at = damaged.windows(9).position(|w| w == b"lung-2024").unwrap();
+    damaged[at] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    fs::remove_file(&ledger).unwrap();
+    site.run(&["ledger", "restore", name]).expect(11, "damaged");
+    assert!(!ledger.exists());
+}
+
+/// What remains when the second place is lost: the operator's word, and the server's witness.
+#[test]
+fn without_a_second_place_the_operator_is_told() {
+    let site = Site::new();
+    row(&site);
+    let file = site.path("backup.db");
+    site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
+    fs::remove_file(site.path("state/lung-2024.head")).unwrap();
+    site.run(&["run"]).expect(5, "nothing is kept there");
+    fs::remove_file(site.path("state/lung-2024.head")).unwrap();
+    fs::remove_file(site.path("data/ledger.db")).unwrap();
+    let restored = site.run(&["ledger", "restore", file.to_str().unwrap()]).expect(0, "");
+    assert!(words(&restored).contains("its latest backup"));
+    site.configure("ledger = \"data/ledger.db\"", "ledger = \"data/ledger.db\"\nledger_head = \"data/lung.head\"");
+    let checked = words(&site.run(&["check", "--offline"]).expect(0, ""));
+    assert!(checked.contains("in the ledger's folder"), "{checked}");
+}
+
+#[test]
+fn finding_attack_weakness_6_files_that_others_can_use_are_refused() {
+    let site = Site::new();
+    let open = [
+        ("data/ledger.db", 0o666, "data.ledger", "chmod 600"),
+        ("data/ledger.db", 0o640, "data.ledger", "chmod 600"),
+        ("state/lung-2024.head", 0o602, "data.ledger_head", "chmod 600"),
+        ("tls/hospital-1.identity", 0o644, "tls.identity", "chmod 600"),
+        ("tls/hospital-1.key", 0o620, "tls.key", "chmod 600"),
+        ("state", 0o777, "site.state", "chmod 700"),
+    ];
+    for (name, bits, field, mend) in open {
+        let path = site.path(name);
+        let before = fs::metadata(&path).unwrap().permissions();
+        mode(&path, bits);
+        for arguments in [&["run"][..], &["check", "--offline"]] {
+            let refused = site.run(arguments).expect(2, field);
+            assert!(words(&refused).contains(mend), "{name}: {}", words(&refused));
+        }
+        fs::set_permissions(&path, before).unwrap();
+    }
+    for name in ["tls/hospital-1.identity", "tls/hospital-1.key"] {
+        let (path, real) = (site.path(name), site.path("real"));
+        fs::rename(&path, &real).unwrap();
+        std::os::unix::fs::symlink(&real, &path).unwrap();
+        site.run(&["run"]).expect(2, "symbolic link");
+        fs::remove_file(&path).unwrap();
+        fs::rename(&real, &path).unwrap();
+    }
+    // Only root can give a file away.
+    let ledger = site.path("data/ledger.db");
+    if std::os::unix::fs::chown(&ledger, Some(4711), None).is_ok() {
+        site.run(&["run"]).expect(2, "belongs to user 4711");
+        std::os::unix::fs::chown(&ledger, Some(0), None).unwrap();
+    }
+    site.run(&["run"]).expect(5, "localhost:1");
+}
