@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_protocol::coordinator::Control;
@@ -13,6 +14,8 @@ use tracing::{debug, info};
 
 use crate::engine::{EngineHandle, Refused, Snapshot};
 use crate::error::{Result, ServerError};
+use crate::tls::LiveCredentials;
+use crate::{clock, expiry};
 
 const MOST_BYTES: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,13 +60,13 @@ pub(crate) fn bind(state: &Path) -> Result<UnixListener> {
 }
 
 /// Answers until the future that runs it is dropped.
-pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle) {
+pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credentials: Arc<LiveCredentials>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let engine = engine.clone();
+                let (engine, credentials) = (engine.clone(), credentials.clone());
                 tokio::spawn(async move {
-                    if tokio::time::timeout(PATIENCE, answer(stream, engine)).await.is_err() {
+                    if tokio::time::timeout(PATIENCE, answer(stream, engine, credentials)).await.is_err() {
                         debug!("an operator's connection took too long");
                     }
                 });
@@ -76,13 +79,16 @@ pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle) {
     }
 }
 
-async fn answer(stream: UnixStream, engine: EngineHandle) -> std::io::Result<()> {
+async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveCredentials>) -> std::io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     BufReader::new(read.take(MOST_BYTES)).read_line(&mut line).await?;
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) => match ask_engine(&engine, request).await {
-            Ok(snapshot) => Answer::Status(Box::new(snapshot)),
+            Ok(mut snapshot) => {
+                snapshot.warnings = expiry::warnings(&credentials.validities(), clock::date(clock::now()));
+                Answer::Status(Box::new(snapshot))
+            }
             Err(refused) => Answer::Problem(refused.to_string()),
         },
         Err(_) => Answer::Problem("unknown request: use the command line of the same version".into()),

@@ -28,11 +28,13 @@ use rcgen::{
 use rustls_pki_types::CertificateSigningRequestDer;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
+use zeroize::Zeroizing;
 
 pub use self::enrolled::{Enrolled, IssuedCertificate, Member};
 use crate::clock::rfc3339;
 use crate::error::{Result, ServerError};
 use crate::files::{FileLock, replace};
+use crate::tls::secret;
 
 const CA_KEY: &str = "ca.key";
 const CA_PEM: &str = "ca.pem";
@@ -105,7 +107,7 @@ impl Authority {
             server_certificates: Vec::new(),
             clients: Default::default(),
         };
-        write_secret(&at(CA_KEY), key.serialize_pem().as_bytes()).map_err(identity_error)?;
+        write_secret(&at(CA_KEY), Zeroizing::new(key.serialize_pem()).as_bytes()).map_err(identity_error)?;
         write_secret(&at(SERVER_IDENTITY), identity_to_pem(&identity).map_err(identity_error)?.as_bytes()).map_err(identity_error)?;
         write_new(&at(CA_PEM), format!("{}{public}", certificate.pem()).as_bytes()).map_err(identity_error)?;
         let issuer = Issuer::new(params, key);
@@ -128,7 +130,7 @@ impl Authority {
             let path = directory.join(name);
             std::fs::read_to_string(&path).map_err(|e| ServerError::file(&path, e))
         };
-        let key = KeyPair::from_pem(&read(CA_KEY)?).map_err(|e| ServerError::file(&directory.join(CA_KEY), e))?;
+        let key = key_pair(&directory.join(CA_KEY))?;
         let issuer =
             Issuer::from_ca_cert_pem(&first_certificate(&read(CA_PEM)?), key).map_err(|e| ServerError::file(&directory.join(CA_PEM), e))?;
         let enrolled = Enrolled::load(&directory.join(ENROLLED))?;
@@ -219,11 +221,10 @@ impl Authority {
     fn issue_server_certificate(&mut self, now: OffsetDateTime, days: u16) -> Result<()> {
         let path = self.directory.join(SERVER_KEY);
         let key = if path.exists() {
-            let text = std::fs::read_to_string(&path).map_err(|e| ServerError::file(&path, e))?;
-            KeyPair::from_pem(&text).map_err(|e| ServerError::file(&path, e))?
+            key_pair(&path)?
         } else {
             let key = KeyPair::generate().map_err(rcgen_error)?;
-            write_secret(&path, key.serialize_pem().as_bytes()).map_err(identity_error)?;
+            write_secret(&path, Zeroizing::new(key.serialize_pem()).as_bytes()).map_err(identity_error)?;
             key
         };
         let mut params = CertificateParams::new(self.enrolled.server_names.clone())
@@ -279,6 +280,13 @@ impl Authority {
         replace(&self.directory.join(CRL), crl.as_bytes())?;
         self.enrolled.save(&self.directory.join(ENROLLED))
     }
+}
+
+/// A key of the authority or the server.
+fn key_pair(path: &Path) -> Result<KeyPair> {
+    let text = secret(path)?;
+    let text = std::str::from_utf8(&text).map_err(|_| ServerError::file(path, "not a PEM file"))?;
+    KeyPair::from_pem(text).map_err(|e| ServerError::file(path, e))
 }
 
 fn lock(directory: &Path) -> Result<FileLock> {

@@ -4,14 +4,13 @@ mod ca;
 mod output;
 mod summer;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_posterior::task::ResolvedTask;
-use tracing::error;
+use tracing::{error, warn};
 use tracing_subscriber::EnvFilter;
 
 use self::output::Output;
@@ -19,9 +18,10 @@ use crate::admin::{self, Request};
 use crate::config::{self, Config};
 use crate::engine::{Event, EventSink};
 use crate::error::{Result, ServerError};
+use crate::log;
 use crate::server::Start;
 use crate::store::Reader;
-use crate::{export, resolve_task, server};
+use crate::{clock, expiry, export, resolve_task, server};
 
 /// Coordinates a federation: holds the posterior, opens rounds, sums what sites send. It never sees a record.
 #[derive(Debug, Parser)]
@@ -72,7 +72,11 @@ enum Command {
         new_run: bool,
     },
     /// Check configuration, certificates and task, and show what will be computed.
-    Check,
+    Check {
+        /// Write the resolved task into this file, for `dp-pvi-client plan --task` and `dp-pvi-sim plan`.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Show where the run of a running server stands.
     Status,
     /// Open no more rounds; the open one goes on.
@@ -121,6 +125,8 @@ enum ConfigCommand {
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Before any key is read, whatever the command.
+    let dumps = dp_pvi_proto::process::forbid_core_dumps();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -135,6 +141,9 @@ pub fn main() -> ExitCode {
         _ => false,
     };
     start_log(&cli.global, serves);
+    if let Err(problem) = dumps {
+        warn!(%problem, "this system may write keys into core files: switch them off for this user");
+    }
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -150,7 +159,7 @@ fn execute(cli: Cli) -> Result<()> {
     let load = || Config::load(&file("server.toml"));
     match cli.command {
         Command::Run { new_run } => run(load()?, if new_run { Start::NewRun } else { Start::Continue }, output),
-        Command::Check => check(&load()?, &output),
+        Command::Check { output: file } => check(&load()?, file.as_deref(), &output),
         Command::Status => control(&load()?, Request::Status, &output),
         Command::Pause => control(&load()?, Request::Pause, &output),
         Command::Resume => control(&load()?, Request::Resume, &output),
@@ -234,12 +243,19 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
-fn check(config: &Config, output: &Output) -> Result<()> {
+fn check(config: &Config, file: Option<&Path>, output: &Output) -> Result<()> {
     let task = resolve_task(config)?;
+    if let Some(file) = file {
+        crate::files::replace(file, &task.to_bytes())?;
+    }
     let credentials = crate::tls::Credentials::load(&config.tls, &config.federation)?;
+    let (validities, now) = (expiry::of(&credentials, &config.tls), clock::date(clock::now()));
+    expiry::refuse_expired(&validities, now)?;
     server::second_party(config, &task, &credentials.enrolled)?;
     crate::tls::load_identity(&config.tls.identity)?;
-    output.check(&task_summary(&task)?, &task, &credentials)
+    let mut warnings = task.warnings();
+    warnings.extend(expiry::warnings(&validities, now));
+    output.check(&task_summary(&task)?, &task, &credentials, &warnings)
 }
 
 /// What a task costs a site over the whole run, and its hash.
@@ -264,11 +280,9 @@ fn start_log(global: &Global, serving: bool) {
         (false, _) => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("warn,dp_pvi_server={level}")));
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
-    // A test may have set a log already.
-    let _ = match global.log_format {
-        Format::Text => builder.with_target(false).try_init(),
-        Format::Json => builder.json().try_init(),
+    let form = match global.log_format {
+        Format::Text => log::Form::Text,
+        Format::Json => log::Form::Json,
     };
+    log::start(form, filter);
 }

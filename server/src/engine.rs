@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
-use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Record, Rejected, Settings, Stage};
+use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
+use dp_pvi_protocol::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
@@ -29,6 +30,8 @@ use self::command::{Ask, Command, Reply};
 use self::durable::{Announced, RunStore};
 use self::observe::Observer;
 pub use self::observe::{Event, EventSink};
+use self::snapshot::Presences;
+pub(crate) use self::snapshot::name_of;
 pub use self::snapshot::{MemberView, Snapshot, SummerView};
 use crate::clock;
 use crate::config::KeepUpdates;
@@ -93,6 +96,10 @@ struct Engine {
     waiting: Vec<Waiting>,
     /// Members that have fetched the end.
     fetched: HashSet<ClientId>,
+    /// Who is enrolled, and as what.
+    enrolled: BTreeMap<ClientId, Role>,
+    /// When this process heard each client last.
+    heard: BTreeMap<ClientId, Timestamp>,
     desk: Option<Desk>,
     /// Closes with the engine.
     _alive: watch::Sender<()>,
@@ -162,14 +169,16 @@ impl Batch {
 pub(crate) fn start(parts: Parts) -> Result<Started> {
     let Parts { settings, store, run, spool, updates, telemetry, events, desk } = parts;
     let mut observer = Observer::new(events, telemetry.clone());
+    let enrolled = roles(&settings.clients);
     let (coordinator, hellos, announced) = restore(settings, &store, &run, &spool, updates, &mut observer)?;
     let server = Server::new(coordinator, RunStore::new(store, run, spool, updates, announced, telemetry.clone()));
     let (sender, receiver) = channel();
     let (progress, progress_receiver) = watch::channel(Progress::Running);
     let (done_sender, done) = oneshot::channel();
     let (alive, gone) = watch::channel(());
-    let (waiting, fetched) = (Vec::new(), HashSet::new());
-    let mut engine = Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, desk, _alive: alive };
+    let (waiting, fetched, heard) = (Vec::new(), HashSet::new(), BTreeMap::new());
+    let mut engine =
+        Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, enrolled, heard, desk, _alive: alive };
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -183,6 +192,10 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
         })
         .map_err(|e| ServerError::Failed(format!("the engine's thread cannot be started: {e}")))?;
     Ok(Started { handle: EngineHandle::new(sender, gone), progress: progress_receiver, done })
+}
+
+fn roles(clients: &BTreeMap<ClientId, Enrolled>) -> BTreeMap<ClientId, Role> {
+    clients.iter().map(|(client, enrolled)| (client.clone(), enrolled.role)).collect()
 }
 
 type Restored = (Coordinator, BTreeMap<ClientId, Hash>, Announced);
@@ -283,6 +296,13 @@ impl Engine {
     fn take(&mut self, command: Command, batch: &mut Batch) -> Result<()> {
         let now = clock::now();
         batch.messages += 1;
+        if let Some(client) = command.client() {
+            // Most are known: their names are not copied again.
+            match self.heard.get_mut(client) {
+                Some(at) => *at = now,
+                None => drop(self.heard.insert(client.clone(), now)),
+            }
+        }
         let Self { server, telemetry, hellos, desk, observer, .. } = self;
         let known = |client: &ClientId, tls_key: &Hash| match hellos.get(client) {
             Some(key) if key == tls_key => Ok(()),
@@ -395,11 +415,14 @@ impl Engine {
             Command::Control { control, reply } => batch.keep(server.control(control, now), reply, telemetry),
             Command::Stop { reply } => batch.keep(server.stop(now), reply, telemetry),
             Command::Enrolled(clients) => {
+                self.enrolled = roles(&clients);
                 server.coordinator_mut().set_enrolled(clients);
                 Ok(())
             }
             Command::Status { reply } => {
-                let snapshot = snapshot::of(server.coordinator(), desk.as_ref().map(Desk::presence), now);
+                let waiting = self.waiting.iter().filter(|waiting| !waiting.ask.reply.is_closed()).map(|waiting| &waiting.client).collect();
+                let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting };
+                let snapshot = snapshot::of(server.coordinator(), desk.as_ref().map(Desk::presence), &presences, now);
                 batch.keep(Ok(snapshot), reply, telemetry)
             }
             Command::Fault(problem) => Err(problem),

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use dp_pvi_protocol::message::RunOutcome;
+
 /// Why the server cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -53,6 +55,9 @@ pub enum ServerError {
         "the run ended because the aggregation was aborted (the charter was not signed by all, or the summer did not answer, or a sum could not be right); the posterior of the last complete round was exported"
     )]
     AggregationLost,
+    /// The run ended before its first round: there are no results.
+    #[error("the run ended before any round was closed ({}): nothing was learned, and no results were written; {}", crate::engine::name_of(.0), why(*.0))]
+    NoRound(RunOutcome),
     /// Lock, disk, port.
     #[error("{0}")]
     Unavailable(String),
@@ -65,6 +70,14 @@ pub enum ServerError {
     /// Stopped by a signal.
     #[error("stopped by signal {0}")]
     Signal(u8),
+}
+
+/// Where to look when a run ended without a round.
+fn why(outcome: RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Complete | RunOutcome::Stopped => "start it again with `dp-pvi-server run --new-run`",
+        _ => "the log names the sites that refused, with their public reasons; `dp-pvi-server ca list` shows who is enrolled",
+    }
 }
 
 /// Shorthand.
@@ -91,7 +104,8 @@ impl ServerError {
             Self::NotRunning { .. } | Self::Unreachable(_) => 5,
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
-            Self::QuorumLost | Self::AggregationLost => 9,
+            Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped) => 1,
+            Self::QuorumLost | Self::AggregationLost | Self::NoRound(_) => 9,
             Self::Corrupt(_) => 11,
             Self::Unavailable(_) | Self::Shortage(_) => 12,
             Self::Signal(number) => 128 + number,

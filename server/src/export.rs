@@ -36,6 +36,9 @@ pub struct Exported {
 /// There is no run, the store is damaged ([`ServerError::Corrupt`]), or the directory cannot be written.
 pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     let history = read(config)?;
+    if history.rounds() == 0 {
+        return Err(ServerError::Failed("no round was closed yet: there is nothing to export".into()));
+    }
     let document = document(&history)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };

@@ -52,6 +52,29 @@ impl FileLock {
     }
 }
 
+/// Makes sure that nobody but this user can change a folder or file of the server's state.
+pub(crate) fn check_own(path: &Path) -> Result<()> {
+    dp_pvi_proto::identity::check_own(path).map_err(|e| ServerError::Unavailable(e.to_string()))
+}
+
+/// Makes a database's file, or takes it back from the eyes of others: an empty file that only its owner may read is an empty database,
+/// and SQLite gives the files beside it the same mode.
+pub(crate) fn private_database(path: &Path) -> Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let unavailable = |e| ServerError::unavailable(path, e);
+    drop(File::options().create(true).append(true).mode(0o600).open(path).map_err(unavailable)?);
+    check_own(path)?;
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o600)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(unavailable(e)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Creates a directory that only its owner may enter, durably; an existing one is left as it is.
 pub(crate) fn create_private_directory(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use dp_pvi_proto::text::visible_json;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,7 +23,8 @@ use tracing::debug;
 
 use crate::clock;
 use crate::crowd::Crowd;
-use crate::engine::{EngineHandle, Presence, Snapshot};
+use crate::engine::{EngineHandle, Presence, Snapshot, name_of};
+use crate::expiry;
 use crate::html::{Escaped, PAGE_STYLE};
 use crate::shortage::Shortage;
 use crate::telemetry::Telemetry;
@@ -147,27 +149,30 @@ async fn ready(State(pages): State<Pages>) -> Response {
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {
-    let expires = pages.credentials.current().expires;
-    pages.telemetry.crl_expires.set(expires.revocation_list.unix_timestamp());
-    pages.telemetry.certificate_expires.set(expires.certificate.unix_timestamp());
+    pages.telemetry.expiry(&pages.credentials.validities(), clock::date(clock::now()));
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], pages.telemetry.text()).into_response()
 }
 
 async fn status_json(State(pages): State<Pages>) -> Response {
     match pages.engine.status().await {
-        Ok(snapshot) => match serde_json::to_string(&snapshot) {
-            Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        },
+        Ok(mut snapshot) => {
+            snapshot.warnings = expiry::warnings(&pages.credentials.validities(), clock::date(clock::now()));
+            match serde_json::to_string(&snapshot) {
+                Ok(text) => ([(header::CONTENT_TYPE, "application/json")], visible_json(&text).into_owned()).into_response(),
+                Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            }
+        }
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
     }
 }
 
 async fn status_page(State(pages): State<Pages>) -> Response {
     match pages.engine.status().await {
-        Ok(snapshot) => {
-            let page = page(&pages, &snapshot, clock::date(clock::now()));
+        Ok(mut snapshot) => {
+            let now = clock::date(clock::now());
+            snapshot.warnings = expiry::warnings(&pages.credentials.validities(), now);
+            let page = page(&pages, &snapshot, now);
             ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
         }
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer\n").into_response(),
@@ -202,6 +207,12 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     if let Some(seconds) = snapshot.deadline_in_seconds {
         let _ = write!(html, "<tr><th>closes in at most</th><td>{seconds} s</td></tr>");
     }
+    if let Some(outcome) = &snapshot.outcome {
+        let _ = write!(html, "<tr><th>outcome</th><td>{}</td></tr>", name_of(outcome));
+    }
+    for warning in &snapshot.warnings {
+        let _ = write!(html, "<tr><th>warning</th><td>{}</td></tr>", Escaped(warning));
+    }
     if let Some(summer) = &snapshot.summer {
         let state = match summer.state {
             Presence::Connected => "connected",
@@ -219,19 +230,23 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     );
     for member in &snapshot.members {
         let number = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), |value| value.to_string());
-        let state = match (&member.refused, member.withdrawn) {
-            (_, true) => "left".to_owned(),
-            (Some((round, reason)), _) => format!("refused round {round} ({reason:?})"),
-            (None, false) => "member".to_owned(),
-        };
         let _ = write!(
             html,
-            "<tr><td>{}</td><td>{:?}</td><td>{}</td><td>{}</td><td>{}</td><td>{state}</td></tr>",
-            member.client,
-            member.role,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            Escaped(member.client.as_str()),
+            name_of(&member.role),
             number(member.nominal_units),
             member.included,
             number(member.ledger_row),
+            Escaped(&member.state()),
+        );
+    }
+    for (client, role) in &snapshot.absent {
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td>{}</td><td>–</td><td>–</td><td>–</td><td>enrolled, has not joined</td></tr>",
+            Escaped(client.as_str()),
+            name_of(role)
         );
     }
     html.push_str("</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/status.json\">status as JSON</a></p></body></html>");

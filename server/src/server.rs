@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
@@ -30,10 +30,12 @@ use crate::shortage::Limits;
 use crate::store::{Spool, Store, StoredRun};
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, authority_hash, load_identity};
-use crate::{admin, listener, resolve_task};
+use crate::{admin, clock, expiry, listener, resolve_task};
 
 /// Certificate files are looked at this often.
 const REFRESH: Duration = Duration::from_secs(2);
+/// What ends soon is told this often.
+const TOLD_AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// Open calls may finish for this long when the server ends.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -55,6 +57,7 @@ pub struct Running {
     pub http: Option<SocketAddr>,
     config: Config,
     engine: EngineHandle,
+    telemetry: Arc<Telemetry>,
     progress: watch::Receiver<Progress>,
     engine_done: oneshot::Receiver<Result<()>>,
     grpc: JoinHandle<Result<()>>,
@@ -66,7 +69,8 @@ pub struct Running {
 /// Runs the configured task until its run ends or `shutdown` resolves to the number of a signal. Writes the results.
 ///
 /// # Errors
-/// See [`ServerError`]; [`ServerError::QuorumLost`] after the results of such a run were written.
+/// See [`ServerError`]; [`ServerError::QuorumLost`] after the results of such a run were written; [`ServerError::NoRound`] where there
+/// are none.
 pub async fn run(config: Config, start_as: Start, events: EventSink, shutdown: impl Future<Output = u8>) -> Result<Exported> {
     start(config, start_as, events).await?.finish(shutdown).await
 }
@@ -80,9 +84,11 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     let task = resolve_task(&config)?;
     let key = load_identity(&config.tls.identity)?;
     let credentials = Arc::new(LiveCredentials::load(&config.tls, &config.federation)?);
+    expiry::refuse_expired(&credentials.validities(), clock::date(clock::now()))?;
     let clients = active_clients(&credentials, &config.phases)?;
     let summer = second_party(&config, &task, &credentials.current().enrolled)?;
     crate::files::create_private_directory(&config.state)?;
+    crate::files::check_own(&config.state)?;
     let mut store = Store::open(&config.store.database)?;
     let run = pick_run(&mut store, &task, start_as)?;
     if run.ended {
@@ -136,12 +142,12 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     let (stop_grpc, stopped) = oneshot::channel();
     let grpc = tokio::spawn(serve_grpc(service, aggregation, incoming, stopped));
 
-    let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone()))];
+    let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone(), credentials.clone()))];
     background.push(tokio::spawn(refresh(credentials.clone(), engine.clone(), config.phases.clone())));
     if let Some(http) = http {
         let pages = Pages {
             engine: engine.clone(),
-            telemetry,
+            telemetry: telemetry.clone(),
             credentials,
             federation: config.federation.as_str().into(),
             listen: address,
@@ -154,6 +160,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         http: http_address,
         config,
         engine,
+        telemetry,
         progress: started.progress,
         engine_done: started.done,
         grpc,
@@ -176,6 +183,9 @@ impl Running {
         };
         self.close().await;
         let outcome = ended?;
+        if self.telemetry.round.get() == 0 {
+            return Err(ServerError::NoRound(outcome));
+        }
         conclude(&self.config, outcome, &self.events).await
     }
 
@@ -228,7 +238,6 @@ async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> R
         tokio::task::spawn_blocking(move || export(&config, &config.output)).await.map_err(|e| ServerError::Failed(e.to_string()))??;
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
-    info!(posterior = %exported.posterior.display(), report = %exported.report.display(), "results written");
     match outcome {
         RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
         RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
@@ -292,9 +301,15 @@ fn longest_answer(task: &ResolvedTask) -> Result<u64> {
 }
 
 async fn refresh(credentials: Arc<LiveCredentials>, engine: EngineHandle, phases: Phases) {
+    let mut told: Option<Instant> = None;
     loop {
+        if told.is_none_or(|last| last.elapsed() >= TOLD_AGAIN) {
+            told = Some(clock::instant());
+            expiry::warnings(&credentials.validities(), clock::date(clock::now())).iter().for_each(|warning| warn!("{warning}"));
+        }
         tokio::time::sleep(REFRESH).await;
         if credentials.refresh().is_some() {
+            told = None;
             match active_clients(&credentials, &phases) {
                 Ok(clients) => engine.set_enrolled(clients),
                 Err(problem) => warn!(%problem, "the run goes on with the clients that were enrolled before"),

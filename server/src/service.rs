@@ -16,7 +16,7 @@ use dp_pvi_protocol::coordinator::{Peer, Rejected};
 use dp_pvi_protocol::transport::Rejection;
 use futures_util::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::clock;
 use crate::engine::{EngineHandle, Refused};
@@ -29,9 +29,14 @@ use crate::tls::LiveCredentials;
 pub(crate) use aggregation::AggregationService;
 use session::Session;
 
-/// Calls and requests of one client: this many at once, and this many a second in the long run.
-const BURST: f64 = 4000.0;
-const RATE: f64 = 2000.0;
+/// Work that one client may cause: this much at once, this much a second in the long run, and this much more with every round that is
+/// closed, so that no honest client comes near it however fast its rounds are. A request on a stream is one unit of work, a call whose
+/// signature has to be verified is [`CALL`].
+const BURST: f64 = 1000.0;
+const RATE: f64 = 100.0;
+const ROUND: f64 = 32.0;
+const REQUEST: f64 = 1.0;
+const CALL: f64 = 5.0;
 /// Uploads of one client at the same time.
 const UPLOADS: u32 = 2;
 
@@ -60,12 +65,16 @@ impl Service {
 
     /// The peer of a call.
     fn peer<T>(&self, request: &Request<T>) -> Result<Peer, Status> {
-        self.authorise(connected(request)?)
+        self.client(connected(request)?, CALL)
     }
 
-    /// A client's call or request on a stream.
+    /// A client's request on a stream.
     fn authorise(&self, peer: &ConnectedPeer) -> Result<Peer, Status> {
-        match self.enrolled(peer)? {
+        self.client(peer, REQUEST)
+    }
+
+    fn client(&self, peer: &ConnectedPeer, work: f64) -> Result<Peer, Status> {
+        match self.enrolled(peer, work)? {
             (peer, Party::Site | Party::Evaluator) => Ok(peer),
             (peer, Party::Summer) => {
                 Err(wire::rejection(Rejection::Authentication, format!("{} is a summer, which is no client", peer.client)))
@@ -73,11 +82,17 @@ impl Service {
         }
     }
 
-    /// Certificate, federation, enrolment and rate are checked here, for every call and every request on a stream.
-    pub(crate) fn enrolled(&self, peer: &ConnectedPeer) -> Result<(Peer, Party), Status> {
+    /// A call of the summer.
+    pub(crate) fn summer(&self, peer: &ConnectedPeer) -> Result<(Peer, Party), Status> {
+        self.enrolled(peer, CALL)
+    }
+
+    /// Certificate, federation, enrolment and the client's share of work are checked here, for every call and every request on a stream.
+    fn enrolled(&self, peer: &ConnectedPeer, work: f64) -> Result<(Peer, Party), Status> {
         let name = &peer.identity.name;
         let refuse = |message: String| {
-            warn!(peer = %name, message, "a call was refused");
+            debug!(peer = %name, message, "a call was refused");
+            self.telemetry.rejections.inc();
             Err(wire::rejection(Rejection::Authentication, message))
         };
         if name.federation != *self.federation {
@@ -98,7 +113,8 @@ impl Service {
                 }
             }
         }
-        if !self.clients.admit(client) {
+        if !self.clients.admit(client, work, self.telemetry.round.get(), clock::instant()) {
+            self.telemetry.throttled.inc();
             return Err(wire::unavailable("too many calls; slow down"));
         }
         Ok((Peer { client: client.clone(), tls_key: peer.identity.tls_key }, party))
@@ -191,8 +207,11 @@ struct Clients(Mutex<HashMap<ClientId, Share>>);
 
 #[derive(Debug)]
 struct Share {
+    /// Work that may be done now.
     tokens: f64,
     filled: Instant,
+    /// Closed rounds when it was filled.
+    rounds: i64,
     uploads: u32,
 }
 
@@ -200,18 +219,20 @@ impl Clients {
     fn with<T>(&self, client: &ClientId, use_it: impl FnOnce(&mut Share) -> T) -> T {
         let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Only enrolled names come here, so the map stays small.
-        use_it(shares.entry(client.clone()).or_insert_with(|| Share { tokens: BURST, filled: clock::instant(), uploads: 0 }))
+        use_it(shares.entry(client.clone()).or_insert_with(|| Share { tokens: BURST, filled: clock::instant(), rounds: 0, uploads: 0 }))
     }
 
-    /// Takes a token from the client's bucket.
-    fn admit(&self, client: &ClientId) -> bool {
+    /// Takes work out of the client's bucket; `rounds` are closed so far.
+    fn admit(&self, client: &ClientId, work: f64, rounds: i64, now: Instant) -> bool {
         self.with(client, |share| {
-            let now = clock::instant();
-            share.tokens = (share.tokens + now.duration_since(share.filled).as_secs_f64() * RATE).min(BURST);
-            share.filled = now;
-            let enough = share.tokens >= 1.0;
+            #[allow(clippy::cast_precision_loss, reason = "a handful of rounds")]
+            let closed = rounds.saturating_sub(share.rounds).clamp(0, 1000) as f64;
+            let waited = now.saturating_duration_since(share.filled).as_secs_f64();
+            share.tokens = (share.tokens + waited * RATE + closed * ROUND).min(BURST);
+            (share.filled, share.rounds) = (now, rounds);
+            let enough = share.tokens >= work;
             if enough {
-                share.tokens -= 1.0;
+                share.tokens -= work;
             }
             enough
         })
@@ -236,5 +257,47 @@ struct Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         self.clients.with(&self.client, |share| share.uploads -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+
+    fn client(name: &str) -> ClientId {
+        ClientId::new(name).unwrap()
+    }
+
+    /// Two thousand calls a second of one client become its share; the others keep theirs, and rounds bring more.
+    #[test]
+    fn finding_attack_weakness_5_one_client_has_a_share_of_the_work() {
+        let (clients, start) = (Clients::default(), clock::instant());
+        clients.with(&client("a"), |share| share.filled = start);
+        let at = |call: u32| start + Duration::from_micros(500) * call;
+        let admitted = (0..20_000).filter(|call| clients.admit(&client("a"), CALL, 0, at(*call))).count();
+        // Ten seconds: the burst and ten times the rate, five units a call.
+        assert!((395..=401).contains(&admitted), "{admitted}");
+        assert!(clients.admit(&client("b"), CALL, 0, at(20_000)));
+        // As many rounds as one likes: three requests in each, without a pause.
+        let fast = |round: i64| (0..3).all(|_| clients.admit(&client("c"), REQUEST, round, start));
+        clients.with(&client("c"), |share| share.filled = start);
+        assert!((0..5000).all(fast));
+        // The same without rounds ends with the burst.
+        assert!(!(0..5000).all(|_| fast(5000)));
+    }
+
+    #[test]
+    fn a_client_has_two_uploads_at_the_same_time() {
+        let clients = Arc::new(Clients::default());
+        let first = clients.upload(&client("a")).unwrap();
+        let _second = clients.upload(&client("a")).unwrap();
+        assert!(clients.upload(&client("a")).is_none());
+        assert!(clients.upload(&client("b")).is_some(), "another client has its own");
+        drop(first);
+        assert!(clients.upload(&client("a")).is_some());
+        assert_eq!(UPLOADS, 2);
     }
 }

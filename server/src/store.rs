@@ -28,7 +28,7 @@ pub use self::reader::Reader;
 pub(crate) use self::schema::configure;
 pub(crate) use self::spool::{Spool, WriteError};
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, create_private_directory, sync_directory};
+use crate::files::{FileLock, create_private_directory, private_database, sync_directory};
 
 /// Payloads of at most this many bytes are small: they fit into one frame, and cost less in the database than in a file.
 pub(crate) const SMALL_PAYLOAD: u64 = 64 << 10;
@@ -69,6 +69,7 @@ impl Store {
         let mut lock_path = database.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock = FileLock::take(lock_path.into(), "another dp-pvi-server uses this state; stop it, or name another state directory")?;
+        private_database(database)?;
         let connection = Connection::open(database).map_err(|e| sqlite_error(database, &e))?;
         schema::prepare(&connection, database)?;
         sync_directory(database).map_err(|e| ServerError::unavailable(database, e))?;

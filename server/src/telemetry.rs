@@ -12,9 +12,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use time::OffsetDateTime;
 use tracing::warn;
 
 use crate::clock;
+use crate::expiry::Validity;
 
 /// Shortages of the system are told at most this often.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
@@ -58,6 +60,11 @@ struct Direction {
     direction: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Subject {
+    subject: String,
+}
+
 /// Parts of a round.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Phase {
@@ -79,13 +86,15 @@ pub(crate) struct Telemetry {
     pub(crate) handshake_failures: Counter,
     pub(crate) rejections: Counter,
     pub(crate) shortages: Counter,
+    pub(crate) throttled: Counter,
     /// When a shortage was told last.
     told: Mutex<Option<Instant>>,
     pub(crate) summer_connected: Gauge,
     pub(crate) aggregation_dropouts: Counter,
     pub(crate) aggregation_aborts: Counter,
-    pub(crate) crl_expires: Gauge,
-    pub(crate) certificate_expires: Gauge,
+    crl_expires: Gauge,
+    certificate_expires: Gauge,
+    expiry: Family<Subject, Gauge>,
 }
 
 impl Telemetry {
@@ -101,6 +110,9 @@ impl Telemetry {
             Family::<Phase, Histogram, fn() -> Histogram>::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 4.0, 12)));
         registry.register_with_unit("round_duration", "Duration of the parts of a round", Unit::Seconds, rounds.clone());
         let updates = Family::<UpdateLabel, Counter>::default();
+        let expiry = Family::<Subject, Gauge>::default();
+        let help = "Time that is left to certificates and the revocation list; negative once they have expired";
+        registry.register_with_unit("certificate_expiry", help, Unit::Seconds, expiry.clone());
         registry.register("updates", "Updates by what became of them", updates.clone());
         Self {
             connections: gauge(&mut registry, "sites_connected", "Open authenticated connections"),
@@ -114,9 +126,11 @@ impl Telemetry {
                 "When the revocation list expires; no client is accepted afterwards",
             ),
             certificate_expires: gauge(&mut registry, "certificate_expires_timestamp_seconds", "When the server's certificate expires"),
+            expiry,
             retries: counter(&mut registry, "retries", "Submissions of bytes that were already stored"),
             handshake_failures: counter(&mut registry, "handshake_failures", "TLS handshakes that failed"),
             rejections: counter(&mut registry, "rejections", "Messages that were not accepted"),
+            throttled: counter(&mut registry, "throttled_calls", "Calls and requests beyond a client's share of work"),
             shortages: counter(
                 &mut registry,
                 "shortages",
@@ -134,6 +148,19 @@ impl Telemetry {
     /// Counts one update.
     pub(crate) fn update(&self, result: UpdateResult) {
         self.updates.get_or_create(&UpdateLabel { result }).inc();
+    }
+
+    /// Tells what ends when.
+    pub(crate) fn expiry(&self, all: &[Validity], now: OffsetDateTime) {
+        self.expiry.clear();
+        for Validity { subject, until, .. } in all {
+            self.expiry.get_or_create(&Subject { subject: subject.clone() }).set((*until - now).whole_seconds());
+            match subject.as_str() {
+                "revocation-list" => drop(self.crl_expires.set(until.unix_timestamp())),
+                "server" => drop(self.certificate_expires.set(until.unix_timestamp())),
+                _ => {}
+            }
+        }
     }
 
     /// Counts a wait for something that the system has run out of, and tells it once a minute.

@@ -8,12 +8,15 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use dp_pvi_privacy::Hash;
-use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash};
+use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
+use dp_pvi_proto::identity::{IdentityError, PeerName, identity_from_pem, read_secret, spki_hash};
 use ed25519_dalek::SigningKey;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use time::OffsetDateTime;
 use tracing::{error, info};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
@@ -22,6 +25,7 @@ use zeroize::Zeroizing;
 use crate::ca::Enrolled;
 use crate::config::TlsFiles;
 use crate::error::{Result, ServerError};
+use crate::expiry::{self, Validity};
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub struct Expiry {
     pub certificate: OffsetDateTime,
     /// The revocation list: afterwards no client is accepted.
     pub revocation_list: OffsetDateTime,
+    /// The authority's own certificate.
+    pub authority: OffsetDateTime,
 }
 
 impl Credentials {
@@ -70,6 +76,10 @@ impl Credentials {
     /// [`ServerError::File`] names the file.
     pub fn load(files: &TlsFiles, federation: &str) -> Result<Self> {
         let authorities = certificates(&files.ca)?;
+        let mut authority = end_of_validity(&authorities[0]).map_err(|message| ServerError::file(&files.ca, message))?;
+        for certificate in &authorities[1..] {
+            authority = authority.max(end_of_validity(certificate).map_err(|message| ServerError::file(&files.ca, message))?);
+        }
         let mut roots = RootCertStore::empty();
         for authority in authorities {
             roots.add(authority).map_err(|e| ServerError::file(&files.ca, e))?;
@@ -80,6 +90,7 @@ impl Credentials {
             .with_crls(crls)
             .enforce_revocation_expiration()
             .build()
+            .map(|inner| Arc::new(ClientVerifier(inner)))
             .map_err(|e| ServerError::file(&files.crl, e))?;
 
         let chain = certificates(&files.cert)?;
@@ -100,7 +111,64 @@ impl Credentials {
             let message = format!("is of federation {:?}, the configuration says {federation:?}", enrolled.federation);
             return Err(ServerError::file(&files.enrolled, message));
         }
-        Ok(Self { server: Arc::new(server), enrolled, expires: Expiry { certificate, revocation_list } })
+        Ok(Self { server: Arc::new(server), enrolled, expires: Expiry { certificate, revocation_list, authority } })
+    }
+}
+
+/// Checks clients' certificates as its inner verifier does, but tells a client that it is the revocation list that has expired: TLS itself
+/// would call that an unknown authority.
+#[derive(Debug)]
+struct ClientVerifier(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.0.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.0.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> std::result::Result<ClientCertVerified, rustls::Error> {
+        use rustls::CertificateError::{ExpiredRevocationList, ExpiredRevocationListContext};
+        self.0.verify_client_cert(end_entity, intermediates, now).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(ExpiredRevocationList | ExpiredRevocationListContext { .. }) => {
+                error!("the revocation list has expired: nobody is let in until `dp-pvi-server ca renew` has written a new one");
+                rustls::Error::InvalidCertificate(REVOCATION_LIST_EXPIRED)
+            }
+            other => other,
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
     }
 }
 
@@ -142,6 +210,11 @@ impl LiveCredentials {
         let stamp = stamp(files);
         let current = Arc::new(Credentials::load(files, federation)?);
         Ok(Self { files: files.clone(), federation: federation.to_owned(), current: RwLock::new(current), stamp: RwLock::new(stamp) })
+    }
+
+    /// What of it ends when.
+    pub(crate) fn validities(&self) -> Vec<Validity> {
+        expiry::of(&self.current(), &self.files)
     }
 
     /// What is in force now.
@@ -210,18 +283,21 @@ fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result
     if name != expected {
         return Err(format!("is for {name}, the server needs {expected}"));
     }
+    end_of_validity(der)
+}
+
+fn end_of_validity(der: &[u8]) -> std::result::Result<OffsetDateTime, String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
     Ok(certificate.validity().not_after.to_datetime())
 }
 
-/// Reads a secret file; refuses one that others may read.
+/// Reads a secret file; refuses one that others may read or change, or that is a link.
 pub(crate) fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(path).map_err(|e| ServerError::file(path, e))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(ServerError::file(path, format!("others may read this key (mode {:o}); `chmod 600` it", mode & 0o777)));
-    }
-    Ok(Zeroizing::new(std::fs::read(path).map_err(|e| ServerError::file(path, e))?))
+    read_secret(path).map_err(|error| match error {
+        IdentityError::Unsafe { problem, .. } => ServerError::file(path, problem),
+        IdentityError::Io { source, .. } => ServerError::file(path, source),
+        other => ServerError::file(path, other),
+    })
 }
 
 #[cfg(test)]

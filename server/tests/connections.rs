@@ -156,7 +156,7 @@ async fn sites_come_and_go_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_revocation_list_lets_nobody_in() {
+async fn finding_newcomer_2_an_expired_revocation_list_is_called_by_its_name() {
     let fed = Fed::new(2, &Plan::default());
     // The list of 100 days ago was valid for 90.
     Authority::open(&fed.path("tls")).unwrap().renew(now() - time::Duration::days(100), 90, None).unwrap();
@@ -166,11 +166,29 @@ async fn an_expired_revocation_list_lets_nobody_in() {
     // Today's server certificate with that old list.
     let old = std::fs::read(fed.path("tls/crl.pem")).unwrap();
     Authority::open(&fed.path("tls")).unwrap().renew(now(), 90, None).unwrap();
-    std::fs::write(fed.path("tls/crl.pem"), old).unwrap();
+    std::fs::write(fed.path("tls/crl.pem"), &old).unwrap();
+    // A server does not start with it, and says which file it is and what to do.
+    let problem = dp_pvi_server::start(fed.config(), dp_pvi_server::Start::Continue, support::Events::default().sink()).await;
+    let problem = problem.err().unwrap();
+    assert!(
+        problem.code() == 6 && problem.to_string().contains("crl.pem has expired") && problem.to_string().contains("ca renew"),
+        "{problem}"
+    );
+    // One that runs already lets nobody in any more, and the client is told what has expired.
+    std::fs::write(fed.path("tls/crl.pem"), &crl).unwrap();
     let server = fed.start().await;
+    fed.member("a").join(server.address).await;
+    std::fs::write(fed.path("tls/crl.pem"), &old).unwrap();
+    let mut tries = 0;
+    while alert(server.address, fed.member("a").tls_config()).await == "not refused" {
+        tries += 1;
+        assert!(tries < 50, "the old list is not noticed");
+    }
     refused(fed.member("a").connect(server.address).await).await;
     let text = alert(server.address, fed.member("a").tls_config()).await;
-    assert!(text.contains("alert"), "{text}");
+    assert!(text.contains("AccessDenied"), "{text}");
+    let told = dp_pvi_proto::connection::tls_error(&rustls::Error::AlertReceived(rustls::AlertDescription::AccessDenied)).to_string();
+    assert!(told.contains("revocation list has expired") && told.contains("ca renew"), "{told}");
     // With a fresh one the same server lets the same client in.
     std::fs::write(fed.path("tls/crl.pem"), crl).unwrap();
     let mut tries = 0;

@@ -86,8 +86,8 @@ async fn signals_and_mistakes_have_their_codes() {
     assert_eq!(checked["epsilon"], serde_json::Value::Null);
     let (code, text, _) =
         run(&["export", "-o", fed.path("out").to_str().unwrap(), "--transcript", fed.path("out/t.jsonl").to_str().unwrap()]);
-    assert_eq!(code, 0, "{text}");
-    assert!(fed.path("out/report.html").exists() && fed.path("out/t.jsonl").exists());
+    assert_eq!(code, 1, "{text}");
+    assert!(!fed.path("out/report.html").exists() && !fed.path("out/t.jsonl").exists(), "no round, no results");
     std::fs::write(fed.config_path(), "[server]\nnam = \"x\"\n").unwrap();
     let (code, _, log) = run(&["run"]);
     assert_eq!(code, 2);
@@ -221,4 +221,98 @@ async fn ten_thousand_streams_and_huge_headers_disturb_nobody() {
     // Still well.
     let start = a.round().await;
     a.send(&start, &[0.0; 4]).await.unwrap();
+}
+
+/// Nothing was learned, nothing is written, and the code says so: whether an operator ends the run or too few sites come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_newcomer_3_a_run_without_a_round_is_no_result() {
+    let stopped = Fed::new(2, &Plan { linger: "1s", ..Plan::default() });
+    let server = Process::spawn(&stopped, &[]);
+    let stop = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["stop", "--config"]).arg(stopped.config_path());
+    let stop = { stop }.output().unwrap();
+    assert!(stop.status.success() && String::from_utf8_lossy(&stop.stdout).contains("stopped"), "{stop:?}");
+    assert_eq!(server.exit_code(), Some(1));
+    let alone = Fed::new(2, &Plan { start_deadline: "1s", linger: "1s", ..Plan::default() });
+    let server = Process::spawn(&alone, &[]);
+    let _a = fed_member_joins(&alone, server.address).await;
+    assert_eq!(server.exit_code(), Some(9));
+    for fed in [&stopped, &alone] {
+        assert!(!fed.path("state/posterior.json").exists() && !fed.path("state/report.html").exists());
+    }
+}
+
+async fn fed_member_joins(fed: &Fed, address: std::net::SocketAddr) -> Client {
+    fed.member("a").join(address).await
+}
+
+/// Who is enrolled and stays away, and who came and is gone, is seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_newcomer_8_absent_and_silent_sites_are_seen() {
+    let fed = Fed::new(3, &Plan { min_sites: 2, ..Plan::default() });
+    let server = Process::spawn(&fed, &[]);
+    let _a = fed_member_joins(&fed, server.address).await;
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!(state["waiting_for"], serde_json::json!(["b", "c"]), "{state}");
+    assert_eq!(state["absent"], serde_json::json!({"b": "site", "c": "site", "eve": "evaluator"}));
+    assert!(state["members"][0]["heard"] == true && state["members"][0]["silent_seconds"].is_u64(), "{state}");
+    let text = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["status", "--config"]).arg(fed.config_path()).output();
+    let text = String::from_utf8(text.unwrap().stdout).unwrap();
+    assert!(text.contains("waiting    for b, c") && text.contains("absent     b (site): enrolled, has not joined"), "{text}");
+    server.kill();
+    // Another process has not heard it yet, and says so.
+    let _server = Process::spawn(&fed, &[]);
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!(state["members"][0]["heard"], false);
+}
+
+/// Keys cannot end up in a core file, and files of the state are for their owner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_attack_b8_no_core_and_no_foreign_eyes() {
+    use std::os::unix::fs::PermissionsExt;
+    let fed = Fed::new(2, &Plan::default());
+    let server = Process::spawn(&fed, &[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.child.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "{core}");
+    for file in ["state", "state/state.db", "state/state.db-wal", "state/state.db-shm"] {
+        let mode = std::fs::metadata(fed.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} {mode:o}");
+    }
+    server.kill();
+    // What was readable to others is taken back; what others can write is refused.
+    let database = fed.path("state/state.db");
+    std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o644)).unwrap();
+    Process::spawn(&fed, &[]).kill();
+    assert_eq!(std::fs::metadata(&database).unwrap().permissions().mode() & 0o777, 0o600);
+    for (path, code) in [("state", 12), ("state/state.db", 12), ("tls/server-identity.key", 4), ("tls/server.key", 4)] {
+        let path = fed.path(path);
+        let before = std::fs::metadata(&path).unwrap().permissions();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(before.mode() | 0o022)).unwrap();
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["run", "--config"]).arg(fed.config_path()).output();
+        let output = output.unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{log}");
+        assert!(log.contains("chmod"), "{log}");
+        std::fs::set_permissions(&path, before).unwrap();
+    }
+}
+
+/// What `check` writes, what it prints and what the server sends are the same task.
+#[test]
+fn finding_newcomer_4_check_writes_the_task_that_every_plan_reads() {
+    use dp_pvi_posterior::task::ResolvedTask;
+    let fed = Fed::new(2, &Plan::default());
+    let file = fed.path("resolved.json");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["check", "--format", "json", "--config"])
+        .arg(fed.config_path())
+        .args(["-o".as_ref(), file.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for document in [std::fs::read(&file).unwrap(), output.stdout] {
+        assert_eq!(ResolvedTask::from_document(&document).unwrap(), fed.task());
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), fed.task().to_bytes());
 }

@@ -44,11 +44,11 @@ pub async fn plan(config: &Config, file: Option<&Path>, output: Output) -> Resul
     Ok(())
 }
 
-/// A local copy of the resolved task (`dp-pvi-server check` writes it).
+/// A local copy of the resolved task (`dp-pvi-server check -o FILE` writes it).
 fn read_task(file: &Path) -> Result<ResolvedTask> {
     let invalid = |message: String| ClientError::InvalidFile { file: file.to_owned(), message };
     let bytes = std::fs::read(file).map_err(|e| invalid(format!("cannot be read ({e})")))?;
-    ResolvedTask::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))
+    ResolvedTask::from_document(&bytes).map_err(|e| invalid(e.to_string()))
 }
 
 /// Says hello only to look: the welcome carries the task and the witness, and the server notes nothing.

@@ -210,6 +210,36 @@ impl ResolvedTask {
         Ok(task)
     }
 
+    /// Reads a document that people hand on: canonical bytes (`dp-pvi-server check -o FILE`), the same JSON with other white space or order
+    /// of keys, or the line that `dp-pvi-server check --format json` prints, which holds the task with its hash.
+    ///
+    /// # Errors
+    /// See [`TaskError`].
+    pub fn from_document(bytes: &[u8]) -> Result<Self, TaskError> {
+        #[derive(Deserialize)]
+        struct Checked {
+            task: ResolvedTask,
+            task_hash: String,
+        }
+        let direct = Self::from_bytes(bytes);
+        if direct.is_ok() {
+            return direct;
+        }
+        let other = "not a resolved task: `dp-pvi-server check -o FILE` writes one";
+        let (task, hash) = match serde_json::from_slice::<Self>(bytes) {
+            Ok(task) => (task, None),
+            Err(error) => match serde_json::from_slice::<Checked>(bytes) {
+                Ok(Checked { task, task_hash }) => (task, Some(task_hash)),
+                Err(_) => return Err(TaskError::Unreadable(format!("{other} ({error})"))),
+            },
+        };
+        let task = Self::from_bytes(&task.to_bytes())?;
+        if hash.is_some_and(|hash| hash != task.hash().to_string()) {
+            return Err(TaskError::Unreadable("the task is not the one of the hash beside it".into()));
+        }
+        Ok(task)
+    }
+
     /// The task hash.
     #[must_use]
     pub fn hash(&self) -> Hash {

@@ -96,7 +96,7 @@ enum Command {
     },
     /// Says before a run what a task costs each site, and how many rounds a budget leaves.
     Plan {
-        /// The resolved task (`dp-pvi-server check` writes it).
+        /// The resolved task (`dp-pvi-server check -o FILE` writes it).
         task: PathBuf,
         /// A site's budget.
         #[arg(long)]
@@ -577,7 +577,7 @@ fn faults(times: u32, trials: u32, print: &mut Printer<'_>) -> Result<(), Failur
 
 fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), Failure> {
     let bytes = std::fs::read(file).map_err(|error| Failure::Read { path: file.to_owned(), error })?;
-    let task = ResolvedTask::from_bytes(&bytes).map_err(AccountError::from)?;
+    let task = ResolvedTask::from_document(&bytes).map_err(AccountError::from)?;
     let allowance = match epsilon {
         None => None,
         Some(epsilon) => Some(account::Allowance {

@@ -4,12 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_proto::text::{visible, visible_json};
 use serde_json::json;
 
 use super::TaskSummary;
 use crate::ca::Enrolled;
-use crate::clock::rfc3339;
-use crate::engine::{Event, Snapshot};
+use crate::clock::{self, rfc3339};
+use crate::engine::{Event, Snapshot, name_of};
 use crate::error::{Result, ServerError};
 use crate::summer::config::SummerConfig;
 use crate::summer::{self, RequestFiles};
@@ -37,7 +38,12 @@ impl Output {
     }
 
     fn value(self, value: &impl serde::Serialize) -> Result<()> {
-        self.line(&serde_json::to_string(value).map_err(|e| ServerError::Failed(e.to_string()))?)
+        self.line(&visible_json(&serde_json::to_string(value).map_err(|e| ServerError::Failed(e.to_string()))?))
+    }
+
+    /// What happened, on one line, with the time.
+    fn news(self, text: &str) -> Result<()> {
+        self.line(&format!("{} {}", rfc3339(clock::date(clock::now())), visible(text)))
     }
 
     /// A state that this program reads.
@@ -64,18 +70,22 @@ impl Output {
             Event::RoundOpened { round, turn: None, .. } => format!("round {round}: open"),
             Event::RoundClosed { round, outcome, included } => {
                 let names: Vec<&str> = included.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
-                format!("round {round}: closed ({outcome:?}) with {}", if names.is_empty() { "nobody".into() } else { names.join(", ") })
+                format!(
+                    "round {round}: closed ({}) with {}",
+                    name_of(outcome),
+                    if names.is_empty() { "nobody".into() } else { names.join(", ") }
+                )
             }
-            Event::Refused { client, round, reason } => format!("round {round}: {client} sends no update ({reason:?})"),
+            Event::Refused { client, round, reason } => format!("round {round}: {client} sends no update ({})", name_of(reason)),
             Event::Metrics { client, round, log_likelihood, accuracy } => {
                 let accuracy = accuracy.map_or_else(String::new, |a| format!(", accuracy {a:.4}"));
                 format!("after {round} rounds, {client}: log-likelihood {log_likelihood:.4}{accuracy}")
             }
             Event::Control { state } => format!("the operator changed the run: {state:?}").to_lowercase(),
-            Event::RunEnded { outcome } => format!("the run is over: {outcome:?}"),
-            Event::Exported { posterior, report } => format!("{posterior}\n{report}"),
+            Event::RunEnded { outcome } => format!("the run is over: {}", name_of(outcome)),
+            Event::Exported { posterior, report } => format!("results written: {posterior}, {report}"),
         };
-        self.line(&text)
+        self.news(&text)
     }
 
     /// Files that a command wrote.
@@ -91,25 +101,34 @@ impl Output {
         }
         let mut text = format!(
             "task       {} (sha256:{})\nrun        {}\nstage      {}\nrounds     {} closed\n",
-            snapshot.task, snapshot.task_hash, snapshot.run, snapshot.stage, snapshot.rounds_closed
+            visible(&snapshot.task),
+            snapshot.task_hash,
+            snapshot.run,
+            snapshot.stage,
+            snapshot.rounds_closed
         );
-        if let Some(seconds) = snapshot.deadline_in_seconds {
+        if let Some(outcome) = snapshot.outcome {
+            text += &format!("outcome    {}\n", name_of(&outcome));
+        }
+        if !snapshot.waiting_for.is_empty() {
             let names: Vec<&str> = snapshot.waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
-            text += &format!("waiting    for {} (closes in at most {seconds} s)\n", names.join(", "));
+            let until = snapshot.deadline_in_seconds.map_or_else(String::new, |seconds| format!(" (closes in at most {seconds} s)"));
+            text += &format!("waiting    for {}{until}\n", names.join(", "));
         }
         for member in &snapshot.members {
-            let state = match (&member.refused, member.withdrawn) {
-                (_, true) => "left".to_owned(),
-                (Some((round, reason)), false) => format!("refused round {round} ({reason:?})"),
-                (None, false) => format!("{} updates included", member.included),
-            };
-            text += &format!("{:<10} {} ({:?}): {state}\n", "member", member.client, member.role);
+            text += &format!("{:<10} {} ({}): {}\n", "member", member.client, name_of(&member.role), member.state());
+        }
+        for (client, role) in &snapshot.absent {
+            text += &format!("{:<10} {client} ({}): enrolled, has not joined\n", "absent", name_of(role));
+        }
+        for warning in &snapshot.warnings {
+            text += &format!("{:<10} {}\n", "warning", visible(warning));
         }
         self.raw(text.as_bytes())
     }
 
     /// What `check` found.
-    pub(super) fn check(self, summary: &TaskSummary, task: &ResolvedTask, credentials: &Credentials) -> Result<()> {
+    pub(super) fn check(self, summary: &TaskSummary, task: &ResolvedTask, credentials: &Credentials, warnings: &[String]) -> Result<()> {
         let clients = credentials.enrolled.clients.iter().filter(|(_, member)| member.revoked.is_none());
         if self.json {
             let names: Vec<_> = clients.map(|(client, member)| json!({ "client": client, "role": member.role })).collect();
@@ -119,19 +138,20 @@ impl Output {
                 "delta": summary.delta,
                 "visits": summary.visits,
                 "clients": names,
-                "warnings": task.warnings(),
+                "warnings": warnings,
                 "certificate_expires": rfc3339(credentials.expires.certificate),
                 "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
-                "task": serde_json::from_slice::<serde_json::Value>(&task.to_bytes()).ok(),
+                "authority_expires": rfc3339(credentials.expires.authority),
+                "task": task,
             }));
         }
         let epsilon = if summary.epsilon.is_finite() { format!("{:.6}", summary.epsilon) } else { "infinite: no protection".into() };
         let names: Vec<&str> = clients.map(|(client, _)| client.as_str()).collect();
-        let warnings: String = task.warnings().iter().map(|warning| format!("warning                   {warning}\n")).collect();
+        let warnings: String = warnings.iter().map(|warning| format!("warning                   {}\n", visible(warning))).collect();
         let text = format!(
             "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n\
              enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}",
-            String::from_utf8_lossy(&task.to_bytes()),
+            visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,
             summary.delta,
             summary.visits,
@@ -197,7 +217,7 @@ impl Output {
         if self.json {
             return self.value(event);
         }
-        self.line(&match event {
+        self.news(&match event {
             summer::Event::Connected { server } => format!("connected to {server}"),
             summer::Event::CharterSigned { charter, run, sites, min_contributors } => {
                 let names: Vec<&str> = sites.iter().map(dp_pvi_privacy::ClientId::as_str).collect();

@@ -94,6 +94,31 @@ pub(super) enum Command {
     Close,
 }
 
+impl Command {
+    /// The client that it comes from, if it comes from one.
+    pub(super) fn client(&self) -> Option<&ClientId> {
+        match self {
+            Self::Hello { peer, .. }
+            | Self::Small { peer, .. }
+            | Self::Begin { peer, .. }
+            | Self::Consent { peer, .. }
+            | Self::Refuse { peer, .. }
+            | Self::Report { peer, .. }
+            | Self::Next { peer, .. } => Some(&peer.client),
+            Self::Stored { client, .. } => Some(client),
+            Self::Summer(_)
+            | Self::SummerReply { .. }
+            | Self::SummerTold
+            | Self::Control { .. }
+            | Self::Stop { .. }
+            | Self::Enrolled(_)
+            | Self::Status { .. }
+            | Self::Fault(_)
+            | Self::Close => None,
+        }
+    }
+}
+
 /// The way to the engine; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineHandle {

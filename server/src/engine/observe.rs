@@ -1,5 +1,8 @@
 //! What the outside sees of a run: events on stdout, the log, and metrics. All of it is public by the protocol.
+//!
+//! What is an event is told once: on stdout. The log has it only where more lines are asked for (`--verbose`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +12,9 @@ use dp_pvi_protocol::coordinator::{Control, Record};
 use dp_pvi_protocol::message::{RefusalReason, Role, RoundOutcome, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
 use serde::Serialize;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use super::Presence;
+use super::{Presence, name_of};
 use crate::telemetry::{Phase, Telemetry, UpdateResult};
 
 /// One thing that happened, as `--format json` prints it.
@@ -114,11 +117,13 @@ pub(crate) struct Observer {
     opened: Option<Timestamp>,
     /// Sites that the open round asks.
     asked: usize,
+    /// Why sites sent no update the last time, and in which round.
+    refusals: BTreeMap<ClientId, (u32, RefusalReason)>,
 }
 
 impl Observer {
     pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>) -> Self {
-        Self { events, telemetry, opened: None, asked: 0 }
+        Self { events, telemetry, opened: None, asked: 0, refusals: BTreeMap::new() }
     }
 
     /// A record of an earlier process: counted, but not news.
@@ -126,13 +131,18 @@ impl Observer {
         match record {
             Record::RoundOpened { at, asked, .. } => (self.opened, self.asked) = (Some(*at), asked.len()),
             Record::RoundClosed { .. } => drop(self.telemetry.round.inc()),
+            Record::Refused { client, refusal, .. } => {
+                if let Ok(refusal) = refusal.peek() {
+                    self.refusals.insert(client.clone(), (refusal.release.round, refusal.reason));
+                }
+            }
             _ => {}
         }
     }
 
     /// The summer came or went.
     pub(crate) fn summer(&self, state: Presence) {
-        info!(?state, "the summer");
+        debug!(?state, "the summer");
         self.telemetry.summer_connected.set(i64::from(state == Presence::Connected));
         (self.events)(&Event::Summer { state });
     }
@@ -154,20 +164,20 @@ impl Observer {
                 return;
             }
             Record::Joined { client, role, nominal_units, .. } => {
-                info!(%client, ?role, nominal_units, "joined");
+                debug!(%client, ?role, nominal_units, "joined");
                 Event::Joined { client: client.clone(), role: *role }
             }
             Record::RoundOpened { header, asked, at } => {
                 (self.opened, self.asked) = (Some(*at), asked.len());
                 let Ok(header) = header.peek() else { return };
-                info!(round = header.round, turn = ?header.turn.as_ref().map(ClientId::as_str), sites = asked.len(), "round open");
+                debug!(round = header.round, turn = ?header.turn.as_ref().map(ClientId::as_str), sites = asked.len(), "round open");
                 Event::RoundOpened { round: header.round, turn: header.turn, deadline_seconds: header.deadline_seconds }
             }
             Record::Aggregation { record, .. } => {
                 match record {
                     AggregationRecord::Drafted(draft) => {
                         let charter = draft.hash().to_string();
-                        info!(charter, "the charter waits for the signatures of all sites and of the summer");
+                        debug!(charter, "the charter waits for the signatures of all sites and of the summer");
                         (self.events)(&Event::CharterDrafted { charter });
                     }
                     AggregationRecord::LeftOut(client) => {
@@ -179,7 +189,7 @@ impl Observer {
             }
             Record::UpdateStored { client, .. } => {
                 self.telemetry.update(UpdateResult::Stored);
-                tracing::debug!(%client, "update stored");
+                debug!(%client, "update stored");
                 return;
             }
             Record::UpdateExcluded { client, .. } => {
@@ -190,7 +200,8 @@ impl Observer {
             Record::Refused { client, refusal, .. } => {
                 self.telemetry.update(UpdateResult::Refused);
                 let Ok(refusal) = refusal.peek() else { return };
-                warn!(%client, round = refusal.release.round, reason = ?refusal.reason, "a site sends no update");
+                debug!(%client, round = refusal.release.round, reason = name_of(&refusal.reason), "a site sends no update");
+                self.refusals.insert(client.clone(), (refusal.release.round, refusal.reason));
                 Event::Refused { client: client.clone(), round: refusal.release.round, reason: refusal.reason }
             }
             Record::RoundClosed { entry, at, .. } => {
@@ -204,13 +215,13 @@ impl Observer {
                 }
                 let Ok(header) = entry.header.peek() else { return };
                 let included: Vec<ClientId> = entry.included.iter().map(|(client, _)| client.clone()).collect();
-                info!(round = header.round, outcome = ?entry.outcome, included = included.len(), "round closed");
+                debug!(round = header.round, outcome = ?entry.outcome, included = included.len(), "round closed");
                 Event::RoundClosed { round: header.round, outcome: entry.outcome, included }
             }
             Record::Metrics { client, report, .. } => {
                 let Ok(report) = report.peek() else { return };
                 let metrics = &report.metrics;
-                info!(%client, round = report.round, log_likelihood = metrics.log_likelihood, accuracy = metrics.accuracy, "held-out metrics");
+                debug!(%client, round = report.round, log_likelihood = metrics.log_likelihood, accuracy = metrics.accuracy, "held-out metrics");
                 Event::Metrics {
                     client: client.clone(),
                     round: report.round,
@@ -219,11 +230,16 @@ impl Observer {
                 }
             }
             Record::Control { control, .. } => {
-                info!(state = ?control, "an operator changed the run");
+                debug!(state = ?control, "an operator changed the run");
                 Event::Control { state: *control }
             }
             Record::RunEnded { outcome, .. } => {
-                info!(?outcome, "the run is over");
+                debug!(?outcome, "the run is over");
+                if !matches!(outcome, RunOutcome::Complete | RunOutcome::Stopped) {
+                    for (client, (round, reason)) in &self.refusals {
+                        warn!(%client, round, reason = name_of(reason), "the run ended early; this site had refused");
+                    }
+                }
                 Event::RunEnded { outcome: *outcome }
             }
         };

@@ -1,5 +1,8 @@
 //! Where a run stands, for people and programs.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::coordinator::{Coordinator, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
@@ -27,7 +30,7 @@ pub struct Snapshot {
     pub schedule: String,
     /// Whose turn it is.
     pub turn: Option<ClientId>,
-    /// Sites that were asked and have not answered.
+    /// Sites that were asked and have not answered; before the first round, enrolled sites that have not joined.
     pub waiting_for: Vec<ClientId>,
     /// Seconds until the open round closes at the latest.
     pub deadline_in_seconds: Option<u64>,
@@ -35,6 +38,12 @@ pub struct Snapshot {
     pub outcome: Option<RunOutcome>,
     /// Who joined.
     pub members: Vec<MemberView>,
+    /// Enrolled clients that have not joined, with their parts.
+    #[serde(default)]
+    pub absent: BTreeMap<ClientId, Role>,
+    /// What an operator should know beside the run: certificates that end soon.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The second party of an aggregated run.
     pub summer: Option<SummerView>,
 }
@@ -65,12 +74,67 @@ pub struct MemberView {
     pub refused: Option<(u32, RefusalReason)>,
     /// Whether it left the run.
     pub withdrawn: bool,
+    /// Seconds since it was heard last, where it does not wait for work now; none where this process has not heard it.
+    #[serde(default)]
+    pub silent_seconds: Option<u64>,
+    /// Whether this process has heard it since it started.
+    #[serde(default)]
+    pub heard: bool,
 }
 
-pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, now: Timestamp) -> Snapshot {
+/// A client that has said nothing for longer than a request for work lasts is told as silent.
+const SILENT_SECONDS: u64 = 60;
+
+impl MemberView {
+    /// Where it stands, in words.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let silent = match (self.heard, self.silent_seconds) {
+            _ if self.withdrawn => String::new(),
+            (false, _) => ", not heard since the server started".into(),
+            (true, Some(seconds)) if seconds >= SILENT_SECONDS => {
+                format!(", silent for {}", humantime::format_duration(Duration::from_secs(seconds)))
+            }
+            (true, _) => String::new(),
+        };
+        let state = match (&self.refused, self.withdrawn) {
+            (Some((round, reason)), true) => format!("left, refused round {round} ({})", name_of(reason)),
+            (None, true) => "left".into(),
+            (Some((round, reason)), false) => format!("refused round {round} ({})", name_of(reason)),
+            (None, false) => format!("{} updates included", self.included),
+        };
+        state + &silent
+    }
+}
+
+/// The name of an enum's variant, as configuration and JSON write it.
+pub(crate) fn name_of(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        Ok(other) => other.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+/// What the engine knows of the clients beside the run's records.
+pub(super) struct Presences<'a> {
+    /// Who is enrolled.
+    pub(super) enrolled: &'a BTreeMap<ClientId, Role>,
+    /// When each was heard last.
+    pub(super) heard: &'a BTreeMap<ClientId, Timestamp>,
+    /// Who waits for work on an open stream.
+    pub(super) waiting: BTreeSet<&'a ClientId>,
+}
+
+pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences: &Presences<'_>, now: Timestamp) -> Snapshot {
     let task = coordinator.task();
+    let over = matches!(coordinator.stage(), Stage::Ended(_));
+    let not_joined = |(client, _): &(&ClientId, &Role)| !over && !coordinator.members().contains_key(*client);
+    let absent: BTreeMap<ClientId, Role> =
+        presences.enrolled.iter().filter(not_joined).map(|(client, role)| (client.clone(), *role)).collect();
+    let absent_sites = || absent.iter().filter(|(_, role)| **role == Role::Site).map(|(client, _)| client.clone()).collect();
     let (stage, turn, waiting_for, deadline, outcome) = match coordinator.stage() {
-        Stage::Gathering => ("gathering", None, Vec::new(), None, None),
+        Stage::Gathering => ("gathering", None, absent_sites(), None, None),
         Stage::Open { turn, waiting, deadline, .. } => ("open", turn, waiting, Some(deadline.since(now).as_secs()), None),
         Stage::Between => ("between", None, Vec::new(), None, None),
         Stage::Paused => ("paused", None, Vec::new(), None, None),
@@ -84,6 +148,8 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, now: Times
         ledger_row: member.head.map(|head| head.seq),
         refused: member.refused,
         withdrawn: member.withdrawn,
+        silent_seconds: presences.heard.get(client).filter(|_| !presences.waiting.contains(client)).map(|at| now.since(*at).as_secs()),
+        heard: presences.heard.contains_key(client),
     });
     // An entry lists who is in its sum; without one nothing was summed.
     let summed = coordinator.entries().iter().rev().find(|entry| !entry.included.is_empty());
@@ -101,6 +167,8 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, now: Times
         deadline_in_seconds: deadline,
         outcome,
         members: members.collect(),
+        absent,
+        warnings: Vec::new(),
         summer: summer.map(|state| SummerView { state, last_round }),
     }
 }

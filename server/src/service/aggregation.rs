@@ -47,7 +47,7 @@ impl Aggregation for AggregationService {
     type ServeStream = FrameStream<v1::QuestionFrame>;
 
     async fn serve(&self, request: Request<Streaming<v1::SummerFrame>>) -> Result<Response<Self::ServeStream>, Status> {
-        let (peer, party) = self.service.enrolled(connected(&request)?)?;
+        let (peer, party) = self.service.summer(connected(&request)?)?;
         if party != Party::Summer || peer.client != self.summer {
             let message =
                 format!("{} is not the summer of this federation ([summer] name of the server says {})", peer.client, self.summer);

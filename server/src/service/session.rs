@@ -183,10 +183,7 @@ impl Session {
     async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, Status> {
         let frame = match self.requests.message().now_or_never() {
             Some(frame) => frame?,
-            None => match tokio::time::timeout(UPLOAD_SILENCE, self.requests.message()).await {
-                Ok(frame) => frame?,
-                Err(_) => return Err(wire::unavailable("nothing came for a minute")),
-            },
+            None => unless_silent(self.requests.message()).await?,
         };
         frame.map(wire::payload).transpose().map_err(|e| frame_status(&e))
     }
@@ -202,5 +199,31 @@ impl Session {
                 None
             }
         }
+    }
+}
+
+/// The next frame of an upload, unless none comes for too long.
+async fn unless_silent<T>(frame: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    match tokio::time::timeout(UPLOAD_SILENCE, frame).await {
+        Ok(frame) => frame,
+        Err(_) => Err(wire::unavailable("nothing came for a minute")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_falls_silent_ends() {
+        let waited = tokio::time::Instant::now();
+        let ended = unless_silent(std::future::pending::<Result<(), Status>>()).await.unwrap_err();
+        assert_eq!((ended.code(), waited.elapsed()), (tonic::Code::Unavailable, UPLOAD_SILENCE));
+        let slow = async {
+            tokio::time::sleep(UPLOAD_SILENCE - Duration::from_secs(1)).await;
+            Ok(7)
+        };
+        assert_eq!(unless_silent(slow).await.unwrap(), 7, "a slow one does not");
     }
 }

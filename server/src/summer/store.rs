@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::vault::FileVault;
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, create_private_directory, sync_directory};
+use crate::files::{FileLock, check_own, create_private_directory, private_database, sync_directory};
 use crate::store::{configure, sqlite_error};
 
 /// Marks the file as a summer's ("dpvM").
@@ -54,9 +54,12 @@ impl FileStores {
     pub fn open(state: &Path, vault: &Path) -> Result<Self> {
         create_private_directory(state)?;
         create_private_directory(vault)?;
+        check_own(state)?;
+        check_own(vault)?;
         let lock = FileLock::take(vault.join(".lock"), "another summer uses this vault; stop it, or name other folders")?;
         let path = state.join("summer.db");
         let fail = |e: rusqlite::Error| sqlite_error(&path, &e);
+        private_database(&path)?;
         let connection = Connection::open(&path).map_err(fail)?;
         configure(&connection, &path)?;
         connection.pragma_update(None, "secure_delete", true).map_err(fail)?;
