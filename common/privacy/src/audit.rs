@@ -8,7 +8,6 @@
 //! * μ: it refutes Gaussian differential privacy with every μ below Φ⁻¹(q) − Φ⁻¹(p) (Nasr et al. 2023).
 //!
 //! A bound above what is claimed is a fault of the mechanism, of its state or of its accounting. A bound below it shows nothing:
-//! `design/security.md` 5 has what a number of runs can catch.
 //!
 //! Everything here is a function of numbers that were released, so it needs no permit.
 

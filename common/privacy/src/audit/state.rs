@@ -129,7 +129,7 @@ fn attack(runs: u64, release: impl Fn(Statistics, u64) -> Run) -> Audited {
     found.unwrap()
 }
 
-/// T1.5, `design/security.md` 7: S = 10, N = 400, claimed ε = 1. Noise in the state is flagged far above the claim; the shipped state is not, and
+/// T1.5: S = 10, N = 400, claimed ε = 1. Noise in the state is flagged far above the claim; the shipped state is not, and
 /// the bound comes near enough to show that the attack has teeth.
 #[test]
 fn t1_5_noise_in_the_state_is_flagged_and_the_shipped_state_is_not() {
