@@ -300,7 +300,7 @@ impl<'a, T: UnitTable> Shard<'a, T> {
 /// The whole site as one unit. Only [`Units::whole_site`] makes one.
 ///
 /// An empty site is a unit, too: it is present and has no records. A site that is *absent* sends nothing; under add-remove of sites that, and not the
-/// empty site, is the neighbour (`design/algorithms.md` 8.2).
+/// empty site, is the neighbour ([`crate::proofs::layouts`]).
 pub struct WholeSite<'t, T>(&'t T);
 
 impl<T: UnitTable> UnitTable for WholeSite<'_, T> {

@@ -114,7 +114,7 @@ impl LatticeSum {
     /// [`LatticeSum::release_sum`] of terms that also depend on the site's private state: `f(unit, position, state, term)`.
     ///
     /// # Privacy
-    /// The state must be noise-free (`design/algorithms.md` R1, R2; [`Pending::Private`](crate::Pending::Private) can be nothing else),
+    /// The state must be noise-free ([`crate::proofs::carried_state`]; [`Pending::Private`](crate::Pending::Private) can be nothing else),
     /// and what `f` takes from it must belong to this unit alone. `position` is there to find that part, and for nothing else: under
     /// add-remove the position itself depends on other units.
     ///
