@@ -21,10 +21,11 @@ use dp_pvi_privacy::{ClientId, Epsilon, Ledger, NoiseSource, RunId, SecureNoise}
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Settings};
 use dp_pvi_protocol::driver::{Clock, DriveError, Patience, SiteOutcome, TrainError, TrainErrorKind, Trainer, drive_site};
-use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Role, Signed, Welcome};
+use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Role, Signed};
 use dp_pvi_protocol::participant::{Approve, Identity, PartialRuns, Participant, Policy, TrainJob, Trained};
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Transport, TransportError};
+use dp_pvi_protocol::witness::Greeting;
 use dp_pvi_simulation::disk::ServerDisk;
 use dp_pvi_simulation::federation::FEDERATION;
 use dp_pvi_simulation::network::{Answer, Host, Request, tls_key};
@@ -126,9 +127,9 @@ impl Recorder {
 }
 
 impl Transport for Recorder {
-    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Signed<Welcome>, TransportError> {
+    async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Greeting, TransportError> {
         match self.call("hello", hello.to_bytes(), &Request::Hello(hello.clone()))? {
-            Answer::Welcome(welcome) => Ok(welcome),
+            Answer::Welcome(welcome) => Ok(*welcome),
             other => panic!("{other:?}"),
         }
     }

@@ -245,9 +245,8 @@ impl Federation {
         let mut summer =
             SimulatedSummer::new(summer_key(self.seed), &server_key(self.seed).verifying_key(), self.fault_seed, faults.crash_summer);
         summer.up_again = start.plus(self.summer_silent);
-        let server_clock = MachineClock::new(clock.clone(), start, Machine::Server, Rc::clone(&faults));
-        let settings = self.settings_of(self.run);
-        let host = Rc::new(RefCell::new(Host::new(settings, self.disk.clone(), server_clock, self.watch, Some(summer))));
+        let host = Host::new(self.settings_of(self.run), self.disk.clone(), self.watch, Some(summer));
+        let host = Rc::new(RefCell::new(host.with_clock(Rc::clone(&faults), start)));
         let results = Rc::new(RefCell::new(Results::default()));
         let clients = self.sites.len() + self.evaluators.len();
         let through = Rc::new(Cell::new(0));

@@ -190,8 +190,8 @@ pub struct Host {
     server: Option<Server<ServerDisk>>,
     disk: ServerDisk,
     settings: Settings,
-    /// What the server takes for the time.
-    clock: MachineClock,
+    /// Jumps of its clock, and since when they are counted.
+    clock: (Rc<Faults>, Timestamp),
     up_again: Timestamp,
     /// Crashes so far.
     pub crashes: u32,
@@ -214,14 +214,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 impl Host {
     /// A machine that starts its server at the first tick. `watch` sees every durable record.
     #[must_use]
-    pub fn new(
-        settings: Settings,
-        disk: ServerDisk,
-        clock: MachineClock,
-        watch: Box<dyn FnMut(&Record)>,
-        summer: Option<SimulatedSummer>,
-    ) -> Self {
+    pub fn new(settings: Settings, disk: ServerDisk, watch: Box<dyn FnMut(&Record)>, summer: Option<SimulatedSummer>) -> Self {
         let up_again = Timestamp::from_millis(0);
+        let clock = (Rc::new(Faults::default()), up_again);
         let (traffic, arrived) = (Traffic::default(), BTreeMap::new());
         Self { server: None, disk, settings, clock, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
     }
@@ -232,6 +227,18 @@ impl Host {
         self.server.as_ref().map(Server::coordinator)
     }
 
+    /// The same machine with a clock that was right at `start` and jumps as the faults say.
+    #[must_use]
+    pub fn with_clock(self, faults: Rc<Faults>, start: Timestamp) -> Self {
+        Self { clock: (faults, start), ..self }
+    }
+
+    /// What the server takes for the time.
+    fn here(&self, now: Timestamp) -> Timestamp {
+        let (faults, start) = &self.clock;
+        faults.skew(&Machine::Server, now.since(*start)).of(now)
+    }
+
     /// Crashes of the summer so far.
     #[must_use]
     pub fn summer_crashes(&self) -> u32 {
@@ -240,7 +247,7 @@ impl Host {
 
     /// Starts the server where it is down and due, and lets time pass in it. `now` is the true time.
     pub fn tick(&mut self, now: Timestamp) {
-        let here = self.clock.now();
+        let here = self.here(now);
         if self.server.is_none() && now >= self.up_again && self.fault.is_none() {
             match Coordinator::restore(self.settings.clone(), self.disk.records()) {
                 Ok(coordinator) => self.server = Some(Server::new(coordinator, self.disk.clone())),
@@ -263,7 +270,7 @@ impl Host {
     /// # Errors
     /// The server is down, goes down over it, or rejects it.
     pub fn deliver(&mut self, client: &ClientId, request: &Request, now: Timestamp) -> Result<Answer, TransportError> {
-        let disk = self.disk.clone();
+        let (disk, here) = (self.disk.clone(), self.here(now));
         if let Request::Submit(update, payload) = request
             && let Ok(update) = update.peek()
         {
@@ -276,7 +283,6 @@ impl Host {
             self.traffic.submissions += 1;
             self.traffic.payload_bytes += payload.len() as u64;
         }
-        let here = self.clock.now();
         let answer = handle(server, &disk, client, request, here);
         let answer = answer.and_then(|answer| ask(server, self.summer.as_mut(), here, now).map(|()| answer));
         answer.map_err(|error| match error {
