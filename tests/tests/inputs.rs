@@ -106,6 +106,7 @@ fn data_that_does_not_fit_is_rejected_by_row_and_column() {
     let mut clients = [federation.start_client("site-1", &server.address), federation.start_client("site-2", &server.address)];
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    assert!(!federation.home("site-1").join("state/records-site-1.json").exists(), "the run is over: other records may come");
     for client in &clients {
         assert!(!client.log().contains("x0") && client.events().iter().all(|e| !e.to_string().contains("x0")), "{}", client.log());
     }

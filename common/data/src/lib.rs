@@ -1,7 +1,7 @@
 //! From files to privacy units: CSV and Parquet, documents and images, through the public schema.
 //!
-//! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (R6 of the algorithm
-//! specification: every range, constant and category list is public). Files are text (CSV, plain or gzip) or Parquet, told apart by
+//! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (every range,
+//! constant and category list is public). Files are text (CSV, plain or gzip) or Parquet, told apart by
 //! their first bytes; several files are one data set, in the given order.
 //!
 //! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
@@ -28,7 +28,7 @@
 //!   they end with a line feed.
 //! * Whether a file is gzip or Parquet is told by its first bytes where they belong to a header, and by its name (`.gz`, `.parquet`)
 //!   where they belong to a record.
-//! * How many records there are, none included, is no error.
+//! * How many records there are, none included, is no error (a table holds 2³² entries, 50 GB of them).
 //!
 //! What remains is the file as a whole: missing, no regular file, without the schema's columns, cut in the middle of its compression. A
 //! site meets that before it says hello.
@@ -120,7 +120,7 @@ pub struct Rows {
 /// HMAC-SHA256 over the units under it.
 ///
 /// # Errors
-/// See [`DataError`]: a file as a whole cannot be used. Neither a cell nor a line nor their number is an error.
+/// See [`DataError`]: a file as a whole cannot be used, or has more than a table holds. Neither a cell nor a line is an error.
 pub fn load_for_run<P: AsRef<Path>>(schema: &Schema, files: &[P], key: &[u8; 32]) -> Result<Snapshot, DataError> {
     let table = table(schema, files, Purpose::Run)?.table;
     let fingerprint = fingerprint::of(&table, key);

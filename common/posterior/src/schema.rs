@@ -1,4 +1,4 @@
-//! The public schema: what a row of a site's file is, before any site has opened one (R6 of the algorithm specification).
+//! The public schema: what a row of a site's file is, before any site has opened one.
 //!
 //! A schema says, for every column, what kind of value it holds, in which range or list, and how the value becomes entries of the
 //! feature row x: numbers are clamped, transformed, centred and scaled by constants that stand in this file; categories become one

@@ -19,8 +19,7 @@
 //! threshold = 127                   # pixels above this are on
 //! ```
 //!
-//! The vocabulary is public: a list of words that was read off the private documents would tell who wrote what (R6 of the algorithm
-//! specification).
+//! The vocabulary is public: a list of words that was read off the private documents would tell who wrote what.
 
 use serde::Deserialize;
 

@@ -265,7 +265,7 @@ async fn withdraw<S: LedgerStore, K: RowSigner>(participant: &Participant<S, K>,
     }
 }
 
-/// An update leaves at a multiple of the public tick, whatever its computation took (decision 22).
+/// An update leaves at a multiple of the public tick, whatever its computation took.
 async fn wait_for_tick(outgoing: &Outgoing, task: &ResolvedTask, clock: &impl Clock, observer: &mut impl Observer) {
     let wait = clock.now().until_next(Duration::from_secs(task.release_tick_seconds));
     if !wait.is_zero() {
