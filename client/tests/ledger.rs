@@ -120,6 +120,11 @@ fn without_a_second_place_the_operator_is_told() {
 #[test]
 fn finding_attack_weakness_6_files_that_others_can_use_are_refused() {
     let site = Site::new();
+    // Records are the site's own matter: a warning.
+    mode(&site.path("cohort.csv"), 0o644);
+    assert!(words(&site.run(&["check", "--offline"]).expect(0, "")).contains("chmod o-r"));
+    mode(&site.path("cohort.csv"), 0o640);
+    assert!(!words(&site.run(&["check", "--offline"]).expect(0, "")).contains("chmod o-r"));
     let open = [
         ("data/ledger.db", 0o666, "data.ledger", "chmod 600"),
         ("data/ledger.db", 0o640, "data.ledger", "chmod 600"),

@@ -1,6 +1,6 @@
 //! `check`: everything that a run needs, one line each, with the name of what fails.
 
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
@@ -55,6 +55,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);
     }
+    readable_by_all(&config).iter().for_each(|warning| report.warn("data", warning));
     let ledger = match (config.private(), identity) {
         (Ok(private), Some(key)) => {
             let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
@@ -124,6 +125,19 @@ impl Report {
     fn end(self) -> Result<()> {
         self.first.map_or(Ok(()), Err)
     }
+}
+
+/// Files with private records that every user of this machine can read. A warning only: who may read them is for the site to say.
+fn readable_by_all(config: &Config) -> Vec<String> {
+    let files = config.data.files.iter().filter(|_| config.data.private.is_some());
+    files
+        .filter_map(|file| {
+            let mode = std::fs::metadata(file).ok()?.mode() & 0o777;
+            let path = file.display();
+            (mode & 0o004 != 0)
+                .then(|| format!("{path}: every user of this machine can read these records (mode {mode:o}): `chmod o-r {path}`"))
+        })
+        .collect()
 }
 
 fn state_folder(path: &Path) -> Result<()> {

@@ -14,6 +14,8 @@
 //!   under the same reservation, because nothing had left the process.
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
+//! * The highest row is kept in a second place too ([`file::SecondPlace`]): row first, then the place, then the permit. A ledger that is
+//!   behind it is an old copy, and is refused; one that is ahead had a crash in between, and is not.
 //! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
 mod attachment;
