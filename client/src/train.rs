@@ -124,8 +124,11 @@ impl Evaluate for PublicEvaluator {
 }
 
 fn evaluate(task: &ResolvedTask, table: &dp_pvi_data::Public<RecordTable>, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
-    let predictor = Predictor::of_state(task, lambda).map_err(|e| internal(e.to_string()))?;
-    Ok(metrics::evaluate(&predictor, table))
+    // A posterior that is no distribution is reported: somebody should know.
+    Ok(match Predictor::of_state(task, lambda) {
+        Ok(predictor) => metrics::evaluate(&predictor, table),
+        Err(_) => PublicMetrics::of_no_distribution(table),
+    })
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError> + Send + 'static) -> Result<T, TrainError> {

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use dp_pvi_privacy::{ClientId, Hash, RunId};
-use dp_pvi_protocol::message::{Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Welcome};
+use dp_pvi_protocol::message::{
+    Catchup, Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Welcome,
+};
 use dp_pvi_protocol::transport::{Rejection, TransportError};
-use dp_pvi_protocol::witness::Greeting;
+use dp_pvi_protocol::witness::{Greeting, SignedHead};
 use prost::Message;
 
 use crate::client::{Answer, NextReader, WelcomeReader, transport_error};
 use crate::identity::generate_identity;
 use crate::server::{EntryEncoder, next_frames, rejection, unavailable, welcome_frames};
-use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, WELCOME_BYTES, v1};
+use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, WELCOME_BYTES, WITNESS_BYTES, v1};
 
 fn header(round: u32) -> Signed<RoundHeader> {
     let header = RoundHeader {
@@ -182,4 +184,69 @@ fn every_rejection_survives_the_status() {
     assert!(matches!(transport_error(&tonic::Status::resource_exhausted("busy")), TransportError::Unreachable(_)));
     let unknown = transport_error(&tonic::Status::unimplemented("what"));
     assert!(matches!(unknown, TransportError::Rejected { kind: Rejection::Version, .. }));
+}
+
+fn entry_frame(sites: usize) -> v1::WorkFrame {
+    let included = (0..sites).map(|site| v1::Included { client: format!("site-{site}"), update: vec![3; 32].into() }).collect();
+    let entry = v1::TranscriptEntry {
+        header: Some(v1::SignedMessage { body: vec![1; 300].into(), signature: vec![2; 64].into() }),
+        included,
+        outcome: v1::RoundOutcome::Complete.into(),
+        lambda: vec![4; 32].into(),
+        previous: vec![5; 32].into(),
+        aggregation: None,
+    };
+    v1::WorkFrame { frame: Some(v1::work_frame::Frame::Entry(entry.encode_to_vec().into())) }
+}
+
+fn head_frame(kind: v1::next_head::Kind, entries: u32) -> v1::WorkFrame {
+    let header = Some(v1::SignedMessage { body: vec![1; 300].into(), signature: vec![2; 64].into() });
+    let outcome = v1::RunOutcome::Complete.into();
+    let head = v1::NextHead { kind: kind.into(), header, outcome, coordinates: 0, entries, charter: None };
+    v1::WorkFrame { frame: Some(v1::work_frame::Frame::Head(head)) }
+}
+
+#[test]
+fn finding_attack_b6_a_coordinator_cannot_fill_a_client_s_memory_with_entries() {
+    use v1::next_head::Kind;
+    for kind in [Kind::Round, Kind::Finished, Kind::Entries] {
+        for announced in [257, 1 << 20, u32::MAX] {
+            assert_eq!(NextReader::new(4).frame(head_frame(kind, announced)).unwrap_err(), FrameError::TooLong, "{announced}");
+        }
+        // As many as may be announced, each as long as a message may be: what is held ends at the bound.
+        let mut reader = NextReader::new(4);
+        reader.frame(head_frame(kind, 256)).unwrap();
+        let entry = entry_frame(10_000);
+        let length = entry.encoded_len();
+        let taken = (0..256).take_while(|_| reader.frame(entry.clone()).is_ok()).count();
+        assert!(taken * length <= dp_pvi_protocol::bounds::ENTRIES_BYTES + MESSAGE_BYTES, "{taken} of {length} bytes");
+    }
+    let mut reader = NextReader::new(4);
+    reader.frame(head_frame(Kind::Entries, 1)).unwrap();
+    assert!(matches!(reader.frame(entry_frame(10_001)), Err(FrameError::Bounds(_))), "more sites than a run has");
+    assert!(NextReader::new(4).frame(head_frame(Kind::Entries, 0)).is_err(), "an answer that says nothing");
+}
+
+#[test]
+fn entries_alone_arrive_as_they_were() {
+    let some = Next::Entries(Box::new(Catchup { entries: entries(200), charter: None }));
+    assert_eq!(read(travel(some.clone()), 0).unwrap(), some);
+}
+
+#[test]
+fn finding_attack_weakness_1_the_site_s_own_word_travels_beside_a_welcome() {
+    let welcome = Signed::<Welcome>::from_parts(vec![9; CHUNK_BYTES + 7], vec![7; 64]);
+    let (hello, update) = (Signed::from_parts(vec![1; 200], vec![2; 64]), Signed::from_parts(vec![3; 400], vec![4; 64]));
+    for signed in [SignedHead::Hello(hello), SignedHead::Update(update)] {
+        let sent = Greeting { welcome: welcome.clone(), signed: Some(signed) };
+        let frames: Vec<_> = welcome_frames(sent.clone()).collect();
+        let mut reader = WelcomeReader::default();
+        frames.iter().for_each(|frame| reader.frame(frame.clone()).unwrap());
+        assert!(reader.frame(frames[2].clone()).is_err() && reader.frame(frames[1].clone()).is_err(), "nothing comes after it");
+        assert_eq!(reader.finish().unwrap(), sent);
+    }
+    let long = SignedHead::Hello(Signed::from_parts(vec![1; WITNESS_BYTES + 1], vec![2; 64]));
+    let mut reader = WelcomeReader::default();
+    let refused = welcome_frames(Greeting { welcome, signed: Some(long) }).find_map(|frame| reader.frame(frame).err());
+    assert_eq!(refused, Some(FrameError::TooLong));
 }

@@ -11,7 +11,7 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_posterior::document::{Evaluation, PosteriorDocument};
+use dp_pvi_posterior::document::{DocumentError, Evaluation, PosteriorDocument};
 use dp_pvi_posterior::statement::statement;
 
 use self::chain::Keys;
@@ -82,12 +82,21 @@ fn document(history: &History) -> Result<PosteriorDocument> {
         .metrics
         .iter()
         .map(|(client, report)| Evaluation { evaluator: client.clone(), round: report.round, metrics: report.metrics.clone() })
-        .collect();
-    let document = PosteriorDocument::new(&history.task, history.run.number, history.rounds(), &history.lambda, statements, evaluations)
-        .map_err(|e| failed(&e))?;
-    match history.noise_aware() {
-        Some(aware) => document.with_noise_aware(aware).map_err(|e| failed(&e)),
-        None => Ok(document),
+        .collect::<Vec<_>>();
+    let (task, run, rounds) = (&history.task, history.run.number, history.rounds());
+    let document = match PosteriorDocument::new(task, run, rounds, &history.lambda, statements.clone(), evaluations.clone()) {
+        Ok(document) => document,
+        // Whatever the sites sent, there is a result: it says what went wrong.
+        Err(DocumentError::Parameters(problem)) => {
+            return Ok(PosteriorDocument::without_posterior(task, run, rounds, &problem, statements, evaluations));
+        }
+        Err(error) => return Err(failed(&error)),
+    };
+    match history.noise_aware().map(|aware| document.clone().with_noise_aware(aware)) {
+        Some(Ok(both)) => Ok(both),
+        // The noise-aware one follows the run's path, which may have left the numbers of a computer where the plain one has come back.
+        Some(Err(DocumentError::Parameters(_))) | None => Ok(document),
+        Some(Err(error)) => Err(failed(&error)),
     }
 }
 

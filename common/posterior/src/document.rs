@@ -36,6 +36,9 @@ pub struct PosteriorDocument {
     /// The posterior whose intervals include the noise that protects the records, where that noise is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_aware: Option<NoiseAware>,
+    /// Why there is no posterior, where the run left none: what it summed is no distribution. Coefficients and natural parameters are empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// One statement for every site.
     pub privacy: Vec<PrivacyStatement>,
     /// Held-out metrics, oldest first.
@@ -124,10 +127,37 @@ impl PosteriorDocument {
             coefficients: coefficients(&names, posterior.standard()),
             natural_parameters,
             noise_aware: None,
+            problem: None,
             privacy,
             evaluations,
             task: String::from_utf8_lossy(&task.to_bytes()).into_owned(),
         })
+    }
+
+    /// What is left to say of a run whose state is no distribution: who took part, what it cost, and why there is nothing to predict from.
+    #[must_use]
+    pub fn without_posterior(
+        task: &ResolvedTask,
+        run: u32,
+        rounds: u32,
+        problem: &InvalidParameters,
+        privacy: Vec<PrivacyStatement>,
+        evaluations: Vec<Evaluation>,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            task_hash: task.hash().to_string(),
+            run,
+            rounds,
+            family: task.family(),
+            coefficients: Vec::new(),
+            natural_parameters: Vec::new(),
+            noise_aware: None,
+            problem: Some(format!("the run left no distribution ({problem}): its posterior is not finite, or has no variance")),
+            privacy,
+            evaluations,
+            task: String::from_utf8_lossy(&task.to_bytes()).into_owned(),
+        }
     }
 
     /// The document with the noise-aware posterior beside the plain one; the statements then say so.
@@ -169,6 +199,10 @@ impl PosteriorDocument {
         }
         if task.family() != document.family {
             return Err(DocumentError::Inconsistent("the family is not the task's"));
+        }
+        if document.problem.is_some() {
+            let empty = document.coefficients.is_empty() && document.natural_parameters.is_empty() && document.noise_aware.is_none();
+            return if empty { Ok(document) } else { Err(DocumentError::Inconsistent("it has a posterior and says that it has none")) };
         }
         let names = task.parameter_names()?;
         let stated = |natural: &[f64], stated: &[Coefficient]| -> Result<(), DocumentError> {

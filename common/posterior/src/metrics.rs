@@ -16,6 +16,13 @@ impl PublicMetrics {
         &self.0
     }
 
+    /// What there is to say of λ that is no distribution: no density, and so no other metric.
+    #[must_use]
+    pub fn of_no_distribution<T: TestRecords>(records: &Public<T>) -> Self {
+        let records = records.get().examples().count() as u64;
+        Self(HeldOutMetrics { records, log_likelihood: f64::NAN, ..HeldOutMetrics::default() })
+    }
+
     /// The numbers, for a message or a table.
     #[must_use]
     pub fn into_inner(self) -> HeldOutMetrics {
@@ -28,7 +35,8 @@ impl PublicMetrics {
 pub struct HeldOutMetrics {
     /// Number of test records.
     pub records: u64,
-    /// Mean log predictive density.
+    /// Mean log predictive density. A number that is not finite is a finding about the posterior; JSON says "not finite".
+    #[serde(with = "number")]
     pub log_likelihood: f64,
     /// Share of correct classes (classification), or of pixels that come back right (images).
     pub accuracy: Option<f64>,
@@ -116,6 +124,9 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
     let reliability = reliability(&mut classes);
     let auc = auc(&classes);
     let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
+    let finite = |pairs: &[(f64, f64, u64)]| pairs.iter().all(|(p, y, _)| p.is_finite() && y.is_finite());
+    // Bins of predictions that are no probabilities say nothing.
+    let reliability = if finite(&reliability) { reliability } else { Vec::new() };
     PublicMetrics(HeldOutMetrics {
         records: count,
         log_likelihood: mean(log_likelihood),
@@ -128,6 +139,54 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         pit: histogram(&transforms),
         interval_coverage: if regression { coverage(&transforms) } else { Vec::new() },
     })
+}
+
+/// A number in JSON, where one that is not finite has no form of its own; elsewhere its bits.
+mod number {
+    use serde::de::{Error, Visitor};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    const WORDS: &str = "not finite";
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() && !value.is_finite() {
+            serializer.serialize_str(WORDS)
+        } else {
+            serializer.serialize_f64(*value)
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        if deserializer.is_human_readable() { deserializer.deserialize_any(Number) } else { f64::deserialize(deserializer) }
+    }
+
+    struct Number;
+
+    #[allow(clippy::cast_precision_loss, reason = "a whole number that somebody wrote for a real one")]
+    impl Visitor<'_> for Number {
+        type Value = f64;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a number, or \"not finite\"")
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+            Ok(value)
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+
+        fn visit_u64<E: Error>(self, value: u64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+
+        fn visit_str<E: Error>(self, value: &str) -> Result<f64, E> {
+            if value == WORDS { Ok(f64::NAN) } else { Err(E::custom("a number is expected")) }
+        }
+    }
 }
 
 /// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does

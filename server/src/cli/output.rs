@@ -79,7 +79,8 @@ impl Output {
             Event::Refused { client, round, reason } => format!("round {round}: {client} sends no update ({})", name_of(reason)),
             Event::Metrics { client, round, log_likelihood, accuracy } => {
                 let accuracy = accuracy.map_or_else(String::new, |a| format!(", accuracy {a:.4}"));
-                format!("after {round} rounds, {client}: log-likelihood {log_likelihood:.4}{accuracy}")
+                let likelihood = if log_likelihood.is_finite() { format!("{log_likelihood:.4}") } else { "not finite".to_owned() };
+                format!("after {round} rounds, {client}: log-likelihood {likelihood}{accuracy}")
             }
             Event::Control { state } => format!("the operator changed the run: {state:?}").to_lowercase(),
             Event::RunEnded { outcome } => format!("the run is over: {}", name_of(outcome)),

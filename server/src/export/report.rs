@@ -89,6 +89,10 @@ fn overview(html: &mut String, federation: &str, history: &History) {
 
 fn coefficients(html: &mut String, history: &History, document: &PosteriorDocument) {
     html.push_str("<h2>Coefficients</h2>");
+    if let Some(problem) = &document.problem {
+        let _ = write!(html, "<p class=\"note\"><b>There is no posterior: {}.</b></p>", Escaped(problem));
+        return;
+    }
     let all = &document.coefficients;
     // Both posteriors have the same coefficients in the same order.
     let aware = document.noise_aware.as_ref().map(|aware| aware.coefficients.as_slice());
@@ -199,7 +203,8 @@ fn held_out(html: &mut String, history: &History) {
     for (title, value) in metrics {
         let mut series: BTreeMap<&ClientId, Vec<(f64, f64)>> = BTreeMap::new();
         for (client, report) in &history.metrics {
-            if let Some(value) = value(&report.metrics) {
+            // What is not finite has no place on an axis; posterior.json says it.
+            if let Some(value) = value(&report.metrics).filter(|value| value.is_finite()) {
                 series.entry(client).or_default().push((f64::from(report.round), value));
             }
         }

@@ -162,3 +162,25 @@ fn finding_privacy_4_no_ledger_books_more_than_the_statement_says() {
         assert_eq!(statement.compare(&task, &[]).unwrap().epsilon.get(), 0.0);
     }
 }
+
+#[test]
+fn finding_attack_b7_a_run_without_a_posterior_has_a_document_all_the_same() {
+    let task = private();
+    let infinite = [f64::NAN, f64::INFINITY, 1.0, 1.0];
+    let Err(DocumentError::Parameters(problem)) = PosteriorDocument::new(&task, 0, 1, &infinite, vec![], vec![]) else {
+        panic!("no distribution")
+    };
+    let statements = document(&task).privacy;
+    let metrics = HeldOutMetrics { records: 10, log_likelihood: f64::NAN, ..HeldOutMetrics::default() };
+    let evaluation = Evaluation { evaluator: ClientId::new("eve").unwrap(), round: 1, metrics: metrics.clone() };
+    let written = PosteriorDocument::without_posterior(&task, 0, 1, &problem, statements.clone(), vec![evaluation]);
+    let text = written.to_json();
+    assert!(text.contains("\"log_likelihood\": \"not finite\"") && !text.contains("null"), "{text}");
+    let back = PosteriorDocument::from_json(&text).unwrap();
+    assert!(back.problem.is_some() && back.predictor().is_err());
+    assert_eq!(back.privacy, statements, "what it cost is said all the same");
+    assert!(back.evaluations[0].metrics.is_same(&metrics) && !back.evaluations[0].metrics.is_finite());
+    // A document cannot have it both ways.
+    let both = document(&task).to_json().replacen("\"privacy\":", "\"problem\": \"none\",\n  \"privacy\":", 1);
+    assert!(matches!(PosteriorDocument::from_json(&both), Err(DocumentError::Inconsistent(_))));
+}

@@ -356,3 +356,65 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
     ]);
     assert!(resolve(&network, SCHEMA).unwrap_err().to_string().contains("two classes"));
 }
+
+#[test]
+fn finding_attack_b5_texts_with_control_characters_are_refused_in_a_task() {
+    let task = resolve(&private(&[]), SCHEMA).unwrap();
+    let read = |task: &ResolvedTask| ResolvedTask::from_bytes(&task.to_bytes()).map_err(|error| error.to_string());
+    read(&task).unwrap();
+    for text in ["three\u{1b}[1A\u{1b}[2Kepsilon 0.1", "a\nb", "a\rb", "\u{7}", "a\u{202e}b", "a\u{2028}b", "\u{9b}2J"] {
+        let refused = read(&ResolvedTask { name: text.into(), ..task.clone() }).unwrap_err();
+        assert!(refused.contains("control characters") && !refused.contains(text), "{refused:?}");
+        // TOML can write them as escapes.
+        let escaped: String = text.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+        for schema in [
+            SCHEMA.replace("name = \"age\"", &format!("name = \"{escaped}\"")),
+            SCHEMA.replace("column = \"died\"", &format!("column = \"{escaped}\"")),
+            SCHEMA.replace("[\"yes\"]", &format!("[\"{escaped}\"]")),
+        ] {
+            let refused = resolve(&private(&[]), &schema).unwrap_err().to_string();
+            assert!(!refused.chars().any(char::is_control), "{refused:?}");
+            assert!(refused.contains("control characters"), "{refused:?}");
+        }
+    }
+    // Letters of any script are no control characters.
+    read(&ResolvedTask { name: "Göttingen, 東京, Αθήνα".into(), ..task }).unwrap();
+}
+
+#[test]
+fn finding_attack_b9_durations_and_counts_of_a_task_are_bounded() {
+    let task = resolve(&private(&[]), SCHEMA).unwrap();
+    let read = |change: fn(&mut ResolvedTask)| {
+        let mut task = task.clone();
+        change(&mut task);
+        ResolvedTask::from_bytes(&task.to_bytes()).map_err(|error| error.to_string())
+    };
+    let refused = |change: fn(&mut ResolvedTask), part: &str| {
+        let words = read(change).unwrap_err();
+        assert!(words.contains(part), "{words}");
+    };
+    read(|task| task.release_tick_seconds = 86_400).unwrap();
+    refused(|task| task.release_tick_seconds = 86_401, "release_tick_seconds");
+    refused(|task| task.release_tick_seconds = 4_000_000_000, "release_tick_seconds");
+    refused(|task| task.release_tick_seconds = u64::MAX, "release_tick_seconds");
+    read(|task| task.update_deadline_seconds = 31 * 86_400).unwrap();
+    refused(|task| task.update_deadline_seconds = 31 * 86_400 + 1, "update_deadline");
+    refused(|task| task.update_deadline_seconds = u64::MAX, "update_deadline");
+    refused(|task| task.min_sites = u32::MAX, "min_sites");
+    refused(|task| task.schedule = ScheduleSpec::Sequential { sweeps: u32::MAX }, "100000");
+    refused(|task| task.privacy.max_units = Some(0), "max_units");
+    refused(|task| task.privacy.max_units = Some(u64::MAX), "max_units");
+    read(|task| task.privacy.max_units = Some(5000)).unwrap();
+}
+
+/// A task that says nothing of it keeps its bytes, and so its hash.
+#[test]
+fn finding_attack_b7_max_units_is_a_public_key_that_only_tasks_with_it_have() {
+    let without = resolve(&private(&[]), SCHEMA).unwrap();
+    assert!(!String::from_utf8(without.to_bytes()).unwrap().contains("max_units\": null"));
+    assert_eq!((without.privacy.max_units, without.most_units().unwrap()), (None, 1 << 32));
+    let with = resolve(&private(&[("epsilon = ", "max_units = 700\nepsilon = ")]), SCHEMA).unwrap();
+    assert_eq!(with.most_units().unwrap(), 700);
+    assert_ne!(with.hash(), without.hash());
+    assert_eq!(ResolvedTask::from_bytes(&with.to_bytes()).unwrap(), with);
+}

@@ -2,6 +2,7 @@
 
 mod config;
 mod cpu;
+pub mod liar;
 mod report;
 mod run;
 mod split;

@@ -165,6 +165,18 @@ impl Session {
         threads: usize,
         progress: impl Fn() + 'static,
     ) -> Result<SeedResult, ExperimentError> {
+        self.run_spoiled(seed, noise, threads, progress, |_| ())
+    }
+
+    /// The same, with sites that somebody has changed: see [`super::liar`].
+    pub(super) fn run_spoiled<N: NoiseSource + Clone + 'static>(
+        &self,
+        seed: u64,
+        noise: N,
+        threads: usize,
+        progress: impl Fn() + 'static,
+        spoil: impl FnOnce(&mut Vec<Site>),
+    ) -> Result<SeedResult, ExperimentError> {
         let (tables, test) = self.split(seed)?;
         let width = tables.len().to_string().len();
         let sites = tables.into_iter().enumerate().map(|(number, table)| {
@@ -174,7 +186,9 @@ impl Session {
             let compute = Inference { units: Arc::new(Units::new(table)), noise: noise.clone() };
             Site::new(client, units, &self.task, self.budget(), Rc::new(RefCell::new(compute)))
         });
-        let mut federation = Federation::new(&self.task, seed, sites.collect());
+        let mut sites: Vec<Site> = sites.collect();
+        spoil(&mut sites);
+        let mut federation = Federation::new(&self.task, seed, sites);
         federation.faults = self.experiment.faults.clone();
         federation.threads = threads;
         federation.prices = self.prices.get_or_init(|| federation::prices(&self.task)).clone();
