@@ -94,7 +94,12 @@ impl Snapshot {
         let schema = LocalSchema::read(&config.data.schema)?;
         let read = load_for_run(schema.schema(), &config.data.files, &key(identity)).map_err(|e| ClientError::Data(e.to_string()))?;
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
-        let snapshot = Self { schema, units: Arc::new(read.units), fingerprint: read.fingerprint, file };
+        // Layouts are over the declared number of units, whatever the files hold.
+        let units = match &config.data.private {
+            Some(private) => read.units.over_slots(private.nominal_units),
+            None => read.units,
+        };
+        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file };
         match snapshot.joined()? {
             Some(joined) if joined.fingerprint != snapshot.fingerprint.to_string() => Err(ClientError::Data(format!(
                 "the records are not those with which this site joined run {} of task {}, and what it keeps of that run would not fit them. Put \

@@ -12,7 +12,7 @@ fn build_a_step(event: DpEvent, release: ReleaseId, scope: PermitScope) -> StepP
 }
 
 fn write_an_attachment(factor: Vec<f64>) -> Attachment {
-    Attachment { message: Vec::new(), payload: Payload::Values(factor), pending: Pending::None }
+    Attachment { message: Vec::new(), payload: Payload::Values(factor), pending: Pending::None, claim: None }
 }
 
 fn protect_something_else(scope: PermitScope) -> PermitScope {

@@ -1,7 +1,19 @@
-//! What is used up by using it, and what a closure over private values cannot do.
+//! What is used up by using it.
 
-use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{Permit, Sensitive, StepPermit};
+use dp_pvi_privacy::mechanism::{Summation, Summed, release_non_private};
+use dp_pvi_privacy::{Permit, Sensitive, StepPermit, UnitTable};
+
+struct Numbers(Vec<f64>);
+
+impl UnitTable for Numbers {
+    type Unit<'a> = f64;
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn unit(&self, position: usize) -> f64 {
+        self.0[position]
+    }
+}
 
 fn use_a_permit_twice(first: Sensitive<f64>, second: Sensitive<f64>, permit: Permit) {
     let _ = release_non_private(first, permit);
@@ -19,18 +31,9 @@ fn release_a_sensitive_and_keep_it(value: Sensitive<f64>, permit: Permit) -> Sen
     value
 }
 
-fn carry_a_private_value_out(value: Sensitive<f64>) -> f64 {
-    let mut outside = 0.0;
-    let _ = value.map(|inside| outside = *inside);
-    outside
-}
-
-fn hand_out_a_reference(value: &Sensitive<f64>) -> &f64 {
-    let mut outside: &f64 = &0.0;
-    let _ = value.map(|inside| {
-        outside = inside;
-    });
-    outside
+fn sum_twice(sum: Summation<'_, Numbers>) -> Summed {
+    let _ = sum.each(|_, _, (), _| ());
+    sum.each(|_, _, (), _| ())
 }
 
 fn main() {}

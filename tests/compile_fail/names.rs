@@ -17,7 +17,7 @@ fn open_a_sensitive(value: Sensitive<f64>) -> f64 {
 }
 
 fn build_units(rows: Vec<f64>) -> Units<Vec<f64>> {
-    Units(rows)
+    Units { table: rows, slots: None }
 }
 
 fn call_a_table_one_unit(rows: &Vec<f64>) -> WholeSite<'_, Vec<f64>> {

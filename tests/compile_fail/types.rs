@@ -1,11 +1,12 @@
 //! What has no method, no trait and no visible field.
 
-use dp_pvi_privacy::ledger::Attachment;
+use dp_pvi_privacy::ledger::{Attachment, Claim};
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, NoiseShare};
 use dp_pvi_privacy::{
-    DpEvent, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, Shards, SiteState,
+    Argument, DpEvent, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, Shards, SiteState,
     StepPermit, UnitTable, Units,
 };
+use ed25519_dalek::SigningKey;
 
 fn debug<T: std::fmt::Debug>(_: T) {}
 fn display<T: std::fmt::Display>(_: T) {}
@@ -35,7 +36,7 @@ fn reach_into_a_sensitive(value: Sensitive<f64>) -> f64 {
 }
 
 fn read_units<T: UnitTable>(units: &Units<T>) -> usize {
-    units.0.len()
+    units.table.len()
 }
 
 fn count_units<T: UnitTable>(units: &Units<T>) -> usize {
@@ -62,8 +63,8 @@ fn clone_a_step(permit: &StepPermit) -> StepPermit {
     permit.clone()
 }
 
-fn send_a_plain_factor(factor: Vec<f64>) -> Attachment {
-    Attachment::new(Vec::new(), Payload::Values(factor), Pending::None)
+fn send_a_plain_factor(claim: Claim, key: &SigningKey, factor: Vec<f64>) -> Attachment {
+    Attachment::new(claim, Payload::Values(factor), Pending::None, key, |_, _, _| Vec::new())
 }
 
 fn read_an_attachment_from_bytes() {
@@ -94,8 +95,9 @@ fn carry_a_noise_share(share: NoiseShare<LatticeVector>) -> Pending {
     Pending::Private(share)
 }
 
-fn send_a_private_state(state: &Sensitive<Vec<f64>>) -> Attachment {
-    Attachment::new(Vec::new(), state.map(|values| Payload::Values(values.clone())), Pending::None)
+fn send_a_private_state(claim: Claim, key: &SigningKey, state: &Sensitive<Vec<f64>>) -> Attachment {
+    let payload = state.map(&Argument::nothing(), |(), values| Payload::Values(values.clone()));
+    Attachment::new(claim, payload, Pending::None, key, |_, _, _| Vec::new())
 }
 
 fn read_a_private_state(state: SiteState) -> Option<Vec<f64>> {
@@ -113,12 +115,12 @@ fn serialise_a_pending_change(change: Pending) {
     serialise(change);
 }
 
-fn store_a_noise_share(share: NoiseShare<LatticeVector>) -> Attachment {
-    Attachment::masked(Vec::new(), share, Pending::None)
+fn store_a_noise_share(claim: Claim, key: &SigningKey, share: NoiseShare<LatticeVector>) -> Attachment {
+    Attachment::masked(claim, share, &Argument::nothing(), Pending::None, key, |_, _, (), _| Vec::new())
 }
 
-fn call_a_vector_masked(vector: LatticeVector) -> Attachment {
-    Attachment::masked(Vec::new(), vector, Pending::None)
+fn call_a_vector_masked(claim: Claim, key: &SigningKey, vector: LatticeVector) -> Attachment {
+    Attachment::masked(claim, vector, &Argument::nothing(), Pending::None, key, |_, _, (), _| Vec::new())
 }
 
 fn count_shards<T: UnitTable>(shards: &Units<Shards<'_, T>>) -> usize {
@@ -130,7 +132,7 @@ fn look_at_the_clean_terms(terms: Sensitive<CleanTerms>) -> Vec<f64> {
 }
 
 fn send_the_clean_terms(terms: &Sensitive<CleanTerms>) -> Message {
-    Message::Released(terms.map(|terms| Payload::Values(terms.sum())))
+    Message::Released(terms.map(&Argument::nothing(), |(), terms| Payload::Values(terms.sum())))
 }
 
 fn seed_the_production_noise() {

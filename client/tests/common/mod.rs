@@ -9,9 +9,11 @@ use std::process::{Command, Output};
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys::make_request;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerStore};
+use dp_pvi_privacy::ledger::{Attachment, Budget, Claim, LedgerStore};
 use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, Pending, ReleaseId, RunId, UnitTable, Units};
+use dp_pvi_privacy::{
+    Argument, ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, Pending, ReleaseId, RunId, UnitTable, Units,
+};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
 use dp_pvi_protocol::message::{Role, Signed, Update, payload_hash};
 use ed25519_dalek::SigningKey;
@@ -244,17 +246,22 @@ impl UnitTable for One {
 pub fn committed<S: LedgerStore>(ledger: &mut Ledger<S, SigningKey>, round: u32, values: Vec<f64>, key: &SigningKey) -> Attachment {
     let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round };
     let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
-    let released = release_non_private(Units::new(One(values)).map(|t| t.0.clone()), permit).unwrap().map(Payload::Values);
-    let update = Update {
-        release: release.clone(),
-        header: Hash::default(),
-        kind: PayloadKind::Values,
-        coordinates: released.get().len() as u64,
-        payload: payload_hash(PayloadKind::Values, &released.get().to_bytes()),
-        ledger_head: ledger.head(),
-        upload: None,
-    };
-    let attachment = Attachment::new(Signed::seal(&update, key).to_bytes(), released, Pending::None);
+    let nothing = Argument::nothing();
+    let released = release_non_private(Units::new(One(values)).map(&nothing, |(), t| t.0.clone()), permit).unwrap();
+    let claim = Claim { release: release.clone(), header: Hash::default(), ledger_head: ledger.head() };
+    let payload = released.map(&nothing, |(), values| Payload::Values(values));
+    let attachment = Attachment::new(claim, payload, Pending::None, key, |claim, payload, key| {
+        let update = Update {
+            release: claim.release.clone(),
+            header: claim.header,
+            kind: PayloadKind::Values,
+            coordinates: payload.len() as u64,
+            payload: payload_hash(PayloadKind::Values, &payload.to_bytes()),
+            ledger_head: claim.ledger_head,
+            upload: None,
+        };
+        Signed::seal(&update, key).to_bytes()
+    });
     ledger.commit(&release, &attachment).unwrap();
     attachment
 }

@@ -25,9 +25,10 @@ use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::LatticeSum;
+use dp_pvi_privacy::mechanism::{ReleaseError, Summation, Summed};
 use dp_pvi_privacy::{
-    ClientId, ClipNorm, Delta, DpEvent, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, PrivacyUnit, Relation, ReleaseId, RunId,
-    SamplingRate, SecureNoise, StepPermit, Terms, Units,
+    Argument, ClientId, ClipNorm, Delta, DpEvent, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, PrivacyUnit, Relation, ReleaseId,
+    RunId, SamplingRate, SecureNoise, StepPermit, Terms, Units,
 };
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;
@@ -85,23 +86,21 @@ fn permits(event: DpEvent) -> impl Iterator<Item = StepPermit> {
 }
 
 fn run(bencher: Bencher, table: RecordTable, sampling: Option<SamplingRate>) {
-    let model = model::from_spec(&ModelSpec::LogisticRegression {});
-    let gradients = model.gradients().expect("logistic regression has gradients");
     let mechanism = mechanism(sampling);
     let mean = (0..D).map(|j| 0.01 * f64::from(u32::try_from(j % 7).unwrap_or(0))).collect();
     let point = MeanField::new(mean, vec![0.02; D], ScaleCoordinate::HalfVariance { weight: 1.0 }).expect("a point");
+    let point = Argument::copy_of(&point).expect("a copy");
     let units = Units::new(table);
     let mut permits = permits(mechanism.event());
-    bencher.with_inputs(|| permits.next().expect("enough permits")).bench_local_values(|permit| {
-        mechanism
-            .release_sum(
-                &units,
-                |unit, term| unit.records().for_each(|record| gradients.gradient(record, &point, term)),
-                permit,
-                &SecureNoise,
-            )
-            .expect("a release")
-    });
+    bencher
+        .with_inputs(|| permits.next().expect("enough permits"))
+        .bench_local_values(|permit| mechanism.release_sum(&units, &point, gradients, permit, &SecureNoise).expect("a release"));
+}
+
+fn gradients(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
+    let model = model::from_spec(&ModelSpec::LogisticRegression {});
+    let gradients = model.gradients().expect("logistic regression has gradients");
+    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| gradients.gradient(record, point, term))))
 }
 
 #[divan::bench(sample_count = 2000, sample_size = 4)]

@@ -1,12 +1,13 @@
 //! A mean-field Gaussian as the gradient code reads it.
 
 use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
 /// The coordinate t in which the gradient of a scale is expressed, clipped and noised.
 ///
 /// σ is computed from released values only, so passing from one coordinate to another is a public rescaling of every entry:
 /// it costs no privacy, but it decides how much of the clipping norm and of the noise the scales get.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum ScaleCoordinate {
     /// t = log σ: entries shrink with σ², far below the noise once σ is small.
     LogScale,
@@ -18,7 +19,7 @@ pub enum ScaleCoordinate {
 }
 
 /// q(θ) = N(μ, diag σ²), and the coordinate of its scales' gradients.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeanField {
     /// μ_j and σ_j² side by side: an entry of a row needs both.
     moments: Vec<[f64; 2]>,

@@ -1,7 +1,9 @@
 //! First-order optimisers as state and step.
 
+use serde::{Deserialize, Serialize};
+
 /// Adam (Kingma & Ba 2015, algorithm 1) with its published constants β₁ = 0.9, β₂ = 0.999, ε = 1e-8.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Adam {
     first: Vec<f64>,
     second: Vec<f64>,

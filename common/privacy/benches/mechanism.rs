@@ -12,11 +12,11 @@ use divan::{Bencher, black_box};
 use dp_pvi_privacy::accountant::{self, Curve};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::mechanism::{LatticeSum, Term};
+use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::sampler::{Coins, DiscreteGaussianSampler};
 use dp_pvi_privacy::{
-    ClientId, ClipNorm, Delta, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, NoiseSource, PrivacyUnit, Purpose, Relation, ReleaseId,
-    RunId, SamplingRate, SecureNoise, StepPermit, Terms, UnitTable, Units,
+    Argument, ClientId, ClipNorm, Delta, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, NoiseSource, PrivacyUnit, Purpose, Relation,
+    ReleaseId, RunId, SamplingRate, SecureNoise, StepPermit, Terms, UnitTable, Units,
 };
 use ed25519_dalek::SigningKey;
 
@@ -79,7 +79,14 @@ fn run_step(bencher: Bencher, units: usize) {
     let (table, mechanism) = (table(units), mechanism());
     let mut permits = permits(&mechanism, 1 << 40);
     bencher.with_inputs(|| permits.next().unwrap()).bench_local_values(|permit| {
-        mechanism.release_sum(&table, |row, term: &mut Term| term.extend(row.iter().copied()), permit, &SecureNoise).unwrap()
+        let sum: Result<_, ReleaseError> = mechanism.release_sum(
+            &table,
+            &Argument::nothing(),
+            |(), sum| Ok(sum.each(|row, _, (), term| term.extend(row.iter().copied()))),
+            permit,
+            &SecureNoise,
+        );
+        sum.unwrap()
     });
 }
 

@@ -1,6 +1,9 @@
-//! Doors in the gate, for simulation and tests only. A test over the sources fails when another crate names this module.
+//! Doors in the gate, for simulation and tests only: they need the feature `unsealed`, and a test over the sources fails when another crate names
+//! this module.
 
+use crate::ledger::{Attachment, Pending};
 use crate::records::{Released, Sensitive};
+use crate::release::Payload;
 
 /// Calls a private value public. Nothing protects it any more: only for data that nobody has to protect (synthetic
 /// records, test fixtures).
@@ -13,4 +16,10 @@ pub fn assume_public<T>(value: Sensitive<T>) -> Released<T> {
 #[must_use]
 pub fn assume_released<T>(value: T) -> Released<T> {
     Released(value)
+}
+
+/// Calls any bytes the message about a payload: only for tests of what comes after a release.
+#[must_use]
+pub fn assume_signed(message: Vec<u8>, payload: Payload, pending: Pending) -> Attachment {
+    Attachment::unclaimed(message, payload, pending)
 }

@@ -56,8 +56,10 @@
 pub mod accountant;
 pub mod adjacency;
 pub mod audit;
+#[cfg(any(test, feature = "unsealed"))]
 pub mod danger;
 pub mod event;
+pub mod inside;
 pub mod ledger;
 pub mod mechanism;
 pub mod noise;
@@ -67,6 +69,7 @@ pub mod proofs;
 pub mod records;
 pub mod release;
 pub mod sampler;
+mod sealed;
 pub mod shards;
 pub mod unit;
 
@@ -74,7 +77,7 @@ pub use adjacency::{PrivacyUnit, Relation, Terms};
 pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho};
 pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
 pub use noise::{NoiseSource, Purpose, SecureNoise};
-pub use records::{Released, Sensitive, UnitTable, Units};
+pub use records::{Argument, Released, Sensitive, UnitTable, Units};
 pub use release::{ClientId, Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};
 pub use shards::{ContentId, PermitScope, Shard, Shards, StableIds, WholeSite};
 pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};

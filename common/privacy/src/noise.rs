@@ -1,11 +1,12 @@
-//! Where randomness comes from. Production uses [`SecureNoise`]; simulation brings its own seeded source, in a crate that
-//! the production client does not depend on.
+//! Where randomness comes from. Production uses [`SecureNoise`], and no other crate can make a source: the trait is sealed. Simulation and
+//! tests bring seeded ones, for which they need the feature `unsealed`.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
 use crate::release::ReleaseId;
+use crate::sealed::Sealed;
 
 /// What a stream is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,8 +24,8 @@ pub enum Purpose {
 #[error("the operating system's random generator failed: nothing was released")]
 pub struct NoRandomness;
 
-/// A source of independent random streams.
-pub trait NoiseSource: Send + Sync {
+/// A source of independent random streams. Sealed: a source that repeats itself, or tells somebody, protects nothing.
+pub trait NoiseSource: Sealed + Send + Sync {
     /// One stream.
     type Stream: Rng;
 
@@ -53,6 +54,9 @@ impl SecureNoise {
         Ok(stream)
     }
 }
+
+#[cfg(not(any(test, feature = "unsealed")))]
+impl Sealed for SecureNoise {}
 
 impl NoiseSource for SecureNoise {
     type Stream = ChaCha20Rng;

@@ -103,7 +103,13 @@ impl<'a> Faulty<'a> {
         Self { coins, rate, permit }
     }
 
-    pub(crate) fn toss(&self, rng: &mut impl Rng, units: usize, mut visit: impl FnMut(usize)) {
+    pub(crate) fn sample(&self, rng: &mut impl Rng, units: usize) -> Vec<usize> {
+        let mut sample = Vec::new();
+        self.toss(rng, units, |position| sample.push(position));
+        sample
+    }
+
+    fn toss(&self, rng: &mut impl Rng, units: usize, mut visit: impl FnMut(usize)) {
         if is(Bug::ReusedCoins) {
             self.coins.toss(&mut self.stream(0), units, visit);
         } else if is(Bug::Shuffled) {

@@ -9,8 +9,9 @@
 //!   secret salt: taking a unit away leaves every other unit where it was. Position, rank, or "the next free shard" would not do: a
 //!   removal moves all later units. Two units with the same content fall into the same shard, which costs nothing: the argument needs a
 //!   function of the unit, not an injective one.
-//! * **replace-one: contiguous.** Positions are fixed there, and shard k holds positions ⌊kn/K⌋ to ⌊(k+1)n/K⌋−1: a replaced unit stays
-//!   where it is. A hash of content would not do: the new unit may fall into another shard, two terms change, and the sensitivity is 4C.
+//! * **replace-one: contiguous.** Positions are fixed there, and shard k holds positions ⌊kN/K⌋ to ⌊(k+1)N/K⌋−1, with N the declared number of
+//!   units, or the table's where none is declared: a replaced unit stays where it is. Slots without a unit contribute nothing, nor do units beyond N:
+//!   the borders are public, whatever the table holds. A hash of content would not do: the new unit may fall into another shard, two terms change, and the sensitivity is 4C.
 //!
 //! The salt is the same for a whole run (derived from the site's identity key, so it needs no place on disk and a crash does not change it). If it
 //! changed between rounds, a unit would reach two shards in one round: the one that it is in, and the one whose private state it moved
@@ -192,14 +193,14 @@ impl<T: StableIds> Units<T> {
     /// run. Costs one hash a unit (0.2 µs) under add-remove, nothing under replace-one.
     #[must_use]
     pub fn shards(&self, count: NonZeroU32, scope: &PermitScope) -> Units<Shards<'_, T>> {
-        let table = &self.0;
+        let table = &self.table;
         let shards = count.get() as usize;
+        let slots = self.slots.unwrap_or(table.len() as u64);
         let assignment = Assignment::of(scope.relation);
         let (order, ends) = match assignment {
             Assignment::Contiguous => {
-                #[allow(clippy::cast_possible_truncation, reason = "at most the length of the table")]
-                let end = |k: usize| ((k as u128 * table.len() as u128) / shards as u128) as usize;
-                ((0..table.len()).collect(), (1..=shards).map(end).collect())
+                let end = |k: usize| usize::try_from(k as u128 * u128::from(slots) / shards as u128).unwrap_or(usize::MAX).min(table.len());
+                ((0..end(shards)).collect(), (1..=shards).map(end).collect())
             }
             Assignment::Hashed => {
                 let shard_of: Vec<usize> = (0..table.len()).map(|position| scope.salt.shard(table.id(position), count)).collect();
@@ -216,7 +217,7 @@ impl<T: StableIds> Units<T> {
                 (order, ends)
             }
         };
-        Units(Shards { table, assignment, order, ends })
+        Units { table: Shards { table, assignment, order, ends }, slots: None }
     }
 }
 
@@ -224,7 +225,7 @@ impl<T: UnitTable> Units<T> {
     /// The whole site as one unit: for client-level privacy ([`PrivacyUnit::Site`]), and for one term that any unit may change.
     #[must_use]
     pub fn whole_site(&self) -> Units<WholeSite<'_, T>> {
-        Units(WholeSite(&self.0))
+        Units { table: WholeSite(&self.table), slots: None }
     }
 }
 

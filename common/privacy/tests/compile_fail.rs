@@ -3,7 +3,86 @@
 //! moves), since an earlier phase hides the later ones. It lives in this crate so that only this crate's few dependencies are
 //! built again for it.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 #[test]
 fn forbidden_moves_do_not_compile() {
     trybuild::TestCases::new().compile_fail("../../tests/compile_fail/*.rs");
+}
+
+/// A program in a package of its own, which takes this crate as the shipped programs do: without the feature `unsealed`. (Builds of the
+/// whole workspace enable it for everybody, so the compiler of this very test cannot be asked.)
+struct Shipped {
+    folder: PathBuf,
+}
+
+impl Shipped {
+    fn new() -> Self {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
+        fs::create_dir_all(folder.join("src/bin")).unwrap();
+        let manifest = format!(
+            "[package]\nname = \"shipped\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\ndp-pvi-privacy = {{ path = {here:?} }}\n"
+        );
+        fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+        // The versions of the workspace, and nothing from a network.
+        fs::copy(here.join("../../Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+        Self { folder }
+    }
+
+    /// What the compiler says about a program, if it refuses it.
+    fn refused(&self, name: &str, program: &str) -> Option<String> {
+        fs::write(self.folder.join(format!("src/bin/{name}.rs")), format!("{program}\nfn main() {{}}\n")).unwrap();
+        let output = Command::new(env!("CARGO"))
+            .args(["check", "--offline", "--quiet", "--bin", name, "--target-dir"])
+            .arg(self.folder.join("target"))
+            .current_dir(&self.folder)
+            .env_remove("RUSTFLAGS")
+            .output()
+            .unwrap();
+        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+#[test]
+fn finding_privacy_gate_shipped_programs_can_make_no_store_no_noise_and_no_door() {
+    let shipped = Shipped::new();
+    let uses = "pub use dp_pvi_privacy::ledger::{LedgerStore, RowSigner, file::SqliteLedger};
+        pub use dp_pvi_privacy::{NoiseSource, SecureNoise};
+        pub fn noise(_: &impl NoiseSource) {}
+        pub fn secure() { noise(&SecureNoise) }";
+    assert_eq!(shipped.refused("uses", uses), None, "what is shipped compiles");
+    let store = "struct Forgets;
+        impl dp_pvi_privacy::ledger::LedgerStore for Forgets {
+            fn rows(&mut self) -> Result<Vec<dp_pvi_privacy::ledger::StoredRow>, dp_pvi_privacy::ledger::StoreError> { Ok(Vec::new()) }
+            fn append(&mut self, _: &dp_pvi_privacy::ledger::StoredRow, _: Option<&dp_pvi_privacy::ledger::Extra>)
+                -> Result<(), dp_pvi_privacy::ledger::StoreError> { Ok(()) }
+            fn attachment(&mut self, _: &dp_pvi_privacy::ReleaseId) -> Result<Option<Vec<u8>>, dp_pvi_privacy::ledger::StoreError> { Ok(None) }
+            fn factor(&mut self, _: &dp_pvi_privacy::RunId) -> Result<Option<Vec<u8>>, dp_pvi_privacy::ledger::StoreError> { Ok(None) }
+        }";
+    let noise = "struct Replays;
+        impl dp_pvi_privacy::NoiseSource for Replays {
+            type Stream = <dp_pvi_privacy::SecureNoise as dp_pvi_privacy::NoiseSource>::Stream;
+            fn stream(&self, _: &dp_pvi_privacy::ReleaseId, _: u64, _: dp_pvi_privacy::Purpose)
+                -> Result<Self::Stream, dp_pvi_privacy::noise::NoRandomness> { dp_pvi_privacy::SecureNoise::fresh() }
+        }";
+    let signer = "struct Knows;
+        impl dp_pvi_privacy::ledger::RowSigner for Knows {
+            fn sign(&self, _: &dp_pvi_privacy::Hash) -> Vec<u8> { Vec::new() }
+            fn verify(&self, _: &dp_pvi_privacy::Hash, _: &[u8]) -> bool { true }
+        }";
+    for (name, program) in [("store", store), ("noise", noise), ("signer", signer)] {
+        let said = shipped.refused(name, program).unwrap_or_else(|| panic!("{name} compiles"));
+        assert!(said.contains("Sealed` is not satisfied") || said.contains("Sealed` is not implemented"), "{name}: {said}");
+        assert_eq!(said.matches("error[").count(), 1, "{name}: {said}");
+    }
+    let seal = "struct Forgets; impl dp_pvi_privacy::sealed::Sealed for Forgets {}";
+    let said = shipped.refused("seal", seal).expect("the seal cannot be named");
+    assert!(said.contains("module `sealed` is private"), "{said}");
+    for (name, program) in [("danger", "pub use dp_pvi_privacy::danger;"), ("memory", "pub use dp_pvi_privacy::ledger::memory;")] {
+        let said = shipped.refused(name, program).unwrap_or_else(|| panic!("{name} compiles"));
+        assert!(said.contains("unresolved import"), "{name}: {said}");
+    }
 }

@@ -3,8 +3,9 @@
 
 mod world;
 
+use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{Delta, Epsilon, Ledger, Payload, Pending, PrivacyUnit, Relation, ReleaseId};
 use dp_pvi_secagg::client::ClientState;
 use dp_pvi_secagg::mask::MaskSeed;
@@ -39,7 +40,7 @@ fn neither_seed_nor_share_is_in_what_a_site_stores() {
     ledger.reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), hash).unwrap();
     let message = postcard::to_stdvec(&outgoing.upload).unwrap();
     let state = postcard::to_stdvec(&ClientState::Sent(sent)).unwrap();
-    ledger.commit(&release, &Attachment::masked(message.clone(), outgoing.vector, Pending::None)).unwrap();
+    ledger.commit(&release, &assume_signed(message.clone(), Payload::Masked(outgoing.vector.into_inner()), Pending::None)).unwrap();
     ledger.sent(&release).unwrap();
 
     let mut disk = vec![state];

@@ -22,7 +22,7 @@ use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
 use dp_pvi_privacy::mechanism::ReleaseError;
 use dp_pvi_privacy::{
-    DiscreteGaussian, DpEvent, Hash, Ledger, Payload, PayloadKind, Pending, PrivacyUnit, Relation, SiteState, Terms, Units,
+    Argument, DiscreteGaussian, DpEvent, Hash, Ledger, Payload, PayloadKind, Pending, PrivacyUnit, Relation, SiteState, Terms, Units,
 };
 use ed25519_dalek::SigningKey;
 
@@ -271,7 +271,10 @@ fn carried(pending: Pending, rho: f64) -> SiteState {
     match pending {
         Pending::None => SiteState::None,
         Pending::Public(change) => SiteState::Public(scaled(change.get())),
-        Pending::Private(change) => SiteState::Private(change.map(|change| scaled(change))),
+        Pending::Private(change) => {
+            let rho = Argument::copy_of(&rho).unwrap();
+            SiteState::Private(change.map(&rho, |rho, change| change.iter().map(|c| rho * c).collect()))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
 //! factor come out. To add an update, write a folder beside the two that are here and add an arm to [`run`].
 
+mod asked;
 mod bcm;
 mod dp_em;
 pub mod dp_optimisation;
@@ -67,11 +68,11 @@ pub struct Output {
 pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit, noise: &N) -> Result<Output, InferenceError> {
     let model = model::from_spec(&job.task.model);
     match &job.task.update {
-        UpdateSpec::Pvi {} => pvi::run(&Local::new(job)?, model.as_ref(), units, permit),
-        UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &Local::new(job)?, model.as_ref(), units, permit, noise),
+        UpdateSpec::Pvi {} => pvi::run(job, &Local::new(job)?, model.as_ref(), units, permit),
+        UpdateSpec::DpOptimisation(spec) => dp_optimisation::run(spec, &Local::new(job)?, &job.task.model, units, permit, noise),
         UpdateSpec::Vips(spec) => vips::run(spec, job, units, permit, noise),
         UpdateSpec::NaturalGradient(spec) => natural_gradient::run(spec, job, model.as_ref(), units, permit, noise),
-        UpdateSpec::Bcm(spec) => bcm::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Bcm(spec) => bcm::run(spec, job, units, permit, noise),
         UpdateSpec::GlobalVi(spec) => global_vi::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::Shards(spec) => shards::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::Propagation(spec) => ep::visit::run(spec, job, model.as_ref(), units, permit, noise),

@@ -1,14 +1,14 @@
 //! Conformance of every model with every update: what ran is what was permitted, what is summed moves by no more than the
 //! declared sensitivity, and nothing depends on anything but its arguments.
 
-use dp_pvi_posterior::task::{Approximation, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
+use dp_pvi_posterior::task::{Approximation, DpOptimisationSpec, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::noise::NoRandomness;
 use dp_pvi_privacy::{DpEvent, LatticeVector, NoiseSource, Payload, Purpose, Relation, ReleaseId, SecureNoise, SiteState, Terms, Units};
 
+use super::dp_optimisation::GradientSum;
 use super::{Job, Local, Output, dp_optimisation, run};
 use crate::InferenceError;
-use crate::model::{self, Model};
 use crate::point::{MeanField, ScaleCoordinate};
 use crate::records::RecordTable;
 use crate::testing::{MODELS, SeededNoise, permit, random_units, spec, step_permit, table, task};
@@ -147,10 +147,17 @@ fn adversarial() -> Vec<Vec<(Vec<f64>, f64)>> {
 }
 
 /// One released sum without its noise: the noise does not depend on records, so it is what the same step releases on nothing.
-fn without_noise(model: &dyn Model, mechanism: &LatticeSum, point: &MeanField, raw: &RawUnits, noise: &SeededNoise) -> Vec<i64> {
+fn without_noise(
+    model: &ModelSpec,
+    spec: &DpOptimisationSpec,
+    mechanism: &LatticeSum,
+    point: &MeanField,
+    raw: &RawUnits,
+    noise: &SeededNoise,
+) -> Vec<i64> {
+    let gradients = GradientSum::new(spec, model, &[1.0; D]).unwrap();
     let release = |raw: &RawUnits| -> LatticeVector {
-        let gradients = model.gradients().unwrap();
-        dp_optimisation::step(gradients, mechanism, point, &units(raw), step_permit(&mechanism.event()), noise).unwrap().into_inner()
+        gradients.release((point, None), &units(raw), step_permit(&mechanism.event()), noise).unwrap().into_inner()
     };
     let silent = vec![vec![]; raw.len()];
     release(raw).values.iter().zip(&release(&silent).values).map(|(a, b)| a - b).collect()
@@ -169,7 +176,6 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
     let noise = SeededNoise::new(3);
     let mut largest = 0.0f64;
     for spec_of_model in MODELS {
-        let model = model::from_spec(&spec_of_model);
         for rate in [1.0, 0.5] {
             let spec = spec(Optimizer::Preconditioned, 1, rate, 1.5, 0.8);
             let mechanism = spec.mechanism(2 * D as u32).unwrap();
@@ -187,7 +193,7 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
                 let with = |position: usize, unit: &Vec<(Vec<f64>, f64)>| {
                     let mut raw = base.clone();
                     raw[position] = unit.clone();
-                    without_noise(model.as_ref(), &mechanism, &point, &raw, &noise)
+                    without_noise(&spec_of_model, &spec, &mechanism, &point, &raw, &noise)
                 };
                 let pool: Vec<_> = adversarial().into_iter().chain(random_units(12, 6, D)).collect();
                 for position in [0, 5] {
@@ -213,13 +219,12 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
 /// One person with many records counts as much as a person with one.
 #[test]
 fn the_records_of_a_person_are_summed_and_then_clipped_once() {
-    let model = model::from_spec(&ModelSpec::LogisticRegression {});
     let spec = spec(Optimizer::Preconditioned, 1, 1.0, 1.5, 0.8);
     let mechanism = spec.mechanism(2 * D as u32).unwrap();
     let point = MeanField::new(vec![0.0; D], vec![1.0; D], ScaleCoordinate::LogScale).unwrap();
     let record = (vec![1.0, -1.0, 0.5, 0.0, 2.0], 1.0);
     let sum = |raw: RawUnits| {
-        let sum = without_noise(model.as_ref(), &mechanism, &point, &raw, &SeededNoise::new(1));
+        let sum = without_noise(&ModelSpec::LogisticRegression {}, &spec, &mechanism, &point, &raw, &SeededNoise::new(1));
         sum.iter().map(|&v| (v as f64 * 2f64.powi(mechanism.exponent())).powi(2)).sum::<f64>().sqrt()
     };
     let apart = sum(vec![vec![record.clone()]; 10]);
@@ -256,7 +261,6 @@ fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
     let task = task(ModelSpec::LogisticRegression {}, Approximation::MeanField, D as u32, UpdateSpec::DpOptimisation(spec));
     let raw = random_units(31, 30, D);
     let mechanism = spec.mechanism(2 * D as u32).unwrap();
-    let model = model::from_spec(&task.model);
     let transcript = SeededNoise { noise: 100, coins: 1 };
     let own = SeededNoise { noise: seed, coins: 1 };
     let (mut lambda, mut factor) = (task.prior_natural(), vec![0.0; 2 * D]);
@@ -265,17 +269,12 @@ fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
         let job = Job { task: &task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
         let mut iterate = dp_optimisation::Iterate::start(&spec, &Local::new(&job).unwrap()).unwrap();
         for _ in 0..spec.steps {
-            sums.push(without_noise(model.as_ref(), &mechanism, iterate.point(), &raw, &own));
+            sums.push(without_noise(&task.model, &spec, &mechanism, iterate.point(), &raw, &own));
             // The transcript's sum, whatever this run's noise is.
-            let released = dp_optimisation::step(
-                model.gradients().unwrap(),
-                &mechanism,
-                // The transcript is fixed: it was made from the same public point.
-                &MeanField::new(vec![0.1; D], vec![1.0; D], iterate.point().coordinate()).unwrap(),
-                &units(&raw),
-                step_permit(&mechanism.event()),
-                &transcript,
-            );
+            // The transcript is fixed: it was made from the same public point.
+            let point = MeanField::new(vec![0.1; D], vec![1.0; D], iterate.point().coordinate()).unwrap();
+            let gradients = GradientSum::new(&spec, &task.model, &[1.0; D]).unwrap();
+            let released = gradients.release((&point, None), &units(&raw), step_permit(&mechanism.event()), &transcript);
             iterate = iterate.advance(&released.unwrap().into_inner().to_f64());
         }
         let of = |noise: &SeededNoise| {

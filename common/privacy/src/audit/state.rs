@@ -11,9 +11,9 @@ use crate::adjacency::{PrivacyUnit, Relation, Terms};
 use crate::danger::assume_public;
 use crate::event::LatticePath;
 use crate::ledger::{Pending, Permit, SiteState};
-use crate::mechanism::{CleanTerms, LatticeSum};
+use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
 use crate::noise::{NoRandomness, NoiseSource, Purpose};
-use crate::records::{Sensitive, UnitTable, Units};
+use crate::records::{Argument, Sensitive, UnitTable, Units};
 use crate::shards::{PermitScope, ShardSalt};
 use crate::unit::{ClipNorm, NoiseMultiplier};
 use crate::{ClientId, Hash, ReleaseId, RunId};
@@ -83,14 +83,14 @@ fn shipped(mechanism: &LatticeSum, table: Statistics, seed: u64) -> Run {
     let units = Units::new(table);
     let (mut state, mut run) = (SiteState::None, Run { released: Vec::new(), clean: Vec::new() });
     for permit in Permit::mint(mechanism.event().repeated(ROUNDS), release, scope).into_steps() {
-        let factors = state.private(|| Sensitive::constant(vec![0.0; SHARDS])).unwrap();
-        let wanted = |statistic: f64, shard: usize, factors: &Vec<f64>, term: &mut crate::mechanism::Term| {
-            term.add(0, statistic - factors[shard]);
-        };
-        let (sum, kept) = mechanism.release_sum_keeping(&units, &factors, wanted, permit, &Seeded(seed)).unwrap();
+        let factors = state.private(|| Sensitive(vec![0.0; SHARDS])).unwrap();
+        let wanted: fn(&(), Summation<'_, Statistics, Vec<f64>>) -> Result<Summed, ReleaseError> =
+            |(), sum| Ok(sum.each(|statistic, shard, factors, term| term.add(0, statistic - factors[shard])));
+        let nothing = Argument::nothing();
+        let (sum, kept) = mechanism.release_sum_keeping(&units, &factors, &nothing, wanted, permit, &Seeded(seed)).unwrap();
         run.released.push(sum.get().to_f64()[0]);
-        run.clean.push(assume_public(kept.map(|kept| kept.sum()[0])).into_inner());
-        state = state.moved(&Pending::Private(kept.map(CleanTerms::to_dense)), RHO).unwrap();
+        run.clean.push(assume_public(kept.map(&nothing, |(), kept| kept.sum()[0])).into_inner());
+        state = state.moved(&Pending::Private(kept.map(&nothing, |(), kept| kept.to_dense())), RHO).unwrap();
     }
     run
 }

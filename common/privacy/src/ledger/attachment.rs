@@ -1,36 +1,84 @@
 //! What a COMMITTED row keeps beside it.
 
-use crate::ledger::state::{Pending, Secret};
+use ed25519_dalek::SigningKey;
+use zeroize::Zeroizing;
+
+use crate::ledger::row::LedgerHead;
+use crate::ledger::seal::Secret;
+use crate::ledger::state::Pending;
 use crate::ledger::store::StoreError;
 use crate::mechanism::Masked;
-use crate::records::{Released, Sensitive};
-use crate::release::{Hash, LatticeVector, Payload, PayloadKind};
+use crate::records::{Argument, Released, Sensitive};
+use crate::release::{Hash, LatticeVector, Payload, PayloadKind, ReleaseId};
 
 /// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.
 /// Settling leaves the message and hashes; payload and pending change are dropped.
 ///
-/// The payload can only be a [`Released`] or a [`Masked`] value, so nothing that skipped the gate can be committed or sent: there is no
-/// deserialisation outside the ledger, which checks stored bytes against the signed row. The pending change may be noise-free
-/// and private ([`Pending::Private`]): it has no getter, and this type neither `Debug` nor `Clone`.
+/// The payload can only be a [`Released`] or a [`Masked`] value, and the message is written in here, by a function that captures nothing and sees
+/// a [`Claim`], the payload and the site's key: so nothing that skipped the gate can be committed or sent. There is no deserialisation outside
+/// the ledger, which checks stored bytes against the signed row. The pending change may be noise-free and private ([`Pending::Private`]): it
+/// has no getter, and this type neither `Debug` nor `Clone`.
 pub struct Attachment {
     message: Vec<u8>,
     payload: Payload,
     pending: Pending,
+    claim: Option<Claim>,
+}
+
+/// What a message says beside its payload. [`Ledger::commit`](crate::Ledger::commit) takes it for exactly the release and header that were charged, and
+/// for exactly the head that the chain has then: these words are the ledger's own, and nobody can say anything else in them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The release.
+    pub release: ReleaseId,
+    /// Hash of the header that asked for it.
+    pub header: Hash,
+    /// Where the ledger ends before the update is committed.
+    pub ledger_head: LedgerHead,
 }
 
 impl Attachment {
-    /// Puts the signed message, the released payload that it speaks of, and the pending change of the site's state (to be
+    /// Puts the released payload, the message about it that `write` makes and signs, and the pending change of the site's state (to be
     /// scaled by ρ when the update was included) together.
     #[must_use]
-    pub fn new(message: Vec<u8>, payload: Released<Payload>, pending: Pending) -> Self {
-        Self { message, payload: payload.into_inner(), pending }
+    pub fn new(
+        claim: Claim,
+        payload: Released<Payload>,
+        pending: Pending,
+        key: &SigningKey,
+        write: fn(&Claim, &Payload, &SigningKey) -> Vec<u8>,
+    ) -> Self {
+        let payload = payload.into_inner();
+        Self { message: write(&claim, &payload, key), payload, pending, claim: Some(claim) }
     }
 
     /// The same for a vector under a mask. Neither the seed of the mask nor the share of the noise is in it: only the masked words
-    /// and the message that was made for them.
+    /// and the message that is made for them.
+    ///
+    /// `upload` is what goes to the holder of the masks: a commitment, and the seed of the mask, sealed. The gate cannot tell a sealed seed from
+    /// other bytes, so this is the one part of a message whose content rests on the code that makes it (`dp-pvi-secagg`).
     #[must_use]
-    pub fn masked(message: Vec<u8>, payload: Masked<LatticeVector>, pending: Pending) -> Self {
-        Self { message, payload: Payload::Masked(payload.into_inner()), pending }
+    pub fn masked<X>(
+        claim: Claim,
+        payload: Masked<LatticeVector>,
+        upload: &Argument<X>,
+        pending: Pending,
+        key: &SigningKey,
+        write: fn(&Claim, &Payload, &X, &SigningKey) -> Vec<u8>,
+    ) -> Self {
+        let payload = Payload::Masked(payload.into_inner());
+        Self { message: write(&claim, &payload, upload.get(), key), payload, pending, claim: Some(claim) }
+    }
+
+    /// With a message of any bytes, for no release in particular: for tests of what comes after a release.
+    #[cfg(any(test, feature = "unsealed"))]
+    pub(crate) fn unclaimed(message: Vec<u8>, payload: Payload, pending: Pending) -> Self {
+        Self { message, payload, pending, claim: None }
+    }
+
+    /// What the message claims; `None` for what was read from a store, and in tests.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
     }
 
     /// Signed update message, exactly as sent.
@@ -50,10 +98,10 @@ impl Attachment {
     }
 
     /// Bytes of a COMMITTED row's attachment: version, form, the message after its length, then the kind of payload and its words
-    /// after their length, then the kind of the pending change, its secret where it is private, and its words.
-    pub(crate) fn to_bytes(&self, secret: impl FnOnce(&[u8]) -> Secret) -> Vec<u8> {
+    /// after their length, then the kind of the pending change and its words, encrypted where they are private.
+    pub(crate) fn to_bytes(&self, close: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
         let payload = self.payload.to_bytes();
-        let pending = self.pending.numbers().map(to_le_bytes).unwrap_or_default();
+        let pending = Zeroizing::new(self.pending.numbers().map(to_le_bytes).unwrap_or_default());
         let mut bytes = Vec::with_capacity(64 + self.message.len() + payload.len() + pending.len());
         begin(&mut bytes, VERSION, WHOLE, &self.message);
         match self.payload.kind() {
@@ -74,13 +122,15 @@ impl Attachment {
         bytes.extend(payload);
         match self.pending {
             Pending::None => bytes.push(NONE),
-            Pending::Public(_) => bytes.push(PUBLIC),
+            Pending::Public(_) => {
+                bytes.push(PUBLIC);
+                bytes.extend(pending.iter());
+            }
             Pending::Private(_) => {
                 bytes.push(PRIVATE);
-                bytes.extend(secret(&pending).0);
+                bytes.extend(close(&pending));
             }
         }
-        bytes.extend(pending);
         bytes
     }
 
@@ -94,9 +144,10 @@ impl Attachment {
         Ok(kept)
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+    /// Reads what [`Attachment::to_bytes`] wrote, in any version.
+    pub(crate) fn from_bytes(bytes: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Result<Self, StoreError> {
         let parts = Parts::of(bytes)?;
-        parts.rest.and_then(|rest| Self::decode(parts.version, parts.message, rest)).ok_or_else(unreadable)
+        parts.rest.and_then(|rest| Self::decode(parts.version, parts.message, rest, open)).ok_or_else(unreadable)
     }
 
     /// The message in either form.
@@ -104,7 +155,7 @@ impl Attachment {
         Ok(Parts::of(bytes)?.message.to_vec())
     }
 
-    fn decode(version: u8, message: &[u8], rest: &[u8]) -> Option<Self> {
+    fn decode(version: u8, message: &[u8], rest: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Option<Self> {
         let (&kind, rest) = rest.split_first()?;
         let (&exponent, rest) = rest.split_first_chunk()?;
         let kind = match kind {
@@ -121,16 +172,17 @@ impl Attachment {
                 Pending::Public(Released(from_le_bytes(pending)?))
             }
             (_, [PUBLIC, words @ ..]) => Pending::Public(Released(from_le_bytes(words)?)),
-            (_, [PRIVATE, rest @ ..]) => Pending::Private(Sensitive(from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1)?)),
+            (PLAIN, [PRIVATE, rest @ ..]) => Pending::Private(Sensitive(from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1)?)),
+            (_, [PRIVATE, sealed @ ..]) => Pending::Private(Sensitive(from_le_bytes(&open(sealed)?)?)),
             _ => return None,
         };
-        Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending })
+        Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending, claim: None })
     }
 
     /// Hash of an attachment, the same for both of its forms.
     pub(crate) fn hash_of(bytes: &[u8]) -> Result<Hash, StoreError> {
         let parts = Parts::of(bytes)?;
-        let domain = if parts.version == FIRST { "dp-pvi ledger attachment v1" } else { "dp-pvi ledger attachment v2" };
+        let [domain, _] = domains(parts.version);
         Ok(Hash::of(domain, &[parts.message, &parts.rest_hash.0]))
     }
 }
@@ -150,14 +202,23 @@ impl<'a> Parts<'a> {
     }
 
     fn split(bytes: &'a [u8]) -> Option<Self> {
-        let (&[version @ (FIRST | VERSION), form], rest) = bytes.split_first_chunk()? else { return None };
+        let (&[version @ (FIRST | PLAIN | VERSION), form], rest) = bytes.split_first_chunk()? else { return None };
         let (message, rest) = part(rest)?;
-        let domain = if version == FIRST { "dp-pvi ledger attachment rest v1" } else { "dp-pvi ledger attachment rest v2" };
+        let [_, domain] = domains(version);
         match form {
             WHOLE => Some(Self { version, message, rest: Some(rest), rest_hash: Hash::of(domain, &[rest]) }),
             SETTLED => Some(Self { version, message, rest: None, rest_hash: Hash(rest.try_into().ok()?) }),
             _ => None,
         }
+    }
+}
+
+/// What attachments, and what settling drops of them, are hashed under: a version is never read as another one.
+fn domains(version: u8) -> [&'static str; 2] {
+    match version {
+        FIRST => ["dp-pvi ledger attachment v1", "dp-pvi ledger attachment rest v1"],
+        PLAIN => ["dp-pvi ledger attachment v2", "dp-pvi ledger attachment rest v2"],
+        _ => ["dp-pvi ledger attachment v3", "dp-pvi ledger attachment rest v3"],
     }
 }
 
@@ -173,7 +234,9 @@ fn unreadable() -> StoreError {
 
 /// Without kinds of pending changes: every one was public.
 const FIRST: u8 = 1;
-const VERSION: u8 = 2;
+/// Private changes were stored as they are, behind a secret.
+const PLAIN: u8 = 2;
+const VERSION: u8 = 3;
 const WHOLE: u8 = 0;
 const SETTLED: u8 = 1;
 const LATTICE: u8 = 0;

@@ -30,6 +30,11 @@ impl Reservation {
     pub(crate) fn matches(&self, event: &[u8], fallback: Option<&[u8]>, header: Hash) -> bool {
         self.event == event && self.fallback.as_deref() == fallback && self.header == header
     }
+
+    /// Hash of the header that asked for it.
+    pub(crate) fn header(&self) -> Hash {
+        self.header
+    }
 }
 
 /// States and totals.

@@ -22,16 +22,18 @@ mod attachment;
 mod book;
 mod error;
 pub mod file;
+#[cfg(any(test, feature = "unsealed"))]
 pub mod memory;
 mod permit;
 mod row;
+mod seal;
 pub mod state;
 mod store;
 
 #[cfg(test)]
 mod tests;
 
-pub use attachment::Attachment;
+pub use attachment::{Attachment, Claim};
 pub use error::LedgerError;
 pub use permit::{Permit, StepPermit};
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, ReleaseState, Row, RowBody, StoredRow};
@@ -45,7 +47,7 @@ use crate::adjacency::{PrivacyUnit, Relation};
 use crate::event::DpEvent;
 use crate::ledger::book::Book;
 use crate::ledger::file::SecondPlace;
-use crate::ledger::state::Secret;
+use crate::ledger::seal::{Seal, Secret};
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::{PermitScope, ShardSalt};
 use crate::unit::Epsilon;
@@ -305,11 +307,20 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
     ///
     /// # Errors
-    /// Wrong state, a pending change of another kind or length than the run's state, store.
+    /// Wrong state, a message that claims another release, header or head than this one, a pending change of another kind or length than the
+    /// run's state, store.
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
         self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
+        let charged = self.book.reservation(release).map(|known| known.header());
+        let true_claim = match attachment.claim() {
+            Some(claim) => claim.release == *release && Some(claim.header) == charged && claim.ledger_head == self.head(),
+            None => cfg!(any(test, feature = "unsealed")),
+        };
+        if !true_claim {
+            return Err(LedgerError::Conflict(release.clone()));
+        }
         self.check_kind(release, attachment.pending())?;
-        let bytes = attachment.to_bytes(|words| self.secret("pending", release, words));
+        let bytes = attachment.to_bytes(|words| self.pending_seal(release).close(words));
         let body = RowBody::Committed { release: release.clone(), attachment: Attachment::hash_of(&bytes)? };
         self.append(body, Some(&Extra::Attachment(release.clone(), bytes)))
     }
@@ -323,7 +334,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         if matches!(self.state(release), Some(ReleaseState::Settled { .. })) {
             return Ok(None);
         }
-        Ok(Some(Attachment::from_bytes(&self.stored_attachment(release, expected)?)?))
+        let bytes = self.stored_attachment(release, expected)?;
+        Ok(Some(self.read_attachment(release, &bytes)?))
     }
 
     /// The signed update message of a release that was committed, for ever.
@@ -377,13 +389,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             Some(expected) => Some(self.stored_attachment(release, expected)?),
             None => None,
         };
-        let attachment = stored.as_deref().map(Attachment::from_bytes).transpose()?;
+        let attachment = stored.as_deref().map(|bytes| self.read_attachment(release, bytes)).transpose()?;
         let kept = stored.as_deref().map(Attachment::settled).transpose()?;
         let state = match attachment.filter(|_| included) {
             Some(attachment) => state.moved(attachment.pending(), rho).map_err(|_| mixed())?,
             None => state,
         };
-        let bytes = state.to_bytes(|words| self.secret("state", release, words));
+        let bytes = state.to_bytes(|words| self.state_seal(&release.run).close(words));
         let body = RowBody::Settled { release: release.clone(), included, factor: book::factor_hash(&bytes) };
         self.append(body, Some(&Extra::Settled { release: release.clone(), factor: bytes, attachment: kept }))?;
         Ok(state)
@@ -395,7 +407,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// Store, or bytes that do not match their hash.
     pub fn site_state(&mut self, run: &RunId) -> Result<SiteState, LedgerError> {
         let Some(expected) = self.book.factor(run) else { return Ok(SiteState::None) };
-        Ok(SiteState::from_bytes(&self.stored_factor(run, expected)?)?)
+        let bytes = self.stored_factor(run, expected)?;
+        Ok(SiteState::from_bytes(&bytes, |sealed| self.state_seal(run).open(sealed))?)
     }
 
     /// Releases of a run that are not settled yet, with their states, oldest first.
@@ -558,7 +571,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         let mut fits = self.site_state(&release.run)?.admits(pending);
         for (open, _) in self.book.unsettled(&release.run) {
             let Some(expected) = self.book.attachment(&open) else { continue };
-            let other = Attachment::from_bytes(&self.stored_attachment(&open, expected)?)?;
+            let bytes = self.stored_attachment(&open, expected)?;
+            let other = self.read_attachment(&open, &bytes)?;
             fits &= SiteState::None.moved(other.pending(), 1.0).is_ok_and(|state| state.admits(pending));
         }
         if fits { Ok(()) } else { Err(LedgerError::OtherState(release.clone())) }
@@ -569,9 +583,18 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         ShardSalt::new(Secret::derive(&self.signer, "shards", &[&run.task.0, &run.number.to_le_bytes()]).0)
     }
 
-    /// What makes a hash of private numbers say nothing; it depends on the numbers, so that no two vectors share one.
-    fn secret(&self, purpose: &str, release: &ReleaseId, words: &[u8]) -> Secret {
-        Secret::derive(&self.signer, purpose, &[release.to_string().as_bytes(), words])
+    /// What encrypts the pending change of a release.
+    fn pending_seal(&self, release: &ReleaseId) -> Seal<'_, K> {
+        Seal::new(&self.signer, self.first_hash(), "pending", release.to_string())
+    }
+
+    /// What encrypts the site's state in a run.
+    fn state_seal(&self, run: &RunId) -> Seal<'_, K> {
+        Seal::new(&self.signer, self.first_hash(), "state", format!("{}/{}", run.task, run.number))
+    }
+
+    fn read_attachment(&self, release: &ReleaseId, bytes: &[u8]) -> Result<Attachment, StoreError> {
+        Attachment::from_bytes(bytes, |sealed| self.pending_seal(release).open(sealed))
     }
 
     /// The cap on the fallback, with these charges more. As with the budget, releases without protection are left out where the site
@@ -633,14 +656,16 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
                         return Err(StoreError::Corrupt("the payload of a settled release is still there".into()).into());
                     }
                 }
-                _ => drop(Attachment::from_bytes(&bytes)?),
+                _ => drop(self.read_attachment(&release, &bytes)?),
             }
         }
         for (run, expected) in self.book.factors() {
-            let state = SiteState::from_bytes(&self.stored_factor(&run, expected)?)?;
+            let bytes = self.stored_factor(&run, expected)?;
+            let state = SiteState::from_bytes(&bytes, |sealed| self.state_seal(&run).open(sealed))?;
             for (open, _) in self.book.unsettled(&run) {
                 let Some(expected) = self.book.attachment(&open) else { continue };
-                if !state.admits(Attachment::from_bytes(&self.stored_attachment(&open, expected)?)?.pending()) {
+                let bytes = self.stored_attachment(&open, expected)?;
+                if !state.admits(self.read_attachment(&open, &bytes)?.pending()) {
                     return Err(mixed().into());
                 }
             }
@@ -660,6 +685,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
 
     fn next_seq(&self) -> u64 {
         self.rows.len() as u64
+    }
+
+    /// Names this ledger among all.
+    fn first_hash(&self) -> Hash {
+        self.rows.first().map_or_else(Hash::default, |(_, hash)| *hash)
     }
 
     fn last_hash(&self) -> Hash {

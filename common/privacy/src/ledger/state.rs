@@ -14,18 +14,18 @@
 //! [`crate::proofs::carried_state`]: a state may depend on the site's data, but never on noise that was not released.
 //! A `NoiseShare` cannot become either kind of change, because it can be masked and nothing else.
 //!
-//! Rows name states and attachments by their hashes, and the head of the chain travels to the server. The hash of a noise-free vector
-//! would be a perfect test of every guess at the data, so private bytes begin with 32 bytes that nobody without the site's identity key can
-//! compute: the hash is then a hiding commitment.
+//! Private words leave this crate, for the store, only under encryption ([`seal`](crate::ledger), a key of the site's identity key), bound to the ledger
+//! and to the release or run. Ledgers of earlier versions hold them as they were, behind a secret that hides them from the hash; such words
+//! are read, and encrypted when the state is written next.
 
 use std::fmt;
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
-use crate::ledger::store::{RowSigner, StoreError};
+use crate::ledger::seal::Secret;
+use crate::ledger::store::StoreError;
 use crate::records::{Released, Sensitive};
-use crate::release::Hash;
 
 /// The change of a site's state that comes with an update: applied, times ρ, iff the update was included.
 pub enum Pending {
@@ -123,7 +123,7 @@ impl SiteState {
     pub fn private(&self, initial: impl FnOnce() -> Sensitive<Vec<f64>>) -> Result<Sensitive<Vec<f64>>, OtherState> {
         match self {
             Self::None => Ok(initial()),
-            Self::Private(values) => Ok(values.map(Clone::clone)),
+            Self::Private(values) => Ok(Sensitive(values.0.clone())),
             Self::Public(_) => Err(OtherState),
         }
     }
@@ -158,26 +158,30 @@ impl SiteState {
         }
     }
 
-    /// Stored bytes: nothing for no state, else version, kind, the secret where it is private, and little-endian words.
-    pub(crate) fn to_bytes(&self, secret: impl FnOnce(&[u8]) -> Secret) -> Vec<u8> {
+    /// Stored bytes: nothing for no state, else version, kind, and little-endian words, encrypted where they are private.
+    pub(crate) fn to_bytes(&self, close: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
         match self {
             Self::None => Vec::new(),
             Self::Public(values) => [vec![VERSION, PUBLIC], to_le_bytes(values)].concat(),
             Self::Private(values) => {
-                let words = to_le_bytes(&values.0);
-                [&[VERSION, PRIVATE][..], &secret(&words).0, &words].concat()
+                let mut words = to_le_bytes(&values.0);
+                let bytes = [vec![VERSION, PRIVATE], close(&words)].concat();
+                words.zeroize();
+                bytes
             }
         }
     }
 
-    /// Reads what [`SiteState::to_bytes`] wrote. Bytes of the first version are bare words, whose number is a multiple of 8: then
+    /// Reads what [`SiteState::to_bytes`] wrote, in any version. Bytes of the first version are bare words, whose number is a multiple of 8: then
     /// every state was public.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+    pub(crate) fn from_bytes(bytes: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Result<Self, StoreError> {
+        let private = |words: &[u8]| from_le_bytes(words).map(|values| Self::Private(Sensitive(values)));
         let decode = || match bytes {
             [] => Some(Self::None),
             words if words.len() % 8 == 0 => from_le_bytes(words).map(Self::Public),
-            [VERSION, PUBLIC, words @ ..] => from_le_bytes(words).map(Self::Public),
-            [VERSION, PRIVATE, rest @ ..] => from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1).map(|v| Self::Private(Sensitive(v))),
+            [VERSION | PLAIN, PUBLIC, words @ ..] => from_le_bytes(words).map(Self::Public),
+            [VERSION, PRIVATE, sealed @ ..] => private(&open(sealed)?),
+            [PLAIN, PRIVATE, rest @ ..] => private(rest.split_at_checked(Secret::LENGTH)?.1),
             _ => None,
         };
         decode().ok_or_else(|| StoreError::Corrupt("the site's factor cannot be read".into()))
@@ -206,28 +210,9 @@ fn kind_name(kind: Option<StateKind>) -> &'static str {
     }
 }
 
-/// 32 bytes that nobody without the site's identity key can compute: a hash of a signature that is never shown. The same inputs give
-/// the same secret, so nothing has to be stored for it and a run that crashed writes the same bytes again.
-pub(crate) struct Secret(pub(crate) [u8; 32]);
-
-impl Secret {
-    pub(crate) const LENGTH: usize = 32;
-
-    pub(crate) fn derive(signer: &impl RowSigner, purpose: &str, parts: &[&[u8]]) -> Self {
-        let parts: Vec<&[u8]> = std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()).collect();
-        let mut signature = signer.sign(&Hash::of("dp-pvi ledger secret v1", &parts));
-        let secret = Self(Hash::of("dp-pvi ledger secret key v1", &[&signature]).0);
-        signature.zeroize();
-        secret
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-const VERSION: u8 = 2;
+/// Version of the stored bytes.
+const VERSION: u8 = 3;
+/// Private words were stored as they are, behind a secret.
+const PLAIN: u8 = 2;
 const PUBLIC: u8 = 1;
 const PRIVATE: u8 = 2;

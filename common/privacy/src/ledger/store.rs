@@ -4,6 +4,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey};
 
 use crate::ledger::row::StoredRow;
 use crate::release::{Hash, ReleaseId, RunId};
+use crate::sealed::Sealed;
 
 /// The store failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +18,9 @@ pub enum StoreError {
 }
 
 /// Durable, append-only rows. `append` returns only when the row (and its attachment) would survive a power loss.
-pub trait LedgerStore: Send {
+///
+/// Sealed: a store that forgets what it is given would have the budget spent again and again.
+pub trait LedgerStore: Sealed + Send {
     /// All rows in order.
     ///
     /// # Errors
@@ -58,13 +61,17 @@ pub enum Extra {
 
 /// Signs row hashes; the identity key stays with the caller.
 ///
-/// Signatures are deterministic, as Ed25519's are: the ledger derives the secrets of a site from signatures that it never shows.
-pub trait RowSigner: Send {
+/// Signatures are deterministic, as Ed25519's are: the ledger derives the secrets of a site from signatures that it never shows. Sealed: whoever
+/// could sign without a key would know these secrets.
+pub trait RowSigner: Sealed + Send {
     /// Ed25519 signature over `hash`.
     fn sign(&self, hash: &Hash) -> Vec<u8>;
     /// Whether `signature` is one of ours.
     fn verify(&self, hash: &Hash, signature: &[u8]) -> bool;
 }
+
+#[cfg(not(any(test, feature = "unsealed")))]
+impl Sealed for SigningKey {}
 
 /// The site's identity key itself.
 impl RowSigner for SigningKey {

@@ -9,7 +9,7 @@ use super::memory::{Failure, MemoryStore};
 use super::*;
 use crate::accountant::{FilterRule, Method, epsilon_upper};
 use crate::adjacency::{PrivacyUnit, Relation, Terms};
-use crate::danger::assume_released;
+use crate::danger::{assume_released, assume_signed};
 use crate::event::{DiscreteGaussian, LatticePath};
 use crate::release::{ClientId, LatticeVector, Payload};
 use crate::unit::Delta;
@@ -63,7 +63,7 @@ fn header(round: u32) -> Hash {
 
 fn attachment(value: i64) -> Attachment {
     let payload = Payload::Lattice(LatticeVector { exponent: -20, values: vec![value, -value] });
-    Attachment::new(vec![1, 2, 3], assume_released(payload), Pending::Public(assume_released(vec![value as f64, 0.5])))
+    assume_signed(vec![1, 2, 3], payload, Pending::Public(assume_released(vec![value as f64, 0.5])))
 }
 
 fn open(store: &MemoryStore, budget: Budget) -> Result<TestLedger, LedgerError> {

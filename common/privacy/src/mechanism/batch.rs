@@ -12,6 +12,12 @@
 //!   (1 or 2)·C/γ + [√d + 2E/γ + 4ηC/γ], and the bracket, rounded up with 2 for ⌊(C/γ)²⌋, is the event's `excess`. If the differing unit is not in the Poisson sample,
 //!   both batches are the same list of units, the same chunks, and the same sum to the last bit. Units' draws are independent words, so the others' can be
 //!   coupled, whoever comes or goes.
+//! * **Number of units.** A table of more than B units is not refused, and none of its units is left out, because then the one that goes would pull another
+//!   one in. Its terms are computed one by one, w_i = c_i v_i to a rounding of 10u‖c_i v_i‖ (promise 2 with n = 1), each a function of its unit alone, and
+//!   added in fixed point without rounding. Two such tables differ by ‖w_i‖ (or twice that) and one rounding to the lattice each. Under add-remove one
+//!   of two neighbours may have B + 1 units and the other one B: the exact sum is within 10u(B+1)C(1+2η) of Σ c_i v_i, which for B ≥ 3 is at most E,
+//!   and the event of a smaller B is that of B = 3. So the same `excess` covers every table. (What 2^−60 of a step cuts off is below 2^−28 √d steps for
+//!   2³² units, and lies in the 2 that was added.)
 //! * **What is trusted of the model** ([`BatchTerms`]), because nothing here can check it at run time:
 //!   1. v_i is a function of unit i, of its own draw and of public values: *to the last bit*, whatever the other units of the batch are and wherever in
 //!      the batch it stands; and |n_i − ‖v_i‖| ≤ η‖v_i‖;
@@ -26,11 +32,13 @@ use rand_core::Rng;
 
 use crate::adjacency::Terms;
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
+use crate::inside::withheld;
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::lattice::{Lattice, LatticeOverflow, MAX_UNITS};
+use crate::mechanism::summation::Summed;
 use crate::noise::{NoiseSource, Purpose};
-use crate::records::{Released, UnitTable, Units};
+use crate::records::{Argument, Released, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::{Coins, DiscreteGaussianSampler};
 use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
@@ -98,7 +106,8 @@ impl BatchSum {
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
-        let excess = excess(dimension, clip, &lattice, max_units)?;
+        // With fewer than 3 units E would not cover the step from B to B + 1 units.
+        let excess = excess(dimension, clip, &lattice, max_units.max(3))?;
         Ok(Self { dimension, clip, noise, sampling, terms, max_units, lattice, sampler, excess })
     }
 
@@ -150,48 +159,130 @@ impl BatchSum {
         self.max_units
     }
 
-    /// Tosses the coins, lets the model sum the clipped terms chunk by chunk, rounds and adds noise. A unit whose norm is not a number counts as zero.
+    /// Tosses the coins, lets the model that `f` makes sum the clipped terms chunk by chunk ([`BatchSummation::of`]), rounds and adds noise. A
+    /// unit whose norm is not a number counts as zero.
     ///
     /// # Errors
-    /// The permit is for another event; no randomness; overflow; a table that does not fit the event, or has more than B units. Nothing is released then.
-    pub fn release_sum<T: UnitTable, M: BatchTerms<T>, N: NoiseSource>(
+    /// The permit is for another event; no randomness; overflow; a table that does not fit the event; what `f` says before a record is
+    /// looked at; a panic of the model. Nothing is released then.
+    pub fn release_sum<T: UnitTable, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
-        model: &M,
+        argument: &Argument<A>,
+        f: fn(&A, BatchSummation<'_, T>) -> Result<Summed, E>,
         permit: StepPermit,
         noise: &N,
-    ) -> Result<Released<LatticeVector>, ReleaseError> {
+    ) -> Result<Released<LatticeVector>, E> {
         if *permit.event() != self.event() {
-            return Err(ReleaseError::PermitMismatch);
+            return Err(ReleaseError::PermitMismatch.into());
         }
-        let table = &units.0;
-        table.grouping().fits(self.terms, permit.scope().unit(), permit.scope().relation())?;
-        if table.len() as u64 > self.max_units {
-            return Err(ReleaseError::TooManyUnits);
-        }
+        let table = &units.table;
+        table.grouping().fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
+        let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
         let mut released = vec![0i64; self.dimension as usize];
-        self.sampler.fill(&mut noise.stream(permit.release(), permit.step(), Purpose::Noise)?, &mut released)?;
+        self.sampler.fill(&mut stream(Purpose::Noise)?, &mut released).map_err(ReleaseError::from)?;
         #[cfg(feature = "planted-bugs")]
         crate::planted::spoil(&mut released);
-        let mut draws = noise.stream(permit.release(), permit.step(), Purpose::Draws)?;
-        let mut summing = Summing::start(model, self.clip, self.dimension, &mut draws);
-        match self.sampling {
-            None => (0..table.len()).for_each(|position| summing.push(table.unit(position))),
+        let mut draws = stream(Purpose::Draws)?;
+        let sample = match self.sampling {
+            None => None,
             Some(rate) => {
-                let mut stream = noise.stream(permit.release(), permit.step(), Purpose::Coins)?;
                 let coins = Coins::new(rate);
                 #[cfg(feature = "planted-bugs")]
                 let coins = crate::planted::Faulty::new(coins, rate, &permit);
-                coins.toss(&mut stream, table.len(), |position| summing.push(table.unit(position)));
+                Some(coins.sample(&mut stream(Purpose::Coins)?, table.len()))
             }
+        };
+        // Empty until a record was looked at.
+        let mut sums = Vec::new();
+        let summation = BatchSummation { mechanism: self, table, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums };
+        let result = withheld(|| f(argument.get(), summation)).map_err(ReleaseError::from)?;
+        if sums.is_empty() {
+            result?;
+        } else {
+            // A record was looked at: only the sum may say anything.
+            std::mem::forget(result);
         }
-        let per_step = self.lattice.per_step();
-        for (released, sum) in released.iter_mut().zip(summing.finish()) {
-            *released = released.checked_add(steps(sum * per_step)).ok_or(ReleaseError::Overflow)?;
+        for (released, steps) in released.iter_mut().zip(sums) {
+            *released = released.checked_add(steps).ok_or(ReleaseError::Overflow)?;
         }
         Ok(Released(LatticeVector { exponent: self.lattice.exponent, values: released }))
     }
 }
+
+/// Units whose terms a model sums batch by batch: handed by [`BatchSum`] to the function that makes the model.
+pub struct BatchSummation<'g, T: UnitTable> {
+    mechanism: &'g BatchSum,
+    table: &'g T,
+    /// Positions of the sample, ascending; everybody where there is none.
+    sample: Option<&'g [usize]>,
+    draws: &'g mut dyn Rng,
+    /// In lattice steps.
+    sums: &'g mut Vec<i64>,
+}
+
+impl<T: UnitTable> BatchSummation<'_, T> {
+    /// Sums the clipped terms of the sample. Tables of more than B units go unit by unit, see the [module](self).
+    #[must_use]
+    pub fn of<M: BatchTerms<T>>(self, model: &M) -> Summed {
+        let Self { mechanism: BatchSum { clip, dimension, max_units, lattice, .. }, table, sample, draws, sums } = self;
+        *sums = vec![0; *dimension as usize];
+        let mut summing = Summing::start(model, *clip, *dimension, draws);
+        let visits = sample.map_or(table.len(), <[usize]>::len);
+        let units = (0..visits).map(|visit| table.unit(sample.map_or(visit, |sample| sample[visit])));
+        *sums = if table.len() as u64 <= *max_units {
+            units.for_each(|unit| summing.push(unit));
+            summing.finish().iter().map(|sum| steps(sum * lattice.per_step())).collect()
+        } else {
+            let mut exact = Exact::new(*dimension, lattice);
+            units.for_each(|unit| exact.add(summing.alone(unit)));
+            exact.steps()
+        };
+        Summed(())
+    }
+}
+
+/// A sum without rounding, of vectors that are the same to the last bit wherever they stand.
+struct Exact {
+    /// Numbers are multiplied by this, a power of two: steps of the lattice times 2^[`FRACTION`].
+    scale: f64,
+    sums: Vec<i128>,
+}
+
+/// Bits of a lattice step. A coordinate of a term is below 2³² steps (`Lattice::new` keeps C below 2³¹), and there are at most 2³² of them: with the
+/// sign that is 32 + 32 + 1 + 60 = 125 bits.
+const FRACTION: i32 = 60;
+
+impl Exact {
+    fn new(dimension: u32, lattice: &Lattice) -> Self {
+        Self { scale: 2f64.powi(FRACTION - lattice.exponent), sums: vec![0; dimension as usize] }
+    }
+
+    /// Adds a vector: 0 in place of what is no number. Cut off beyond 2^−60 of a step, toward zero, which no vector becomes longer by.
+    fn add(&mut self, vector: &[f64]) {
+        for (sum, value) in self.sums.iter_mut().zip(vector) {
+            let scaled = value * self.scale;
+            if scaled.abs() < LARGEST {
+                #[allow(clippy::cast_possible_truncation, reason = "below 2^92, and cut off on purpose")]
+                let scaled = scaled as i128;
+                *sum += scaled;
+            }
+        }
+    }
+
+    /// The nearest lattice steps.
+    fn steps(self) -> Vec<i64> {
+        let half = 1i128 << (FRACTION - 1);
+        // Below 2⁶⁴ times what is allowed for sums of 2³² terms, which is below 2⁶³.
+        self.sums
+            .into_iter()
+            .map(|sum| i64::try_from((sum + half) >> FRACTION).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX }))
+            .collect()
+    }
+}
+
+/// No coordinate of a clipped term is larger: 2³² steps.
+const LARGEST: f64 = (1u128 << (32 + FRACTION)) as f64;
 
 /// A sum in the making: the one loop over chunks.
 struct Summing<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> {
@@ -218,6 +309,14 @@ impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
         if self.units.len() == self.chunk {
             self.flush();
         }
+    }
+
+    /// The clipped term of one unit, by itself.
+    fn alone(&mut self, unit: T::Unit<'u>) -> &[f64] {
+        self.sums.fill(0.0);
+        self.units.push(unit);
+        self.flush();
+        &self.sums
     }
 
     fn flush(&mut self) {

@@ -21,6 +21,39 @@ impl CleanTerms {
         Self { dimension, exponent, ends: Vec::new(), entries: Vec::new() }
     }
 
+    /// The term of the unit at `position` was added at this factor, or counted as zero. Positions ascend.
+    pub(super) fn keep(&mut self, position: usize, term: &Term, factor: Option<f64>) {
+        self.end(position);
+        if let Some(factor) = factor {
+            self.entries.extend(term.steps(factor));
+        }
+        self.ends.push(self.entries.len());
+    }
+
+    /// No more terms; the table has so many units.
+    pub(super) fn end(&mut self, units: usize) {
+        self.ends.resize(units, self.entries.len());
+    }
+
+    /// The fault of a state with noise in it.
+    #[cfg(feature = "planted-bugs")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a fault")]
+    pub(super) fn take_in(&mut self, noise: &[i64]) {
+        if !crate::planted::is(crate::planted::Bug::NoiseInState) {
+            return;
+        }
+        let units = self.ends.len().max(1) as i64;
+        let (mut start, mut spoiled) = (0, Vec::new());
+        for end in &mut self.ends {
+            let mut row: Vec<i32> = noise.iter().map(|x| (x / units) as i32).collect();
+            self.entries[start..*end].iter().for_each(|(index, steps)| row[*index as usize] += steps);
+            start = *end;
+            spoiled.extend((0u32..).zip(row));
+            *end = spoiled.len();
+        }
+        self.entries = spoiled;
+    }
+
     /// Number of units of the table.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -64,57 +97,5 @@ impl CleanTerms {
         let mut sum = vec![0.0; self.dimension()];
         (0..self.len()).flat_map(|position| self.term(position)).for_each(|(index, value)| sum[index] += value);
         sum
-    }
-}
-
-/// What a summation does with each term beside adding it.
-pub(super) trait Keep {
-    /// The term of the unit at `position` was added at this factor, or counted as zero. Positions ascend.
-    fn keep(&mut self, position: usize, term: &Term, factor: Option<f64>);
-    /// No more terms; the table has so many units.
-    fn end(&mut self, units: usize);
-    /// The fault of a state with noise in it.
-    #[cfg(feature = "planted-bugs")]
-    fn take_in(&mut self, noise: &[i64]) {
-        let _ = noise;
-    }
-}
-
-/// Nothing.
-impl Keep for () {
-    #[inline]
-    fn keep(&mut self, _: usize, _: &Term, _: Option<f64>) {}
-    fn end(&mut self, _: usize) {}
-}
-
-impl Keep for CleanTerms {
-    fn keep(&mut self, position: usize, term: &Term, factor: Option<f64>) {
-        self.end(position);
-        if let Some(factor) = factor {
-            self.entries.extend(term.steps(factor));
-        }
-        self.ends.push(self.entries.len());
-    }
-
-    fn end(&mut self, units: usize) {
-        self.ends.resize(units, self.entries.len());
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a fault")]
-    fn take_in(&mut self, noise: &[i64]) {
-        if !crate::planted::is(crate::planted::Bug::NoiseInState) {
-            return;
-        }
-        let units = self.ends.len().max(1) as i64;
-        let (mut start, mut spoiled) = (0, Vec::new());
-        for end in &mut self.ends {
-            let mut row: Vec<i32> = noise.iter().map(|x| (x / units) as i32).collect();
-            self.entries[start..*end].iter().for_each(|(index, steps)| row[*index as usize] += steps);
-            start = *end;
-            spoiled.extend((0u32..).zip(row));
-            *end = spoiled.len();
-        }
-        self.entries = spoiled;
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::event::DpEvent;
 use crate::ledger::StepPermit;
-use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Term};
+use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
 use crate::noise::NoiseSource;
-use crate::records::{Released, Sensitive, UnitTable, Units};
+use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::release::{LatticeVector, Payload};
 
 /// A sum of clipped terms: with its whole noise, or with this site's share of it.
@@ -31,7 +31,13 @@ impl Message {
     /// Numbers that were computed from released values only.
     #[must_use]
     pub fn values(values: Released<Vec<f64>>) -> Self {
-        Self::Released(values.map(Payload::Values))
+        Self::Released(Released(Payload::Values(values.0)))
+    }
+
+    /// A noised sum.
+    #[must_use]
+    pub fn lattice(sum: Released<LatticeVector>) -> Self {
+        Self::Released(Released(Payload::Lattice(sum.0)))
     }
 
     /// The released payload, if it is one.
@@ -95,17 +101,18 @@ impl SumMechanism {
     ///
     /// # Errors
     /// As there.
-    pub fn release<T: UnitTable, S, N: NoiseSource>(
+    pub fn release<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
-        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        argument: &Argument<A>,
+        f: fn(&A, Summation<'_, T, S>) -> Result<Summed, E>,
         permit: StepPermit,
         noise: &N,
-    ) -> Result<Message, ReleaseError> {
+    ) -> Result<Message, E> {
         match self {
-            Self::Local(sum) => sum.release_sum_with(units, state, f, permit, noise).map(released),
-            Self::Shared(sum) => sum.share_sum_with(units, state, f, permit, noise).map(Message::Share),
+            Self::Local(sum) => sum.release_sum_with(units, state, argument, f, permit, noise).map(Message::lattice),
+            Self::Shared(sum) => sum.share_sum_with(units, state, argument, f, permit, noise).map(Message::Share),
         }
     }
 
@@ -113,21 +120,24 @@ impl SumMechanism {
     ///
     /// # Errors
     /// As there.
-    pub fn release_keeping<T: UnitTable, S, N: NoiseSource>(
+    pub fn release_keeping<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
-        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        argument: &Argument<A>,
+        f: fn(&A, Summation<'_, T, S>) -> Result<Summed, E>,
         permit: StepPermit,
         noise: &N,
-    ) -> Result<(Message, Sensitive<CleanTerms>), ReleaseError> {
+    ) -> Result<(Message, Sensitive<CleanTerms>), E> {
         match self {
-            Self::Local(sum) => sum.release_sum_keeping(units, state, f, permit, noise).map(|(sum, kept)| (released(sum), kept)),
-            Self::Shared(sum) => sum.share_sum_keeping(units, state, f, permit, noise).map(|(share, kept)| (Message::Share(share), kept)),
+            Self::Local(sum) => {
+                let (sum, kept) = sum.release_sum_keeping(units, state, argument, f, permit, noise)?;
+                Ok((Message::lattice(sum), kept))
+            }
+            Self::Shared(sum) => {
+                let (share, kept) = sum.share_sum_keeping(units, state, argument, f, permit, noise)?;
+                Ok((Message::Share(share), kept))
+            }
         }
     }
-}
-
-fn released(sum: Released<LatticeVector>) -> Message {
-    Message::Released(sum.map(Payload::Lattice))
 }

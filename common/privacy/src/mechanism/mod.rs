@@ -8,24 +8,27 @@ mod either;
 mod lattice;
 pub mod share;
 mod sum;
+mod summation;
 mod term;
 
 #[cfg(test)]
 mod tests;
 
-pub use batch::{BatchSum, BatchTerms};
+pub use batch::{BatchSum, BatchSummation, BatchTerms};
 pub use bound::{SumBound, SumCheck};
 pub use clean::CleanTerms;
 pub use either::{Message, SumMechanism};
 pub use lattice::{LatticeOverflow, MAX_UNITS};
 pub use share::{Masked, NoiseShare, ShareSum};
 pub use sum::LatticeSum;
+pub use summation::{Summation, Summed};
 pub use term::Term;
 
 use crate::event::DpEvent;
+use crate::inside::Withheld;
 use crate::ledger::Permit;
 use crate::noise::NoRandomness;
-use crate::records::{Released, Sensitive};
+use crate::records::{NotCopied, Released, Sensitive};
 use crate::sampler::SamplerError;
 use crate::shards::WrongGrouping;
 
@@ -44,11 +47,12 @@ pub enum ReleaseError {
     /// The noise sampler left its proven range.
     #[error("the noise left the range that the lattice can hold; nothing was released")]
     Overflow,
-    /// More units than [`MAX_UNITS`], or than a shared sum was told of.
-    #[error(
-        "the table has more privacy units than the lattice of this sum can hold; nothing was released: split the data set, or declare more units"
-    )]
-    TooManyUnits,
+    /// The code over records panicked: a bug of ours.
+    #[error(transparent)]
+    Withheld(#[from] Withheld),
+    /// A public value could not be copied into the gate: a bug of ours.
+    #[error(transparent)]
+    NotCopied(#[from] NotCopied),
 }
 
 impl From<SamplerError> for ReleaseError {

@@ -7,6 +7,10 @@
 //!
 //! # Privacy
 //! * **Unit, relation, lattice, clip, sampling, overflow** of one site: those of [`LatticeSum`], at z/√h.
+//! * **Number of units**: a sum over more than N units is brought into the box that sums of N terms lie in, coordinate by coordinate, before
+//!   the share of the noise is added. Projection onto a box is non-expansive, so two neighbouring sums are not farther apart than before, under
+//!   either relation, and no unit takes another one's place; a table of at most N units is not changed. So the coordinates of every table lie
+//!   within [`ShareSum::coordinate_bound`], and none is refused.
 //! * **Event of the sum** ([`ShareSum::event`]): the sum of h independent discrete Gaussians of parameter s. It is within a factor
 //!   e^{±τ}, for every integer, of one discrete Gaussian of variance hs² (Kairouz, Liu & Steinke 2021, Theorem 1 and its proof),
 //!   τ = 10 Σ_{k<h} exp(−2π²s²k/(k+1)) ≤ 10(h−1)exp(−π²s²); with s ≥ 2¹⁰ that is below 10^{−4,000,000}, so the outward rounding of
@@ -52,9 +56,10 @@ use zeroize::Zeroize;
 use crate::adjacency::Terms;
 use crate::event::{DpEvent, LatticePath};
 use crate::ledger::StepPermit;
-use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, ReleaseError, Term};
+use crate::mechanism::sum::Form;
+use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, ReleaseError, Summation, Summed};
 use crate::noise::NoiseSource;
-use crate::records::{Sensitive, UnitTable, Units};
+use crate::records::{Argument, Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::gaussian;
 use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
@@ -166,48 +171,53 @@ impl ShareSum {
     /// ([`Ledger::reserve_aggregated`](crate::Ledger::reserve_aggregated)).
     ///
     /// # Errors
-    /// The permit is for another event; no randomness; overflow; more units than were declared. Nothing is left then.
-    pub fn share_sum<T: UnitTable, N: NoiseSource>(
+    /// The permit is for another event; no randomness; overflow; what `f` says before it looks at a record. Nothing is left then.
+    pub fn share_sum<T: UnitTable, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
-        f: impl Fn(T::Unit<'_>, &mut Term),
+        argument: &Argument<A>,
+        f: fn(&A, Summation<'_, T>) -> Result<Summed, E>,
         permit: StepPermit,
         noise: &N,
-    ) -> Result<NoiseShare<LatticeVector>, ReleaseError> {
-        self.share_sum_with(units, &Sensitive(()), |unit, _, (), term| f(unit, term), permit, noise)
+    ) -> Result<NoiseShare<LatticeVector>, E> {
+        self.share_sum_with(units, &Sensitive::NOTHING, argument, f, permit, noise)
     }
 
     /// As [`LatticeSum::release_sum_with`], with this site's share of the noise.
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub fn share_sum_with<T: UnitTable, S, N: NoiseSource>(
+    pub fn share_sum_with<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
-        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        argument: &Argument<A>,
+        f: fn(&A, Summation<'_, T, S>) -> Result<Summed, E>,
         permit: StepPermit,
         noise: &N,
-    ) -> Result<NoiseShare<LatticeVector>, ReleaseError> {
+    ) -> Result<NoiseShare<LatticeVector>, E> {
         self.check(&permit)?;
-        self.local.noised_sum(units, state, f, &permit, self.max_units, noise, &mut ()).map(NoiseShare)
+        let mut form = Form::within(self.max_units);
+        self.local.noised_sum(units, state, argument, f, &permit, noise, &mut form).map(NoiseShare)
     }
 
     /// As [`LatticeSum::release_sum_keeping`], with this site's share of the noise: the share is not in the terms.
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub fn share_sum_keeping<T: UnitTable, S, N: NoiseSource>(
+    pub fn share_sum_keeping<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
-        f: impl Fn(T::Unit<'_>, usize, &S, &mut Term),
+        argument: &Argument<A>,
+        f: fn(&A, Summation<'_, T, S>) -> Result<Summed, E>,
         permit: StepPermit,
         noise: &N,
-    ) -> Result<(NoiseShare<LatticeVector>, Sensitive<CleanTerms>), ReleaseError> {
+    ) -> Result<(NoiseShare<LatticeVector>, Sensitive<CleanTerms>), E> {
         self.check(&permit)?;
         let mut kept = self.local.no_terms();
-        let sum = self.local.noised_sum(units, state, f, &permit, self.max_units, noise, &mut kept)?;
+        let mut form = Form::within(self.max_units).keeping(&mut kept);
+        let sum = self.local.noised_sum(units, state, argument, f, &permit, noise, &mut form)?;
         Ok((NoiseShare(sum), Sensitive(kept)))
     }
 }

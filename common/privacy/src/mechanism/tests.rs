@@ -11,6 +11,7 @@ use super::*;
 use crate::adjacency::PrivacyUnit;
 use crate::ledger::{Permit, StepPermit};
 use crate::noise::{NoiseSource, Purpose};
+use crate::records::Argument;
 use crate::sampler::gaussian::bound;
 use crate::shards::{PermitScope, ShardSalt};
 use crate::{
@@ -55,6 +56,17 @@ fn fill(row: &[(u32, f64)], term: &mut Term) {
     }
 }
 
+/// Every unit's own entries.
+fn entries(&(): &(), sum: Summation<'_, Rows>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|row, _, (), term| fill(row, term)))
+}
+
+/// One release, without an argument.
+fn run(mechanism: &LatticeSum, rows: Vec<Vec<(u32, f64)>>, permit: StepPermit, noise: &impl NoiseSource) -> Result<Vec<i64>, ReleaseError> {
+    let released = mechanism.release_sum(&Units::new(Rows(rows)), &Argument::nothing(), entries, permit, noise)?;
+    Ok(released.into_inner().values)
+}
+
 fn sum(dimension: u32, clip: f64, noise: f64, rate: Option<f64>) -> LatticeSum {
     LatticeSum::new(
         dimension,
@@ -84,7 +96,7 @@ fn permit(mechanism: &LatticeSum) -> StepPermit {
 }
 
 fn release(mechanism: &LatticeSum, rows: &[Vec<(u32, f64)>], seed: u8) -> Vec<i64> {
-    mechanism.release_sum(&Units::new(Rows(rows.to_vec())), fill, permit(mechanism), &Seeded(seed)).unwrap().into_inner().values
+    run(mechanism, rows.to_vec(), permit(mechanism), &Seeded(seed)).unwrap()
 }
 
 /// One clipped, truncated term.
@@ -249,8 +261,7 @@ fn sampled_releases_include_every_unit_with_probability_q() {
     for step in 0..400 {
         let permit = mint(mechanism.event().repeated(400)).into_steps().nth(step).unwrap();
         let again = mint(mechanism.event().repeated(400)).into_steps().nth(step).unwrap();
-        let values =
-            |rows: Vec<_>, permit| mechanism.release_sum(&Units::new(Rows(rows)), fill, permit, &Seeded(9)).unwrap().into_inner().values[0];
+        let values = |rows: Vec<_>, permit| run(&mechanism, rows, permit, &Seeded(9)).unwrap()[0];
         let included = (values(rows.clone(), permit) - values(Vec::new(), again)) as f64 / 1_048_576.0;
         assert!((included - included.round()).abs() < 1e-9);
         total += included;
@@ -269,7 +280,8 @@ fn t4_2_a_million_outputs_lie_on_the_lattice_in_both_worlds() {
         let mechanism = sum(dimension, 1.0, z, None);
         let rows = vec![(0..dimension).map(|i| (i, world)).collect::<Vec<_>>()];
         let step = 2f64.powi(mechanism.exponent());
-        let released = mechanism.release_sum(&Units::new(Rows(rows)), fill, permit(&mechanism), &SecureNoise).unwrap().into_inner();
+        let values = run(&mechanism, rows, permit(&mechanism), &SecureNoise).unwrap();
+        let released = crate::LatticeVector { exponent: mechanism.exponent(), values };
         let off = released.to_f64().iter().filter(|x| (*x / step).fract() != 0.0).count();
         assert_eq!(off, 0);
         let mean_square = released.to_f64().iter().map(|x| x * x).sum::<f64>() / f64::from(dimension);
@@ -282,13 +294,13 @@ fn a_permit_for_another_event_releases_nothing() {
     let mechanism = sum(3, 1.0, 1.0, Some(0.5));
     for other in [sum(3, 1.0, 1.0, None), sum(3, 1.0, 1.0, Some(0.25)), sum(4, 1.0, 1.0, Some(0.5)), sum(3, 1.0, 2.0, Some(0.5))] {
         // The source is broken: an error other than a mismatch would show that something was drawn first.
-        let result = mechanism.release_sum(&Units::new(Rows(Vec::new())), fill, permit(&other), &Broken);
+        let result = run(&mechanism, Vec::new(), permit(&other), &Broken);
         assert!(matches!(result, Err(ReleaseError::PermitMismatch)));
     }
     let whole = mint(mechanism.event());
-    let value = Units::new(Rows(Vec::new())).map(|_| 3.0);
+    let value = Units::new(Rows(Vec::new())).map(&Argument::nothing(), |(), _| 3.0);
     assert!(matches!(release_non_private(value, whole), Err(ReleaseError::PermitMismatch)));
-    let value = Units::new(Rows(Vec::new())).map(|_| 3.0);
+    let value = Units::new(Rows(Vec::new())).map(&Argument::nothing(), |(), _| 3.0);
     let released = release_non_private(value, mint(DpEvent::NonPrivate)).unwrap();
     assert!((released.into_inner() - 3.0_f64).abs() < f64::EPSILON);
 }
@@ -297,7 +309,7 @@ fn a_permit_for_another_event_releases_nothing() {
 #[test]
 fn t4_4_a_failing_generator_releases_nothing() {
     let mechanism = sum(3, 1.0, 1.0, Some(0.5));
-    let result = mechanism.release_sum(&Units::new(Rows(Vec::new())), fill, permit(&mechanism), &Broken);
+    let result = run(&mechanism, Vec::new(), permit(&mechanism), &Broken);
     assert!(matches!(result, Err(ReleaseError::NoRandomness(_))));
 }
 
@@ -312,3 +324,112 @@ fn the_event_says_what_ran() {
     let refused = LatticeSum::new(7, ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(1.0).unwrap(), None, Terms::Units, LatticePath::Sum);
     assert!(refused.unwrap_err().to_string().contains("path `term`"));
 }
+
+/// A unit whose function panics contributes 0; the others are summed, and the site goes on.
+#[test]
+fn finding_privacy_gate_a_unit_that_panics_contributes_nothing() {
+    let rows = vec![vec![(0, 0.25)], vec![(7, 0.0)], vec![(1, 0.5)], vec![(7, 0.0)]];
+    let panics: fn(&(), Summation<'_, Rows>) -> Result<Summed, ReleaseError> = |(), sum| {
+        Ok(sum.each(|row, position, (), term| {
+            fill(row, term);
+            assert!(row[0].0 != 7, "row {position} is {row:?}");
+        }))
+    };
+    for sampled in [None, Some(1.0)] {
+        let mechanism = sum(3, 1.0, 1.0, sampled);
+        let (units, nothing) = (Units::new(Rows(rows.clone())), Argument::nothing());
+        let (released, kept) =
+            mechanism.release_sum_keeping(&units, &crate::Sensitive::NOTHING, &nothing, panics, permit(&mechanism), &Seeded(5)).unwrap();
+        let expected = release(&mechanism, &[rows[0].clone(), rows[2].clone()], 5);
+        assert_eq!(released.into_inner().values, expected);
+        assert_eq!(kept.0.to_dense(), [[0.25, 0.0, 0.0], [0.0; 3], [0.0, 0.5, 0.0], [0.0; 3]].concat());
+    }
+}
+
+/// What a function says after it looked at a record is not heard; before, it is.
+#[test]
+fn finding_privacy_gate_an_error_after_a_record_was_looked_at_is_not_heard() {
+    #[derive(Debug)]
+    enum Told {
+        Before,
+        Record(f64),
+        Release,
+    }
+    impl From<ReleaseError> for Told {
+        fn from(_: ReleaseError) -> Self {
+            Self::Release
+        }
+    }
+    let mechanism = sum(1, 1.0, 1.0, None);
+    let rows = || Units::new(Rows(vec![vec![(0, 0.25)]]));
+    let nothing = Argument::nothing();
+    let early = mechanism.release_sum(&rows(), &nothing, |(), _| Err(Told::Before), permit(&mechanism), &Seeded(5));
+    assert!(matches!(early, Err(Told::Before)));
+    let late = mechanism.release_sum(
+        &rows(),
+        &nothing,
+        |(), sum| {
+            let seen = std::cell::Cell::new(0.0);
+            let _ = sum.each(|row, _, (), term| {
+                seen.set(row[0].1);
+                fill(row, term);
+            });
+            Err(Told::Record(seen.get()))
+        },
+        permit(&mechanism),
+        &Seeded(5),
+    );
+    match late {
+        Ok(sum) => assert_eq!(sum.into_inner().values, release(&mechanism, &[vec![(0, 0.25)]], 5)),
+        Err(Told::Record(seen)) => panic!("told of {seen}"),
+        Err(told) => panic!("{told:?}"),
+    }
+    let panics = mechanism.release_sum(&rows(), &nothing, |(), _| panic!("before a record"), permit(&mechanism), &Seeded(5));
+    assert!(matches!(panics, Err(Told::Release)));
+}
+
+/// Shares of tables of any size lie within the bound that the ring was made for, and neighbours are as near as before.
+#[test]
+fn finding_privacy_6_a_shared_sum_of_too_many_units_is_brought_into_its_box() {
+    let shared = ShareSum::new(2, ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(2.0).unwrap(), 1, 10, None, Terms::Units).unwrap();
+    let event = shared.event();
+    let share = |units: usize, last: f64| {
+        let mut rows = vec![vec![(0, 0.75), (1, -0.25)]; units];
+        rows.push(vec![(0, last)]);
+        let permit = mint(event.clone()).with_fallback(Some(shared.fallback_event())).into_steps().next().unwrap();
+        let share = shared.share_sum(&Units::new(Rows(rows)), &Argument::nothing(), entries, permit, &Seeded(3)).unwrap();
+        share.mask(&mut Zeros).into_inner().values
+    };
+    let noise = share(0, 0.0);
+    let one = shared.clip_steps().cast_signed();
+    let of = |units, last| -> Vec<i64> { share(units, last).iter().zip(&noise).map(|(x, noise)| x - noise).collect() };
+    assert_eq!(of(9, 0.75), [10 * one / 4 * 3, -9 * one / 4]);
+    // 100 units that agree, where 10 are declared.
+    assert_eq!(of(100, 0.0), [10 * one, -10 * one]);
+    for units in [9, 10, 12, 13, 14, 39, 40, 41, 100] {
+        for last in [-1.0, 1.0] {
+            let (a, b) = (of(units, 0.0), of(units, last));
+            assert!(squared_distance(&a, &b) <= u128::from(shared.clip_steps()).pow(2), "{units} {last}");
+            assert!(b.iter().all(|x| x.unsigned_abs() <= 10 * shared.clip_steps()));
+        }
+    }
+}
+
+/// A pad that hides nothing.
+struct Zeros;
+
+impl rand_core::TryRng for Zeros {
+    type Error = std::convert::Infallible;
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok(0)
+    }
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(0)
+    }
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        bytes.fill(0);
+        Ok(())
+    }
+}
+
+impl rand_core::TryCryptoRng for Zeros {}

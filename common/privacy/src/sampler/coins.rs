@@ -27,6 +27,13 @@ impl Coins {
         Self { threshold }
     }
 
+    /// Positions of the units in the sample, ascending.
+    pub fn sample(&self, rng: &mut impl Rng, units: usize) -> Vec<usize> {
+        let mut sample = Vec::new();
+        self.toss(rng, units, |position| sample.push(position));
+        sample
+    }
+
     /// Tosses the coins of `units` units and calls `visit` with the position of everyone in the sample, ascending.
     pub fn toss(&self, rng: &mut impl Rng, units: usize, mut visit: impl FnMut(usize)) {
         let Some((first, rest)) = self.threshold else {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::danger::assume_public;
-use crate::mechanism::{LatticeSum, ReleaseError, Term};
-use crate::{ClientId, ClipNorm, Hash, LatticePath, NoiseMultiplier, Permit, ReleaseId, RunId, SecureNoise};
+use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
+use crate::{Argument, ClientId, ClipNorm, Hash, LatticePath, NoiseMultiplier, Permit, ReleaseId, RunId, SecureNoise};
 
 /// Units that are one number each.
 struct Numbers(Vec<u64>);
@@ -36,7 +36,8 @@ fn cut(units: &[u64], shards: u32, relation: Relation, salt: u8) -> Vec<Vec<u64>
     let units = Units::new(Numbers(units.to_vec()));
     let scope = scope(PrivacyUnit::Record, relation, salt);
     let shards = units.shards(NonZeroU32::new(shards).unwrap(), &scope);
-    assume_public(shards.map(|table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect())).into_inner()
+    assume_public(shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect()))
+        .into_inner()
 }
 
 fn changed(a: &[Vec<u64>], b: &[Vec<u64>]) -> usize {
@@ -129,7 +130,8 @@ fn sum(terms: Terms) -> LatticeSum {
 fn run<T: UnitTable>(units: &Units<T>, terms: Terms, scope: &PermitScope) -> Result<(), ReleaseError> {
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("here").unwrap(), round: 0 };
     let permit = Permit::mint(sum(terms).event(), release, scope.clone()).into_steps().next().unwrap();
-    sum(terms).release_sum(units, |_, term: &mut Term| term.add(0, 1.0), permit, &SecureNoise).map(drop)
+    let ones: fn(&(), Summation<'_, T>) -> Result<Summed, ReleaseError> = |(), sum| Ok(sum.each(|_, _, (), term| term.add(0, 1.0)));
+    sum(terms).release_sum(units, &Argument::nothing(), ones, permit, &SecureNoise).map(drop)
 }
 
 /// What is charged is what runs: tables, terms, unit and relation that do not go together release nothing.
@@ -168,7 +170,7 @@ fn the_whole_site_is_one_unit_even_if_it_is_empty() {
     for numbers in [vec![], vec![1, 2, 3]] {
         let units = Units::new(Numbers(numbers.clone()));
         let site = units.whole_site();
-        let seen = assume_public(site.map(|table| (table.len(), table.unit(0).0.clone()))).into_inner();
+        let seen = assume_public(site.map(&Argument::nothing(), |(), table| (table.len(), table.unit(0).0.clone()))).into_inner();
         assert_eq!(seen, (1, numbers));
     }
 }
@@ -183,4 +185,28 @@ fn ids_depend_on_content_and_order() {
     let ids: std::collections::BTreeSet<u64> = (0..10_000).map(|x| id(&[x])).chain((0..10_000).map(|x| id(&[x, 0]))).collect();
     assert_eq!(ids.len(), 20_000);
     assert_ne!(id(&[1, 2]), id(&[2, 1]));
+}
+
+/// The borders of contiguous shards are those of the declared number of units, whatever the table holds.
+#[test]
+fn finding_privacy_6_contiguous_shards_are_over_the_declared_slots() {
+    let scope = scope(PrivacyUnit::Record, Relation::ReplaceOne, 1);
+    let cut = |units: u64, declared: u64, shards: u32| -> Vec<Vec<u64>> {
+        let units = Units::new(Numbers((0..units).collect())).over_slots(declared);
+        let shards = units.shards(NonZeroU32::new(shards).unwrap(), &scope);
+        assume_public(shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect()))
+            .into_inner()
+    };
+    assert_eq!(cut(8, 8, 4), [[0, 1], [2, 3], [4, 5], [6, 7]]);
+    // One missing, one too many: the others stay where they are.
+    assert_eq!(cut(7, 8, 4), [vec![0, 1], vec![2, 3], vec![4, 5], vec![6]]);
+    assert_eq!(cut(9, 8, 4), [[0, 1], [2, 3], [4, 5], [6, 7]]);
+    assert_eq!(cut(3, 8, 4), [vec![0, 1], vec![2], vec![], vec![]]);
+    assert_eq!(cut(2, u64::MAX, 2), [vec![0, 1], vec![]]);
+    // By hash, a shard holds whatever falls into it: there no unit has a slot, and none is left out.
+    let hashed = self::scope(PrivacyUnit::Record, Relation::AddRemove, 1);
+    let units = Units::new(Numbers((0..9).collect())).over_slots(3);
+    let shards = units.shards(NonZeroU32::new(2).unwrap(), &hashed);
+    let held = assume_public(shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).len()).sum::<usize>()));
+    assert_eq!(held.into_inner(), 9);
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::accountant::Prices;
-use dp_pvi_privacy::ledger::{Attachment, LedgerError, LedgerHead, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_privacy::ledger::{Attachment, Claim, LedgerError, LedgerHead, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Hash, Ledger, PayloadKind, ReleaseId, RunId};
+use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId};
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::client::Accepted;
-use dp_pvi_secagg::ring;
 use dp_pvi_secagg::upload::SignedUpload;
+use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 
 use super::chain::{Chain, Closed, aggregation_header};
@@ -251,17 +251,24 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         let Some(Training { release, header, form, accepted }) = joined.training.take() else {
             return Err(SiteError::Order("a visit was computed that nobody asked for"));
         };
+        let fits = |kind: PayloadKind, coordinates: usize| {
+            let fits = (kind, coordinates as u64) == (form.kind, form.coordinates);
+            fits.then_some(()).ok_or(SiteError::Order("the update has another form than the task asks for"))
+        };
         let attachment = match (trained.message, &joined.membership, accepted) {
             (Message::Released(released), None, None) => {
-                let payload = released.get();
-                let message = self.update(&release, header, form, (payload.kind(), &payload.to_bytes()), None)?;
-                Attachment::new(message, released, trained.pending)
+                fits(released.get().kind(), released.get().len())?;
+                let (claim, key) = self.claim(&release, header);
+                Attachment::new(claim, released, trained.pending, key, |claim, payload, key| message(claim, payload, None, key))
             }
             (Message::Share(share), Some(membership), Some(accepted)) => {
                 let MaskedUpload { upload, vector } = membership.mask(accepted, share, rng)?;
-                let kind = PayloadKind::Masked { exponent: vector.get().exponent };
-                let message = self.update(&release, header, form, (kind, &ring::to_bytes(vector.get())), Some(upload))?;
-                Attachment::masked(message, vector, trained.pending)
+                fits(PayloadKind::Masked { exponent: vector.get().exponent }, vector.get().values.len())?;
+                let upload = Argument::copy_of(&upload).map_err(|_| SiteError::Order("an upload that cannot be copied"))?;
+                let (claim, key) = self.claim(&release, header);
+                Attachment::masked(claim, vector, &upload, trained.pending, key, |claim, payload, upload, key| {
+                    message(claim, payload, Some(upload.clone()), key)
+                })
             }
             _ => return Err(SiteError::Order("the update has another trust model than the task asks for")),
         };
@@ -269,22 +276,9 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         Ok(Outgoing { release, attachment })
     }
 
-    /// The signed message that speaks of a payload.
-    fn update(
-        &self,
-        release: &ReleaseId,
-        header: Hash,
-        form: MessageForm,
-        (kind, bytes): (PayloadKind, &[u8]),
-        upload: Option<SignedUpload>,
-    ) -> Result<Vec<u8>, SiteError> {
-        let coordinates = bytes.len() as u64 / 8;
-        if (kind, coordinates) != (form.kind, form.coordinates) {
-            return Err(SiteError::Order("the update has another form than the task asks for"));
-        }
-        let payload = payload_hash(kind, bytes);
-        let update = Update { release: release.clone(), header, kind, coordinates, payload, ledger_head: self.ledger.head(), upload };
-        Ok(Signed::seal(&update, &self.identity.key).to_bytes())
+    /// What the message of a release says beside its payload, and the key that signs it.
+    fn claim(&self, release: &ReleaseId, header: Hash) -> (Claim, &SigningKey) {
+        (Claim { release: release.clone(), header, ledger_head: self.ledger.head() }, &self.identity.key)
     }
 
     /// Looks at a charter.
@@ -603,4 +597,12 @@ impl<S, K> Participant<S, K> {
     pub(crate) fn identity_for_tests(&mut self) -> &mut Identity {
         &mut self.identity
     }
+}
+
+/// The signed message about a payload.
+fn message(claim: &Claim, payload: &Payload, upload: Option<SignedUpload>, key: &SigningKey) -> Vec<u8> {
+    let Claim { release, header, ledger_head } = claim.clone();
+    let (kind, bytes) = (payload.kind(), payload.to_bytes());
+    let (coordinates, payload) = (bytes.len() as u64 / 8, payload_hash(kind, &bytes));
+    Signed::seal(&Update { release, header, kind, coordinates, payload, ledger_head, upload }, key).to_bytes()
 }

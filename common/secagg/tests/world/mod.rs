@@ -7,11 +7,11 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_privacy::ledger::memory::MemoryStore as LedgerStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::mechanism::{NoiseShare, ShareSum, Term};
+use dp_pvi_privacy::mechanism::{NoiseShare, ReleaseError, ShareSum, Summation, Summed};
 use dp_pvi_privacy::noise::NoRandomness;
 use dp_pvi_privacy::{
-    ClientId, ClipNorm, Delta, Epsilon, Hash, LatticeVector, Ledger, NoiseMultiplier, NoiseSource, PrivacyUnit, Purpose, Relation,
-    ReleaseId, RunId, StepPermit, Terms, UnitTable, Units,
+    Argument, ClientId, ClipNorm, Delta, Epsilon, Hash, LatticeVector, Ledger, NoiseMultiplier, NoiseSource, PrivacyUnit, Purpose,
+    Relation, ReleaseId, RunId, StepPermit, Terms, UnitTable, Units,
 };
 use dp_pvi_secagg::charter::{Charter, CharterBody, Floors, Member, Parties, SignedCharter};
 use dp_pvi_secagg::client::{Client, Idle, Outgoing, Sent};
@@ -121,17 +121,20 @@ pub fn permit(mechanism: &ShareSum, client: &ClientId, round: u32) -> StepPermit
         .unwrap()
 }
 
-pub fn share(mechanism: &ShareSum, shard: Shard, round: u32, seed: u8) -> NoiseShare<LatticeVector> {
-    let permit = permit(mechanism, &name(shard.site), round);
-    let (site, dimension, size) = (shard.site, shard.dimension, shard.size);
-    let fill = move |unit: usize, term: &mut Term| {
+fn fill(&(site, dimension, size): &(u32, u32, f64), sum: Summation<'_, Shard>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|unit, _, (), term| {
         if unit == 0 {
             term.add(site % dimension, if site % 2 == 0 { 3.0 * size } else { -3.0 * size });
         } else {
             term.extend((0..dimension.min(50)).map(|i| (i, size * 0.01 * f64::from(i + site))));
         }
-    };
-    mechanism.share_sum(&Units::new(shard), fill, permit, &SeededNoise(seed)).unwrap()
+    }))
+}
+
+pub fn share(mechanism: &ShareSum, shard: Shard, round: u32, seed: u8) -> NoiseShare<LatticeVector> {
+    let permit = permit(mechanism, &name(shard.site), round);
+    let of = Argument::copy_of(&(shard.site, shard.dimension, shard.size)).unwrap();
+    mechanism.share_sum(&Units::new(shard), &of, fill, permit, &SeededNoise(seed)).unwrap()
 }
 
 /// The very vector that [`share`] holds.

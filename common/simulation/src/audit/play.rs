@@ -10,8 +10,9 @@ use dp_pvi_inference::records::RecordTable;
 use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
 use dp_pvi_privacy::accountant::Prices;
+use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{
     ClientId, DpEvent, Epsilon, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, ReleaseId, RunId, SecureNoise, SiteState, Units,
@@ -138,7 +139,8 @@ impl Site {
         let (released, attachment) = match output.message {
             Message::Released(payload) => {
                 let released = payload.get().clone();
-                (released, keeps.then(|| Attachment::new(Vec::new(), payload, output.pending)))
+                let attachment = keeps.then(|| assume_signed(Vec::new(), released.clone(), output.pending));
+                (released, attachment)
             }
             Message::Share(share) => {
                 let mut seed = [0; 32];
@@ -149,7 +151,7 @@ impl Site {
                 for word in &mut vector.values {
                     *word = word.wrapping_sub(pad.next_u64().cast_signed());
                 }
-                (Payload::Masked(vector), keeps.then(|| Attachment::masked(Vec::new(), masked, output.pending)))
+                (Payload::Masked(vector), keeps.then(|| assume_signed(Vec::new(), Payload::Masked(masked.into_inner()), output.pending)))
             }
         };
         if let Some(attachment) = attachment {

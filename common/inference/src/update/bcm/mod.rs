@@ -9,18 +9,16 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Units};
 
 use super::{Job, Local, Output, dp_optimisation};
 use crate::error::InferenceError;
-use crate::model::Model;
 use crate::records::RecordTable;
 
 pub(super) fn run<N: NoiseSource>(
     spec: &BcmSpec,
     job: &Job<'_>,
-    model: &dyn Model,
     units: &Units<RecordTable>,
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let output = dp_optimisation::run(&spec.fit, &local(spec, job)?, model, units, permit, noise)?;
+    let output = dp_optimisation::run(&spec.fit, &local(spec, job)?, &job.task.model, units, permit, noise)?;
     Ok(Output { pending: Pending::None, ..output })
 }
 

@@ -9,10 +9,11 @@
 use dp_pvi_posterior::mixture::Density;
 use dp_pvi_posterior::mixture::em::{add_statistics, statistics_len};
 use dp_pvi_posterior::rule::EmRule;
-use dp_pvi_posterior::task::DpEmSpec;
-use dp_pvi_privacy::mechanism::{Message, Term, release_non_private};
+use dp_pvi_posterior::task::{DpEmSpec, UpdateSpec};
+use dp_pvi_privacy::mechanism::{Message, Summation, Summed, release_non_private};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
+use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::records::{RecordTable, RecordView, UnitView};
@@ -24,23 +25,17 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let other = InferenceError::Job("the state is not one of this update");
-    let rule = EmRule::new(job.task, spec.scales());
-    let Some(mixture) = rule.mixture(job.lambda) else { return Err(other) };
-    let density = mixture.density().map_err(|_| other)?;
-    let step = Step { spec, density, components: mixture.weights.len(), dimension: job.task.features as usize };
+    Step::new(spec, job)?;
+    let asked = Asked::of(job)?;
     let message = match spec.mechanism(job.task)? {
         Some(mechanism) => {
             let permit = only_step(permit, &mechanism.event())?;
-            let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| {
-                let sum = step.statistics(unit);
-                #[allow(clippy::cast_possible_truncation, reason = "a mechanism over these coordinates exists: they are 32-bit numbers")]
-                term.extend(sum.iter().enumerate().map(|(i, value)| (i as u32, *value)));
-            };
-            mechanism.release(units, &Sensitive::constant(()), add, permit, noise)?
+            mechanism.release(units, &Sensitive::NOTHING, &asked, statistics, permit, noise)?
         }
         None => {
-            let sum = units.map(|table| {
+            let sum = units.map(&asked, |asked, table| {
+                // The very step that was made outside.
+                let Ok(step) = Step::asked(asked) else { return Vec::new() };
                 let mut sum = vec![0.0; statistics_len(step.components, step.dimension)];
                 for position in 0..UnitTable::len(table) {
                     sum.iter_mut().zip(step.statistics(table.unit(position))).for_each(|(s, value)| *s += value);
@@ -53,11 +48,35 @@ pub(super) fn run<N: NoiseSource>(
     Ok(Output { message, pending: Pending::None })
 }
 
+fn statistics(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let step = Step::asked(asked)?;
+    Ok(sum.each(|unit, _, (), term| {
+        let sum = step.statistics(unit);
+        #[allow(clippy::cast_possible_truncation, reason = "a mechanism over these coordinates exists: they are 32-bit numbers")]
+        term.extend(sum.iter().enumerate().map(|(i, value)| (i as u32, *value)));
+    }))
+}
+
 struct Step<'a> {
     spec: &'a DpEmSpec,
     density: Density,
     components: usize,
     dimension: usize,
+}
+
+impl<'a> Step<'a> {
+    fn new(spec: &'a DpEmSpec, job: &Job<'_>) -> Result<Self, InferenceError> {
+        let other = InferenceError::Job("the state is not one of this update");
+        let rule = EmRule::new(job.task, spec.scales());
+        let Some(mixture) = rule.mixture(job.lambda) else { return Err(other) };
+        let density = mixture.density().map_err(|_| other)?;
+        Ok(Self { spec, density, components: mixture.weights.len(), dimension: job.task.features as usize })
+    }
+
+    fn asked(asked: &'a Asked) -> Result<Self, InferenceError> {
+        let UpdateSpec::DpEm(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
+        asked.job(|job| Self::new(spec, job))
+    }
 }
 
 impl Step<'_> {

@@ -4,6 +4,7 @@ use dp_pvi_posterior::adaptive_clip::{next_bound, share_within};
 use dp_pvi_posterior::optim::Adam;
 use dp_pvi_posterior::task::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
 use dp_pvi_privacy::ClipNorm;
+use serde::{Deserialize, Serialize};
 
 use crate::error::InferenceError;
 use crate::point::{MeanField, ScaleCoordinate};
@@ -13,7 +14,7 @@ use crate::update::Local;
 const LOG_SCALE_RANGE: (f64, f64) = (-10.0, 2.0);
 
 /// Where a visit stands after some steps.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::update) struct Iterate {
     /// Where the next gradient is taken.
     point: MeanField,
@@ -38,7 +39,7 @@ pub(in crate::update) struct Iterate {
 }
 
 /// A clipping norm that follows a private quantile; a function of released values.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct AdaptiveClip {
     spec: AdaptiveClipSpec,
     first: ClipNorm,
@@ -60,7 +61,7 @@ impl AdaptiveClip {
 }
 
 /// What a step does with a released sum.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum StepRule {
     /// Adam on (μ, log σ), fresh in every visit.
     Adam(Adam),
@@ -84,7 +85,7 @@ enum StepRule {
 }
 
 /// (h_c, Λ_c).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Cavity {
     h: Vec<f64>,
     precision: Vec<f64>,

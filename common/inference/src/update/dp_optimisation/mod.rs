@@ -83,26 +83,26 @@ mod iterate;
 mod tests;
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_posterior::network::Network;
-use dp_pvi_posterior::task::{AdaptiveClipSpec, DpOptimisationSpec};
-use dp_pvi_privacy::mechanism::{BatchSum, LatticeSum, Message};
-use dp_pvi_privacy::{ClipNorm, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
+use dp_pvi_posterior::task::{DpOptimisationSpec, ModelSpec};
+use dp_pvi_privacy::mechanism::{BatchSum, BatchSummation, LatticeSum, Message, Summation, Summed};
+use dp_pvi_privacy::{Argument, ClipNorm, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
+use serde::{Deserialize, Serialize};
 
 use self::balanced::Balanced;
 use self::indicator::WithIndicator;
 pub(super) use iterate::Iterate;
 
+use super::asked::{copied, text};
 use super::{Local, Output};
 use crate::error::InferenceError;
-use crate::model::neural_network::NeuralNetwork;
-use crate::model::{Gradients, Model};
+use crate::model;
 use crate::point::MeanField;
 use crate::records::RecordTable;
 
 pub(super) fn run<N: NoiseSource>(
     spec: &DpOptimisationSpec,
     local: &Local,
-    model: &dyn Model,
+    model: &ModelSpec,
     units: &Units<RecordTable>,
     permit: Permit,
     noise: &N,
@@ -115,40 +115,67 @@ pub(super) fn run<N: NoiseSource>(
 
     let mut permits = permit.into_steps();
     let first = permits.next().ok_or(InferenceError::Job("the permit holds no step"))?;
-    let mut iterate = gradients.release((start.point(), start.clip()), units, first, noise)?.map(|sum| start.advance(&sum.to_f64()));
+    let sum = gradients.release((start.point(), start.clip()), units, first, noise)?;
+    let mut iterate = sum.map(&copied(&start)?, |start, sum| start.clone().advance(&sum.to_f64()));
     for permit in permits {
         let sum = gradients.release((iterate.get().point(), iterate.get().clip()), units, permit, noise)?;
-        iterate = sum.map(|sum| iterate.into_inner().advance(&sum.to_f64()));
+        iterate = iterate.map_with(sum, &Argument::nothing(), |(), iterate, sum| iterate.advance(&sum.to_f64()));
     }
-    let change = iterate.map(|iterate| local.change(&iterate.finish()));
+    let lambda = copied(&local.global.natural().to_vec())?;
+    let change = iterate.map(&lambda, |lambda, iterate| iterate.finish().iter().zip(lambda).map(|(new, old)| new - old).collect());
     let pending = Pending::Public(change.clone());
     Ok(Output { message: Message::values(change), pending })
 }
 
 /// How the clipped gradients of a model are summed.
-pub(super) enum GradientSum<'a> {
-    /// Term by term.
-    Terms { gradients: Balanced<'a>, mechanism: LatticeSum },
-    /// Batch by batch.
-    Batches { model: &'a NeuralNetwork, network: Network, mechanism: BatchSum, adaptive: Option<AdaptiveClipSpec> },
+pub(super) struct GradientSum {
+    visit: Argument<Visit>,
+    mechanism: Mechanism,
 }
 
-impl<'a> GradientSum<'a> {
+enum Mechanism {
+    /// Term by term.
+    Terms(LatticeSum),
+    /// Batch by batch.
+    Batches(BatchSum),
+}
+
+/// What all steps of a visit have in common.
+#[derive(Serialize, Deserialize)]
+struct Visit {
+    #[serde(with = "text")]
+    spec: DpOptimisationSpec,
+    #[serde(with = "text")]
+    model: ModelSpec,
+    scales: Vec<f64>,
+}
+
+/// Where a step takes its gradients, and its clipping norm where that adapts.
+#[derive(Serialize, Deserialize)]
+struct At {
+    point: MeanField,
+    clip: Option<ClipNorm>,
+}
+
+const OTHER_GRADIENTS: InferenceError = InferenceError::Capability("DP optimisation", "gradients of the kind that the task asks for");
+
+impl GradientSum {
     /// For a model with parameters of these scales.
-    pub(super) fn new(spec: &DpOptimisationSpec, model: &'a dyn Model, scales: &'a [f64]) -> Result<Self, InferenceError> {
+    pub(super) fn new(spec: &DpOptimisationSpec, model: &ModelSpec, scales: &[f64]) -> Result<Self, InferenceError> {
         let dimension = scales.len();
         let coordinates = u32::try_from(dimension).ok().filter(|d| *d < 1 << 30).map(|d| spec.coordinates(d));
         let coordinates = coordinates.ok_or(InferenceError::Job("the dimension is above 2^30"))?;
-        match (spec.max_units, model.network(), model.gradients()) {
-            (Some(max_units), Some(model), _) => {
-                let mechanism = spec.batch_mechanism(coordinates, max_units)?;
-                Ok(Self::Batches { model, network: model.network(dimension)?, mechanism, adaptive: spec.adaptive_clip })
+        let likelihood = model::from_spec(model);
+        let mechanism = match (spec.max_units, likelihood.network(), likelihood.gradients()) {
+            (Some(max_units), Some(likelihood), _) => {
+                likelihood.network(dimension)?;
+                Mechanism::Batches(spec.batch_mechanism(coordinates, max_units)?)
             }
-            (None, None, Some(gradients)) => {
-                Ok(Self::Terms { gradients: Balanced::new(gradients, spec, scales), mechanism: spec.mechanism(coordinates)? })
-            }
-            _ => Err(InferenceError::Capability("DP optimisation", "gradients of the kind that the task asks for")),
-        }
+            (None, None, Some(_)) => Mechanism::Terms(spec.mechanism(coordinates)?),
+            _ => return Err(OTHER_GRADIENTS),
+        };
+        let visit = copied(&Visit { spec: *spec, model: model.clone(), scales: scales.to_vec() })?;
+        Ok(Self { visit, mechanism })
     }
 
     /// One release: the noisy sum of clipped gradients at `point`; where the clipping norm adapts, it comes with the point.
@@ -159,37 +186,32 @@ impl<'a> GradientSum<'a> {
         permit: StepPermit,
         noise: &N,
     ) -> Result<Released<LatticeVector>, InferenceError> {
-        match (self, clip) {
-            (Self::Terms { gradients, mechanism }, _) => step(gradients.inner(), mechanism, point, units, permit, noise),
-            (Self::Batches { model, network, mechanism, adaptive: Some(adaptive) }, Some(clip)) => {
-                let terms = WithIndicator::new(model.gradients(network, point), *adaptive, clip);
-                Ok(mechanism.release_sum(units, &terms, permit, noise)?)
-            }
-            (Self::Batches { model, network, mechanism, .. }, _) => {
-                Ok(mechanism.release_sum(units, &model.gradients(network, point), permit, noise)?)
-            }
+        let argument = self.visit.and(&copied(&At { point: point.clone(), clip })?);
+        match &self.mechanism {
+            Mechanism::Terms(sum) => sum.release_sum(units, &argument, |(visit, at), sum| terms(visit, at, sum), permit, noise),
+            Mechanism::Batches(sum) => sum.release_sum(units, &argument, |(visit, at), sum| batches(visit, at, sum), permit, noise),
         }
     }
 }
 
-/// One release, summed term by term.
-pub(super) fn step<N: NoiseSource>(
-    gradients: &dyn Gradients,
-    mechanism: &LatticeSum,
-    point: &MeanField,
-    units: &Units<RecordTable>,
-    permit: StepPermit,
-    noise: &N,
-) -> Result<Released<LatticeVector>, InferenceError> {
-    let sum = mechanism.release_sum(
-        units,
-        |unit, term| {
-            for record in unit.records() {
-                gradients.gradient(record, point, term);
-            }
-        },
-        permit,
-        noise,
-    )?;
-    Ok(sum)
+fn terms(visit: &Visit, At { point, .. }: &At, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let model = model::from_spec(&visit.model);
+    let balanced = Balanced::new(model.gradients().ok_or(OTHER_GRADIENTS)?, &visit.spec, &visit.scales);
+    let gradients = balanced.inner();
+    Ok(sum.each(|unit, _, (), term| {
+        for record in unit.records() {
+            gradients.gradient(record, point, term);
+        }
+    }))
+}
+
+fn batches(visit: &Visit, At { point, clip }: &At, sum: BatchSummation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let model = model::from_spec(&visit.model);
+    let model = model.network().ok_or(OTHER_GRADIENTS)?;
+    let network = model.network(visit.scales.len())?;
+    let gradients = model.gradients(&network, point);
+    Ok(match (visit.spec.adaptive_clip, *clip) {
+        (Some(adaptive), Some(clip)) => sum.of(&WithIndicator::new(gradients, adaptive, clip)),
+        _ => sum.of(&gradients),
+    })
 }

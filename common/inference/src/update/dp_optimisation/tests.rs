@@ -73,10 +73,9 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
     for rate in [1.0, 0.5] {
         let task = network_task(rate, 1, 0.05, 0.8);
         let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("DP optimisation") };
-        let model = model::from_spec(&task.model);
         let d = task.dimension as usize;
         let scales = spec.feature_scales(&task).unwrap();
-        let gradients = GradientSum::new(spec, model.as_ref(), &scales).unwrap();
+        let gradients = GradientSum::new(spec, &task.model, &scales).unwrap();
         let event = task.visit_event(0).unwrap();
         let step = match &event {
             DpEvent::Composed { event, .. } => event.as_ref().clone(),

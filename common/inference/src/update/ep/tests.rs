@@ -171,7 +171,7 @@ fn reopened(pending: Pending, before: &[f64], rho: f64) -> Vec<f64> {
 }
 
 fn kept(state: &[f64]) -> SiteState {
-    if state.is_empty() { SiteState::None } else { SiteState::Private(Sensitive::constant(state.to_vec())) }
+    if state.is_empty() { SiteState::None } else { SiteState::Private(Sensitive::constant(&state.to_vec()).unwrap()) }
 }
 
 /// With a factor for every record: λ = λ0 + Σ f_n in every round, and the fixed point is that of expectation propagation.

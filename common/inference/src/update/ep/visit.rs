@@ -16,16 +16,17 @@
 
 use dp_pvi_posterior::clip_metric::clip_blocks;
 use dp_pvi_posterior::rule::{Approximation, PropagationRule};
-use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
-use dp_pvi_privacy::mechanism::{Message, SumMechanism, Term, release_non_private};
+use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, UpdateSpec, VisitOrder};
+use dp_pvi_privacy::mechanism::{Message, SumMechanism, Summation, Summed, Term, release_non_private};
 use dp_pvi_privacy::shards::WholeSite;
-use dp_pvi_privacy::{ClipNorm, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::{Argument, ClipNorm, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::{Adf, Factors, Shared, add};
 use crate::error::InferenceError;
-use crate::model::Model;
 use crate::model::tilted::{MomentMatching, Scratch, Sites};
+use crate::model::{self, Model};
 use crate::records::{RecordTable, RecordView, UnitView};
+use crate::update::asked::Asked;
 use crate::update::{Job, Output, only_step};
 
 pub(in crate::update) fn run<N: NoiseSource>(
@@ -36,12 +37,12 @@ pub(in crate::update) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let visit = Visit::new(spec, job, model)?;
+    Visit::new(spec, job, model)?;
     match (spec.mechanism(job.task)?, spec.site_passes) {
-        (Some(mechanism), None) => visit.release(&mechanism, job, units, permit, noise),
-        (Some(mechanism), Some(_)) => visit.release(&mechanism, job, &units.whole_site(), permit, noise),
-        (None, None) => visit.without_protection(job, units, permit),
-        (None, Some(_)) => visit.batch_without_protection(job, &units.whole_site(), permit),
+        (Some(mechanism), None) => release(spec, &mechanism, job, units, permit, noise),
+        (Some(mechanism), Some(_)) => release(spec, &mechanism, job, &units.whole_site(), permit, noise),
+        (None, None) => without_protection(spec, job, units, permit),
+        (None, Some(_)) => batch_without_protection(spec, job, &units.whole_site(), permit),
     }
 }
 
@@ -189,12 +190,6 @@ impl<'a> Visit<'a> {
         SharedCavity { sites: sites.move_to(&cavity).then_some(sites) }
     }
 
-    /// The factors that the site holds, as deviations from the public first one: one a unit, one after the other.
-    fn factors<T: UnitTable>(&self, job: &Job<'_>, units: &Units<T>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
-        let initial = || units.map(|table| vec![0.0; UnitTable::len(table) * self.len()]);
-        job.state.private(initial).map_err(|_| InferenceError::Job("the site's state is of another kind"))
-    }
-
     /// Clips a message block by block.
     fn clip(&self, message: &mut [f64]) {
         if !self.blocks.is_empty() {
@@ -219,108 +214,12 @@ impl<'a> Visit<'a> {
         Some(new)
     }
 
-    /// The one noised sum of a visit, and the private factors' change.
-    fn release<T: Factored, N: NoiseSource>(
-        &self,
-        mechanism: &SumMechanism,
-        job: &Job<'_>,
-        units: &Units<T>,
-        permit: Permit,
-        noise: &N,
-    ) -> Result<Output, InferenceError> {
-        let permit = only_step(permit, &mechanism.event())?;
-        match self.spec.factors {
-            FactorOwner::Shared => {
-                let (cavity, none) = (self.at_shared_cavity(), Sensitive::constant(()));
-                let add = |unit: T::Unit<'_>, _, (): &(), term: &mut Term| {
-                    if let Some(change) = T::shared(self, &cavity, unit) {
-                        self.add_message(&change, term);
-                    }
-                };
-                let message = mechanism.release(units, &none, add, permit, noise)?;
-                Ok(Output { message, pending: Pending::None })
-            }
-            FactorOwner::Record => {
-                let state = self.factors(job, units)?;
-                let add = |unit: T::Unit<'_>, position: usize, state: &Vec<f64>, term: &mut Term| {
-                    self.add_own::<T>(unit, position, state, term);
-                };
-                let (message, kept) = mechanism.release_keeping(units, &state, add, permit, noise)?;
-                let pending = kept.map(|terms| {
-                    let rows = (0..terms.len()).flat_map(|position| {
-                        let mut row = vec![0.0; self.len()];
-                        terms.term(position).for_each(|(index, value)| row[index] = value);
-                        self.rule.decode(&row, &self.mean, &self.precision)
-                    });
-                    rows.collect::<Vec<_>>()
-                });
-                Ok(Output { message, pending: Pending::Private(pending) })
-            }
-        }
-    }
-
     fn add_own<'u, T: Factored + 'u>(&self, unit: T::Unit<'u>, position: usize, state: &[f64], term: &mut Term) {
         // A state of another table has no factor here: the unit then contributes 0.
         let Some(deviation) = state.get(position * self.len()..(position + 1) * self.len()) else { return };
         if let Some(change) = self.own_change::<T>(&self.lambda, unit, deviation) {
             self.add_message(&change, term);
         }
-    }
-
-    /// The same sums and states without a mechanism (ε = ∞).
-    fn without_protection(&self, job: &Job<'_>, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
-        let change = match (self.spec.order, self.spec.factors) {
-            (VisitOrder::Batch, _) => return self.batch_without_protection(job, units, permit),
-            (VisitOrder::Pass, FactorOwner::Record) => return self.own_without_protection(job, units, permit),
-            (VisitOrder::Pass, FactorOwner::Shared) => units.map(|table| {
-                let mut sep = Shared::new(self.matching.as_ref(), self.prior.clone(), self.lambda.clone(), self.rule.records());
-                sep.pass_with(table.records(), self.spec.visit_step, |site, shared| self.limit(site, shared));
-                sep.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
-            }),
-            (VisitOrder::Filter, _) => units.map(|table| {
-                let mut filter = Adf::new(self.matching.as_ref(), self.lambda.clone());
-                filter.pass(table.records());
-                filter.lambda.iter().zip(&self.lambda).map(|(new, old)| new - old).collect::<Vec<_>>()
-            }),
-        };
-        Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
-    }
-
-    /// All units at the server's λ.
-    fn batch_without_protection<T: Factored>(&self, job: &Job<'_>, units: &Units<T>, permit: Permit) -> Result<Output, InferenceError> {
-        if self.spec.factors == FactorOwner::Record {
-            return self.own_without_protection(job, units, permit);
-        }
-        let cavity = self.at_shared_cavity();
-        let sum = units.map(|table| {
-            let mut sum = vec![0.0; self.len()];
-            for position in 0..table.len() {
-                if let Some(change) = T::shared(self, &cavity, table.unit(position)) {
-                    let mut message = self.rule.encode(&change, &self.mean, &self.precision);
-                    self.clip(&mut message);
-                    add(&mut sum, &message, 1.0);
-                }
-            }
-            sum
-        });
-        Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::None })
-    }
-
-    /// Units with factors of their own.
-    fn own_without_protection<T: Factored>(&self, job: &Job<'_>, units: &Units<T>, permit: Permit) -> Result<Output, InferenceError> {
-        let (state, order) = (self.factors(job, units)?, self.spec.order);
-        let changes = units.map_with(&state, |table, state| self.own_changes(table, state, order));
-        let sum = changes.map(|rows| {
-            let mut sum = vec![0.0; self.len()];
-            for row in rows.chunks_exact(self.len()) {
-                match order {
-                    VisitOrder::Pass | VisitOrder::Filter => add(&mut sum, row, 1.0),
-                    VisitOrder::Batch => add(&mut sum, &self.rule.encode(row, &self.mean, &self.precision), 1.0),
-                }
-            }
-            sum
-        });
-        Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::Private(changes) })
     }
 
     /// Clips a site's distance from the shared factor (or the site itself), in the metric's coordinates.
@@ -358,4 +257,143 @@ impl<'a> Visit<'a> {
         }
         changes
     }
+}
+
+/// The visit of a job, behind the gate.
+fn at<R>(asked: &Asked, f: impl FnOnce(&Visit<'_>) -> R) -> Result<R, InferenceError> {
+    let UpdateSpec::Propagation(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
+    let model = model::from_spec(&asked.task.model);
+    Ok(f(&asked.job(|job| Visit::new(spec, job, model.as_ref()))?))
+}
+
+/// What [`at`] gives once the same visit was made outside.
+fn computed(numbers: Result<Vec<f64>, InferenceError>) -> Vec<f64> {
+    numbers.unwrap_or_default()
+}
+
+/// The one noised sum of a visit, and the private factors' change.
+fn release<T: Factored, N: NoiseSource>(
+    spec: &PropagationSpec,
+    mechanism: &SumMechanism,
+    job: &Job<'_>,
+    units: &Units<T>,
+    permit: Permit,
+    noise: &N,
+) -> Result<Output, InferenceError> {
+    let permit = only_step(permit, &mechanism.event())?;
+    let asked = Asked::of(job)?;
+    match spec.factors {
+        FactorOwner::Shared => {
+            let message = mechanism.release(units, &Sensitive::NOTHING, &asked, shared_terms, permit, noise)?;
+            Ok(Output { message, pending: Pending::None })
+        }
+        FactorOwner::Record => {
+            let state = factors(job, &asked, units)?;
+            let (message, kept) = mechanism.release_keeping(units, &state, &asked, own_terms, permit, noise)?;
+            let pending = kept.map(&asked, |asked, terms| {
+                computed(at(asked, |visit| {
+                    let rows = (0..terms.len()).flat_map(|position| {
+                        let mut row = vec![0.0; visit.len()];
+                        terms.term(position).for_each(|(index, value)| row[index] = value);
+                        visit.rule.decode(&row, &visit.mean, &visit.precision)
+                    });
+                    rows.collect()
+                }))
+            });
+            Ok(Output { message, pending: Pending::Private(pending) })
+        }
+    }
+}
+
+fn shared_terms<T: Factored>(asked: &Asked, sum: Summation<'_, T>) -> Result<Summed, InferenceError> {
+    at(asked, |visit| {
+        let cavity = visit.at_shared_cavity();
+        sum.each(|unit, _, (), term| {
+            if let Some(change) = T::shared(visit, &cavity, unit) {
+                visit.add_message(&change, term);
+            }
+        })
+    })
+}
+
+fn own_terms<T: Factored>(asked: &Asked, sum: Summation<'_, T, Vec<f64>>) -> Result<Summed, InferenceError> {
+    at(asked, |visit| sum.each(|unit, position, state, term| visit.add_own::<T>(unit, position, state, term)))
+}
+
+/// The factors that the site holds, as deviations from the public first one: one a unit, one after the other.
+fn factors<T: UnitTable>(job: &Job<'_>, asked: &Argument<Asked>, units: &Units<T>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
+    let initial = || units.map(asked, |asked, table| computed(at(asked, |visit| vec![0.0; table.len() * visit.len()])));
+    job.state.private(initial).map_err(|_| InferenceError::Job("the site's state is of another kind"))
+}
+
+/// The same sums and states without a mechanism (ε = ∞).
+fn without_protection(spec: &PropagationSpec, job: &Job<'_>, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
+    let asked = Asked::of(job)?;
+    let change = match (spec.order, spec.factors) {
+        (VisitOrder::Batch, _) => return batch_without_protection(spec, job, units, permit),
+        (VisitOrder::Pass, FactorOwner::Record) => return own_without_protection(job, units, permit),
+        (VisitOrder::Pass, FactorOwner::Shared) => units.map(&asked, |asked, table| {
+            computed(at(asked, |visit| {
+                let mut sep = Shared::new(visit.matching.as_ref(), visit.prior.clone(), visit.lambda.clone(), visit.rule.records());
+                sep.pass_with(table.records(), visit.spec.visit_step, |site, shared| visit.limit(site, shared));
+                sep.lambda.iter().zip(&visit.lambda).map(|(new, old)| new - old).collect()
+            }))
+        }),
+        (VisitOrder::Filter, _) => units.map(&asked, |asked, table| {
+            computed(at(asked, |visit| {
+                let mut filter = Adf::new(visit.matching.as_ref(), visit.lambda.clone());
+                filter.pass(table.records());
+                filter.lambda.iter().zip(&visit.lambda).map(|(new, old)| new - old).collect()
+            }))
+        }),
+    };
+    Ok(Output { message: Message::values(release_non_private(change, permit)?), pending: Pending::None })
+}
+
+/// All units at the server's λ.
+fn batch_without_protection<T: Factored>(
+    spec: &PropagationSpec,
+    job: &Job<'_>,
+    units: &Units<T>,
+    permit: Permit,
+) -> Result<Output, InferenceError> {
+    if spec.factors == FactorOwner::Record {
+        return own_without_protection(job, units, permit);
+    }
+    let sum = units.map(&Asked::of(job)?, |asked, table| {
+        computed(at(asked, |visit| {
+            let cavity = visit.at_shared_cavity();
+            let mut sum = vec![0.0; visit.len()];
+            for position in 0..table.len() {
+                if let Some(change) = T::shared(visit, &cavity, table.unit(position)) {
+                    let mut message = visit.rule.encode(&change, &visit.mean, &visit.precision);
+                    visit.clip(&mut message);
+                    add(&mut sum, &message, 1.0);
+                }
+            }
+            sum
+        }))
+    });
+    Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::None })
+}
+
+/// Units with factors of their own.
+fn own_without_protection<T: Factored>(job: &Job<'_>, units: &Units<T>, permit: Permit) -> Result<Output, InferenceError> {
+    let asked = Asked::of(job)?;
+    let state = factors(job, &asked, units)?;
+    let changes = units
+        .map_with(&state, &asked, |asked, table, state| computed(at(asked, |visit| visit.own_changes(table, state, visit.spec.order))));
+    let sum = changes.map(&asked, |asked, rows| {
+        computed(at(asked, |visit| {
+            let mut sum = vec![0.0; visit.len()];
+            for row in rows.chunks_exact(visit.len()) {
+                match visit.spec.order {
+                    VisitOrder::Pass | VisitOrder::Filter => add(&mut sum, row, 1.0),
+                    VisitOrder::Batch => add(&mut sum, &visit.rule.encode(row, &visit.mean, &visit.precision), 1.0),
+                }
+            }
+            sum
+        }))
+    });
+    Ok(Output { message: Message::values(release_non_private(sum, permit)?), pending: Pending::Private(changes) })
 }

@@ -6,14 +6,15 @@
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_posterior::task::GlobalViSpec;
-use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::mechanism::{Summation, Summed};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
+use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
-use crate::model::Model;
+use crate::model::{self, Model};
 use crate::point::{MeanField, ScaleCoordinate};
-use crate::records::{RecordTable, UnitView};
+use crate::records::RecordTable;
 
 pub(super) fn run<N: NoiseSource>(
     spec: &GlobalViSpec,
@@ -23,16 +24,28 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let gradients = model.gradients().ok_or(InferenceError::Capability("global variational inference", "gradients record by record"))?;
-    let q = Gaussian::from_natural(job.task.family(), job.task.posterior(job.lambda).to_vec());
-    let other = |_| InferenceError::Job("the state is not one of this update");
-    let point = match q.map_err(other)?.standard() {
-        Standard::Diagonal(q) => MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?,
-        Standard::Full(_) => return Err(InferenceError::Job("global variational inference fits a mean field")),
-    };
+    model.gradients().ok_or(NO_GRADIENTS)?;
+    point(job)?;
     let mechanism = spec.mechanism(job.task)?;
     let permit = only_step(permit, &mechanism.event())?;
-    let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| unit.records().for_each(|record| gradients.gradient(record, &point, term));
-    let message = mechanism.release(units, &Sensitive::constant(()), add, permit, noise)?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, gradients, permit, noise)?;
     Ok(Output { message, pending: Pending::None })
+}
+
+const NO_GRADIENTS: InferenceError = InferenceError::Capability("global variational inference", "gradients record by record");
+
+/// Where gradients are taken.
+fn point(job: &Job<'_>) -> Result<MeanField, InferenceError> {
+    let q = Gaussian::from_natural(job.task.family(), job.task.posterior(job.lambda).to_vec());
+    let other = |_| InferenceError::Job("the state is not one of this update");
+    match q.map_err(other)?.standard() {
+        Standard::Diagonal(q) => MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other),
+        Standard::Full(_) => Err(InferenceError::Job("global variational inference fits a mean field")),
+    }
+}
+
+fn gradients(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let (model, point) = (model::from_spec(&asked.task.model), asked.job(point)?);
+    let gradients = model.gradients().ok_or(NO_GRADIENTS)?;
+    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| gradients.gradient(record, &point, term))))
 }

@@ -12,16 +12,17 @@
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_posterior::rule::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit};
-use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, UpdateSpec};
+use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
+use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
-use crate::model::Model;
 use crate::model::glm::{LinearPredictor, Statistics, project};
+use crate::model::{self, Model};
 use crate::point::{MeanField, ScaleCoordinate};
-use crate::records::{RecordTable, RecordView, UnitView};
+use crate::records::{RecordTable, RecordView};
 
 pub(super) fn run<N: NoiseSource>(
     spec: &NaturalGradientSpec,
@@ -32,12 +33,19 @@ pub(super) fn run<N: NoiseSource>(
     noise: &N,
 ) -> Result<Output, InferenceError> {
     let mechanism = spec.mechanism(job.task, job.visit)?;
-    let terms = Terms::new(spec, job, model)?;
+    Terms::new(spec, job, model)?;
     let permit = only_step(permit, &mechanism.event())?;
-    let none = Sensitive::constant(());
-    let add = |unit: UnitView<'_>, _, (): &(), term: &mut Term| unit.records().for_each(|record| terms.add(record, term));
-    let message = mechanism.release(units, &none, add, permit, noise)?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
     Ok(Output { message, pending: Pending::None })
+}
+
+fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
+        return Err(InferenceError::Job("the task names another update"));
+    };
+    let model = model::from_spec(&asked.task.model);
+    let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
+    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
 }
 
 /// What a record adds to the sum of a visit.

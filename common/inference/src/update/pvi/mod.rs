@@ -3,9 +3,10 @@
 use dp_pvi_privacy::mechanism::{Message, release_non_private};
 use dp_pvi_privacy::{Pending, Permit, Units};
 
-use super::{Local, Output};
+use super::asked::Asked;
+use super::{Job, Local, Output};
 use crate::error::InferenceError;
-use crate::model::Model;
+use crate::model::{self, Model};
 use crate::records::RecordTable;
 
 /// Largest d: exact optima factorise a d × d matrix (512 MB at this size).
@@ -16,16 +17,26 @@ const LARGEST_DIMENSION: usize = 8_192;
 /// # Privacy
 /// None: ε = ∞. The event is `NonPrivate`, for which a ledger mints a permit only where the site allows it. A local failure
 /// (numbers out of range) sends the zero change, so that even here nothing but the change speaks about records.
-pub(super) fn run(local: &Local, model: &dyn Model, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
-    let optimum = model.local_optimum().ok_or(InferenceError::Capability("PVI", "an exact local optimum"))?;
+pub(super) fn run(
+    job: &Job<'_>,
+    local: &Local,
+    model: &dyn Model,
+    units: &Units<RecordTable>,
+    permit: Permit,
+) -> Result<Output, InferenceError> {
+    model.local_optimum().ok_or(InferenceError::Capability("PVI", "an exact local optimum"))?;
     if local.dimension() > LARGEST_DIMENSION {
         return Err(InferenceError::Job(
             "exact local optima are computed for at most 8192 coefficients; DP optimisation has no such limit",
         ));
     }
-    let change = units.map(|table| match optimum.local_optimum(table, &local.cavity, &local.global) {
-        Ok(q) => local.change(q.natural()),
-        Err(_) => vec![0.0; local.global.natural().len()],
+    let change = units.map(&Asked::of(job)?, |asked, table| {
+        let fit = || {
+            let (model, local) = (model::from_spec(&asked.task.model), asked.job(Local::new).ok()?);
+            let q = model.local_optimum()?.local_optimum(table, &local.cavity, &local.global).ok()?;
+            Some(local.change(q.natural()))
+        };
+        fit().unwrap_or_else(|| vec![0.0; asked.lambda.len()])
     });
     let released = release_non_private(change, permit)?;
     let pending = Pending::Public(released.clone());

@@ -19,14 +19,15 @@ use std::num::NonZeroU32;
 
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::rule::Coding;
-use dp_pvi_posterior::task::{FactorState, ShardMethod, ShardSpec};
-use dp_pvi_privacy::mechanism::{CleanTerms, Message, Term};
+use dp_pvi_posterior::task::{FactorState, ShardMethod, ShardSpec, UpdateSpec};
+use dp_pvi_privacy::mechanism::{CleanTerms, Message, ReleaseError, Summation, Summed};
 use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
-use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::{Argument, NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
 
+use super::asked::Asked;
 use super::{Job, Output, cavity, only_step};
 use crate::error::InferenceError;
-use crate::model::{LocalOptimum, Model};
+use crate::model::{self, LocalOptimum, Model};
 use crate::records::RecordTable;
 
 /// Relative change of the parameters at which a fit ends: far below any noise.
@@ -164,26 +165,24 @@ impl<'a> Fit<'a> {
     {
         let mechanism = self.spec.mechanism(job.task)?;
         let permit = only_step(permit, &mechanism.event())?;
-        let (len, own) = (self.prior.len(), self.spec.method == ShardMethod::VirtualClients);
-        let add = |shard: T::Unit<'_>, position: usize, state: &Vec<f64>, term: &mut Term| {
-            let start = if own { position * len } else { 0 };
-            let private = state.get(start..start + len);
-            // A private state of another length has no factor for this shard: it contributes 0.
-            if let Some(message) = T::fit(shard, |records| self.message(records, private)) {
-                term.extend((0u32..).zip(message));
-            }
-        };
+        let asked = Asked::of(job)?;
+        let none = Sensitive::constant(&Vec::new()).map_err(ReleaseError::from)?;
         let (message, pending) = match self.spec.state {
             FactorState::PrivateClean => {
-                let zeros = || Sensitive::constant(vec![0.0; len * self.spec.factors() as usize]);
+                let zeros = Sensitive::constant(&vec![0.0; self.prior.len() * self.spec.factors() as usize]).map_err(ReleaseError::from)?;
                 let other = |_| InferenceError::Job("the site's state is of another kind");
-                let (message, kept) = mechanism.release_keeping(shards, &job.state.private(zeros).map_err(other)?, add, permit, noise)?;
-                (message, Pending::Private(kept.map(|terms| self.clean(terms))))
+                let state = job.state.private(|| zeros).map_err(other)?;
+                let (message, kept) = mechanism.release_keeping(shards, &state, &asked, terms, permit, noise)?;
+                let clean = kept.map(&asked, |asked, kept| {
+                    // The very fit that was made outside.
+                    fitted(asked, |fit| fit.clean(kept)).unwrap_or_default()
+                });
+                (message, Pending::Private(clean))
             }
-            FactorState::Tied => (mechanism.release(shards, &Sensitive::constant(Vec::new()), add, permit, noise)?, Pending::None),
+            FactorState::Tied => (mechanism.release(shards, &none, &asked, terms, permit, noise)?, Pending::None),
             FactorState::Released => {
-                let message = mechanism.release(shards, &Sensitive::constant(Vec::new()), add, permit, noise)?;
-                let pending = self.released(&message)?;
+                let message = mechanism.release(shards, &none, &asked, terms, permit, noise)?;
+                let pending = released(&message, &asked)?;
                 (message, pending)
             }
         };
@@ -197,16 +196,38 @@ impl<'a> Fit<'a> {
         }
         terms.to_dense().chunks(self.prior.len()).flat_map(|message| self.coding.decode(message, &self.global)).collect()
     }
+}
 
-    /// What was released, as a change of the public factor.
-    fn released(&self, message: &Message) -> Result<Pending, InferenceError> {
-        let released = message.released().ok_or(InferenceError::Job("a share of a sum tells nobody a factor"))?;
-        Ok(Pending::Public(released.clone().map(|payload| match payload {
-            Payload::Lattice(sum) => self.coding.decode(&sum.to_f64(), &self.global),
-            Payload::Values(values) => values,
-            Payload::Masked(_) => Vec::new(),
-        })))
-    }
+/// What was released, as a change of the public factor.
+fn released(message: &Message, asked: &Argument<Asked>) -> Result<Pending, InferenceError> {
+    let released = message.released().ok_or(InferenceError::Job("a share of a sum tells nobody a factor"))?;
+    let change = released.clone().map(asked, |asked, payload| match payload {
+        Payload::Lattice(sum) => fitted(asked, |fit| fit.coding.decode(&sum.to_f64(), &fit.global)),
+        Payload::Values(values) => Ok(values),
+        Payload::Masked(_) => Ok(Vec::new()),
+    });
+    Ok(Pending::Public(change.transpose()?))
+}
+
+/// The fit of a job, behind the gate.
+fn fitted<R>(asked: &Asked, f: impl FnOnce(&Fit<'_>) -> R) -> Result<R, InferenceError> {
+    let UpdateSpec::Shards(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
+    let model = model::from_spec(&asked.task.model);
+    Ok(f(&asked.job(|job| Fit::new(spec, job, model.as_ref()))?))
+}
+
+fn terms<T: Fitted>(asked: &Asked, sum: Summation<'_, T, Vec<f64>>) -> Result<Summed, InferenceError> {
+    fitted(asked, |fit| {
+        let (len, own) = (fit.prior.len(), fit.spec.method == ShardMethod::VirtualClients);
+        sum.each(|shard, position, state, term| {
+            let start = if own { position * len } else { 0 };
+            let private = state.get(start..start + len);
+            // A private state of another length has no factor for this shard: it contributes 0.
+            if let Some(message) = T::fit(shard, |records| fit.message(records, private)) {
+                term.extend((0u32..).zip(message));
+            }
+        })
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use dp_pvi_posterior::rule::{Arrived, Coding};
 use dp_pvi_posterior::task::{
     Approximation, FactorState, ModelSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, UpdateSpec,
 };
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, Payload, Pending, PrivacyUnit, Relation, Sensitive, SiteState, Terms, Units};
+use dp_pvi_privacy::{Argument, ClipNorm, NoiseMultiplier, Payload, Pending, PrivacyUnit, Relation, Sensitive, SiteState, Terms, Units};
 
 use super::Fit;
 use crate::model::{self, Model};
@@ -277,7 +277,10 @@ fn carried(visit: Visit, task: &ResolvedTask, _: &ShardSpec) -> SiteState {
     match visit.pending {
         Pending::None => SiteState::None,
         Pending::Public(change) => SiteState::Public(change.get().iter().map(|c| task.damping[0] * c).collect()),
-        Pending::Private(change) => SiteState::Private(change.map(|change| change.iter().map(|c| task.damping[0] * c).collect())),
+        Pending::Private(change) => {
+            let rho = Argument::copy_of(&task.damping[0]).unwrap();
+            SiteState::Private(change.map(&rho, |rho, change| change.iter().map(|c| rho * c).collect()))
+        }
     }
 }
 
@@ -288,7 +291,7 @@ fn noise_in_state(visit: Visit, task: &ResolvedTask, spec: &ShardSpec) -> SiteSt
     let sent: Vec<f64> = visit.message.iter().map(|&v| v as f64 * step).collect();
     let part: Vec<f64> =
         Coding::new(task, spec.clone()).decode(&sent, &q).iter().map(|c| task.damping[0] * c / f64::from(spec.factors())).collect();
-    SiteState::Private(Sensitive::constant(part.repeat(spec.factors() as usize)))
+    SiteState::Private(Sensitive::constant(&part.repeat(spec.factors() as usize)).unwrap())
 }
 
 /// The event is the accountant's for shards, and only its permit runs it.

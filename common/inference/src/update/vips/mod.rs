@@ -21,10 +21,11 @@ use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::lda::Topics;
 use dp_pvi_posterior::lda::document::DocumentLength;
 use dp_pvi_posterior::rule::VipsRule;
-use dp_pvi_posterior::task::{Clip, DocumentsSpec, StatisticsSpec, VipsSpec};
-use dp_pvi_privacy::mechanism::{Message, Term};
-use dp_pvi_privacy::{NoiseSource, Payload, Pending, Permit, Sensitive, Units};
+use dp_pvi_posterior::task::{Clip, DocumentsSpec, StatisticsSpec, UpdateSpec, VipsSpec};
+use dp_pvi_privacy::mechanism::{BatchSummation, Message, Summation, Summed, Term};
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
+use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::model::lda::DocumentStatistics;
@@ -41,18 +42,30 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let point = Point::new(spec, job)?;
-    if let (Some(batches), Kind::Images(images)) = (spec.batches(job.task, job.visit)?, &point.kind) {
+    Point::new(spec, job)?;
+    let asked = Asked::of(job)?;
+    if let Some(batches) = spec.batches(job.task, job.visit)? {
         let permit = only_step(permit, &batches.event())?;
-        let sum = batches.release_sum(units, images.as_ref(), permit, noise)?;
-        return Ok(Output { message: Message::Released(sum.map(Payload::Lattice)), pending: Pending::None });
+        let sum = batches.release_sum(units, &asked, images, permit, noise)?;
+        return Ok(Output { message: Message::lattice(sum), pending: Pending::None });
     }
     let mechanism = spec.mechanism(job.task, job.visit)?;
     let permit = only_step(permit, &mechanism.event())?;
-    let none = Sensitive::constant(());
-    let message =
-        mechanism.release(units, &none, |unit: UnitView<'_>, _, (): &(), term: &mut Term| point.add(unit, term), permit, noise)?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &asked, statistics, permit, noise)?;
     Ok(Output { message, pending: Pending::None })
+}
+
+fn statistics(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let point = Point::asked(asked)?;
+    Ok(sum.each(|unit, _, (), term| point.add(unit, term)))
+}
+
+/// All of a batch of images at once.
+fn images(asked: &Asked, sum: BatchSummation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    match Point::asked(asked)?.kind {
+        Kind::Images(images) => Ok(sum.of(images.as_ref())),
+        _ => Err(InferenceError::Job("batches are of images")),
+    }
 }
 
 /// The public state, ready for E-steps.
@@ -108,6 +121,11 @@ impl Point {
             }
         };
         Ok(Self { kind })
+    }
+
+    fn asked(asked: &Asked) -> Result<Self, InferenceError> {
+        let UpdateSpec::Vips(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
+        asked.job(|job| Self::new(spec, job))
     }
 
     /// Adds a unit's term.

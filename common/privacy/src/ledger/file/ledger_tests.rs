@@ -5,10 +5,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::danger::assume_signed;
 use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, StoreError};
 use crate::mechanism::release_non_private;
 use crate::{
-    ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, RunId, UnitTable, Units,
+    Argument, ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, RunId,
+    UnitTable, Units,
 };
 use ed25519_dalek::SigningKey;
 
@@ -56,9 +58,9 @@ impl UnitTable for One {
 }
 
 fn attachment(permit: Permit, length: usize) -> Attachment {
-    let released = release_non_private(Units::new(One(vec![0.5; length])).map(|t| t.0.clone()), permit).unwrap();
-    let pending = Pending::Public(released.clone().map(|_| vec![1.0; length]));
-    Attachment::new(b"message".to_vec(), released.map(Payload::Values), pending)
+    let released = release_non_private(Units::new(One(vec![0.5; length])).map(&Argument::nothing(), |(), t| t.0.clone()), permit).unwrap();
+    let pending = Pending::Public(released.clone().map(&Argument::nothing(), |(), values| vec![1.0; values.len()]));
+    assume_signed(b"message".to_vec(), Payload::Values(released.into_inner()), pending)
 }
 
 pub(super) fn round(ledger: &mut FileLedger, number: u32) {

@@ -130,6 +130,9 @@ impl SqliteLedger {
     }
 }
 
+#[cfg(not(any(test, feature = "unsealed")))]
+impl crate::sealed::Sealed for SqliteLedger {}
+
 impl LedgerStore for SqliteLedger {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {
         if let Some(rows) = self.opened.take() {

@@ -64,6 +64,9 @@ pub enum OnDisk {
     NotYet,
 }
 
+#[cfg(not(any(test, feature = "unsealed")))]
+impl crate::sealed::Sealed for ViewStore {}
+
 impl LedgerStore for ViewStore {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {
         Ok(self.rows.clone())

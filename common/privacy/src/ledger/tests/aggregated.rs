@@ -6,8 +6,8 @@ use rand_core::Rng;
 
 use super::*;
 use crate::danger::assume_public;
-use crate::mechanism::{CleanTerms, Masked, ReleaseError, ShareSum, Term};
-use crate::records::{Sensitive, UnitTable, Units};
+use crate::mechanism::{CleanTerms, Masked, ReleaseError, ShareSum, Summation, Summed};
+use crate::records::{Argument, Sensitive, UnitTable, Units};
 use crate::{ClipNorm, NoiseMultiplier, SecureNoise};
 
 fn mechanism() -> ShareSum {
@@ -28,8 +28,8 @@ impl UnitTable for Rows {
     }
 }
 
-fn fill(value: f64, _: usize, (): &(), term: &mut Term) {
-    term.extend((0..4).map(|i| (i, value)));
+fn fill(&(): &(), sum: Summation<'_, Rows>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|value, _, (), term| term.extend((0..4).map(|i| (i, value)))))
 }
 
 fn reserve(ledger: &mut TestLedger, id: &ReleaseId) -> Result<crate::Permit, LedgerError> {
@@ -39,10 +39,19 @@ fn reserve(ledger: &mut TestLedger, id: &ReleaseId) -> Result<crate::Permit, Led
 /// A whole visit: the masked share with the clean terms as the pending change, and the pad.
 fn visit(permit: crate::Permit) -> (Masked<LatticeVector>, Sensitive<CleanTerms>, Vec<u64>) {
     let step = permit.into_steps().next().unwrap();
-    let (share, clean) = mechanism().share_sum_keeping(&Units::new(Rows), &Sensitive::constant(()), fill, step, &SecureNoise).unwrap();
+    let (share, clean) =
+        mechanism().share_sum_keeping(&Units::new(Rows), &Sensitive(()), &Argument::nothing(), fill, step, &SecureNoise).unwrap();
     let mut pad = ChaCha20Rng::from_seed([7; 32]);
     let mut again = ChaCha20Rng::from_seed([7; 32]);
     (share.mask(&mut pad), clean, (0..4).map(|_| again.next_u64()).collect())
+}
+
+fn dense(clean: &Sensitive<CleanTerms>) -> Pending {
+    Pending::Private(clean.map(&Argument::nothing(), |(), terms| terms.to_dense()))
+}
+
+fn under_mask(message: Vec<u8>, vector: Masked<LatticeVector>, pending: Pending) -> Attachment {
+    assume_signed(message, Payload::Masked(vector.into_inner()), pending)
 }
 
 fn epsilon(events: &[DpEvent]) -> f64 {
@@ -114,7 +123,7 @@ fn a_reservation_is_for_one_pair_of_events() {
     conflict(again.reserve_aggregated(&release(0, 0), &mechanism().event(), &event(), header(0)));
     let share = |permit: crate::Permit| {
         let step = permit.into_steps().next().unwrap();
-        mechanism().share_sum_with(&Units::new(Rows), &Sensitive::constant(()), fill, step, &SecureNoise).map(drop)
+        mechanism().share_sum_with(&Units::new(Rows), &Sensitive(()), &Argument::nothing(), fill, step, &SecureNoise).map(drop)
     };
     share(reserve(&mut again, &release(0, 0)).unwrap()).unwrap();
     // A permit whose fallback was not booked, or booked as something else, releases nothing.
@@ -140,8 +149,8 @@ fn a_masked_update_survives_every_crash_as_the_same_bytes() {
     let (vector, clean, _) = visit(reserve(&mut ledger, &id).unwrap());
     assert_ne!(vector, lost, "noise that was not committed is gone");
     let words = vector.get().clone();
-    let pending = Pending::Private(clean.map(CleanTerms::to_dense));
-    ledger.commit(&id, &Attachment::masked(b"upload".to_vec(), vector, pending)).unwrap();
+    let pending = dense(&clean);
+    ledger.commit(&id, &under_mask(b"upload".to_vec(), vector, pending)).unwrap();
     type Step = fn(&mut TestLedger, &ReleaseId);
     let steps: [Step; 3] = [|_, _| (), |ledger, id| ledger.sent(id).unwrap(), |ledger, id| ledger.receipted(id, Hash::default()).unwrap()];
     for step in steps {
@@ -165,7 +174,7 @@ fn a_masked_update_survives_every_crash_as_the_same_bytes() {
     // An aborted round: the charge stays, the state does not move.
     let id = release(0, 1);
     let (vector, clean, _) = visit(reserve(&mut ledger, &id).unwrap());
-    ledger.commit(&id, &Attachment::masked(Vec::new(), vector, Pending::Private(clean.map(CleanTerms::to_dense)))).unwrap();
+    ledger.commit(&id, &under_mask(Vec::new(), vector, dense(&clean))).unwrap();
     let spent = ledger.losses();
     assert_eq!(assume_public(ledger.settle(&id, false, 0.5).unwrap().private(|| unreachable!()).unwrap()).into_inner(), moved);
     assert_eq!(ledger.losses(), spent);
@@ -195,7 +204,7 @@ fn neither_share_nor_pad_reaches_the_disk() {
         assert!(share.iter().all(|&word| !on_disk((word as f64 * 2f64.powi(mechanism().exponent())).to_bits().cast_signed())));
     };
     check(false);
-    ledger.commit(&id, &Attachment::masked(Vec::new(), vector, Pending::Private(clean.map(CleanTerms::to_dense)))).unwrap();
+    ledger.commit(&id, &under_mask(Vec::new(), vector, dense(&clean))).unwrap();
     check(true);
     ledger.sent(&id).unwrap();
     check(true);

@@ -4,16 +4,16 @@ use super::*;
 use crate::danger::assume_public;
 use crate::records::Sensitive;
 
-fn payload(value: i64) -> crate::Released<Payload> {
-    assume_released(Payload::Lattice(LatticeVector { exponent: -20, values: vec![value, -value] }))
+fn payload(value: i64) -> Payload {
+    Payload::Lattice(LatticeVector { exponent: -20, values: vec![value, -value] })
 }
 
 fn with(pending: Pending) -> Attachment {
-    Attachment::new(vec![1, 2, 3], payload(1), pending)
+    assume_signed(vec![1, 2, 3], payload(1), pending)
 }
 
 fn private(values: &[f64]) -> Pending {
-    Pending::Private(Sensitive::constant(values.to_vec()))
+    Pending::Private(Sensitive(values.to_vec()))
 }
 
 fn public(values: &[f64]) -> Pending {
@@ -26,7 +26,7 @@ fn commit(ledger: &mut TestLedger, id: &ReleaseId, pending: Pending) -> Result<(
 }
 
 fn open_private(state: SiteState) -> Vec<f64> {
-    assume_public(state.private(|| Sensitive::constant(Vec::new())).unwrap()).into_inner()
+    assume_public(state.private(|| Sensitive(Vec::new())).unwrap()).into_inner()
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn kinds_and_lengths_never_mix_in_one_run() {
             ledger.reserve(&release(0, 1), &event(), header(1)).unwrap();
             let rows = store.len();
             for other in &others {
-                let other = Attachment::new(vec![1], payload(1), copy(other));
+                let other = assume_signed(vec![1], payload(1), copy(other));
                 assert!(matches!(ledger.commit(&release(0, 1), &other), Err(LedgerError::OtherState(_))), "{first:?} {settled}");
             }
             assert_eq!(store.len(), rows, "a refusal writes nothing");
@@ -81,7 +81,7 @@ fn copy(pending: &Pending) -> Pending {
     match pending {
         Pending::None => Pending::None,
         Pending::Public(change) => Pending::Public(change.clone()),
-        Pending::Private(change) => Pending::Private(change.map(Clone::clone)),
+        Pending::Private(change) => Pending::Private(Sensitive(change.0.clone())),
     }
 }
 
@@ -115,7 +115,7 @@ fn hashes_in_rows_hide_private_numbers_and_bind_them() {
     assert_ne!(one, hashes(1, private(&[1.0, 3.0])).0);
     // Every byte of the private state, its secret included, is under the signed hash.
     let (_, store) = hashes(3, private(&[1.0, 2.0]));
-    for byte in 0..2 + 32 + 16 {
+    for byte in 0..2 + 32 + 16 + 16 {
         let copy = store.copy();
         copy.tamper(|_, _, factors| factors.get_mut(&run(0)).unwrap()[byte] ^= 1);
         let opened = Ledger::open(copy, SigningKey::from_bytes(&[3; 32]), identity(), budget(100.0));
@@ -127,7 +127,7 @@ fn hashes_in_rows_hide_private_numbers_and_bind_them() {
 #[test]
 fn bytes_of_the_first_version_are_read_as_public() {
     let words = |values: &[f64]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-    let state = SiteState::from_bytes(&words(&[1.5, -2.0])).unwrap();
+    let state = SiteState::from_bytes(&words(&[1.5, -2.0]), |_| None).unwrap();
     assert_eq!(state.public(2), Ok(vec![1.5, -2.0]));
     let part = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
     for pending in [None, Some(words(&[0.25, 4.0]))] {
@@ -139,7 +139,7 @@ fn bytes_of_the_first_version_are_read_as_public() {
         ]
         .concat();
         let bytes = [vec![1, 0], part(b"message"), rest.clone()].concat();
-        let read = Attachment::from_bytes(&bytes).unwrap();
+        let read = Attachment::from_bytes(&bytes, |_| None).unwrap();
         assert_eq!((read.message(), read.payload().len()), (&b"message"[..], 2));
         assert_eq!(read.pending().public().map(<[f64]>::to_vec), pending.map(|_| vec![0.25, 4.0]));
         // Its hash is what the first version wrote into the row, whole or settled.
@@ -151,17 +151,19 @@ fn bytes_of_the_first_version_are_read_as_public() {
 
 #[test]
 fn states_and_attachments_survive_writing_and_other_bytes_are_refused() {
-    let secret = |_: &[u8]| state::Secret([9; 32]);
+    let key = key();
+    let seal = Seal::new(&key, Hash([9; 32]), "here", String::new());
     for pending in [Pending::None, public(&[]), public(&[1.0, f64::MIN_POSITIVE]), private(&[]), private(&[-3.5])] {
-        let bytes = with(copy(&pending)).to_bytes(secret);
-        let read = Attachment::from_bytes(&bytes).unwrap();
+        let bytes = with(copy(&pending)).to_bytes(|words| seal.close(words));
+        let read = Attachment::from_bytes(&bytes, |sealed| seal.open(sealed)).unwrap();
         assert_eq!((read.pending().kind(), read.pending().numbers()), (pending.kind(), pending.numbers()));
         let state = SiteState::None.moved(&pending, 1.0).unwrap();
-        let read = SiteState::from_bytes(&state.to_bytes(secret)).unwrap();
+        let read = SiteState::from_bytes(&state.to_bytes(|words| seal.close(words)), |sealed| seal.open(sealed)).unwrap();
         assert_eq!(read.kind(), state.kind());
     }
-    for bad in [vec![2, 1, 0], vec![2, 3, 0, 0], vec![3, 1], vec![2, 2], [&[2, 2][..], &[0; 33]].concat()] {
-        assert!(SiteState::from_bytes(&bad).is_err(), "{bad:?}");
+    for bad in [vec![2, 1, 0], vec![2, 3, 0, 0], vec![4, 1], vec![2, 2], [&[2, 2][..], &[0; 33]].concat(), [&[3, 2][..], &[0; 64]].concat()]
+    {
+        assert!(SiteState::from_bytes(&bad, |sealed| seal.open(sealed)).is_err(), "{bad:?}");
     }
 }
 
@@ -198,11 +200,94 @@ fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
         let permit = ledger.reserve(&release(number, round), &event(), header(round)).unwrap();
         let units = Units::new(Many);
         let shards = units.shards(NonZeroU32::new(8).unwrap(), permit.scope());
-        assume_public(shards.map(|t| (0..t.len()).map(|k| t.unit(k).units().collect::<Vec<_>>()).collect::<Vec<_>>())).into_inner()
+        assume_public(
+            shards
+                .map(&crate::Argument::nothing(), |(), t| (0..t.len()).map(|k| t.unit(k).units().collect::<Vec<_>>()).collect::<Vec<_>>()),
+        )
+        .into_inner()
     };
     let first = shards(&mut open(&store, 1), 0, 0);
     assert_eq!(first, shards(&mut open(&store, 1), 0, 0), "after a crash");
     assert_eq!(first, shards(&mut open(&store, 1), 0, 1), "in the next round");
     assert_ne!(first, shards(&mut open(&store, 1), 1, 0), "in another run");
     assert_ne!(first, shards(&mut open(&MemoryStore::new(), 2), 0, 0), "at another site");
+}
+
+/// What a store sees of a private state: no word of it, under any key but the site's.
+#[test]
+fn finding_privacy_gate_a_store_sees_no_private_word() {
+    let store = MemoryStore::new();
+    let mut ledger = open(&store, budget(100.0)).unwrap();
+    let words = [70.01, -3.5, 1e-300];
+    let mut stored = Vec::new();
+    for round in 0..2 {
+        commit(&mut ledger, &release(0, round), private(&words)).unwrap();
+        store.tamper(|_, attachments, _| stored.extend(attachments.values().cloned()));
+        ledger.settle(&release(0, round), true, 1.0).unwrap();
+        store.tamper(|_, _, factors| stored.extend(factors.values().cloned()));
+    }
+    assert_eq!(stored.len(), 5);
+    let sums = words.map(|x| x + x);
+    for bytes in &stored {
+        for word in words.iter().chain(&sums) {
+            assert!(!bytes.windows(8).any(|window| window == word.to_le_bytes()), "{word}");
+        }
+    }
+    // The site itself reads them.
+    assert_eq!(open_private(open(&store, budget(100.0)).unwrap().site_state(&run(0)).unwrap()), sums);
+    // Words of one run are not taken for another one's, even by whoever can write rows' hashes: the place is in the key.
+    let key = key();
+    let at = |run: &str| Seal::new(&key, Hash([1; 32]), "state", run.to_owned());
+    assert!(at("one").open(&at("two").close(&[0; 8])).is_none());
+}
+
+/// A ledger whose private words were stored as they are is read, and what it writes next is encrypted.
+#[test]
+fn finding_privacy_gate_plain_words_of_older_ledgers_are_read_and_encrypted_when_written_next() {
+    let words: Vec<u8> = [1.5f64, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let plain = [&[2, 2][..], &[9; 32], &words].concat();
+    let state = SiteState::from_bytes(&plain, |_| None).unwrap();
+    let key = key();
+    let seal = Seal::new(&key, Hash([9; 32]), "state", String::new());
+    let written = state.to_bytes(|words| seal.close(words));
+    assert_eq!(written[..2], [3, 2]);
+    assert!(!written.windows(8).any(|window| words.chunks(8).any(|word| word == window)));
+    assert_eq!(open_private(SiteState::from_bytes(&written, |sealed| seal.open(sealed)).unwrap()), [1.5, -2.0]);
+    assert_eq!(open_private(state), [1.5, -2.0]);
+    // An attachment of that version, with its own hash.
+    let part = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
+    let rest = [vec![1, 0, 0, 0, 0], part(&0.5f64.to_le_bytes()), vec![2], vec![9; 32], words.clone()].concat();
+    let bytes = [vec![2, 0], part(b"message"), rest.clone()].concat();
+    let read = Attachment::from_bytes(&bytes, |_| None).unwrap();
+    assert_eq!(read.pending().numbers(), Some(&[1.5, -2.0][..]));
+    let expected = Hash::of("dp-pvi ledger attachment v2", &[b"message", &Hash::of("dp-pvi ledger attachment rest v2", &[&rest]).0]);
+    assert_eq!(Attachment::hash_of(&bytes).unwrap(), expected);
+    // Called by the new version's number it has another hash: encrypted and plain bytes are never mistaken for each other.
+    let renamed = [&[3], &bytes[1..]].concat();
+    assert_ne!(Attachment::hash_of(&renamed).unwrap(), expected);
+}
+
+/// A message says the release, the header and the head that the ledger has, or is not committed.
+#[test]
+fn finding_privacy_gate_a_message_claims_what_the_ledger_charged() {
+    let (_, mut ledger) = fresh(100.0);
+    let id = release(0, 0);
+    ledger.reserve(&id, &event(), header(0)).unwrap();
+    let truth = Claim { release: id.clone(), header: header(0), ledger_head: ledger.head() };
+    let attachment = |claim: Claim| {
+        let write: fn(&Claim, &Payload, &SigningKey) -> Vec<u8> = |claim, payload, key| {
+            let said = Hash::of("said", &[claim.release.to_string().as_bytes(), &claim.header.0, &payload.to_bytes()]);
+            ed25519_dalek::Signer::sign(key, &said.0).to_bytes().to_vec()
+        };
+        Attachment::new(claim, assume_released(payload(1)), Pending::None, &key(), write)
+    };
+    for lie in [
+        Claim { release: release(0, 1), ..truth.clone() },
+        Claim { header: Hash([7; 32]), ..truth.clone() },
+        Claim { ledger_head: LedgerHead { seq: 70, ..truth.ledger_head }, ..truth.clone() },
+        Claim { ledger_head: LedgerHead { hash: Hash([7; 32]), ..truth.ledger_head }, ..truth.clone() },
+    ] {
+        assert!(matches!(ledger.commit(&id, &attachment(lie)), Err(LedgerError::Conflict(_))));
+    }
+    ledger.commit(&id, &attachment(truth)).unwrap();
 }

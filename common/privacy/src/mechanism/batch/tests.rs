@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::ledger::Permit;
@@ -27,7 +28,7 @@ impl UnitTable for Rows {
 }
 
 /// How a model breaks its promises.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Fault {
     None,
     Norm,
@@ -37,16 +38,21 @@ enum Fault {
 }
 
 /// The term of a row is the row itself, with the sign of the unit's own coin.
+#[derive(Serialize, Deserialize)]
 struct Model {
     chunk: usize,
     coins: bool,
     fault: Fault,
-    calls: RefCell<Vec<usize>>,
+}
+
+thread_local! {
+    /// Units of every call of [`Model::norms`]: a test may look.
+    static CALLS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Model {
     fn new(chunk: usize) -> Self {
-        Self { chunk, coins: false, fault: Fault::None, calls: RefCell::default() }
+        Self { chunk, coins: false, fault: Fault::None }
     }
 
     fn broken(fault: Fault) -> Self {
@@ -67,7 +73,7 @@ impl BatchTerms<Rows> for Model {
     }
 
     fn norms(&self, units: &[&[f64; D]], draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>) {
-        self.calls.borrow_mut().push(units.len());
+        CALLS.with_borrow_mut(|calls| calls.push(units.len()));
         work.clear();
         for (i, unit) in units.iter().enumerate() {
             let sign = if self.coins && draws.next_u64() >> 63 == 1 { -1.0 } else { 1.0 };
@@ -120,8 +126,14 @@ fn permit(mechanism: &BatchSum) -> StepPermit {
     Permit::mint(mechanism.event(), release, scope).into_steps().next().unwrap()
 }
 
+fn run(mechanism: &BatchSum, rows: &[[f64; D]], model: &Model, permit: StepPermit, seed: u8) -> Result<Vec<i64>, ReleaseError> {
+    let model = Argument::copy_of(model)?;
+    let released = mechanism.release_sum(&Units::new(Rows(rows.to_vec())), &model, |model, sum| Ok(sum.of(model)), permit, &Seeded(seed));
+    released.map(|sum| sum.into_inner().values)
+}
+
 fn release(mechanism: &BatchSum, rows: &[[f64; D]], model: &Model, seed: u8) -> Vec<i64> {
-    mechanism.release_sum(&Units::new(Rows(rows.to_vec())), model, permit(mechanism), &Seeded(seed)).unwrap().into_inner().values
+    run(mechanism, rows, model, permit(mechanism), seed).unwrap()
 }
 
 /// The sum before noise: the noise of a seed does not depend on data.
@@ -194,10 +206,11 @@ fn the_sum_is_the_clipped_sum_rounded_once() {
 fn a_batch_of_any_size_comes_in_chunks_of_the_models_size() {
     let mechanism = mechanism(1.0, 1.0, None, 1000);
     let model = Model::new(7);
+    CALLS.take();
     release(&mechanism, &[[0.1; D]; 30], &model, 1);
-    assert_eq!(model.calls.take(), [7, 7, 7, 7, 2]);
+    assert_eq!(CALLS.take(), [7, 7, 7, 7, 2]);
     release(&mechanism, &[], &model, 1);
-    assert_eq!(model.calls.take(), Vec::<usize>::new());
+    assert_eq!(CALLS.take(), Vec::<usize>::new());
 }
 
 /// Poisson batches: every unit is in with probability q, and the empty batch is noise alone.
@@ -248,15 +261,12 @@ fn the_event_charges_rounding_and_says_which_path_ran() {
 #[test]
 fn what_does_not_fit_releases_nothing() {
     let (mechanism, other) = (mechanism(1.0, 1.0, None, 10), mechanism(1.0, 1.0, None, 100_000));
-    let units = |n| Units::new(Rows(vec![[0.1; D]; n]));
     assert_ne!(mechanism.event(), other.event());
-    let result = mechanism.release_sum(&units(1), &Model::new(1), permit(&other), &Seeded(1));
+    let result = run(&mechanism, &[[0.1; D]], &Model::new(1), permit(&other), 1);
     assert!(matches!(result, Err(ReleaseError::PermitMismatch)));
-    let result = mechanism.release_sum(&units(11), &Model::new(1), permit(&mechanism), &Seeded(1));
-    assert!(matches!(result, Err(ReleaseError::TooManyUnits)));
     let scope = PermitScope { unit: PrivacyUnit::Site, relation: Relation::AddRemove, salt: ShardSalt::new([0; 32]) };
     let permit = Permit::mint(mechanism.event(), permit(&mechanism).release().clone(), scope).into_steps().next().unwrap();
-    let result = mechanism.release_sum(&units(1), &Model::new(1), permit, &Seeded(1));
+    let result = run(&mechanism, &[[0.1; D]], &Model::new(1), permit, 1);
     assert!(matches!(result, Err(ReleaseError::Grouping(_))));
     // A model that tells too few norms: the rest counts as zero.
     let rows = [[0.5, 0.0, 0.0, 0.0]; 2];
@@ -282,4 +292,66 @@ fn the_comparison_passes_an_honest_model_and_finds_every_fault() {
     assert!(matches!(compare(&table, &Model::broken(Fault::Company), D, stream), Err(BrokenPromise::Company { .. })));
     assert!(matches!(compare(&table, &Model::broken(Fault::Factors), D, stream), Err(BrokenPromise::Sum { .. })));
     assert!(matches!(compare(&table, &Model::broken(Fault::Silent), D, stream), Err(BrokenPromise::Count { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Tables around B units, and far above it: whoever goes, comes or is replaced, the sums are within what is charged.
+    #[test]
+    fn finding_privacy_6_sums_of_any_number_of_units_are_within_the_charged_sensitivity(
+        rows in rows(), other in proptest::array::uniform4(-1e3..1e3f64), at in any::<prop::sample::Index>(), chunk in 1..9usize,
+        most in 1..45u64, noise in prop_oneof![Just(1.0), Just(0.004), Just(30.0)]
+    ) {
+        let mechanism = mechanism(1.0, noise, None, most);
+        let whole = sum(&mechanism, &rows, chunk);
+        let at = at.index(rows.len());
+        let (mut fewer, mut replaced) = (rows.clone(), rows.clone());
+        fewer.remove(at);
+        replaced[at] = other;
+        for (neighbour, relation) in [(fewer, Relation::AddRemove), (replaced, Relation::ReplaceOne)] {
+            let bound = sensitivity(&mechanism, relation);
+            prop_assert!(norm_of_difference(&whole, &sum(&mechanism, &neighbour, chunk)) <= bound * bound);
+        }
+        // No unit is left out, and none takes another one's place: the sum is that of a mechanism for more units.
+        let roomy = mechanism.clone();
+        let roomy = sum(&BatchSum { max_units: 1000, ..roomy }, &rows, chunk);
+        prop_assert!(norm_of_difference(&whole, &roomy) <= (mechanism.excess as f64).powi(2));
+    }
+}
+
+/// One unit more than declared is an update like any other.
+#[test]
+fn finding_privacy_6_no_number_of_units_is_refused() {
+    let mechanism = mechanism(1.0, 1.0, None, 100);
+    let rows = vec![[0.25, 0.0, -0.5, 0.0]; 101];
+    CALLS.take();
+    assert_eq!(sum(&mechanism, &rows[..100], 7), [100 << 18, 0, -100 << 19, 0]);
+    assert_eq!(sum(&mechanism, &rows, 7), [101 << 18, 0, -101 << 19, 0]);
+    assert!(CALLS.take().iter().skip(15).all(|units| *units == 1), "unit by unit, so that each is the same wherever it stands");
+    assert_eq!(release(&mechanism, &vec![[f64::NAN; D]; 5000], &Model::new(7), 1), release(&mechanism, &[], &Model::new(7), 1));
+}
+
+/// A model that panics over records ends the release, and says nothing.
+#[test]
+fn finding_privacy_gate_a_panic_of_a_model_says_nothing() {
+    #[derive(Serialize, Deserialize)]
+    struct Panics;
+    impl BatchTerms<Rows> for Panics {
+        type Work = ();
+        fn start(&self, _: &mut dyn Rng) {}
+        fn chunk(&self) -> usize {
+            4
+        }
+        fn norms(&self, units: &[&[f64; D]], _: &mut dyn Rng, (): &mut (), _: &mut Vec<f64>) {
+            std::panic::panic_any(*units[0]);
+        }
+        fn add(&self, (): &mut (), _: &[f64], _: &mut [f64]) {}
+    }
+    let mechanism = mechanism(1.0, 1.0, None, 100);
+    let units = Units::new(Rows(vec![[70.01; D]]));
+    let model = Argument::copy_of(&Panics).unwrap();
+    let result: Result<_, ReleaseError> =
+        mechanism.release_sum(&units, &model, |model, sum| Ok(sum.of(model)), permit(&mechanism), &Seeded(1));
+    assert!(matches!(result, Err(ReleaseError::Withheld(_))), "{result:?}");
 }

@@ -1,7 +1,5 @@
 //! Sums over units with private state, and the memory of the clean terms.
 
-use std::cell::RefCell;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -13,6 +11,11 @@ fn rows() -> impl Strategy<Value = Vec<Vec<(u32, f64)>>> {
     proptest::collection::vec(proptest::collection::vec((0..5u32, value), 0..7), 0..12)
 }
 
+thread_local! {
+    /// Positions at which the function ran: a test may look.
+    static VISITED: std::cell::RefCell<Vec<usize>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -21,23 +24,21 @@ proptest! {
     #[test]
     fn kept_terms_are_exactly_those_that_were_summed(rows in rows(), sampled in any::<bool>(), seed in 0..u8::MAX) {
         let mechanism = sum(4, 0.7, 3.0, sampled.then_some(0.5));
-        let visited = RefCell::new(Vec::new());
-        let (released, kept) = mechanism
-            .release_sum_keeping(
-                &Units::new(Rows(rows.clone())),
-                &Sensitive(()),
-                |row, position, (), term| {
-                    visited.borrow_mut().push(position);
-                    fill(row, term);
-                },
-                permit(&mechanism),
-                &Seeded(seed),
-            )
-            .unwrap();
+        let units = Units::new(Rows(rows.clone()));
+        VISITED.take();
+        let visiting: fn(&(), Summation<'_, Rows>) -> Result<Summed, ReleaseError> = |(), sum| {
+            Ok(sum.each(|row, position, (), term| {
+                VISITED.with_borrow_mut(|visited| visited.push(position));
+                fill(row, term);
+            }))
+        };
+        let nothing = Argument::nothing();
+        let (released, kept) =
+            mechanism.release_sum_keeping(&units, &Sensitive(()), &nothing, visiting, permit(&mechanism), &Seeded(seed)).unwrap();
+        let visited = VISITED.take();
         let kept = assume_public(kept).into_inner();
         // Without a kept term: the same release.
-        let plain = mechanism.release_sum(&Units::new(Rows(rows.clone())), fill, permit(&mechanism), &Seeded(seed)).unwrap();
-        prop_assert_eq!(&plain, &released);
+        prop_assert_eq!(&release(&mechanism, &rows, seed), &released.get().values);
         let step = 2f64.powi(mechanism.exponent());
         let noise = release(&sum(4, 0.7, 3.0, sampled.then_some(0.5)), &[], seed);
         prop_assert_eq!(kept.len(), rows.len());
@@ -47,7 +48,6 @@ proptest! {
         }
         let lattice = Lattice::new(ClipNorm::new(0.7).unwrap(), NoiseMultiplier::new(3.0).unwrap()).unwrap();
         let dense = kept.to_dense();
-        let visited = visited.into_inner();
         prop_assert!(visited.windows(2).all(|pair| pair[0] < pair[1]));
         prop_assert!(sampled || visited.len() == rows.len());
         for (position, row) in rows.iter().enumerate() {
@@ -68,9 +68,10 @@ fn a_unit_sees_its_position_and_the_private_state() {
     let rows = vec![vec![(0, 0.25)], vec![(0, 0.5)], vec![(0, 0.125)]];
     // One private number a unit; the term is its record minus it.
     let state = Sensitive(vec![0.25, 0.25, 0.0]);
-    let f = |row: &[(u32, f64)], position: usize, state: &Vec<f64>, term: &mut Term| term.add(0, row[0].1 - state[position]);
-    let units = Units::new(Rows(rows));
-    let released = mechanism.release_sum_with(&units, &state, f, permit(&mechanism), &Seeded(3)).unwrap().into_inner();
+    let f: fn(&(), Summation<'_, Rows, Vec<f64>>) -> Result<Summed, ReleaseError> =
+        |(), sum| Ok(sum.each(|row, position, state, term| term.add(0, row[0].1 - state[position])));
+    let (units, nothing) = (Units::new(Rows(rows)), Argument::nothing());
+    let released = mechanism.release_sum_with(&units, &state, &nothing, f, permit(&mechanism), &Seeded(3)).unwrap().into_inner();
     let noise = release(&mechanism, &[], 3);
     assert_eq!((released.values[0] - noise[0], released.values[1] - noise[1]), ((1 << 18) + (1 << 17), 0));
 }
@@ -85,7 +86,7 @@ fn a_shared_sum_keeps_the_same_terms_and_no_noise() {
         let permit = mint(mechanism.event()).with_fallback(mechanism.fallback_event()).into_steps().next().unwrap();
         let units = Units::new(Rows(rows.clone()));
         let (message, kept) =
-            mechanism.release_keeping(&units, &Sensitive(()), |row, _, (), term| fill(row, term), permit, &Seeded(seed)).unwrap();
+            mechanism.release_keeping(&units, &Sensitive(()), &Argument::nothing(), entries, permit, &Seeded(seed)).unwrap();
         (message, assume_public(kept).into_inner().to_dense())
     };
     let shared = SumMechanism::Shared(shared);

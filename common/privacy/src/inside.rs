@@ -1,0 +1,121 @@
+//! What a panic may say when the code that panics looks at private values: nothing.
+//!
+//! A panic carries a payload, and the process prints its message before the stack is unwound. Both may hold a record: a failed
+//! `assert_eq!` shows what it compared, an index out of bounds shows a length, and `panic_any` carries whatever it is given. So code
+//! behind the gate runs within [`withheld`]: the hook prints the place of the panic in the source and no message, and the payload
+//! is thrown away unread, without running its destructor. What goes on outside is [`Withheld`], the same words every time.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, set_hook, take_hook};
+use std::sync::Once;
+
+/// Code behind the gate panicked. What it said is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a computation over private values ended in a panic, whose message is withheld: report this as a bug, with the place that was printed"
+)]
+pub struct Withheld;
+
+thread_local! {
+    /// How many calls of [`withheld`] this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+static HOOK: Once = Once::new();
+
+/// Runs `f`, and answers [`Withheld`] if it panics: no payload comes out, and no message is printed.
+///
+/// It holds for the thread that calls it. Code over records starts no threads (a lint bars them from `inference`).
+///
+/// # Errors
+/// `f` panicked.
+pub fn withheld<R>(f: impl FnOnce() -> R) -> Result<R, Withheld> {
+    // A hook cannot be changed by a thread that panics already; then it was set before, or the process is ending.
+    if !std::thread::panicking() {
+        HOOK.call_once(print_no_message);
+    }
+    let within = Within::enter();
+    // What `f` had borrowed is not looked at again, or is ours and whole after every statement.
+    let result = catch_unwind(AssertUnwindSafe(f));
+    drop(within);
+    result.map_err(|payload| {
+        // Its destructor is foreign code, and could panic with another payload.
+        std::mem::forget(payload);
+        Withheld
+    })
+}
+
+/// Runs `f`, and goes on with a panic that says nothing if it panics.
+pub(crate) fn or_panic<R>(f: impl FnOnce() -> R) -> R {
+    match withheld(f) {
+        Ok(value) => value,
+        Err(withheld) => panic_any(withheld),
+    }
+}
+
+/// From here on a panic on this thread prints its place only.
+struct Within;
+
+impl Within {
+    fn enter() -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        Self
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+/// Puts a hook before the one that is there: inside the gate it prints the place alone.
+fn print_no_message() {
+    let before = take_hook();
+    set_hook(Box::new(move |panic| {
+        // A thread that is being taken down has no depth any more, and no code over records runs on it.
+        if DEPTH.try_with(Cell::get).unwrap_or(0) == 0 {
+            before(panic);
+        } else if let Some(place) = panic.location() {
+            eprintln!("a computation over private values panicked at {}:{}; its message is withheld", place.file(), place.line());
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::records::{Argument, Sensitive};
+
+    /// A payload that panics again when it is dropped.
+    struct Bomb(#[allow(dead_code, reason = "it is what would come out")] Vec<f64>);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic_any(self.0.clone());
+        }
+    }
+
+    #[test]
+    fn finding_privacy_gate_a_panic_carries_nothing_out() {
+        assert_eq!(withheld(|| 3), Ok(3));
+        assert_eq!(withheld(|| panic_any(vec![70.01])), Err::<(), _>(Withheld));
+        assert_eq!(withheld(|| panic_any(Bomb(vec![70.01]))), Err::<(), _>(Withheld));
+        let private = Sensitive::constant(&vec![70.01]).unwrap();
+        let nothing = Argument::nothing();
+        let payload = |f: fn(&(), &Vec<f64>)| -> Box<dyn Any + Send> {
+            catch_unwind(AssertUnwindSafe(|| drop(private.map(&nothing, f)))).unwrap_err()
+        };
+        for thrown in [
+            payload(|(), values| panic_any(values.clone())),
+            payload(|(), values| panic!("{values:?}")),
+            payload(|(), values| std::panic::resume_unwind(Box::new(values.clone()))),
+        ] {
+            assert!(thrown.is::<Withheld>());
+        }
+        assert_eq!(DEPTH.with(Cell::get), 0);
+    }
+}
