@@ -8,8 +8,8 @@
 //! Models and updates meet in capabilities, so a new model serves every update whose capability it offers, and a new update
 //! every model that offers what it needs. Either is one folder and one registry arm ([`model::from_spec`], [`update::run`]).
 //!
-//! The crate's `clippy.toml` bars locks, cells, atomics, threads, files and sockets: `Sensitive::map` takes `Fn`, and without
-//! those a closure has nowhere to put a record. This stops mistakes, not a malicious author (decisions 11).
+//! Functions over records are `fn`s, which capture nothing, and are told public values as a copy ([`dp_pvi_privacy::records`]). The crate's
+//! `clippy.toml` bars what is left: locks, cells, atomics, threads, files and sockets. This stops mistakes, not a malicious author.
 
 pub mod error;
 pub mod model;

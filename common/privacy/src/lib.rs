@@ -7,10 +7,13 @@
 //! choices follow, everything that this crate lets out about the data set is (ε, δ)-differentially private for that unit and
 //! relation — under the assumptions and with the two reservations listed below.
 //!
-//! 1. **One door.** Private data sits in [`Units`] and [`Sensitive`]: no `Debug`, `Clone`, `Deref`, serialisation or accessor.
-//!    A [`Released`] value is built by mechanisms and by functions of released values only (post-processing). What is sent is an
-//!    [`Attachment`](ledger::Attachment), which is built from a `Released` payload only. `tests/compile_fail` holds a program for
-//!    every way around that we could think of.
+//! 1. **One door.** Private data sits in [`Units`] and [`Sensitive`]: no `Debug`, `Clone`, `Deref`, serialisation or accessor. Functions over
+//!    them are `fn`s, which capture nothing, with an [`Argument`] that shares no memory with anything outside ([`records`]); their panics carry
+//!    nothing ([`inside`]). A [`Released`] value is built by mechanisms and by functions of released and public values only
+//!    (post-processing). What is sent is an [`Attachment`](ledger::Attachment), which is built from a `Released` payload, and its message is
+//!    written inside from what the ledger charged. Private words reach a disk only encrypted ([`ledger::state`]). Where the ledger is kept, who
+//!    signs it and where noise comes from is sealed. `tests/compile_fail` and `tests/compile_fail.rs` of this crate hold a program for every way
+//!    around that we could think of.
 //! 2. **What is accounted is what runs.** A mechanism states its [`DpEvent`] before it runs and takes a [`StepPermit`] by value;
 //!    the permit must equal the event. Permits come from [`Ledger::reserve`] only, after the charge is durable, one for a release,
 //!    and cannot be copied; one for `Composed(event, L)` splits into exactly L.
@@ -50,8 +53,14 @@
 //!
 //! # Assumptions
 //! The operating system's randomness is good; the machine is not read out; timing is handled outside ([`ledger`] fixes what is
-//! sent, the task's `release_tick` when). `Sensitive::map` takes `Fn` and lints bar I/O, locks, cells and atomics from the crates
-//! that call it: the gate stops mistakes, not an author who wants to cheat.
+//! sent, the task's `release_tick` when).
+//!
+//! The guarantee is *computational* differential privacy: against an observer who cannot tell ChaCha20 from random bits (noise and coins), and, under
+//! aggregated trust, its keystream as a mask and the sealed seeds either. Against an unbounded one neither figure holds.
+//!
+//! What types cannot bar, and lints and tests over the sources bar from the crates that see records: a `static` or leaked memory as a place
+//! for a record, files and sockets, a cell in which one unit leaves something for the next one, a loader that calls a record public, other
+//! bytes in the place of a sealed seed. The gate stops mistakes, not an author who wants to cheat.
 
 pub mod accountant;
 pub mod adjacency;

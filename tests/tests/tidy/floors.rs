@@ -154,6 +154,57 @@ fn invariant_4_only_proto_knows_protobuf() {
     }
 }
 
+/// Invariant 7: what opens the gate for tests is enabled by simulation and tests alone. Manifests are asked, because a build of the whole workspace
+/// enables the feature for everybody in it.
+#[test]
+fn finding_privacy_gate_no_shipped_program_enables_the_feature_for_tests() {
+    let graph = Graph::load();
+    for program in ["server", "client"] {
+        let mut crates: BTreeSet<String> = graph.reachable(&crate_name(program)).into_keys().filter(|n| n.starts_with("dp-pvi-")).collect();
+        crates.insert(crate_name(program));
+        assert!(crates.contains("dp-pvi-privacy"));
+        for name in &crates {
+            let package = graph.metadata.packages.iter().find(|p| p.name.as_str() == name).unwrap();
+            for dependency in package.dependencies.iter().filter(|d| d.name == "dp-pvi-privacy" && d.kind != DependencyKind::Development) {
+                let features = &dependency.features;
+                assert!(features.is_empty(), "{name}, of which {program} is made, enables {features:?} of dp-pvi-privacy");
+            }
+            for (feature, enables) in &package.features {
+                let own = name == "dp-pvi-privacy" && feature != "default";
+                assert!(own || !enables.iter().any(|e| e.contains("unsealed")), "feature {feature} of {name} opens the gate");
+            }
+        }
+    }
+    // By the resolver, too, as for a build of one program.
+    for program in ["dp-pvi-server", "dp-pvi-client"] {
+        let output = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args([
+                "tree",
+                "--locked",
+                "--offline",
+                "-e",
+                "normal,build",
+                "-p",
+                program,
+                "-i",
+                "dp-pvi-privacy",
+                "--depth",
+                "0",
+                "-f",
+                "{p} [{f}]",
+            ])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains("dp-pvi-privacy") && !text.contains("unsealed"),
+            "{program}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
 /// T4.4, dependency half: nothing but the operating system can feed noise in the client.
 #[test]
 fn t4_4_no_random_generator_with_a_seed_is_reachable_from_the_client() {

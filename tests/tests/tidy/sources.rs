@@ -160,7 +160,29 @@ fn t4_4_noise_cannot_be_seeded_outside_simulation() {
     }
 }
 
-/// The gate stops mistakes: code that sees a record has no place to put it (`Sensitive::map` takes `Fn`, and these are absent).
+/// Whoever makes an argument of a value has called it public, and whoever builds a table has seen the records: both have their places.
+#[test]
+fn finding_privacy_gate_values_are_called_public_and_tables_are_built_in_few_places() {
+    let sources = production(&root(), PRODUCT);
+    let elsewhere = |path: &str| path.starts_with("common/simulation/") || path.starts_with("common/privacy/src/");
+    // Public halves of jobs; and the sealed seed of an upload.
+    let arguments =
+        |path: &str| elsewhere(path) || ["common/inference/src/update/asked.rs", "common/protocol/src/participant/site.rs"].contains(&path);
+    absent(&sources, &["Argument::copy_of"], arguments, "an argument of the gate is made here");
+    absent(&sources, &["Units::new("], |path| elsewhere(path) || path == "common/data/src/lib.rs", "only loaders build tables of units");
+}
+
+/// What a panic prints inside the gate is decided in one place; nobody puts another hook before it, or looks at what a panic carried.
+#[test]
+fn finding_privacy_gate_one_place_decides_what_a_panic_says() {
+    let sources = production(&root(), PRODUCT);
+    let inside = |path: &str| path == "common/privacy/src/inside.rs";
+    absent(&sources, &["set_hook", "take_hook", "panic_any"], inside, "the gate's hook is the last one");
+    let inference = production(&root(), &["common/inference/src"]);
+    absent(&inference, &["catch_unwind", "resume_unwind", "::leak(", ".leak()"], |_| false, "code over records carries nothing away");
+}
+
+/// The gate stops mistakes: code that sees a record has no place to put it (its functions capture nothing, and these are absent).
 #[test]
 fn inference_has_no_io_and_no_shared_state() {
     let sources = production(&root(), &["common/inference/src"]);
@@ -181,6 +203,7 @@ fn inference_has_no_io_and_no_shared_state() {
         "Cell<",
         "Cell::",
         "OnceLock",
+        "OnceCell",
         "LazyLock",
         "Atomic",
         "thread_local!",
