@@ -1,7 +1,7 @@
 //! Structures of the gate written field by field.
 
 use dp_pvi_privacy::ledger::Attachment;
-use dp_pvi_privacy::{DpEvent, Payload, Pending, Permit, PermitScope, PrivacyUnit, Relation, ReleaseId, StepPermit};
+use dp_pvi_privacy::{DpEvent, Payload, Pending, Permit, PermitScope, PrivacyUnit, Relation, ReleaseId, StepPermit, Units};
 
 fn build_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Permit {
     Permit { event, release, scope, fallback: None }
@@ -17,6 +17,10 @@ fn write_an_attachment(factor: Vec<f64>) -> Attachment {
 
 fn protect_something_else(scope: PermitScope) -> PermitScope {
     PermitScope { unit: PrivacyUnit::Record, relation: Relation::AddRemove, ..scope }
+}
+
+fn build_units(rows: Vec<f64>) -> Units<Vec<f64>> {
+    Units { table: rows, slots: None }
 }
 
 fn main() {}

@@ -1,7 +1,7 @@
 //! What cannot even be named: the inside of the gate.
 
 use dp_pvi_privacy::ledger::book::Book;
-use dp_pvi_privacy::{Released, Sensitive, Units, WholeSite};
+use dp_pvi_privacy::{Released, Sensitive, WholeSite};
 
 fn build_a_release() -> Released<Vec<f64>> {
     Released(vec![1.0])
@@ -14,10 +14,6 @@ fn build_a_sensitive() -> Sensitive<f64> {
 fn open_a_sensitive(value: Sensitive<f64>) -> f64 {
     let Sensitive(inside) = value;
     inside
-}
-
-fn build_units(rows: Vec<f64>) -> Units<Vec<f64>> {
-    Units { table: rows, slots: None }
 }
 
 fn call_a_table_one_unit(rows: &Vec<f64>) -> WholeSite<'_, Vec<f64>> {

@@ -21,6 +21,7 @@ use dp_pvi_posterior::rule::Arrived;
 use dp_pvi_posterior::task::{
     DpOptimisationSpec, FactorState, RawTask, ResolveContext, ResolvedTask, ShardMethod, SiteStateForm, Trust, UpdateKind, UpdateSpec,
 };
+use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::Message;
@@ -34,7 +35,6 @@ use super::conformance::{MODELS, RawUnits, Records, UPDATES, intruders, schema, 
 use super::dp_optimisation::{GradientSum, Iterate};
 use super::{Job, Local, bcm, run};
 use crate::InferenceError;
-use crate::model;
 use crate::testing::{SeededNoise, permit_under, release, table};
 
 /// Visits of tasks whose sites keep a private state: what one unit moved adds up there.
@@ -108,8 +108,8 @@ enum Masked {
 impl Sent {
     fn attachment(self) -> Attachment {
         match self.payload {
-            Masked::Open(payload) => Attachment::new(vec![1], payload, self.pending),
-            Masked::Under(payload) => Attachment::masked(vec![1], payload, self.pending),
+            Masked::Open(payload) => assume_signed(vec![1], payload.into_inner(), self.pending),
+            Masked::Under(payload) => assume_signed(vec![1], Payload::Masked(payload.into_inner()), self.pending),
         }
     }
 
@@ -201,8 +201,7 @@ fn inside(at: At<'_>, a: &Site, b: &Site, sent: &Sent) -> f64 {
         other => panic!("{other}: no sum is sent and no steps are known"),
     };
     let event = task.visit_event(visit).unwrap();
-    let model = model::from_spec(&task.model);
-    let gradients = GradientSum::new(spec, model.as_ref(), &local.scales).unwrap();
+    let gradients = GradientSum::new(spec, &task.model, &local.scales).unwrap();
     let permits = || permit_under(task.privacy.unit, task.privacy.relation, &event, visit).into_steps();
     let (noise, mut iterate, mut worst) = (SeededNoise::new(11), Iterate::start(spec, &local).unwrap(), 0.0f64);
     for (permit_a, permit_b) in permits().zip(permits()) {

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
-use dp_pvi_privacy::mechanism::{SumBound, Term};
-use dp_pvi_privacy::{ClientId, DpEvent, Pending, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::mechanism::{ReleaseError, SumBound, Summation, Summed};
+use dp_pvi_privacy::{Argument, ClientId, DpEvent, Pending, Sensitive, UnitTable, Units};
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::{TrainJob, Trained};
 
@@ -82,13 +82,19 @@ impl Compute for Liar {
             #[allow(clippy::cast_precision_loss, reason = "a number of coordinates")]
             let each = sum.clip.get() / (direction.len() as f64).sqrt() * (1.0 - 1e-9);
             let step = permit.into_steps().next().ok_or_else(|| failed("the permit holds no step".into()))?;
-            let term = |(): (), _: usize, (): &(), term: &mut Term| term.extend(direction.iter().map(|(j, sign)| (*j, sign * each)));
-            let none = Sensitive::constant(());
-            let message =
-                mechanism.release(&Units::new(Copies(copies)), &none, term, step, &noise).map_err(|error| failed(error.to_string()))?;
+            let lie: Vec<(u32, f64)> = direction.iter().map(|(j, sign)| (*j, sign * each)).collect();
+            let lie = Argument::copy_of(&lie).map_err(|error| failed(error.to_string()))?;
+            let message = mechanism
+                .release(&Units::new(Copies(copies)), &Sensitive::NOTHING, &lie, copies_of, step, &noise)
+                .map_err(|error| failed(error.to_string()))?;
             Ok(Trained { message, pending: Pending::None })
         })
     }
+}
+
+/// The same term for every unit.
+fn copies_of(lie: &Vec<(u32, f64)>, sum: Summation<'_, Copies>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|(), _, (), term| term.extend(lie.iter().copied())))
 }
 
 /// How many terms in one direction pass, with room for the noise that comes on top: on the norm, and on a coordinate.
