@@ -12,11 +12,12 @@
 //!   (1 or 2)·C/γ + [√d + 2E/γ + 4ηC/γ], and the bracket, rounded up with 2 for ⌊(C/γ)²⌋, is the event's `excess`. If the differing unit is not in the Poisson sample,
 //!   both batches are the same list of units, the same chunks, and the same sum to the last bit. Units' draws are independent words, so the others' can be
 //!   coupled, whoever comes or goes.
-//! * **Number of units.** A table of more than B units is not refused, and none of its units is left out, because then the one that goes would pull another
+//! * **Number of units.** A batch of more than B units is not refused, and none of its units is left out, because then the one that goes would pull another
 //!   one in. Its terms are computed one by one, w_i = c_i v_i to a rounding of 10u‖c_i v_i‖ (promise 2 with n = 1), each a function of its unit alone, and
-//!   added in fixed point without rounding. Two such tables differ by ‖w_i‖ (or twice that) and one rounding to the lattice each. Under add-remove one
-//!   of two neighbours may have B + 1 units and the other one B: the exact sum is within 10u(B+1)C(1+2η) of Σ c_i v_i, which for B ≥ 3 is at most E,
-//!   and the event of a smaller B is that of B = 3. So the same `excess` covers every table. (What 2^−60 of a step cuts off is below 2^−28 √d steps for
+//!   added in fixed point without rounding. Two such batches differ by ‖w_i‖ (or twice that) and one rounding to the lattice each. Under add-remove one
+//!   of two neighbouring batches may have B + 1 units and the other one B: the exact sum is within 10u(B+1)C(1+2η) of Σ c_i v_i, which for B ≥ 3 is at most
+//!   E, and the event of a smaller B is that of B = 3. So the same `excess` covers every batch. The batch decides and not the table, so that two tables
+//!   have the same sum to the last bit where the unit that differs is not in the sample. (What 2^−60 of a step cuts off is below 2^−28 √d steps for
 //!   2³² units, and lies in the 2 that was added.)
 //! * **What is trusted of the model** ([`BatchTerms`]), because nothing here can check it at run time:
 //!   1. v_i is a function of unit i, of its own draw and of public values: *to the last bit*, whatever the other units of the batch are and wherever in
@@ -222,7 +223,7 @@ pub struct BatchSummation<'g, T: UnitTable> {
 }
 
 impl<T: UnitTable> BatchSummation<'_, T> {
-    /// Sums the clipped terms of the sample. Tables of more than B units go unit by unit, see the [module](self).
+    /// Sums the clipped terms of the sample. More than B of them go unit by unit, see the [module](self).
     #[must_use]
     pub fn of<M: BatchTerms<T>>(self, model: &M) -> Summed {
         let Self { mechanism: BatchSum { clip, dimension, max_units, lattice, .. }, table, sample, draws, sums } = self;
@@ -230,7 +231,7 @@ impl<T: UnitTable> BatchSummation<'_, T> {
         let mut summing = Summing::start(model, *clip, *dimension, draws);
         let visits = sample.map_or(table.len(), <[usize]>::len);
         let units = (0..visits).map(|visit| table.unit(sample.map_or(visit, |sample| sample[visit])));
-        *sums = if table.len() as u64 <= *max_units {
+        *sums = if visits as u64 <= *max_units {
             units.for_each(|unit| summing.push(unit));
             summing.finish().iter().map(|sum| steps(sum * lattice.per_step())).collect()
         } else {

@@ -332,6 +332,27 @@ fn finding_privacy_6_no_number_of_units_is_refused() {
     assert_eq!(release(&mechanism, &vec![[f64::NAN; D]; 5000], &Model::new(7), 1), release(&mechanism, &[], &Model::new(7), 1));
 }
 
+/// Where the unit that differs is not in the sample the sums are the same to the last bit, whatever the table's size is: amplification rests on it.
+#[test]
+fn finding_privacy_6_a_unit_outside_the_sample_changes_no_bit() {
+    let mut outside = 0;
+    for units in 1..16usize {
+        for seed in 0..8 {
+            let mechanism = mechanism(1.0, 0.004, Some(0.5), 5);
+            let mut rows: Vec<[f64; D]> = (0..units).map(|i| [1.0 / (3.0 + i as f64), -0.1 * i as f64, 1.0 / 7.0, 0.0]).collect();
+            rows.push([0.0, 0.0, 0.0, 1.0]);
+            let noise = release(&mechanism, &[], &Model::new(3), seed);
+            let sums = |rows: &[[f64; D]]| release(&mechanism, rows, &Model::new(3), seed);
+            let whole = sums(&rows);
+            if whole[3] == noise[3] {
+                outside += 1;
+                assert_eq!(whole, sums(&rows[..units]), "{units} {seed}");
+            }
+        }
+    }
+    assert!(outside > 30, "{outside}");
+}
+
 /// A model that panics over records ends the release, and says nothing.
 #[test]
 fn finding_privacy_gate_a_panic_of_a_model_says_nothing() {
