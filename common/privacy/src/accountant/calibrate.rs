@@ -193,3 +193,30 @@ pub fn rate(relation: Neighbours, sigma: f64, steps: u64, target: Target) -> Res
     }
     Err(AccountantError::OutOfReach)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Few or very rare steps, for which no contour converges.
+    #[test]
+    fn finding_accounting_6_calibration_of_rare_steps_is_quick() {
+        for (relation, sampling, steps, epsilon, delta) in [
+            (Neighbours::ReplaceOne, Sampling::WithoutReplacement(0.00126), 7, 0.0214, 1e-5),
+            (Neighbours::AddRemove, Sampling::WithoutReplacement(0.00126), 7, 0.0214, 1e-5),
+            (Neighbours::ReplaceOne, Sampling::Poisson(0.00017), 73, 1.0, 1e-5),
+            (Neighbours::AddRemove, Sampling::Poisson(0.00018), 351, 12.1, 1.2e-9),
+            (Neighbours::ReplaceOne, Sampling::Poisson(0.00018), 351, 12.1, 1.2e-9),
+        ] {
+            let target = Target { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(delta).unwrap() };
+            let started = Instant::now();
+            let found = sigma(relation, sampling, steps, target).unwrap();
+            let took = started.elapsed().as_secs_f64();
+            println!("{relation:?} {sampling:?} {steps} {epsilon} {delta:e}: {found:?} in {took:.2} s");
+            let upper = Plan::of(relation, Phase::gaussian(found.upper, sampling, steps)).unwrap().epsilon_upper(target.delta, GAP);
+            assert!(upper <= epsilon, "{upper}");
+        }
+    }
+}

@@ -15,6 +15,7 @@ use crate::release::{ClientId, LatticeVector, Payload};
 use crate::unit::Delta;
 
 mod aggregated;
+mod filter;
 mod state;
 
 type TestLedger = Ledger<MemoryStore, SigningKey>;
