@@ -1,7 +1,7 @@
 //! Costs of the accountant; `cargo bench -p dp-pvi-privacy --bench accountant` prints them.
 //!
 //! Processor seconds of one thread of a 2-core 2.5 GHz machine whose other cores were busy with builds, fastest of several, beside what
-//! other tools need for the same question (`design/privacy.md` 2; one thread of such a machine, too):
+//! other tools need for the same question (one thread of such a machine, too):
 //!
 //! | question | here | width here | others |
 //! |---|---|---|---|
@@ -17,7 +17,7 @@
 //! | appending a phase to a plan | under 10 µs | | |
 //!
 //! Slowest rows of the reference table: 0.24 s where the contour decays too slowly for an estimate (σ 0.5, q 1e-4, 1000 steps), 0.13 s for
-//! a calibration, 0.06 s for everything else. Slowest of 1250 questions drawn over the whole box of `design/privacy.md` 5.6: 0.76 s.
+//! a calibration, 0.06 s for everything else. Slowest of 1250 questions drawn over the whole box of `pld::properties`: 0.76 s.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use divan::{Bencher, black_box};

@@ -19,6 +19,8 @@
 //! K is public. A shard may be empty; it has a term like the others, so that a shard's last unit changes a term and does not remove one.
 //!
 //! # Privacy
+//! Proof: [`crate::proofs::layouts`].
+//!
 //! A release checks that the table, the event's [`Terms`] and what the ledger protects (unit, relation) go together ([`Grouping::fits`]), and
 //! refuses otherwise.
 
@@ -300,7 +302,7 @@ impl<'a, T: UnitTable> Shard<'a, T> {
 /// The whole site as one unit. Only [`Units::whole_site`] makes one.
 ///
 /// An empty site is a unit, too: it is present and has no records. A site that is *absent* sends nothing; under add-remove of sites that, and not the
-/// empty site, is the neighbour (`design/algorithms.md` 8.2).
+/// empty site, is the neighbour ([`crate::proofs::layouts`]).
 pub struct WholeSite<'t, T>(&'t T);
 
 impl<T: UnitTable> UnitTable for WholeSite<'_, T> {

@@ -68,7 +68,7 @@
 //! | own commitment in the entry; the summer's statement over (header, H(U)) | a site dropped or replaced in secret |
 //! | the planner's M·N·C_int + 64M(s+1) < 2⁶³ | sums that wrap |
 //! | s ≥ 2¹⁰; noise sized for h, not for M | sums of discrete Gaussians that are none; noise that is too small when sites are missing |
-//! | `NoiseShare` has no door but `mask`; it is consumed and erased | a share kept in a site's factor, which the next round would take out again (`design/algorithms.md` R2) |
+//! | `NoiseShare` has no door but `mask`; it is consumed and erased | a share kept in a site's factor, which the next round would take out again (`dp_pvi_privacy::proofs::carried_state`) |
 //! | 256-bit seeds through HKDF, keystream words as they come | masks with 32 bits of entropy; masks that miss a value; masks shared by rounds or sites |
 //!
 //! Not stopped: a server and a summer that collude (they are two parties for that reason, in two houses); more than c invented sites where nobody
@@ -89,7 +89,7 @@
 //! | 10,000 | 100 | 80.3 kB | 2.1 ms | 25 ms | 0.09 ms / 0.2 ms | (42) 97.6 kB / 20 ms | 95 ms |
 //! | 1,000,000 | 100 | 8.00 MB | 154 ms | 558 ms | 9 ms / 57 ms | (42) 8.02 MB / 560 ms | 3.4 s |
 //!
-//! The SecAgg+ columns are the design's estimates from measured primitives with k neighbours (`design/security.md` 2: d = 100 in the first two rows,
+//! The SecAgg+ columns are the design's estimates from measured primitives with k neighbours (d = 100 in the first two rows,
 //! 10 % dropouts, without training), not runs of this crate. Acceptance (T2.6) asks at d = 10⁶, M = 100 for a client within 1 s, a summer within
 //! 2 s and 8.01 MB; at d = 105, M = 1000 for a closing within 1 s.
 

@@ -4,12 +4,12 @@
 //! | parameters of later steps | type | bound | engine |
 //! |---|---|---|---|
 //! | fixed before anything runs (outputs may depend on each other in any way) | [`Plan`] | certified [lower, estimate, upper] on ε(δ) and δ(ε) | closed form ([`gdp`]) if all steps are unsampled Gaussians, else loss distributions ([`pld`]); Rényi where a step is known by its ρ only |
-//! | chosen from earlier outputs, the budget fixed | [`Filter`], the ledger's [`Composition`] | upper | μ² ([`gdp`]), ρ ([`zcdp`]), or Rényi divergences at fixed orders ([`rdp`]) |
+//! | the visits of one task, fixed by it | [`epsilon_upper`], [`Composition::loss`] | upper | μ² ([`gdp`]), ρ ([`zcdp`]), or the best Rényi order ([`rdp`]) |
+//! | chosen from earlier outputs, the budget fixed | [`Filter`], the ledger's [`Composition::filtered`] | upper | the one rule that the first event fixes: [`crate::proofs::filter`] |
 //! | chosen from earlier outputs, a reading wanted at every moment | [`Odometer`] | upper, at all times at once | filters of budgets 2^k side by side, δ split over them |
 //!
-//! The ledger is a filter (`design/decisions.md` 13): runs are chosen by people who saw earlier results. Its [`FilterStatement`] says so;
-//! a plan's [`Statement`] says `plan`. A loss distribution's ε of separately chosen runs is never stated, and the ε after each round of a
-//! plan is no odometer.
+//! The ledger is a filter: runs are chosen by people who saw earlier results. Its [`FilterStatement`] says so; a plan's [`Statement`] says `plan`.
+//! A loss distribution's ε of separately chosen runs is never stated, and the ε after each round of a plan is no odometer.
 //!
 //! # Events and pairs
 //! Noise is stated over the clipping norm C and never over a sensitivity; the accountant alone applies it. `relation` belongs to the plan or
@@ -22,30 +22,22 @@
 //! | Laplace | ε = 1/b | ε = 2/b | Rényi, closed form | its own pair |
 //! | Poisson-sampled Gaussian | (1−q)N(0)+qN(1), N(0), both directions | pair B | Rényi | the same pairs |
 //! | batch of fixed size | the Poisson pair with shift 2 | pair D | Rényi of the same pairs | the same pairs |
-//! | shuffled pass | refused by the ledger: others move | one release without sampling | as the release | one release a started pass |
+//! | shuffled pass | refused: other units move | one release without sampling | as the release | one release a started pass |
 //! | ρ-zCDP black box | ρ | ρ | ρ | Rényi |
-//! | (ε, δ) black box | randomised response, δ apart | the same | Rényi; δ adds up | the worst pair |
+//! | (ε, δ) black box | randomised response, δ apart | the same | Rényi; a part of δ that the first event fixes | the worst pair |
 //!
-//! Client-level privacy is the same with a unit for a client; groups: [`Plan::group_epsilon`]. Why each pair is the right one: [`pld`].
-//! A shuffled pass under add-remove in a *plan* means that an absent unit leaves its place empty (zero-out).
+//! Client-level privacy is the same with a unit for a client, under replace-one; groups: [`Plan::group_epsilon`]. Why each pair is the right one: [`pld`].
 //!
 //! # What is proved and what is measured
-//! Every engine's bound holds for a fixed sequence of events, and for each fixed order (or μ) also as a fully adaptive
-//! filter (Feldman & Zrnic 2021). The smallest ε over the fixed orders is taken at the end: over sequences that are chosen
-//! in the light of earlier outputs, a union bound over the orders would multiply δ by their number. Inside one run the
-//! sequence is fixed by the task, so this concerns only an operator who picks later tasks by looking at earlier results.
-//! (ε, δ) black boxes are δ-approximately as good as randomised response; their δ add up (Bun & Steinke 2016, section 8).
-//!
-//! Discrete noise with s ≥ 2²⁰ is accounted as continuous where only a continuous formula is known (GDP; pair B; batches), with δ
-//! divided by [`MARGIN`]: measured to be sufficient by many orders of magnitude (relative difference of δ 2e-9 at s = 1024,
-//! falling exponentially), not proved. [`PrivacyLoss::numerical_margin`] says so.
-//!
-//! Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]) are quadratures between bounds that are measured (ten times what
-//! halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are proved sums.
+//! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by [`MARGIN`]
+//!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature.
+//! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of pair D, are quadratures between bounds that are measured (ten
+//!   times what halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are
+//!   proved sums.
+//! * Inside of the loss distributions: [`pld`].
 //!
 //! How numbers are checked: `golden` and `pld::tests` (the reference table), `pld::properties` (properties, past failures of accountants, a
-//! sound interval over the whole box of parameters), and in development 190 random plans of all kinds against another program (a plain
-//! trapezoidal contour, closed forms in multiprecision): every bound held, the worst estimate was off by 3e-12 relative.
+//! sound interval over the whole box of parameters).
 
 mod adaptive;
 pub mod calibrate;

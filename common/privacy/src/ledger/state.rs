@@ -11,7 +11,9 @@
 //! A ledger refuses a change of the other kind, so a private state is never read as a public one.
 //!
 //! # Privacy
-//! Rules R1 and R2 of `design/algorithms.md`: a state may depend on the site's data, but never on noise that was not released.
+//! Proof: [`crate::proofs::carried_state`].
+//!
+//! [`crate::proofs::carried_state`]: a state may depend on the site's data, but never on noise that was not released.
 //! A `NoiseShare` cannot become either kind of change, because it can be masked and nothing else.
 //!
 //! Rows name states and attachments by their hashes, and the head of the chain travels to the server. The hash of a noise-free vector

@@ -3,7 +3,7 @@
 use crate::mechanism::term::Term;
 
 /// The very terms that a release summed, unit by unit: after clipping and truncation, before noise. It exists behind the gate only, as
-/// [`Sensitive`](crate::Sensitive): a site's private-clean factor moves by ρ times its terms (`design/algorithms.md` 6.4), so what it
+/// [`Sensitive`](crate::Sensitive): a site's private-clean factor moves by ρ times its terms ([`crate::proofs::carried_state`]), so what it
 /// remembers of a unit is what the unit added to the sum and nothing else.
 ///
 /// Units outside the sample, and terms that counted as zero, are empty.

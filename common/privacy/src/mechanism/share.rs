@@ -1,11 +1,13 @@
 //! One site's share of a sum that is only released with its noise whole: for secure aggregation.
 //!
-//! Under aggregation nobody sees a single site's vector, so each site adds only its share of the noise (`design/algorithms.md`
-//! 4.3): with at least h honest sites among those that are summed, shares of standard deviation zC/√h add up to zC or more.
+//! Under aggregation nobody sees a single site's vector, so each site adds only its share of the noise ([`crate::proofs::shares`]):
+//! with at least h honest sites among those that are summed, shares of standard deviation zC/√h add up to zC or more.
 //! A share alone protects √h times less; so what comes out of [`ShareSum::share_sum`] is no [`Released`](crate::Released) but a
 //! [`NoiseShare`], which can be masked and nothing else.
 //!
 //! # Privacy
+//! Proof: [`crate::proofs::shares`].
+//!
 //! * **Unit, relation, lattice, clip, sampling, overflow** of one site: those of [`LatticeSum`], at z/√h.
 //! * **Event of the sum** ([`ShareSum::event`]): the sum of h independent discrete Gaussians of parameter s. It is within a factor
 //!   e^{±τ}, for every integer, of one discrete Gaussian of variance hs² (Kairouz, Liu & Steinke 2021, Theorem 1 and its proof),
@@ -14,7 +16,7 @@
 //!   costs what one of variance s² with Δ²/h costs; the event says the latter, with Δ²/h rounded up, since h has no place in it
 //!   and s√h is not an integer.
 //! * **Event if every other share is known** ([`ShareSum::fallback_event`]): this share alone.
-//! * **State**: a share is used once and erased; it never enters a factor (`design/algorithms.md` R2). The type sees to it.
+//! * **State**: a share is used once and erased; it never enters a factor ([`crate::proofs::carried_state`]). The type sees to it.
 //!
 //! # What does not compile
 //! A share cannot be looked at, copied, printed, or stored:

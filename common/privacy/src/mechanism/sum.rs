@@ -16,6 +16,8 @@ use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 /// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units or a Poisson sample.
 ///
 /// # Privacy
+/// Proofs: [`crate::proofs::layouts`], [`crate::proofs::discrete_gaussian`], [`crate::proofs::carried_state`].
+///
 /// * **Unit and relation**: one term per unit of the table; [`Terms`] says whether a unit is a privacy unit or a shard. A table that does not fit
 ///   the terms, or the unit and relation of the ledger that gave the permit, is refused ([`crate::shards`]).
 /// * **Lattice**: γ = 2^k with k = ⌊log₂(zC)⌋ − 20, noise scale s = ⌈zC/γ⌉ ∈ [2²⁰, 2²¹].
@@ -114,7 +116,7 @@ impl LatticeSum {
     /// [`LatticeSum::release_sum`] of terms that also depend on the site's private state: `f(unit, position, state, term)`.
     ///
     /// # Privacy
-    /// The state must be noise-free (`design/algorithms.md` R1, R2; [`Pending::Private`](crate::Pending::Private) can be nothing else),
+    /// The state must be noise-free ([`crate::proofs::carried_state`]; [`Pending::Private`](crate::Pending::Private) can be nothing else),
     /// and what `f` takes from it must belong to this unit alone. `position` is there to find that part, and for nothing else: under
     /// add-remove the position itself depends on other units.
     ///

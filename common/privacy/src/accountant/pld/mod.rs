@@ -10,10 +10,10 @@
 //! | none | add-remove, zero-out | N(1/σ,1), N(0,1) | Balle & Wang 2018 |
 //! | none | replace-one | N(2/σ,1), N(0,1) | the same with twice the shift |
 //! | Poisson | add-remove, zero-out | (1−q)N(0,1)+qN(1/σ,1), N(0,1), and swapped | each direction is composed on its own, the larger ε counts |
-//! | Poisson | replace-one | B: (1−q)N(0,1)+qN(±1/σ,1) | the argument is in `design/decisions.md` 10 |
+//! | Poisson | replace-one | B: (1−q)N(0,1)+qN(±1/σ,1) | [`crate::proofs::pair_b`] |
 //! | fixed batch | add-remove | as Poisson with 2/σ | the pair is the same, rescaled |
 //! | fixed batch | replace-one | D: loss of (1−q)N(0,1)+qN(2/σ,1) against N(0,1) where positive, mirrored, the rest at 0 | Zhu, Dong & Wang 2022 |
-//! | shuffled passes | any | one release without sampling for every started pass | no amplification is claimed |
+//! | shuffled passes | replace-one, zero-out | one release without sampling for every started pass | no amplification is claimed; under add-remove other units move |
 //!
 //! Pair D is not tight: the truth lies between what data sets attain ([`Plan::attained`](super::Plan::attained)) and D.
 //!
