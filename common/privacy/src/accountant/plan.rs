@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::Engine;
+use super::engine::{Engine, Rough};
 use super::pld::{Composition as Losses, GAP, Interval, Pair};
 use super::{AccountantError, rdp};
 use crate::event::DpEvent;
@@ -334,6 +334,11 @@ impl Plan {
     #[must_use]
     pub fn epsilon_estimate(&self, delta: Delta) -> f64 {
         self.engine().estimate(delta)
+    }
+
+    /// An estimate, or where there is none a bound with a gap of about `gap`: for searches that certify what they found.
+    pub(super) fn epsilon_rough(&self, delta: Delta, gap: f64) -> (f64, Rough) {
+        self.engine().rough_or_upper(delta, gap)
     }
 
     /// δ(ε) with certified bounds.
