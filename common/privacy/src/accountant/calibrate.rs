@@ -32,6 +32,9 @@ impl Target {
 /// Gap of upper bounds where nothing better guides a search, and how near to the goal such a search comes.
 const ROUGH: (f64, f64) = (1e-3, 1e-5);
 
+/// Secants from there to the target.
+const SECANTS: u32 = 5;
+
 /// Bisection and secant on ln ε(e^x) = ln target; ε must fall (`sign` −1) or rise (+1) with x. Returns (x, dln ε/dx), to about 1e-11, or to
 /// [`ROUGH`] where no estimate guided the search.
 fn solve(
@@ -109,14 +112,23 @@ pub fn sigma_of(target: Target, make: impl Fn(f64) -> Result<Plan, AccountantErr
     }
     let (x, slope) = solve(SIGMA, 0.0, target, &make)?;
     let mut estimate = x.exp();
-    let steep = slope.abs().clamp(0.2, 50.0);
+    let mut steep = slope.abs().clamp(0.2, 50.0);
     if make(estimate)?.epsilon_rough(target.delta, ROUGH.0).1 == Rough::Upper {
-        // Bounds with a gap led here: from the private side, with narrower ones, to the target.
-        for _ in 0..2 {
+        // Bounds with a gap led here: by secants on narrower ones to the target.
+        let mut before: Option<(f64, f64)> = None;
+        for _ in 0..SECANTS {
             let ratio = target.met(&make(estimate)?);
-            if (0.5..2.0).contains(&ratio) {
-                estimate *= ratio.powf(1.0 / steep);
+            if (ratio - 1.0).abs() < 2.0 * GAP || !(0.1..10.0).contains(&ratio) {
+                break;
             }
+            let here = (estimate.ln(), ratio.ln());
+            if let Some(before) = before.replace(here)
+                && (here.0 - before.0).abs() > 1e-9
+                && (here.1 - before.1) / (here.0 - before.0) < 0.0
+            {
+                steep = ((before.1 - here.1) / (here.0 - before.0)).clamp(0.2, 500.0);
+            }
+            estimate *= ratio.powf(1.0 / steep).clamp(0.8, 1.25);
         }
     }
     let mut upper = estimate;
@@ -236,8 +248,10 @@ mod tests {
             let found = sigma(relation, sampling, steps, target).unwrap();
             let took = started.elapsed().as_secs_f64();
             println!("{relation:?} {sampling:?} {steps} {epsilon} {delta:e}: {found:?} in {took:.2} s");
+            // A fraction of this on a quiet machine.
+            assert!(took < 8.0, "{took} s");
             let upper = Plan::of(relation, Phase::gaussian(found.upper, sampling, steps)).unwrap().epsilon_upper(target.delta, GAP);
-            assert!(upper <= epsilon, "{upper}");
+            assert!(upper <= epsilon && upper > epsilon * (1.0 - 1e-3), "{upper}");
         }
     }
 }
