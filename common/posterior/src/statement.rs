@@ -172,6 +172,11 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
         );
     }
     remarks.push(PLAIN_INTERVALS.to_owned());
+    remarks.push("Epsilon and delta say: if one unit's data were another's (or absent, under add-remove), then for every set A of outcomes of the whole run P(A) <= exp(epsilon) P'(A) + delta. This is computational: noise and coins are the stream of ChaCha20 under keys of the operating system, and under aggregated trust the masks' stream and the sealed seeds count, too.".to_owned());
+    remarks.push(
+        "Public, and not covered by epsilon: that the site takes part and when, its declared number of units, the schema, the task."
+            .to_owned(),
+    );
     remarks.push("Epsilon bounds this run at this site. Sites hold different people: the federation's epsilon is the largest of its sites'. A person whose records are at several sites, or who is in several runs, adds them up.".to_owned());
     remarks
 }

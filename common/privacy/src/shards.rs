@@ -20,6 +20,8 @@
 //! K is public. A shard may be empty; it has a term like the others, so that a shard's last unit changes a term and does not remove one.
 //!
 //! # Privacy
+//! Proof: [`crate::proofs::layouts`].
+//!
 //! A release checks that the table, the event's [`Terms`] and what the ledger protects (unit, relation) go together ([`Grouping::fits`]), and
 //! refuses otherwise.
 

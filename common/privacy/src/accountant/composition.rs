@@ -77,6 +77,8 @@ impl Composition {
     /// What was chosen on the way needs [`Composition::protected_filtered`].
     ///
     /// # Privacy
+    /// Proofs: [`crate::proofs::discrete_gaussian`], [`crate::proofs::pair_b`].
+    ///
     /// Every order, and μ where there is one, gives a bound of the very same composition, so the smallest may be taken.
     #[must_use]
     pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {

@@ -253,6 +253,18 @@ impl Engine {
         all.and_then(|all| all.into_iter().reduce(f64::max)).unwrap_or_else(|| self.epsilon(delta, GAP).estimate)
     }
 
+    /// The estimate where a contour gives it, else the upper bound to about `gap`, which is quicker than a certificate; and which of them it is.
+    pub(super) fn rough_or_upper(&self, delta: Delta, gap: f64) -> (f64, Rough) {
+        if self.rho > 0.0 || self.gaussian.is_some() {
+            return (self.epsilon(delta, GAP).estimate, Rough::Estimate);
+        }
+        let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
+        match all.and_then(|all| all.into_iter().reduce(f64::max)) {
+            Some(estimate) => (estimate, Rough::Estimate),
+            None => (self.epsilon_upper(delta, gap), Rough::Upper),
+        }
+    }
+
     pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
         if self.gaussian.is_none() && self.rho <= 0.0 {
             let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_delta(epsilon)).collect();
@@ -328,6 +340,15 @@ impl Engine {
         let best = ORDERS.iter().zip(self.curve().values()).map(log).fold(0.0, f64::min);
         (best.exp().max(f64::MIN_POSITIVE) + up(self.failure)).min(1.0)
     }
+}
+
+/// What a rough ε is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rough {
+    /// As good as numbers go.
+    Estimate,
+    /// An upper bound with a gap.
+    Upper,
 }
 
 /// Steps towards the largest ε at which loss distributions say more than Rényi divergences.

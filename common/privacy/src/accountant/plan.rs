@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::Engine;
+use super::engine::{Engine, Rough};
 use super::pld::{Composition as Losses, GAP, Interval, Pair};
 use super::{AccountantError, rdp};
 use crate::event::DpEvent;
@@ -93,6 +93,8 @@ const VERSION: u8 = 1;
 /// The phases are kept as a multiset: their order and how a count is split do not matter, to the last bit.
 ///
 /// # Privacy
+/// Proofs: [`crate::proofs::pair_b`], and the table of [`crate::accountant::pld`].
+///
 /// The ε of a plan holds for *all* its steps together. A schedule whose later parameters are chosen from earlier outputs is not a plan:
 /// use [`Filter`](super::Filter). The ε after each round of a plan is not an odometer: use [`Odometer`](super::Odometer).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -332,6 +334,11 @@ impl Plan {
     #[must_use]
     pub fn epsilon_estimate(&self, delta: Delta) -> f64 {
         self.engine().estimate(delta)
+    }
+
+    /// An estimate, or where there is none a bound with a gap of about `gap`: for searches that certify what they found.
+    pub(super) fn epsilon_rough(&self, delta: Delta, gap: f64) -> (f64, Rough) {
+        self.engine().rough_or_upper(delta, gap)
     }
 
     /// δ(ε) with certified bounds.

@@ -5,6 +5,8 @@
 //! mechanism computes the factors between the two and rounds the sum once: path [`LatticePath::Sum`].
 //!
 //! # Privacy
+//! Proof: [`crate::proofs::batched_sums`].
+//!
 //! * **Unit and relation**: as [`LatticeSum`](crate::mechanism::LatticeSum); lattice and noise, too.
 //! * **Sensitivity.** Let v_i be unit i's term, n_i the norm that the model tells, c_i = min(1, C/n_i), B the public maximum number of units, u = 2⁻⁵³ and
 //!   η = 2⁻³⁵. With the two promises below, ‖c_i v_i‖ ≤ C(1+2η), and the computed sum of a batch is within E = (2B+8)u·B·C(1+2η) of Σ c_i v_i. Rounding to

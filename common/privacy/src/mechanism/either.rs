@@ -10,6 +10,8 @@ use crate::release::{LatticeVector, Payload};
 /// A sum of clipped terms: with its whole noise, or with this site's share of it.
 ///
 /// # Privacy
+/// Proof: [`crate::proofs::shares`].
+///
 /// That of [`LatticeSum`] or of [`ShareSum`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum SumMechanism {

@@ -6,6 +6,8 @@
 //! [`NoiseShare`], which can be masked and nothing else.
 //!
 //! # Privacy
+//! Proof: [`crate::proofs::shares`].
+//!
 //! * **Unit, relation, lattice, clip, sampling, overflow** of one site: those of [`LatticeSum`], at z/√h.
 //! * **Number of units**: a sum over more than N units is brought into the box that sums of N terms lie in, coordinate by coordinate, before
 //!   the share of the noise is added. Projection onto a box is non-expansive, so two neighbouring sums are not farther apart than before, under

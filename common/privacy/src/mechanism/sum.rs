@@ -17,6 +17,8 @@ use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 /// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units or a Poisson sample.
 ///
 /// # Privacy
+/// Proofs: [`crate::proofs::layouts`], [`crate::proofs::discrete_gaussian`], [`crate::proofs::carried_state`].
+///
 /// * **Unit and relation**: one term per unit of the table; [`Terms`] says whether a unit is a privacy unit or a shard. A table that does not fit
 ///   the terms, or the unit and relation of the ledger that gave the permit, is refused ([`crate::shards`]).
 /// * **Lattice**: γ = 2^k with k = ⌊log₂(zC)⌋ − 20, noise scale s = ⌈zC/γ⌉ ∈ [2²⁰, 2²¹].
