@@ -171,6 +171,7 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
             "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, with delta divided by 1 + 1e-6.".to_owned(),
         );
     }
+    remarks.push(format!("Epsilon is that of the whole plan: all {} visits that the task has for a site, answered or not.", task.visits()));
     remarks.push(PLAIN_INTERVALS.to_owned());
     remarks.push("Epsilon bounds this run at this site. Sites hold different people: the federation's epsilon is the largest of its sites'. A person whose records are at several sites, or who is in several runs, adds them up.".to_owned());
     remarks
