@@ -171,6 +171,7 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
             "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, with delta divided by 1 + 1e-6.".to_owned(),
         );
     }
+    remarks.push(format!("Epsilon is that of the whole plan: all {} visits that the task has for a site, answered or not.", task.visits()));
     remarks.push(PLAIN_INTERVALS.to_owned());
     remarks.push("Epsilon and delta say: if one unit's data were another's (or absent, under add-remove), then for every set A of outcomes of the whole run P(A) <= exp(epsilon) P'(A) + delta. This is computational: noise and coins are the stream of ChaCha20 under keys of the operating system, and under aggregated trust the masks' stream and the sealed seeds count, too.".to_owned());
     remarks.push(

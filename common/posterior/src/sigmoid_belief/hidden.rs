@@ -125,9 +125,20 @@ impl<'a> Prepared<'a> {
                 }
             }
         }
-        Batch { visible: images, hidden: pi, omega }
+        let [mut visible, mut hidden, mut omega] = [images, pi, omega];
+        [&mut visible, &mut hidden, &mut omega].into_iter().for_each(round_down);
+        Batch { visible, hidden, omega }
     }
 }
+
+/// Makes 0 what is so small that products of three of it and of public scales would lose digits. The numbers of a batch are at most 1, so
+/// norms and sums, which are made of the same numbers, then have no product that vanishes.
+fn round_down(numbers: &mut DMatrix<f64>) {
+    numbers.iter_mut().filter(|x| x.abs() < SMALLEST).for_each(|x| *x = 0.0);
+}
+
+/// Least number of a batch that is not 0: 2⁻¹⁵⁰.
+const SMALLEST: f64 = 1.0 / ((1u128 << 75) as f64 * (1u128 << 75) as f64);
 
 /// Columns of a batch are a multiple of this: of every tile width of the matrix product, and above the size below which it takes
 /// another way.

@@ -1,7 +1,7 @@
 //! One place that says which resolved documents can be computed. Both ways to a task lead through it: resolving, and reading what a
 //! server sent.
 
-use dp_pvi_privacy::{PrivacyUnit, Relation};
+use dp_pvi_privacy::{ClipNorm, PrivacyUnit, Relation};
 
 use super::{ResolvedTask, TaskError, Trust};
 use crate::schema::Schema;
@@ -34,7 +34,10 @@ impl ResolvedTask {
             same,
             "features, dimension, feature_bound and max_nonzeros are not those of its own schema: use the same version on both sides",
         )?;
-        require(self.prior.mean.is_finite() && positive(self.prior.scale), "prior_mean must be finite and prior_scale above 0")?;
+        require(
+            self.prior.mean.abs() <= 1e30 && positive(self.prior.scale),
+            "prior_mean must lie between -1e30 and 1e30, and prior_scale between 1e-30 and 1e30",
+        )?;
         rules.check(schema)
     }
 
@@ -95,8 +98,15 @@ pub(super) fn requires_local_trust(task: &ResolvedTask, update: &str) -> Result<
     }
 }
 
+/// Whether a number that must be above 0 is one that anybody could mean: between 1e-30 and 1e30. What is computed from such numbers stays far
+/// inside of what double precision can hold, where roundings are relative and nothing vanishes.
 pub(super) fn positive(value: f64) -> bool {
-    value > 0.0 && value.is_finite()
+    (1e-30..=1e30).contains(&value)
+}
+
+/// Refuses clipping norms that nobody can mean, see [`positive`].
+pub(super) fn requires_clip_norms<'a>(norms: impl IntoIterator<Item = &'a ClipNorm>) -> Result<(), TaskError> {
+    require(norms.into_iter().all(|norm| positive(norm.get())), "clipping norms must lie between 1e-30 and 1e30")
 }
 
 pub(super) fn require(condition: bool, otherwise: &str) -> Result<(), TaskError> {

@@ -418,3 +418,33 @@ fn finding_attack_b7_max_units_is_a_public_key_that_only_tasks_with_it_have() {
     assert_ne!(with.hash(), without.hash());
     assert_eq!(ResolvedTask::from_bytes(&with.to_bytes()).unwrap(), with);
 }
+
+/// A coordinator chooses these numbers: at ones that nobody means, what a record sends was not clipped.
+#[test]
+fn finding_privacy_5_numbers_that_nobody_means_are_refused() {
+    let network = |model: &str, pvi: &str| {
+        let text = format!(
+            "[model]\nfamily = \"neural-network\"\nhidden = [3]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n\
+             update = \"dp-optimisation\"\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        resolve(&text, NUMERIC_LABEL).map_err(|error| error.to_string())
+    };
+    let fine = network("noise_sd = 0.5", "clip_norm = 1.0").unwrap();
+    for (model, pvi, why) in [
+        ("noise_sd = 1e85", "clip_norm = 1e-174", "between 1e-30 and 1e30"),
+        ("noise_sd = 0.5", "clip_norm = 1e-174", "clipping norms must lie between 1e-30 and 1e30"),
+        ("noise_sd = 1e85", "clip_norm = 1.0", "noise_sd must be a number between 1e-30 and 1e30"),
+        ("noise_sd = 0.5\nprior_scale = 1e-200", "clip_norm = 1.0", "prior_scale between 1e-30 and 1e30"),
+        ("noise_sd = 0.5\nprior_mean = 1e200", "clip_norm = 1.0", "prior_mean must lie between -1e30 and 1e30"),
+        ("noise_sd = 0.5", "clip_norm = 1.0\ncurvature_weight = 1e40", "curvature_weight must be a number between 1e-30 and 1e30"),
+    ] {
+        let refused = network(model, pvi).unwrap_err();
+        assert!(refused.contains(why), "{model} {pvi}: {refused}");
+    }
+    // The other way to a task.
+    let text = String::from_utf8(fine.to_bytes()).unwrap();
+    for (from, to) in [("\"noise_sd\": 0.5", "\"noise_sd\": 1e85"), ("\"clip_norm\": 1.0", "\"clip_norm\": 1e-174")] {
+        assert!(text.contains(from), "{from} {text}");
+        assert!(ResolvedTask::from_bytes(text.replace(from, to).as_bytes()).is_err(), "{to}");
+    }
+}

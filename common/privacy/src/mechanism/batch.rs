@@ -27,6 +27,9 @@
 //!   2. what [`BatchTerms::add`] adds over n units is Σ c_i v_i up to (2n+8)u·Σ c_i‖v_i‖ in L2: each entry is rounded a few times
 //!      relative to itself and then plainly added, in any order.
 //!
+//!   Both are statements about roundings relative to a number, so nothing that a model computes on the way may vanish or overflow: a model says how it sees to
+//!   that. The mechanism's part: C lies between 2⁻¹⁰⁰ and 2¹⁰⁰, and a unit whose norm is above 2⁷⁰⁰ counts as zero, so that no factor has lost digits.
+//!
 //!   [`compare`] checks both on given units; every model's conformance test calls it. A sum that is not finite although the model promised it counts as zero
 //!   coordinate by coordinate.
 //! * **Event**: [`BatchSum::event`]; the permit must equal it.
@@ -51,6 +54,15 @@ pub const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;
 
 /// u: unit roundoff.
 const ROUNDOFF: f64 = f64::EPSILON / 2.0;
+
+/// C of a batched sum: factors C/n then keep all their digits, and terms that are 0 for being too small are far below C.
+const CLIP_NORMS: std::ops::RangeInclusive<f64> = 1.0 / (1u128 << 100) as f64..=(1u128 << 100) as f64;
+
+/// A unit of a larger norm counts as zero: 2⁷⁰⁰.
+const LARGEST_NORM: f64 = {
+    let step = (1u128 << 100) as f64;
+    step * step * step * step * step * step * step
+};
 
 /// Relative shortening of clipped terms, so that the rounding of the factor is on the safe side.
 const SHRINK: f64 = 1e-12;
@@ -106,6 +118,9 @@ impl BatchSum {
     ) -> Result<Self, LatticeOverflow> {
         if dimension == 0 || max_units == 0 || max_units > MAX_UNITS {
             return Err(LatticeOverflow("a batched sum needs at least one coordinate, and between 1 and 2^32 units"));
+        }
+        if !CLIP_NORMS.contains(&clip.get()) {
+            return Err(LatticeOverflow("a batched sum needs a clipping norm between 2^-100 and 2^100"));
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
@@ -344,7 +359,7 @@ impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
 fn factor(norm: f64, clip: f64) -> f64 {
     if norm <= clip && norm >= 0.0 {
         1.0
-    } else if norm.is_finite() && norm > clip {
+    } else if norm <= LARGEST_NORM && norm > clip {
         clip / norm * (1.0 - SHRINK)
     } else {
         0.0
@@ -511,8 +526,19 @@ fn difference(sums: &[f64], terms: &[Vec<f64>], factors: &[f64]) -> Vec<f64> {
     (0..sums.len()).map(one).collect()
 }
 
+/// L2 norm over the whole range of double precision, NaN for what has none: entries are brought to about 1 by a power of two before they are squared.
 fn length(values: &[f64]) -> f64 {
-    values.iter().map(|x| x * x).sum::<f64>().sqrt()
+    let largest = values.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+    if values.iter().any(|x| x.is_nan()) || largest.is_infinite() {
+        return f64::NAN;
+    }
+    if largest == 0.0 {
+        return 0.0;
+    }
+    // Inside of what a power of two can be, and close enough to largest for its square.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 1074 in size")]
+    let scale = 2f64.powi(-(largest.log2() as i32).clamp(-1000, 1000));
+    values.iter().map(|x| (x * scale).powi(2)).sum::<f64>().sqrt() / scale
 }
 
 /// One word of each stream: every unit has its own, wherever in the batch it stands.

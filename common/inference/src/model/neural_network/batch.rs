@@ -13,8 +13,19 @@
 //! # Rounding
 //!
 //! What a unit adds to the sum for factor 1 and the norm that is told about it differ by less than 2⁻³⁵ of that norm (10⁴·2⁻⁵³ for the sum
-//! of squares, which are all positive; a few roundings an entry): nothing cancels between the two, see above. Numbers are kept in
-//! [2⁻⁶⁰, 2⁶⁰] where their fourth powers are taken, so nothing vanishes by underflow, either.
+//! of squares, which are all positive; a few roundings an entry): nothing cancels between the two, see above.
+//!
+//! That counts roundings relative to a number, so every product on the way must be an ordinary number, or an exact 0. Therefore a gradient is
+//! *defined* by inputs, p, q and c that are 0 or in a range: inputs in [2⁻⁶⁰, 2⁶⁰], c in [2⁻⁶⁰, 2⁶²], p and q in [2⁻¹⁵⁰, 2¹⁵⁰]. Smaller
+//! inputs, p and q are 0, before anything is computed from them; a record with a larger one contributes 0. Norm and sum see the same numbers,
+//! each a function of its own record. Then
+//!
+//! * squares of products, at most q²a⁴c², lie in [2⁻⁶⁶⁰, 2⁶⁶⁴], and norms are below 2⁴⁰⁰;
+//! * a sum that cancels, over samples or over the records of a unit, is 0 or no less than a unit in the last place of its smallest product:
+//!   2⁻⁴⁸⁰ after c, whose square is 2⁻⁹⁶⁰;
+//! * factors are above 2⁻⁵⁰⁰, as the mechanism demands C ≥ 2⁻¹⁰⁰, and what is added, factor·a²q, is above 2⁻⁷⁷⁰.
+//!
+//! All of this is inside of what double precision holds without loss, 2⁻¹⁰²² to 2¹⁰²³.
 
 use dp_pvi_posterior::network::{
     Forward, LARGEST, Layer, Matrix, Network, SMALLEST, Weights, add_outer_products, add_scaled, combine, dot,
@@ -29,6 +40,10 @@ use crate::records::{RecordTable, RecordView, UnitView};
 
 /// Layers with fewer outputs than this form their mean gradients even for one sample: there is nothing to gain.
 const GHOST: usize = 6;
+
+/// Range of the derivatives p and q; see the [module](self).
+const LEAST_DERIVATIVE: f64 = 1.0 / GREATEST_DERIVATIVE;
+const GREATEST_DERIVATIVE: f64 = (1u128 << 75) as f64 * (1u128 << 75) as f64;
 
 /// Columns (units × samples) that a call should have.
 const COLUMNS: usize = 64;
@@ -115,7 +130,7 @@ impl<'a> BatchGradients<'a> {
         let weights = Weights::new(network, mean, point.variance().map(|v| v.clamp(SMALLEST, LARGEST)));
         let (slope, constant) = match point.coordinate() {
             ScaleCoordinate::LogScale => (2.0, 0.0),
-            ScaleCoordinate::HalfVariance { weight } => (0.0, 2.0 * weight),
+            ScaleCoordinate::HalfVariance { weight } => (0.0, 2.0 * weight.clamp(SMALLEST, LARGEST)),
         };
         let mut gradients = Self { network, weights, slope, constant, squared_scale: Vec::new(), samples: network.samples(samples) };
         gradients.squared_scale = (0..network.layers().len()).map(|number| gradients.squared_scale_of(number)).collect();
@@ -187,7 +202,7 @@ impl<'a> BatchGradients<'a> {
         work.gather(self.network, units, stream);
         self.forward(work);
         self.backward(work);
-        self.clear_overflow(work);
+        self.keep_in_range(work);
         self.ghost_moments(work);
         norms.clear();
         for unit in 0..work.units.len() - 1 {
@@ -320,20 +335,20 @@ impl<'a> BatchGradients<'a> {
         }
     }
 
-    /// Records out of range contribute 0: numbers that are not finite must not meet a factor of 0.
-    fn clear_overflow(&self, work: &mut Work) {
+    /// Derivatives that are too small to compute with are 0. Records with one that is too large, or is no number, contribute 0: such numbers
+    /// must not meet a factor of 0.
+    fn keep_in_range(&self, work: &mut Work) {
         let (layers, samples) = (self.network.layers(), self.samples);
         for record in 0..work.records.len() {
             let width = layers[0].outputs;
             let place = record * width..(record + 1) * width;
-            let finite = |values: &[f64]| values.iter().map(|x| x * 0.0).sum::<f64>() == 0.0;
-            let mut sound = finite(&work.first.mean[place.clone()]) && finite(&work.first.variance[place]);
+            let mut sound = in_range(&mut work.first.mean[place.clone()]) & in_range(&mut work.first.variance[place]);
             for (number, layer) in layers.iter().enumerate().skip(1) {
                 let columns = |width: usize| record * samples * width..(record + 1) * samples * width;
                 let inputs = &work.forward.inputs[number - 1][columns(layer.inputs)];
-                let later = &work.later[number];
+                let later = &mut work.later[number];
                 sound &= inputs.iter().all(|a| *a <= LARGEST);
-                sound &= finite(&later.mean[columns(layer.outputs)]) && finite(&later.variance[columns(layer.outputs)]);
+                sound &= in_range(&mut later.mean[columns(layer.outputs)]) & in_range(&mut later.variance[columns(layer.outputs)]);
             }
             if !sound {
                 self.clear(work, record);
@@ -547,6 +562,18 @@ fn takes_part(network: &Network, record: RecordView<'_>) -> bool {
     network.output().admits(record.target)
         && record.values.iter().all(|x| x.abs() <= LARGEST)
         && record.indices.last().is_none_or(|&last| (last as usize) < network.features())
+}
+
+/// Makes derivatives that are too small 0; whether the others are in range.
+fn in_range(derivatives: &mut [f64]) -> bool {
+    let mut sound = true;
+    for x in derivatives {
+        let size = x.abs();
+        // Not so for NaN.
+        sound &= size <= GREATEST_DERIVATIVE;
+        *x = if size < LEAST_DERIVATIVE { 0.0 } else { *x };
+    }
+    sound
 }
 
 /// One column back through mean, draw and ReLU: with ∂f/∂a = `back[0]` + 2a·`back[1]` for an activation a = max(m + sε, 0),

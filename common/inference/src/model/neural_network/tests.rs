@@ -1,7 +1,7 @@
 //! Gradients against finite differences, norms against formed gradients.
 
 use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_posterior::network::{Forward, Network, Output, Weights, public_normals};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::batch::compare;
@@ -301,4 +301,101 @@ fn samples_are_averaged() {
     assert!(variance_of_sixteen < variance_of_one / 8.0, "{variance_of_one} {variance_of_sixteen}");
     let distance: f64 = one.iter().zip(&sixteen).map(|(a, b)| (a - b).powi(2)).sum();
     assert!(distance < 3.0 * variance_of_one / 400.0, "{distance}");
+}
+
+/// A number of either sign whose size is anything that double precision has: subnormal, in 1e-300 to 1e300, or 0.
+fn anything(stream: &mut ChaCha20Rng) -> f64 {
+    let word = stream.next_u64();
+    let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
+    let fraction = 1.0 + (word >> 12) as f64 / 4_503_599_627_370_496.0;
+    sign * match stream.next_u32() % 8 {
+        0 => 0.0,
+        1 => f64::from_bits(word >> (12 + stream.next_u32() % 50)),
+        2..=4 => fraction * 2f64.powi((stream.next_u32() % 118) as i32 - 59),
+        _ => {
+            let exponent = (stream.next_u32() % 1994) as i32 - 997;
+            fraction * 2f64.powi(exponent)
+        }
+    }
+}
+
+/// Σ of squares as (mantissa, exponent), so that nothing under- or overflows.
+fn wide_length(values: &[f64]) -> (f64, i32) {
+    let exponent = values.iter().filter(|x| **x != 0.0).map(|x| x.abs().log2().floor() as i32).max().unwrap_or(0);
+    // In two steps: 2^1074 is no number.
+    let half = 2f64.powi(-exponent / 2);
+    let rest = 2f64.powi(-(exponent - exponent / 2));
+    let total: f64 = values.iter().map(|x| (x * half * rest).powi(2)).sum();
+    (total.sqrt(), exponent)
+}
+
+/// Path `sum` over the whole range of its inputs: whatever features, targets, weights and the noise of an output are, the norm that is told is
+/// that of what is added, and what is added with the mechanism's factor is no longer than C.
+#[test]
+fn finding_privacy_5_norms_are_those_of_what_is_added_over_the_whole_range() {
+    let mut stream = stream(55);
+    let mut seen = [0u32; 3];
+    for case in 0..120 {
+        let sd = if case % 3 == 0 { 0.7 } else { anything(&mut stream).abs().clamp(1e-300, 1e300) };
+        let outputs = [Output::Number { noise_sd: sd }, Output::Number { noise_sd: sd }, Output::Binary, Output::Classes { count: 3 }];
+        let hidden: [&[usize]; 3] = [&[], &[4], &[8, 7]];
+        let network = Network::new(D, hidden[case % 3], outputs[case % 4]).unwrap();
+        let d = network.dimension();
+        // Weights of one size each time, so that they do not cancel to nothing but rarely.
+        let size = 2f64.powi((stream.next_u32() % 160) as i32 - 80);
+        let mean = public_normals(case as u64, d).iter().map(|x| x * size).collect();
+        let variance = public_normals(900 + case as u64, d).iter().map(|x| x.exp() * size.clamp(1e-12, 1e12)).collect();
+        let coordinate = if case % 2 == 0 { ScaleCoordinate::LogScale } else { ScaleCoordinate::HalfVariance { weight: 1.0 } };
+        let point = MeanField::new(mean, variance, coordinate).unwrap();
+        let gradients = BatchGradients::new(&network, &point, [1, 4][case % 2]);
+        let units: Vec<Unit> = (0..24)
+            .map(|unit| {
+                let records = if unit % 6 == 5 { 3 } else { 1 };
+                let class = matches!(network.output(), Output::Classes { .. });
+                (0..records)
+                    .map(|_| {
+                        let wild = unit % 2 == 0;
+                        let mut number = || if wild { anything(&mut stream) } else { f64::from(stream.next_u32()) / 2f64.powi(31) - 1.0 };
+                        let row = (0..D).map(|_| number()).collect();
+                        let target = anything(&mut stream);
+                        (row, if class { f64::from(stream.next_u32() % 3) } else { target })
+                    })
+                    .collect()
+            })
+            .collect();
+        let records = table(D, &units);
+        compare(&records, &gradients, gradients.len(), ChaCha20Rng::seed_from_u64)
+            .unwrap_or_else(|broken| panic!("{case}, {network:?}: {broken}"));
+        for unit in 0..records.len() {
+            let one = table(D, &units[unit..=unit]);
+            let (norms, added) = run(&gradients, &one, 5, &[1.0]);
+            let (length, exponent) = wide_length(&added);
+            let told = norms[0] * 2f64.powi(-exponent / 2) * 2f64.powi(-(exponent - exponent / 2));
+            assert!(
+                (told - length).abs() <= length * 2f64.powi(-35),
+                "{case}, unit {unit}: told {told:e}, added {length:e} (2^{exponent})"
+            );
+            seen[if norms[0] == 0.0 { 0 } else { 1 + usize::from(!(1e-20..1e20).contains(&norms[0])) }] += 1;
+            for clip in [8e-31, 1e-9, 1.0, 1e9, 1e30] {
+                let factor = if norms[0] <= clip { 1.0 } else { clip / norms[0] * (1.0 - 1e-12) };
+                let (length, exponent) = wide_length(&run(&gradients, &one, 5, &[factor]).1);
+                let length = length * 2f64.powi(exponent);
+                assert!(length <= clip * (1.0 + 2f64.powi(-34)), "{case}, unit {unit}, C = {clip:e}: {length:e}");
+            }
+        }
+    }
+    // Nothing, ordinary numbers, and numbers far from them.
+    assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+}
+
+/// Observation noise and targets at which the square of a derivative is below every number: the norm that is told is not 0 while something is added.
+#[test]
+fn finding_privacy_5_a_gradient_whose_square_vanishes_is_not_told_as_none() {
+    let network = Network::new(D, &[], Output::Number { noise_sd: 1e85 }).unwrap();
+    let point = point(&vec![0.0; D], &vec![-1.0; D], ScaleCoordinate::LogScale);
+    let gradients = BatchGradients::new(&network, &point, 1);
+    for target in [1.0, -1.0, 1e80, -1e120] {
+        let (norms, added) = run(&gradients, &table(D, &[vec![(vec![1.0; D], target)]]), 5, &[1.0]);
+        assert_eq!(norms[0] == 0.0, added.iter().all(|x| *x == 0.0), "{target}: {norms:?} {added:?}");
+    }
 }

@@ -1,6 +1,9 @@
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_expfam::gaussian::full::svec;
 use dp_pvi_posterior::sigmoid_belief::hidden::Prepared;
 use dp_pvi_posterior::sigmoid_belief::{BLOCKS, Network, Shape};
+use dp_pvi_privacy::mechanism::batch;
 use nalgebra::{DMatrix, DVector};
 
 use super::{ClippedImages, ImageStatistics};
@@ -88,9 +91,6 @@ fn clipped_sums_are_within_the_clip_and_ignore_what_is_broken() {
 /// What the batched sum trusts: the same term to the last bit in every batch, and sums within their rounding bound.
 #[test]
 fn the_promises_of_the_batched_sum_are_kept() {
-    use chacha20::ChaCha20Rng;
-    use chacha20::rand_core::SeedableRng;
-    use dp_pvi_privacy::mechanism::batch;
     let network = Network::start(Shape::new(40, 9).unwrap(), 4, 0.5);
     let statistics = ImageStatistics::new(&network, [2.0, 1.0, 3.0, 0.5, 1.5, 1.0], 10);
     let mut rng = ChaCha20Rng::seed_from_u64(4);
@@ -102,4 +102,47 @@ fn the_promises_of_the_batched_sum_are_kept() {
             batch::compare(&images(40, &rows), &clipped, clipped.coordinates(), ChaCha20Rng::seed_from_u64).unwrap();
         }
     }
+}
+
+/// Path `sum` over the whole range of its inputs: pixels from subnormal numbers to 1e300, and networks whose hidden units and E ω are as small as they
+/// come. The told norm is that of what is added, and what is added is no longer than C.
+#[test]
+fn finding_privacy_5_norms_of_images_are_those_of_what_is_added_over_the_whole_range() {
+    const VISIBLE: usize = 6;
+    let mut stream = ChaCha20Rng::seed_from_u64(77);
+    let mut tiny = 0;
+    for case in 0..60 {
+        let shape = Shape::new(VISIBLE as u32, 3).unwrap();
+        let start = Network::start(shape, case, 0.5);
+        let size = 10f64.powi(case as i32 % 12 - 2);
+        // Biases of either sign: σ(−700) is 1e-304.
+        let bias = |len: usize, stream: &mut ChaCha20Rng| {
+            DVector::from_fn(len, |_, _| 100.0 * size * (f64::from(stream.next_u32()) / 2f64.powi(31) - 1.0))
+        };
+        let (visible, hidden) = (bias(VISIBLE, &mut stream), bias(3, &mut stream));
+        let network = Network::new(shape, start.weights().clone(), start.variances().clone(), visible, hidden).unwrap();
+        let scales = shape.sensitivities().map(|scale| scale * 6f64.sqrt());
+        let rows: Vec<Vec<f64>> = (0..20)
+            .map(|_| {
+                let pixel = |_| match stream.next_u32() % 5 {
+                    0 => 0.0,
+                    1 => 1.0,
+                    2 => f64::from_bits(stream.next_u64() >> 12),
+                    _ => 2f64.powi((stream.next_u32() % 1994) as i32 - 997),
+                };
+                (0..VISIBLE).map(pixel).collect()
+            })
+            .collect();
+        let table = images(VISIBLE, &rows);
+        for clip in [1e-30, 1e-3, 1.0] {
+            for weight in [None, Some(0.4)] {
+                let terms = ClippedImages::new(ImageStatistics::new(&network, scales, 3), clip, weight);
+                batch::compare(&table, &terms, terms.coordinates(), ChaCha20Rng::seed_from_u64)
+                    .unwrap_or_else(|broken| panic!("{case} {clip}: {broken}"));
+            }
+        }
+        let fitted = ImageStatistics::new(&network, scales, 3).fit(table.records());
+        tiny += usize::from(fitted.batch.hidden(0).iter().any(|p| *p < 1e-100));
+    }
+    assert!(tiny > 10, "{tiny}");
 }

@@ -230,3 +230,42 @@ fn positivity_preserving_steps_stay_positive() {
         }
     }
 }
+
+/// Numbers of a task that nobody means: with them squares of gradients vanished, so that the norm of a record of any length was told as 0. The
+/// resolver refuses them; where no resolver stands between, there is no mechanism for such a C, and with another one nothing is added that has no norm.
+#[test]
+fn finding_privacy_5_a_record_is_clipped_whatever_the_noise_of_the_output_is() {
+    let build = |noise_sd: f64, clip: f64| {
+        let network = NeuralNetworkSpec { hidden: vec![], output: NetworkOutput::Number { noise_sd }, samples: 1 };
+        let d = network.network(FEATURES).unwrap().dimension();
+        let task = network_task(1.0, 1, clip, 0.8);
+        ResolvedTask { model: ModelSpec::NeuralNetwork(network), dimension: d as u32, ..task }
+    };
+    let largest = |task: &ResolvedTask| -> Result<f64, InferenceError> {
+        let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("DP optimisation") };
+        let model = model::from_spec(&task.model);
+        let scales = vec![1.0; task.dimension as usize];
+        let gradients = GradientSum::new(spec, model.as_ref(), &scales)?;
+        let event = spec.batch_mechanism(2 * task.dimension, 10_000).unwrap().event();
+        let DpEvent::DiscreteGaussian(noise) = &event else { panic!("{event:?}") };
+        let d = task.dimension as usize;
+        let point = MeanField::new(vec![0.0; d], vec![0.3; d], ScaleCoordinate::LogScale).unwrap();
+        let sum = |target: f64| {
+            let units = Units::new(table(FEATURES, &vec![vec![(vec![1.0; FEATURES], target)]]));
+            gradients.release((&point, None), &units, step_permit(&event), &SeededNoise::new(3)).unwrap().into_inner().values
+        };
+        let sums = [1.0, -1.0, 1e100, -1e160, 1e300, 5e-324].map(sum);
+        let distance = |a: &[i64], b: &[i64]| a.iter().zip(b).map(|(a, b)| (a.abs_diff(*b) as f64).powi(2)).sum::<f64>().sqrt();
+        let allowed = 2.0 * (noise.bound_squared as f64).sqrt() + noise.excess as f64;
+        Ok(sums.iter().flat_map(|a| sums.iter().map(move |b| distance(a, b) / allowed)).fold(0.0, f64::max))
+    };
+    // The C of the finding: a thousand times less than a record's gradient, whose square is 0.
+    assert!(largest(&build(1e85, 1e-174)).is_err());
+    for noise_sd in [1e-150, 1e-30, 1.0, 1e15, 1e30, 1e60, 1e85, 1e150] {
+        for clip in [1e-30, 1e-9, 1.0, 1e30] {
+            let found = largest(&build(noise_sd, clip)).unwrap();
+            assert!(found <= 1.0, "{noise_sd:e} {clip:e}: {found}");
+        }
+    }
+    assert!(largest(&build(1.0, 1.0)).unwrap() > 0.9);
+}

@@ -112,6 +112,10 @@ impl Point {
             StatisticsSpec::Images(spec) => {
                 let network = VipsRule::network(task, job.lambda).map_err(|_| OTHER)?;
                 let clip = VipsRule::clip(job.lambda).map_err(|_| OTHER)?.get();
+                // A rule stays within a thousandfold of the task's C.
+                if !(1e-40..=1e40).contains(&clip) {
+                    return Err(OTHER);
+                }
                 let weight = match spec.clip {
                     Clip::Fixed {} => None,
                     Clip::Learned { weight, .. } => Some(weight),

@@ -41,7 +41,7 @@ pub(super) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
 
 impl ModelRules for GaussianMixture {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require(positive(self.noise_sd), "noise_sd must be a finite number above 0")?;
+        require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
         require((1..=LARGEST).contains(&self.components), "components must be between 1 and 1024")?;
         require(schema.intercept().is_none(), "family = \"gaussian-mixture\" has no intercept: set intercept = false in the schema")
     }

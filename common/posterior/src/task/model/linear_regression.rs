@@ -33,7 +33,7 @@ impl ModelRules for LinearRegression {
     }
 
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require(positive(self.noise_sd), "noise_sd must be a finite number above 0")?;
+        require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
         require(
             matches!(schema.label().kind, LabelKind::Number(_)),
             "linear-regression predicts a number: give the schema's label kind = \"number\"",

@@ -95,7 +95,7 @@ impl ModelRules for NeuralNetworkSpec {
         }
         match self.output {
             NetworkOutput::Number { noise_sd } => {
-                require(positive(noise_sd), "noise_sd must be a finite number above 0")?;
+                require(positive(noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
                 require(
                     matches!(schema.label().kind, LabelKind::Number(_)),
                     "a neural network with noise_sd predicts a number: give the schema's label kind = \"number\", or leave noise_sd out",

@@ -75,7 +75,7 @@ impl ModelRules for SigmoidBeliefSpec {
         if !matches!(schema.content(), Content::Images(_)) {
             return invalid("sigmoid-belief learns from images: use a schema with kind = \"binary-image\"");
         }
-        require(positive(self.bias_scale), "bias_scale must be a finite number above 0")?;
+        require(positive(self.bias_scale), "bias_scale must be a number between 1e-30 and 1e30")?;
         require(self.start_scale >= 1e-3 && self.start_scale <= 10.0, "start_scale must lie between 0.001 and 10")?;
         self.shape(schema.dimension()).map(|_| ())
     }

@@ -13,7 +13,7 @@ use crate::adaptive_clip;
 use crate::floor::PrecisionFloor;
 use crate::rule::{PviRule, Rule};
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, positive, require, requires_epsilon, requires_local_trust};
+use crate::task::check::{invalid, positive, require, requires_clip_norms, requires_epsilon, requires_local_trust};
 use crate::task::describe::Short;
 use crate::task::{Approximation, ModelSpec, ResolvedTask, TaskError};
 
@@ -325,12 +325,13 @@ impl UpdateRules for DpOptimisationSpec {
             rules.is_linear() || rules.is_batched(),
             "update = \"dp-optimisation\" needs a model with gradients: a regression or a neural network",
         )?;
+        requires_clip_norms([&self.clip_norm])?;
         require(self.steps >= 1, "steps must be at least 1")?;
-        require(positive(self.learning_rate), "learning_rate must be a finite number above 0")?;
+        require(positive(self.learning_rate), "learning_rate must be a number between 1e-30 and 1e30")?;
         require(self.learning_rate_decay > 0.0 && self.learning_rate_decay <= 1.0, "learning_rate_decay must be above 0 and at most 1")?;
         require(LOG_SCALE.contains(&self.initial_log_scale), "initial_log_scale must lie between -10 and 2")?;
         require(self.step_precision.is_finite() && self.step_precision >= 0.0, "step_precision must be finite and not negative")?;
-        require(positive(self.curvature_weight), "curvature_weight must be a finite number above 0")?;
+        require(positive(self.curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")?;
         require(self.averaging > 0.0 && self.averaging <= 1.0, "averaging must be above 0 and at most 1")?;
         require(
             self.max_units.is_some() == task.model.rules().is_batched(),
@@ -343,7 +344,7 @@ impl UpdateRules for DpOptimisationSpec {
             )?;
             require(expected_units >= 1.0 && expected_units.is_finite(), "adaptive_clip needs units of at least 1/sampling_rate")?;
             require(target > 0.0 && target < 1.0, "adaptive_clip: target must lie strictly between 0 and 1")?;
-            require(positive(rate), "adaptive_clip: rate must be a finite number above 0")?;
+            require(positive(rate), "adaptive_clip: rate must be a number between 1e-30 and 1e30")?;
             require(weight > 0.0 && weight <= 1.0, "adaptive_clip: weight must be above 0 and at most 1")?;
         }
         self.check_balance(task)?;

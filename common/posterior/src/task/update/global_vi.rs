@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::rule::{GlobalViRule, Rule};
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, positive, require, requires_epsilon};
+use crate::task::check::{invalid, positive, require, requires_clip_norms, requires_epsilon};
 use crate::task::describe::Short;
 use crate::task::{Approximation, ResolvedTask, ScheduleSpec, SumSpec, TaskError};
 
@@ -95,7 +95,8 @@ impl UpdateRules for GlobalViSpec {
         require(task.damping.iter().all(|&rho| rho >= 1.0), "update = \"global-vi\" has a learning_rate: remove damping")?;
         require(task.approximation == Approximation::MeanField, "update = \"global-vi\" needs approximation = \"mean-field\"")?;
         require(task.model.rules().is_linear(), "update = \"global-vi\" needs a generalised linear model")?;
-        require(positive(self.learning_rate), "learning_rate must be a finite number above 0")?;
+        requires_clip_norms([&self.clip_norm])?;
+        require(positive(self.learning_rate), "learning_rate must be a number between 1e-30 and 1e30")?;
         require(LOG_SCALE.contains(&self.initial_log_scale), "initial_log_scale must lie between -10 and 2")
     }
 

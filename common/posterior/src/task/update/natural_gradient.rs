@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use super::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::rule::{NaturalGradientRule, Rule};
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, positive, require, requires_epsilon};
+use crate::task::check::{invalid, positive, require, requires_clip_norms, requires_epsilon};
 use crate::task::describe::Short;
 use crate::task::{Approximation, ModelSpec, ResolvedTask, ScheduleSpec, SumSpec, TaskError};
 
@@ -341,9 +341,10 @@ impl UpdateRules for NaturalGradientSpec {
             !self.weighted || (matches!(task.model, ModelSpec::LogisticRegression {}) && self.residual_bound >= 1.0),
             "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\", and a residual_bound of at least 1",
         )?;
-        require(positive(self.residual_bound), "residual_bound must be a finite number above 0")?;
-        require(positive(self.curvature_bound), "curvature_bound must be a finite number above 0")?;
-        require(positive(self.curvature_weight), "curvature_weight must be a finite number above 0")
+        requires_clip_norms([&self.clip_norm])?;
+        require(positive(self.residual_bound), "residual_bound must be a number between 1e-30 and 1e30")?;
+        require(positive(self.curvature_bound), "curvature_bound must be a number between 1e-30 and 1e30")?;
+        require(positive(self.curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")
     }
 
     fn sum(&self, task: &ResolvedTask, visit: u32) -> Result<Option<SumSpec>, TaskError> {

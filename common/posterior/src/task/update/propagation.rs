@@ -24,7 +24,7 @@ use crate::blocks::block_scales;
 use crate::clip_metric::ClipMetric;
 use crate::rule::{PropagationRule, Rule};
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, require, requires_local_trust};
+use crate::task::check::{invalid, require, requires_clip_norms, requires_local_trust};
 use crate::task::describe::Short;
 use crate::task::{ModelSpec, ResolvedTask, SumSpec, TaskError};
 
@@ -272,6 +272,7 @@ impl UpdateRules for PropagationSpec {
             self.clip_norms.len() == blocks || (!protected && self.clip_norms.is_empty()),
             "clip_norms must have one bound for every block",
         )?;
+        requires_clip_norms(&self.clip_norms)?;
         require(
             self.scales.len() == self.clip_norms.len() && self.scales.iter().all(|s| *s > 0.0 && s.is_finite()),
             "scales must be positive",

@@ -32,7 +32,7 @@ use crate::blocks::block_scales;
 use crate::clip_metric::ClipMetric;
 use crate::rule::{Rule, ShardRule};
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, require, requires_epsilon};
+use crate::task::check::{invalid, require, requires_clip_norms, requires_epsilon};
 use crate::task::describe::Short;
 use crate::task::{Approximation, ResolvedTask, SumSpec, TaskError, Trust};
 
@@ -306,6 +306,7 @@ impl UpdateRules for ShardSpec {
         )?;
         let blocks = blocks(task, self.clip_metric).len();
         require(self.clip_norms.len() == blocks, "clip_norms must have one bound for every block")?;
+        requires_clip_norms(&self.clip_norms)?;
         require(self.scales.len() == blocks && self.scales.iter().all(|s| *s > 0.0 && s.is_finite()), "scales must be positive")?;
         // The release clips to 1, whatever the blocks say; blocks that say more would be clipped twice.
         let joint: f64 = self.clip_norms.iter().zip(&self.scales).map(|(c, s)| (c.get() / s).powi(2)).sum();

@@ -37,7 +37,7 @@ use crate::rule::{Rule, VipsRule};
 use crate::sigmoid_belief::{BLOCKS, Shape};
 use crate::task::aggregation::SumSpec;
 use crate::task::calibration::{calibrated, checked};
-use crate::task::check::{invalid, require, requires_epsilon};
+use crate::task::check::{invalid, require, requires_clip_norms, requires_epsilon};
 use crate::task::describe::Short;
 use crate::task::{Approximation, ModelSpec, ResolvedTask, ScheduleSpec, TaskError};
 
@@ -540,6 +540,7 @@ impl DocumentsSpec {
             require(first_share > 0.0 && first_share < 1.0, "first_share must lie strictly between 0 and 1")?;
         }
         require((1..=10_000).contains(&self.sweeps), "e_step_sweeps must lie between 1 and 10000")?;
+        requires_clip_norms([&self.clip_norm])?;
         require(self.clip_norm.get() <= task.feature_bound, "clip_norm is above the document length, which no document exceeds")?;
         self.clip.check()
     }

@@ -193,9 +193,9 @@ fn the_sum_is_the_clipped_sum_rounded_once() {
     let step = 2f64.powi(-20);
     // A third of a step from each of three units: the terms are not truncated one by one.
     assert_eq!(sum(&mechanism, &[[step / 3.0, 0.0, 0.0, 0.0]; 3], 2), [1, 0, 0, 0]);
-    // Clipped to (0.6, 0.8); what is not a number, or has no finite norm, counts as zero.
+    // Clipped to (0.6, 0.8); what is not a number, or has a norm above 2^700, counts as zero.
     let rows =
-        [[3.0, 4.0, 0.0, 0.0], [f64::NAN, 0.0, 0.0, 9.0], [f64::INFINITY, 0.0, 0.0, 9.0], [1e200, 0.0, 0.0, 9.0], [0.0, 0.0, -0.25, 0.0]];
+        [[3.0, 4.0, 0.0, 0.0], [f64::NAN, 0.0, 0.0, 9.0], [f64::INFINITY, 0.0, 0.0, 9.0], [1e300, 0.0, 0.0, 9.0], [0.0, 0.0, -0.25, 0.0]];
     let expected = [0.6 / step, 0.8 / step, -0.25 / step, 0.0];
     for (x, expected) in sum(&mechanism, &rows, 2).iter().zip(expected) {
         assert!((*x as f64 - expected).abs() <= 1.0, "{x} {expected}");
@@ -255,6 +255,27 @@ fn the_event_charges_rounding_and_says_which_path_ran() {
     let noise = NoiseMultiplier::new(1.0).unwrap();
     for (dimension, units) in [(0, 10), (4, 0), (4, 1 << 27), (4, (1 << 32) + 1)] {
         assert!(BatchSum::new(dimension, clip, noise, None, Terms::Units, units).is_err(), "{dimension} {units}");
+    }
+}
+
+/// Neither C nor a norm may bring a factor where it has lost digits: what is multiplied by it would be longer than C.
+#[test]
+fn finding_privacy_5_factors_keep_all_their_digits() {
+    let noise = NoiseMultiplier::new(1.0).unwrap();
+    for (clip, fits) in [(1e-174, false), (1e-31, false), (8e-31, true), (1e30, true), (2e30, false)] {
+        assert_eq!(BatchSum::new(4, ClipNorm::new(clip).unwrap(), noise, None, Terms::Units, 10).is_ok(), fits, "{clip}");
+    }
+    for exponent in -1074..1024 {
+        let norm = if exponent == -1074 { f64::from_bits(1) } else { 1.7 * 2f64.powi(exponent) };
+        for clip in [8e-31, 1.0, 1e30] {
+            let factor = super::factor(norm, clip);
+            assert!(factor == 0.0 || (f64::MIN_POSITIVE * 2f64.powi(200)..=1.0).contains(&factor), "{norm:e} {clip:e}: {factor:e}");
+            assert!(factor * norm <= clip, "{norm:e} {clip:e}");
+            assert!(norm > 2f64.powi(700) || factor * norm >= 0.999 * clip.min(norm), "{norm:e} {clip:e}: {factor:e}");
+        }
+    }
+    for broken in [f64::NAN, f64::INFINITY, -1.0] {
+        assert_eq!(super::factor(broken, 1.0), 0.0);
     }
 }
 

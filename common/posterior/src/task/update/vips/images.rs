@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Clip, INDICATOR_WEIGHT, Raw, VipsSpec};
 use crate::sigmoid_belief::{BLOCKS, Shape};
 use crate::task::calibration::checked;
-use crate::task::check::{invalid, positive, require};
+use crate::task::check::{invalid, require, requires_clip_norms};
 use crate::task::update::Resolving;
 use crate::task::{Approximation, ModelSpec, ResolvedTask, TaskError, Trust};
 
@@ -98,10 +98,11 @@ impl ImagesSpec {
         require(self.images >= 1.0 && self.images.is_finite(), "images must be a finite number of at least 1")?;
         let total: f64 = self.shares.iter().sum();
         require(
-            self.shares.iter().all(|share| positive(*share)) && (total - 1.0).abs() < 1e-9,
-            "block_shares must be six numbers above 0 that sum to 1",
+            self.shares.iter().all(|share| *share >= 1e-12) && (total - 1.0).abs() < 1e-9,
+            "block_shares must be six numbers of at least 1e-12 that sum to 1",
         )?;
         require((1..=10_000).contains(&self.sweeps), "e_step_sweeps must lie between 1 and 10000")?;
+        requires_clip_norms([&self.clip_norm])?;
         require(self.clip_norm.get() <= 1.0, "clip_norm is above 1, the norm that no image exceeds")?;
         self.clip.check()?;
         require(

@@ -168,7 +168,7 @@ impl PolyaGammaSpec {
         require(task.dimension <= LARGEST_MATRIX, "more than 2048 coefficients are too many for a covariance")?;
         match self.expansion {
             Expansion::Centred { curvature_weight, .. } => {
-                require(positive(curvature_weight), "curvature_weight must be a finite number above 0")?;
+                require(positive(curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")?;
             }
             Expansion::Origin { first_share } => {
                 require(first_share > 0.0 && first_share < 1.0, "first_share must lie strictly between 0 and 1")?;
