@@ -7,6 +7,8 @@
 //!   draws what an undisturbed one draws, and the two can be compared bit by bit.
 //! * [`experiment`]: one TOML file, several seeds, figures as JSON lines (`dp-pvi-sim run`).
 //! * [`reproduce`]: figures and tables of the papers (`dp-pvi-sim reproduce`).
+//! * [`audit`]: what an attack on the shipped updates can prove, beside what is claimed (`dp-pvi-sim audit`).
+//! * [`tune`]: private choice between settings (`dp-pvi-sim tune`).
 //! * [`generate`]: synthetic hospitals with a known truth (`dp-pvi-sim generate hospitals`).
 //!
 //! `tests/crashes.rs` crashes every machine at every write of a run, and runs two hundred stormy federations: all end with the same

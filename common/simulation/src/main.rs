@@ -544,6 +544,9 @@ fn attack(update: Option<&str>, trials: u32, quiet: bool, print: &mut Printer<'_
         bar.inc(1);
     })?;
     bar.finish_and_clear();
+    if print.format == Format::Text {
+        writeln!(print.out, "what {trials} runs of each world prove (95 % for the whole table) <= what the accountant claims")?;
+    }
     for row in &rows {
         if print.format == Format::Json {
             print.json(row)?;

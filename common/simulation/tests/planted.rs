@@ -1,6 +1,6 @@
 //! Does the audit see a fault? Only with the feature `planted-bugs`:
 //! `cargo test --release -p dp-pvi-simulation --features planted-bugs --test planted`.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use dp_pvi_simulation::audit::planted::run;
 
@@ -9,7 +9,7 @@ use dp_pvi_simulation::audit::planted::run;
 fn every_planted_bug_is_flagged_and_the_shipped_code_is_not() {
     let runs = std::env::var("DP_PVI_AUDIT_RUNS").map_or(1, |runs| runs.parse().unwrap());
     for _ in 0..runs {
-        for outcome in run(400, |_| ()).unwrap() {
+        for outcome in run(600, |outcome| println!("{outcome}")).unwrap() {
             assert!(outcome.right, "{outcome}");
         }
     }

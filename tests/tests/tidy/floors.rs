@@ -129,6 +129,22 @@ fn invariant_1_what_touches_records_can_neither_log_nor_send() {
     }
 }
 
+/// The audit's faults to order are compiled for its own test only: nothing in the workspace asks for them, not even for tests of other crates.
+#[test]
+fn no_program_has_the_planted_bugs() {
+    let graph = Graph::load();
+    let resolve = graph.metadata.resolve.as_ref().expect("metadata with a resolve graph");
+    for name in ["dp-pvi-privacy", "dp-pvi-simulation"] {
+        let id = graph.id(name);
+        assert!(graph.metadata[id].features.contains_key("planted-bugs"), "{name} has no such feature any more");
+        let node = resolve.nodes.iter().find(|node| node.id == *id).unwrap();
+        assert!(
+            node.features.iter().all(|feature| AsRef::<str>::as_ref(feature) != "planted-bugs"),
+            "something enables planted-bugs of {name}"
+        );
+    }
+}
+
 #[test]
 fn invariant_2_the_server_cannot_touch_a_record() {
     let reachable = Graph::load().reachable("dp-pvi-server");

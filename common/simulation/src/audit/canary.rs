@@ -24,7 +24,8 @@ pub(super) enum Crowd {
     Silent,
     /// Four that say little, and three of many records: a rule that looks at the crowd to clip one unit moves all of them.
     Mixed,
-    /// Seven like units with targets of this size.
+    /// Seven like units with one small feature and targets of this size, and a canary with the same feature alone: what a shard of them fits is then
+    /// as long as the target is large, points where the canary points, and a mean field fits it exactly.
     Alike(f64),
 }
 
@@ -39,12 +40,16 @@ pub(super) struct Worlds {
 }
 
 /// The canary, or its opposite.
-fn canary(case: &Case, opposite: bool) -> Unit {
+fn canary(case: &Case, others: Crowd, opposite: bool) -> Unit {
     let features = case.task.features as usize;
+    let row = |size: f64| match others {
+        Crowd::Alike(_) => one_feature(features, size),
+        Crowd::Silent | Crowd::Mixed => vec![size; features],
+    };
     let sign = if opposite { -1.0 } else { 1.0 };
     let record = match case.records {
-        Records::Classes => (vec![0.3; features], if opposite { 0.0 } else { 1.0 }),
-        Records::Numbers => (vec![0.3; features], if case.model.starts_with("poisson") && opposite { 0.0 } else { sign * 1e4 }),
+        Records::Classes => (row(0.3), if opposite { 0.0 } else { 1.0 }),
+        Records::Numbers => (row(0.3), if case.model.starts_with("poisson") && opposite { 0.0 } else { sign * 1e4 }),
         Records::Points => (vec![sign; features], sign),
         // The first half of the words or pixels, or the other one.
         Records::Documents | Records::Images => {
@@ -66,14 +71,18 @@ fn neighbour(case: &Case, size: f64, target: f64) -> Unit {
     vec![(row, target)]
 }
 
+fn one_feature(features: usize, size: f64) -> Vec<f64> {
+    (0..features).map(|j| if j == 0 { size } else { 0.0 }).collect()
+}
+
 fn crowd(case: &Case, crowd: Crowd) -> Vec<Unit> {
     match crowd {
         Crowd::Silent => vec![Unit::new(); 7],
         Crowd::Mixed => {
             let small = neighbour(case, 1e-3, 1.0);
-            (0..7).map(|k| if k < 4 { small.clone() } else { canary(case, false) }).collect()
+            (0..7).map(|k| if k < 4 { small.clone() } else { canary(case, crowd, false) }).collect()
         }
-        Crowd::Alike(target) => vec![neighbour(case, 0.5, target); 7],
+        Crowd::Alike(target) => vec![vec![(one_feature(case.task.features as usize, 0.1), target)]; 7],
     }
 }
 
@@ -81,7 +90,7 @@ fn crowd(case: &Case, crowd: Crowd) -> Vec<Unit> {
 pub(super) fn worlds(case: &Case, others: Crowd) -> Worlds {
     let features = case.task.features as usize;
     let table = |units: &[Unit]| Units::new(table(features, units));
-    let (canary, opposite) = (canary(case, false), canary(case, true));
+    let (canary, opposite) = (canary(case, others, false), canary(case, others, true));
     if case.task.privacy.unit == PrivacyUnit::Site {
         // The whole site is the unit; it may say nothing, but it is there.
         let nothing = vec![Unit::new()];

@@ -166,7 +166,10 @@ fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>),
     let crowds: Vec<Crowd> = match &case.task.update {
         _ if sampled => vec![Crowd::Silent],
         // What shards start from may move all of them: from crowds that say nothing to crowds that the clip shortens.
-        UpdateSpec::Shards(_) => [0.0, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].map(Crowd::Alike).to_vec(),
+        UpdateSpec::Shards(_) if case.model.starts_with("linear-regression") => {
+            [0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 32.0].map(Crowd::Alike).to_vec()
+        }
+        UpdateSpec::Shards(_) => vec![Crowd::Alike(1.0)],
         _ => vec![Crowd::Mixed],
     };
     let mut best: Option<(f64, Worlds, Option<Law>)> = None;
