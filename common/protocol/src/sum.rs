@@ -1,4 +1,13 @@
 //! Payloads in chunks: checking one while it arrives, and summing those of a round, both in O(d) memory.
+//!
+//! # What a site that lies can send
+//! * A *lattice* payload under local trust is one noised sum of clipped terms. It is compared with the public bound of that sum
+//!   ([`SumBound`](dp_pvi_privacy::mechanism::SumBound)), from the units that the site declared and the task's mechanism, while it arrives: a liar moves a
+//!   sum by at most what so many honest records and their noise could. The task's `max_units` bounds what may be declared.
+//! * A *masked* payload says nothing alone. The unmasked sum of all sites is compared with the bound of its shares; out of it the round ends, and
+//!   nobody is named, since nobody knows whose vector it was.
+//! * A *values* payload is a function of several noised sums and of public values (DP optimisation), or has no noise at all (`pvi`). It has no public
+//!   bound but that of its magnitude: one site that lies there can put the posterior where it likes, and only held-out metrics show it.
 
 use dp_pvi_privacy::mechanism::SumCheck;
 use dp_pvi_privacy::{Hash, PayloadKind};
