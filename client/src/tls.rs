@@ -40,6 +40,20 @@ pub struct TlsIdentity {
     pub expires: OffsetDateTime,
 }
 
+/// The end of a certificate is told from so long before it.
+const WEEKS_BEFORE: time::Duration = time::Duration::weeks(2);
+
+impl TlsIdentity {
+    /// What to tell the operator about the end of this client's certificate; nothing long before it.
+    #[must_use]
+    pub fn ends_soon(&self, now: OffsetDateTime) -> Option<String> {
+        let left = self.expires - now;
+        let date = self.expires.format(&Rfc3339).unwrap_or_else(|_| self.expires.unix_timestamp().to_string());
+        let remedy = "send the request file that it was made from to the server's operator again (`dp-pvi-server ca sign`)";
+        (left <= WEEKS_BEFORE).then(|| format!("the certificate in [tls] cert expires in {} days ({date}): {remedy}", left.whole_days()))
+    }
+}
+
 /// Reads certificates and key, and checks them against the configuration and the clock.
 ///
 /// # Errors
@@ -63,7 +77,11 @@ pub fn load(config: &Config) -> Result<TlsIdentity> {
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     client.alpn_protocols = vec![b"h2".to_vec()];
     let key_hash = spki_hash(own).map_err(|e| ClientError::Authentication(e.to_string()))?;
-    Ok(TlsIdentity { client: Arc::new(client), server_name, server, key_hash, expires })
+    let identity = TlsIdentity { client: Arc::new(client), server_name, server, key_hash, expires };
+    if let Some(words) = identity.ends_soon(clock::now()) {
+        tracing::warn!("{words}");
+    }
+    Ok(identity)
 }
 
 /// The TLS key with its certificate. The bytes of the key file are erased; what remains is inside the cryptographic library.

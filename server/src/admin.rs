@@ -103,7 +103,11 @@ async fn ask_engine(engine: &EngineHandle, request: Request) -> std::result::Res
         Request::Status => {}
         Request::Pause => engine.control(Control::Paused).await?,
         Request::Resume => engine.control(Control::Running).await?,
-        Request::Stop => engine.stop().await?,
+        Request::Stop => {
+            let snapshot = engine.stop().await?;
+            info!(?request, "an operator's command was carried out");
+            return Ok(snapshot);
+        }
     }
     if request != Request::Status {
         info!(?request, "an operator's command was carried out");

@@ -55,8 +55,11 @@ pub enum ServerError {
         "the run ended because the aggregation was aborted (the charter was not signed by all, or the summer did not answer, or a sum could not be right); the posterior of the last complete round was exported"
     )]
     AggregationLost,
+    /// There is a run, and nothing in it yet.
+    #[error("no update has entered the posterior yet: there is nothing to export")]
+    NothingYet,
     /// The run ended before its first round: there are no results.
-    #[error("the run ended before any round was closed ({}): nothing was learned, and no results were written; {}", crate::engine::name_of(.0), why(*.0))]
+    #[error("the run ended before any update entered the posterior ({}): nothing was learned, and no results were written; {}", crate::engine::name_of(.0), why(*.0))]
     NoRound(RunOutcome),
     /// Lock, disk, port.
     #[error("{0}")]
@@ -98,7 +101,7 @@ impl ServerError {
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
-            Self::Failed(_) => 1,
+            Self::Failed(_) | Self::NothingYet => 1,
             Self::Config { .. } | Self::Usage(_) => 2,
             Self::File { .. } => 4,
             Self::NotRunning { .. } | Self::Unreachable(_) => 5,

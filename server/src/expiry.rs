@@ -1,6 +1,6 @@
 //! What stops being valid, and when: told weeks before, and refused by its name afterwards.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
@@ -49,7 +49,7 @@ impl Validity {
 /// each client that is enrolled.
 pub(crate) fn of(credentials: &Credentials, files: &TlsFiles) -> Vec<Validity> {
     let expires = credentials.expires;
-    let folder = files.ca.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    let folder = files.ca.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let renew = format!("`dp-pvi-server ca renew --ca {}` writes a new one", folder.display());
     let own = |subject: &str, what: &str, file: &PathBuf, until, remedy: &str| Validity {
         subject: subject.to_owned(),
@@ -80,6 +80,12 @@ pub(crate) fn of(credentials: &Credentials, files: &TlsFiles) -> Vec<Validity> {
         });
     }
     all
+}
+
+/// What to tell the owner of one certificate at this time.
+pub(crate) fn ends_soon(what: &str, file: &Path, until: OffsetDateTime, remedy: &str, now: OffsetDateTime) -> Option<String> {
+    let (what, file, remedy) = (what.to_owned(), Some(file.to_owned()), remedy.to_owned());
+    Validity { subject: String::new(), what, file, until, remedy }.warning(now)
 }
 
 /// What to tell an operator at this time.

@@ -33,11 +33,12 @@ pub struct Exported {
 /// Writes `posterior.json` and `report.html` of the last run into a directory.
 ///
 /// # Errors
-/// There is no run, the store is damaged ([`ServerError::Corrupt`]), or the directory cannot be written.
+/// There is no run, no round of it has an update ([`ServerError::NothingYet`]), the store is damaged ([`ServerError::Corrupt`]), or the
+/// directory cannot be written.
 pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     let history = read(config)?;
-    if history.rounds() == 0 {
-        return Err(ServerError::Failed("no round was closed yet: there is nothing to export".into()));
+    if history.entries.iter().all(|entry| entry.included.is_empty()) {
+        return Err(ServerError::NothingYet);
     }
     let document = document(&history)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;

@@ -2,20 +2,22 @@
 
 use std::fmt;
 
-use dp_pvi_proto::text::visible;
+use dp_pvi_proto::text::is_hidden;
 
-/// Text made safe for HTML: no markup, and no character that is hidden or turns the text around it.
+/// Text made safe for HTML: no markup, and no character that is hidden or turns the text around it. A line's end stays: on a page it forges
+/// nothing.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in visible(self.0).chars() {
+        for c in self.0.chars() {
             match c {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
+                c if is_hidden(c) && c != '\n' => write!(f, "{}", c.escape_default())?,
                 c => write!(f, "{c}")?,
             }
         }
@@ -37,6 +39,6 @@ mod tests {
     #[test]
     fn markup_and_hidden_characters_are_shown() {
         let shown = Escaped("<script>\u{202e}a\u{1b}[1m&'\"\n").to_string();
-        assert_eq!(shown, "&lt;script&gt;\\u{202e}a\\u{1b}[1m&amp;&#39;&quot;\\n");
+        assert_eq!(shown, "&lt;script&gt;\\u{202e}a\\u{1b}[1m&amp;&#39;&quot;\n");
     }
 }

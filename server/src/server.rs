@@ -16,7 +16,7 @@ use dp_pvi_protocol::message::RunOutcome;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::ca::Enrolled;
 use crate::config::{Config, Phases};
@@ -57,7 +57,6 @@ pub struct Running {
     pub http: Option<SocketAddr>,
     config: Config,
     engine: EngineHandle,
-    telemetry: Arc<Telemetry>,
     progress: watch::Receiver<Progress>,
     engine_done: oneshot::Receiver<Result<()>>,
     grpc: JoinHandle<Result<()>>,
@@ -118,7 +117,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     let address = local(&grpc)?;
     let http_address = http.as_ref().map(local).transpose()?;
     events(&Event::Listening { address: address.to_string(), http: http_address.map(|a| a.to_string()) });
-    info!(%address, http = ?http_address, task = %task.hash(), run = run.id.number, "listening");
+    debug!(%address, http = ?http_address, task = %task.hash(), run = run.id.number, "listening");
 
     let (desk, paper) = summer.map(|_| Desk::new()).unzip();
     let parts = Parts {
@@ -147,7 +146,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     if let Some(http) = http {
         let pages = Pages {
             engine: engine.clone(),
-            telemetry: telemetry.clone(),
+            telemetry,
             credentials,
             federation: config.federation.as_str().into(),
             listen: address,
@@ -160,7 +159,6 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         http: http_address,
         config,
         engine,
-        telemetry,
         progress: started.progress,
         engine_done: started.done,
         grpc,
@@ -183,9 +181,6 @@ impl Running {
         };
         self.close().await;
         let outcome = ended?;
-        if self.telemetry.round.get() == 0 {
-            return Err(ServerError::NoRound(outcome));
-        }
         conclude(&self.config, outcome, &self.events).await
     }
 
@@ -234,8 +229,10 @@ async fn wait_for_end(mut progress: watch::Receiver<Progress>, linger: Duration)
 /// Writes the results and turns the outcome into the process's result.
 async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> Result<Exported> {
     let config = config.clone();
-    let exported =
-        tokio::task::spawn_blocking(move || export(&config, &config.output)).await.map_err(|e| ServerError::Failed(e.to_string()))??;
+    let exported = tokio::task::spawn_blocking(move || export(&config, &config.output))
+        .await
+        .map_err(|e| ServerError::Failed(e.to_string()))?
+        .map_err(|error| if matches!(error, ServerError::NothingYet) { ServerError::NoRound(outcome) } else { error })?;
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
     match outcome {

@@ -180,14 +180,14 @@ pub(crate) fn authority_hash(ca: &Path) -> Result<Hash> {
     Ok(Hash::of("dp-pvi certificate authority v1", &[&certificates(ca)?[0]]))
 }
 
-/// An identity key of this party.
+/// An identity key of this party, in one place of memory: a value that is handed on would leave a copy of its seed in every frame.
 ///
 /// # Errors
 /// [`ServerError::File`].
-pub fn load_identity(path: &Path) -> Result<SigningKey> {
+pub fn load_identity(path: &Path) -> Result<Arc<SigningKey>> {
     let text = secret(path)?;
     let text = std::str::from_utf8(&text).map_err(|_| ServerError::file(path, "not a PEM file"))?;
-    identity_from_pem(text).map_err(|e| ServerError::file(path, e))
+    identity_from_pem(text).map(Arc::new).map_err(|e| ServerError::file(path, e))
 }
 
 /// Credentials that follow their files.

@@ -237,3 +237,65 @@ async fn one_name_has_few_connections() {
     drop(held);
     server.terminate().await;
 }
+
+/// Calls of one client far beyond its share are refused, and the others are served as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_attack_weakness_5_a_flood_of_calls_is_cut_off() {
+    let fed = Fed::new(2, &Plan::default());
+    let server = fed.start().await;
+    let mut flood = fed.member("a").join(server.address).await;
+    let mut refused = 0;
+    for _ in 0..400 {
+        match flood.hello().await {
+            Ok(_) => {}
+            Err(TransportError::Unreachable(words)) if words.contains("slow down") => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    // 1,000 units of work at five a call, and 100 a second.
+    assert!((50..=200).contains(&refused), "{refused} of 400 calls");
+    let mut other = fed.member("b").join(server.address).await;
+    for _ in 0..20 {
+        other.hello().await.unwrap();
+    }
+    let metrics = server.running.as_ref().unwrap().http.unwrap();
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(metrics).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.contains(&format!("dp_pvi_throttled_calls_total {refused}")), "{text}");
+    for subject in ["server", "revocation-list", "authority", "a"] {
+        let line = text.lines().find(|line| line.starts_with(&format!("dp_pvi_certificate_expiry_seconds{{subject=\"{subject}\"}} ")));
+        let seconds: i64 = line.unwrap_or_else(|| panic!("{subject}\n{text}")).rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(seconds > 20 * 24 * 3600, "{subject}: {seconds}");
+    }
+    server.terminate().await;
+}
+
+/// Eight calls that send no end hold their connection's share; the ninth is refused at once and does not wait behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_beyond_a_connections_share_are_shed() {
+    use dp_pvi_proto::v1::{SignedFrame, SignedMessage};
+    let fed = Fed::new(2, &Plan::default());
+    let server = fed.start().await;
+    let channel = support::connect(server.address, fed.member("a").tls_config()).await.unwrap();
+    let join = |channel: tonic::transport::Channel| async move {
+        let mut grpc = tonic::client::Grpc::new(channel);
+        grpc.ready().await.unwrap();
+        let path = tonic::codegen::http::uri::PathAndQuery::from_static("/dp_pvi.v1.Federation/Join");
+        let codec = tonic_prost::ProstCodec::<SignedMessage, SignedFrame>::default();
+        // A request whose message never comes.
+        let request = tonic::Request::new(tokio_stream::pending::<SignedMessage>());
+        grpc.streaming(request, path, codec).await.map(drop)
+    };
+    let held: Vec<_> = (0..8).map(|_| tokio::spawn(join(channel.clone()))).collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(held.iter().all(|call| !call.is_finished()), "they wait");
+    let shed = tokio::time::timeout(Duration::from_secs(2), join(channel.clone())).await.expect("the ninth does not wait");
+    assert_eq!(shed.unwrap_err().code(), tonic::Code::ResourceExhausted);
+    // Another connection of the same client is served.
+    fed.member("a").join(server.address).await;
+    held.iter().for_each(tokio::task::JoinHandle::abort);
+    server.terminate().await;
+}

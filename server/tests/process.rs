@@ -228,21 +228,17 @@ async fn ten_thousand_streams_and_huge_headers_disturb_nobody() {
 async fn finding_newcomer_3_a_run_without_a_round_is_no_result() {
     let stopped = Fed::new(2, &Plan { linger: "1s", ..Plan::default() });
     let server = Process::spawn(&stopped, &[]);
-    let stop = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["stop", "--config"]).arg(stopped.config_path());
-    let stop = { stop }.output().unwrap();
+    let program = env!("CARGO_BIN_EXE_dp-pvi-server");
+    let stop = std::process::Command::new(program).args(["stop", "--config"]).arg(stopped.config_path()).output().unwrap();
     assert!(stop.status.success() && String::from_utf8_lossy(&stop.stdout).contains("stopped"), "{stop:?}");
     assert_eq!(server.exit_code(), Some(1));
     let alone = Fed::new(2, &Plan { start_deadline: "1s", linger: "1s", ..Plan::default() });
     let server = Process::spawn(&alone, &[]);
-    let _a = fed_member_joins(&alone, server.address).await;
+    let _a = alone.member("a").join(server.address).await;
     assert_eq!(server.exit_code(), Some(9));
     for fed in [&stopped, &alone] {
         assert!(!fed.path("state/posterior.json").exists() && !fed.path("state/report.html").exists());
     }
-}
-
-async fn fed_member_joins(fed: &Fed, address: std::net::SocketAddr) -> Client {
-    fed.member("a").join(address).await
 }
 
 /// Who is enrolled and stays away, and who came and is gone, is seen.
@@ -250,7 +246,7 @@ async fn fed_member_joins(fed: &Fed, address: std::net::SocketAddr) -> Client {
 async fn finding_newcomer_8_absent_and_silent_sites_are_seen() {
     let fed = Fed::new(3, &Plan { min_sites: 2, ..Plan::default() });
     let server = Process::spawn(&fed, &[]);
-    let _a = fed_member_joins(&fed, server.address).await;
+    let _a = fed.member("a").join(server.address).await;
     let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
     assert_eq!(state["waiting_for"], serde_json::json!(["b", "c"]), "{state}");
     assert_eq!(state["absent"], serde_json::json!({"b": "site", "c": "site", "eve": "evaluator"}));
@@ -315,4 +311,42 @@ fn finding_newcomer_4_check_writes_the_task_that_every_plan_reads() {
         assert_eq!(ResolvedTask::from_document(&document).unwrap(), fed.task());
     }
     assert_eq!(std::fs::read(&file).unwrap(), fed.task().to_bytes());
+}
+
+/// Every place in a process's memory that holds these bytes; none where this user may not look.
+fn places_in_memory(pid: u32, bytes: &[u8]) -> Option<usize> {
+    use std::io::{Read, Seek};
+    let mut memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut found = 0;
+    for line in std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?.lines() {
+        let (range, rest) = line.split_once(' ').unwrap();
+        if !rest.starts_with("rw") {
+            continue;
+        }
+        let (from, to) = range.split_once('-').unwrap();
+        let (from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        let mut region = Vec::new();
+        // Some regions cannot be read as a whole: what can be is enough.
+        if memory.seek(std::io::SeekFrom::Start(from)).is_ok() {
+            let _ = memory.by_ref().take(to - from).read_to_end(&mut region);
+        }
+        found += region.windows(bytes.len()).filter(|window| *window == bytes).count();
+    }
+    Some(found)
+}
+
+/// Whoever gets at the memory all the same does not find the seed in every frame that the key went through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_attack_b8_the_identity_seed_is_in_few_places() {
+    let fed = Fed::new(2, &Plan::default());
+    let key = dp_pvi_server::tls::load_identity(&fed.config().tls.identity).unwrap();
+    let server = Process::spawn(&fed, &[]);
+    let mut a = fed.member("a").join(server.address).await;
+    let _b = fed.member("b").join(server.address).await;
+    // Headers and receipts are signed with it.
+    let start = a.round().await;
+    a.send(&start, &[0.0; 4]).await.unwrap();
+    if let Some(places) = places_in_memory(server.child.id(), &key.to_bytes()) {
+        assert!((1..=3).contains(&places), "{places} copies of the seed");
+    }
 }

@@ -170,6 +170,25 @@ fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
     server.process.expect(0);
 }
 
+/// One file for everybody: what the coordinator's `check` writes and prints is what every `plan` reads, and it is the server's task.
+#[test]
+fn finding_newcomer_4_every_plan_reads_what_check_writes() {
+    let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
+    let parties = parties(&[40, 40]);
+    let federation = Federation::new(&task.toml(), &task.schema(3), &parties);
+    let (file, printed) = (federation.home("server").join("resolved.json"), federation.home("server").join("printed.json"));
+    let text = run(&mut federation.server_command(&["check", "-o", file.to_str().unwrap(), "--format", "json"]));
+    fs::write(&printed, &text).unwrap();
+    let hash = json(&text)["task_hash"].as_str().unwrap().to_owned();
+    for task in [&file, &printed] {
+        let task = task.to_str().unwrap();
+        let plan = json(&run(&mut federation.client_command("site-1", &["plan", "--task", task, "--format", "json"])));
+        assert_eq!((plan["task"].as_str(), plan["visits"].as_u64()), (Some(hash.as_str()), Some(3)), "{plan}");
+        let forecast = run(Command::new(binary("dp-pvi-sim")).args(["plan", task]));
+        assert!(forecast.contains("3 visits"), "{forecast}");
+    }
+}
+
 /// 2·300,000 coordinates are 4.8 MB: more than the message limit of 4 MiB, in both directions.
 #[test]
 fn vectors_longer_than_a_message_travel_in_chunks() {

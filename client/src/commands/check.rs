@@ -16,7 +16,7 @@ use crate::error::{ClientError, Result};
 use crate::output::{Output, name_of};
 use crate::snapshot::LocalSchema;
 use crate::transport::GrpcTransport;
-use crate::{keys, run, tls, train};
+use crate::{clock, keys, run, tls, train};
 
 /// Whether the server is asked too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,9 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     let tls = report.step("certificate", tls::load(&config), |t| {
         format!("valid until {}", t.expires.format(&Rfc3339).unwrap_or_else(|_| t.expires.unix_timestamp().to_string()))
     });
+    if let Some(words) = tls.as_ref().and_then(|tls| tls.ends_soon(clock::now())) {
+        report.warn("certificate", &words);
+    }
     let loaded = report.step("data", load_data(&config), |_| "fits the schema".into());
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);

@@ -85,7 +85,7 @@ pub(crate) fn settings(task: &ResolvedTask) -> Settings {
         federation: "test".into(),
         task: task.to_bytes(),
         run: 1,
-        key: key("server"),
+        key: key("server").into(),
         clients: [enrol("a", Role::Site), enrol("b", Role::Site), enrol("c", Role::Site), enrol("eve", Role::Evaluator)].into(),
         start_deadline: Duration::from_secs(60),
         witnessed: BTreeMap::new(),

@@ -220,7 +220,7 @@ impl Federation {
             federation: FEDERATION.into(),
             task: self.task.clone(),
             run,
-            key: server_key(self.seed),
+            key: server_key(self.seed).into(),
             clients: sites.chain(evaluators).collect(),
             start_deadline: self.start_deadline,
             witnessed: self.witnessed.clone(),

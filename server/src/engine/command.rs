@@ -232,8 +232,13 @@ impl EngineHandle {
         self.ask(|reply| Command::Control { control, reply }).await
     }
 
-    pub(crate) async fn stop(&self) -> Result<(), Refused> {
-        self.ask(|reply| Command::Stop { reply }).await
+    /// Ends the run: where it stands then. Both are asked at once, because a server that nobody waits for ends right after its run.
+    pub(crate) async fn stop(&self) -> Result<Snapshot, Refused> {
+        let ((stop, mut stopped), (status, mut snapshot)) = (Answer::new(), Answer::new());
+        self.send(Command::Stop { reply: stop })?;
+        self.send(Command::Status { reply: status })?;
+        stopped.get().await?;
+        snapshot.get().await
     }
 
     pub(crate) async fn status(&self) -> Result<Snapshot, Refused> {

@@ -40,17 +40,19 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{PrivateKeyDer, ServerName};
 use time::OffsetDateTime;
 use tonic::transport::Channel;
+use tracing::warn;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::clock::{self, rfc3339};
 use crate::error::{Result, ServerError};
+use crate::expiry;
 use crate::tls::{certificates, load_identity, secret};
 use config::SummerConfig;
 
 /// Keys and certificates of a summer, read and checked.
 pub struct Credentials {
     /// Signs charters, keys, headers and sums.
-    pub identity: SigningKey,
+    pub identity: Arc<SigningKey>,
     /// The only server whose charters are signed.
     pub server_identity: VerifyingKey,
     /// When its certificate ends.
@@ -74,6 +76,10 @@ impl Credentials {
         let server_identity = public_identity_from_pem(&text).map_err(|e| ServerError::file(&tls.server_identity, e))?;
         let chain = certificates(&tls.cert)?;
         let expires = own_certificate(config, &chain[0])?;
+        let remedy = "have the request signed again (`dp-pvi-server ca sign`)";
+        if let Some(words) = expiry::ends_soon("the summer's certificate", &tls.cert, expires, remedy, clock::date(clock::now())) {
+            warn!("{words}");
+        }
         let mut roots = RootCertStore::empty();
         for authority in certificates(&tls.ca)? {
             roots.add(authority).map_err(|e| ServerError::file(&tls.ca, e))?;

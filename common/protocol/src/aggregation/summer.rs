@@ -33,7 +33,7 @@ pub trait SummerStores {
 ///
 /// It sees names, commitments and seeds; neither vectors nor models nor sums.
 pub struct SummerNode<S: SummerStores> {
-    key: SigningKey,
+    key: Arc<SigningKey>,
     /// The only server whose charters are signed.
     server: PublicKey,
     stores: S,
@@ -43,8 +43,8 @@ pub struct SummerNode<S: SummerStores> {
 impl<S: SummerStores> SummerNode<S> {
     /// A summer with this identity key for the server with that one.
     #[must_use]
-    pub fn new(key: SigningKey, server: PublicKey, stores: S) -> Self {
-        Self { key, server, stores, open: BTreeMap::new() }
+    pub fn new(key: impl Into<Arc<SigningKey>>, server: PublicKey, stores: S) -> Self {
+        Self { key: key.into(), server, stores, open: BTreeMap::new() }
     }
 
     /// Answers a request. A retry of the same request gets the same answer.
@@ -114,7 +114,7 @@ impl<S: SummerStores> SummerNode<S> {
                     return Err(SecAggError::Charter("it names another server than the one that this summer works for"));
                 }
                 let (store, vault) = self.stores.open(hash)?;
-                Ok(vacant.insert(Summer::open(charter, self.key.clone(), store, vault)?))
+                Ok(vacant.insert(Summer::open(charter, SigningKey::clone(&self.key), store, vault)?))
             }
         }
     }

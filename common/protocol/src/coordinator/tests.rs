@@ -437,7 +437,7 @@ fn records_of_another_task_key_or_order_are_not_continued() {
     let ours = || settings(&synchronous(2, 2));
     assert!(matches!(restore(settings(&synchronous(3, 2)), records.clone()), RestoreError::Inconsistent(_)));
     assert!(matches!(restore(Settings { run: 2, ..ours() }, records.clone()), RestoreError::Inconsistent(_)));
-    assert!(matches!(restore(Settings { key: key("other"), ..ours() }, records.clone()), RestoreError::Inconsistent(_)));
+    assert!(matches!(restore(Settings { key: key("other").into(), ..ours() }, records.clone()), RestoreError::Inconsistent(_)));
     assert!(matches!(restore(ours(), records[1..].to_vec()), RestoreError::Inconsistent(_)));
     for gap in 0..records.len() {
         // Only hellos (the members of a finished round do not matter any more) may be missing without being noticed.

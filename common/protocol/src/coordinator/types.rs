@@ -1,6 +1,7 @@
 //! What goes into a coordinator and what comes out of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_posterior::task::TaskError;
@@ -26,8 +27,8 @@ pub struct Settings {
     pub task: Vec<u8>,
     /// Number of the run of this task.
     pub run: u32,
-    /// The server's identity key.
-    pub key: SigningKey,
+    /// The server's identity key: one copy of it, wherever the settings go.
+    pub key: Arc<SigningKey>,
     /// Enrolled clients.
     pub clients: BTreeMap<ClientId, Enrolled>,
     /// The first round opens when all enrolled sites have joined, or this long after the run was opened with at least the
