@@ -229,6 +229,7 @@ pub fn rate(relation: Neighbours, sigma: f64, steps: u64, target: Target) -> Res
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "a test of how long something takes")]
     use std::time::Instant;
 
     use super::*;
@@ -247,7 +248,8 @@ mod tests {
             let started = Instant::now();
             let found = sigma(relation, sampling, steps, target).unwrap();
             let took = started.elapsed().as_secs_f64();
-            println!("{relation:?} {sampling:?} {steps} {epsilon} {delta:e}: {found:?} in {took:.2} s");
+            // A fraction of this on a quiet machine.
+            assert!(took < 10.0, "{took} s");
             let upper = Plan::of(relation, Phase::gaussian(found.upper, sampling, steps)).unwrap().epsilon_upper(target.delta, GAP);
             assert!(upper <= epsilon && upper > epsilon * (1.0 - 1e-3), "{upper}");
         }
