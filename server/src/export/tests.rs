@@ -1,5 +1,13 @@
 #![allow(clippy::unwrap_used)]
+use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::task::{RawTask, ResolveContext};
+use dp_pvi_privacy::{ClientId, RunId};
+use dp_pvi_protocol::message::{Role, RunOutcome};
+use dp_pvi_protocol::time::Timestamp;
+
+use super::history::{History, Member};
 use super::plot::{self, Line, Row, number};
+use super::{document, report};
 
 #[test]
 fn numbers_are_short() {
@@ -39,4 +47,69 @@ fn plots_survive_degenerate_data() {
     check(&plot::bars("spent", &[("<b>", 0.5)], Some(("limit", 1.0))), "spent");
     check(&plot::reliability("empty", &[]), "empty");
     check(&plot::reliability("one bin", &[(0.5, 0.4, 10)]), "one bin");
+}
+
+const SCHEMA: &str = r#"
+[label]
+column = "y"
+kind = "binary"
+positive = ["1"]
+
+[[columns]]
+name = "a"
+kind = "number"
+lower = -1
+upper = 1
+centre = 0
+scale = 1
+"#;
+
+/// A run of natural gradients with two sites that declared so many units, which ended in this state.
+fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
+    let text = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
+                update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+    let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };
+    let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
+    let mut lambda = task.rule().initial();
+    change(&mut lambda);
+    let member = |name: &str| {
+        let member = Member { role: Role::Site, units: Some(units), answered: std::collections::BTreeSet::new() };
+        (ClientId::new(name).unwrap(), member)
+    };
+    History {
+        run: RunId { task: task.hash(), number: 1 },
+        task,
+        started: Timestamp::from_millis(0),
+        last: Timestamp::from_millis(1000),
+        outcome: Some(RunOutcome::Complete),
+        entries: Vec::new(),
+        metrics: Vec::new(),
+        refusals: Vec::new(),
+        members: [member("site-1"), member("site-2")].into(),
+        lambda,
+        states: Vec::new(),
+    }
+}
+
+/// A store of another version may hold any number: what was written can be exported.
+#[test]
+fn finding_attack_b1_units_that_do_not_add_up_in_64_bits_leave_a_result() {
+    for units in [0, 1, 1 << 32, u64::MAX] {
+        let history = history(units, |_| ());
+        let document = document(&history).unwrap();
+        assert_eq!(document.coefficients.len(), 2);
+        assert!(report::render("test", &history, &document).contains("Coefficients"));
+    }
+}
+
+#[test]
+fn finding_attack_b7_a_posterior_that_is_no_distribution_leaves_documents_that_say_so() {
+    for (at, bad) in [(0, f64::NAN), (0, f64::INFINITY), (2, -1.0), (3, f64::NAN)] {
+        let history = history(100, |lambda| lambda[at] = bad);
+        let document = document(&history).unwrap();
+        assert!(document.problem.is_some() && document.privacy.len() == 2);
+        let page = report::render("test", &history, &document);
+        assert!(page.contains("There is no posterior") && !page.contains("NaN"), "{page}");
+        PosteriorDocument::from_json(&document.to_json()).unwrap();
+    }
 }
