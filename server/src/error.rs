@@ -50,6 +50,11 @@ pub enum ServerError {
     /// Too few sites.
     #[error("the run ended because fewer than min_sites sites took part; the posterior of the last complete round was exported")]
     QuorumLost,
+    /// Sites refused, with public reasons.
+    #[error(
+        "the run ended because so many sites refused that fewer than min_sites were left (the log names them with their public reasons); the posterior of the last complete round was exported"
+    )]
+    SitesRefused,
     /// No charter, no summer, or a sum that cannot be right.
     #[error(
         "the run ended because the aggregation was aborted (the charter was not signed by all, or the summer did not answer, or a sum could not be right); the posterior of the last complete round was exported"
@@ -108,7 +113,7 @@ impl ServerError {
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
             Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped) => 1,
-            Self::QuorumLost | Self::AggregationLost | Self::NoRound(_) => 9,
+            Self::QuorumLost | Self::SitesRefused | Self::AggregationLost | Self::NoRound(_) => 9,
             Self::Corrupt(_) => 11,
             Self::Unavailable(_) | Self::Shortage(_) => 12,
             Self::Signal(number) => 128 + number,

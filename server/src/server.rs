@@ -236,7 +236,8 @@ async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> R
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
     match outcome {
-        RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
+        RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
+        RunOutcome::Refused => Err(ServerError::SitesRefused),
         RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
         RunOutcome::Complete | RunOutcome::Stopped => Ok(exported),
     }
