@@ -43,11 +43,19 @@ pub fn open<S: LedgerStore>(
 /// The ledger, its second place, or files that others can change.
 pub fn look(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
     check_files(private)?;
+    // Before the ledger: a client that runs moves both on, the ledger first, so what is read later is never behind.
+    let mut place = SecondPlace::at(&private.ledger_head);
+    let kept = place.head(&key)?;
     let store = ViewStore::open(&private.ledger)?;
     let on_disk = store.on_disk();
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
-    if on_disk == OnDisk::Yes {
-        ledger.check_kept(&mut SecondPlace::at(&private.ledger_head))?;
+    if on_disk == OnDisk::Yes
+        && let Some(kept) = kept
+        && let Err(refused) = ledger.check_witness(kept)
+    {
+        // The same with the words of the second place.
+        ledger.check_kept(&mut place)?;
+        return Err(refused.into());
     }
     Ok(ledger.cap_fallback(private.max_fallback))
 }

@@ -6,8 +6,11 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Outcome, Site};
+use dp_pvi_client::ledger;
+use dp_pvi_privacy::ledger::FreezeState;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 
 /// One row more: a data set is frozen, or opened again.
@@ -97,6 +100,32 @@ fn a_backup_is_made_beside_a_writer_and_comes_back() {
     fs::remove_file(&ledger).unwrap();
     site.run(&["ledger", "restore", name]).expect(11, "damaged");
     assert!(!ledger.exists());
+}
+
+/// A reader beside a client that runs: whatever is appended while it reads, it never takes the ledger for an old copy.
+#[test]
+fn a_reader_beside_the_writer_is_never_refused() {
+    let site = Site::new();
+    let config = site.config();
+    let private = config.private().unwrap();
+    let key = || dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
+    let mut writer = ledger::open(private, key(), |store| store).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..60 {
+                writer.set_frozen(if number % 2 == 0 { FreezeState::Frozen } else { FreezeState::Open }).unwrap();
+            }
+            over.store(true, Ordering::SeqCst);
+        });
+        let mut seen = 0;
+        while !over.load(Ordering::SeqCst) {
+            let rows = ledger::look(private, key()).unwrap().rows().len();
+            assert!(rows >= seen);
+            seen = rows;
+        }
+    });
+    assert_eq!(ledger::look(private, key()).unwrap().rows().len(), 61);
 }
 
 /// What remains when the second place is lost: the operator's word, and the server's witness.

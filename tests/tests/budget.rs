@@ -166,10 +166,13 @@ fn finding_attack_b2_a_copy_of_one_file_pays_for_nothing_twice() {
     fs::write(data.join("ledger.db"), copied).unwrap();
     run(Command::new("chmod").arg("600").arg(data.join("ledger.db")));
     assert_eq!(budget(&federation, "site-1")["epsilon_spent"], before["epsilon_spent"]);
-    for (key, value) in [("SERVER__STATE", "other-state"), ("SERVER__OUTPUT", "other-results")] {
+    // Another task of the same price: in the same one the site would know its own visits.
+    let other = Task { prior_scale: 2.0, ..task };
+    fs::write(federation.home("server").join("other-task.toml"), other.toml()).unwrap();
+    for (key, value) in [("TASK__FILE", "other-task.toml"), ("SERVER__STATE", "other-state"), ("SERVER__OUTPUT", "other-results")] {
         federation.server_environment.insert(format!("DP_PVI__{key}"), value.into());
     }
-    let server = federation.start_server_with(&["--new-run"]);
+    let server = federation.start_server();
     let mut client = federation.start_client("site-1", &server.address);
     client.expect(8);
     assert!(client.events().iter().all(|e| e["event"] != "sending"));
