@@ -243,9 +243,8 @@ fn finding_privacy_5_a_record_is_clipped_whatever_the_noise_of_the_output_is() {
     };
     let largest = |task: &ResolvedTask| -> Result<f64, InferenceError> {
         let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("DP optimisation") };
-        let model = model::from_spec(&task.model);
         let scales = vec![1.0; task.dimension as usize];
-        let gradients = GradientSum::new(spec, model.as_ref(), &scales)?;
+        let gradients = GradientSum::new(spec, &task.model, &scales)?;
         let event = spec.batch_mechanism(2 * task.dimension, 10_000).unwrap().event();
         let DpEvent::DiscreteGaussian(noise) = &event else { panic!("{event:?}") };
         let d = task.dimension as usize;
