@@ -253,7 +253,7 @@ impl Home {
             federation: FEDERATION.into(),
             task: task.to_bytes(),
             run: 1,
-            key: server.clone(),
+            key: server.clone().into(),
             clients: [(client.clone(), Enrolled { role: Role::Site, key: self.key.verifying_key() })].into(),
             start_deadline: Duration::from_secs(60),
             witnessed: [].into(),
