@@ -410,7 +410,7 @@ fn plans_say_what_a_run_costs() {
     write(&file, open_task().to_bytes());
     refused("allow_non_private");
     let mut changed = task.to_bytes();
-    changed.push(b' ');
+    changed.push(b'}');
     write(&file, &changed);
     site.run(&arguments).expect(4, "task.json");
 }

@@ -276,7 +276,6 @@ async fn finding_attack_weakness_5_a_flood_of_calls_is_cut_off() {
 /// Eight calls that send no end hold their connection's share; the ninth is refused at once and does not wait behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_beyond_a_connections_share_are_shed() {
-    use dp_pvi_proto::v1::{SignedFrame, SignedMessage};
     let fed = Fed::new(2, &Plan::default());
     let server = fed.start().await;
     let channel = support::connect(server.address, fed.member("a").tls_config()).await.unwrap();
@@ -284,10 +283,8 @@ async fn calls_beyond_a_connections_share_are_shed() {
         let mut grpc = tonic::client::Grpc::new(channel);
         grpc.ready().await.unwrap();
         let path = tonic::codegen::http::uri::PathAndQuery::from_static("/dp_pvi.v1.Federation/Join");
-        let codec = tonic_prost::ProstCodec::<SignedMessage, SignedFrame>::default();
         // A request whose message never comes.
-        let request = tonic::Request::new(tokio_stream::pending::<SignedMessage>());
-        grpc.streaming(request, path, codec).await.map(drop)
+        grpc.streaming(tonic::Request::new(tokio_stream::pending::<()>()), path, Silence).await.map(drop)
     };
     let held: Vec<_> = (0..8).map(|_| tokio::spawn(join(channel.clone()))).collect();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -298,4 +295,40 @@ async fn calls_beyond_a_connections_share_are_shed() {
     fed.member("a").join(server.address).await;
     held.iter().for_each(tokio::task::JoinHandle::abort);
     server.terminate().await;
+}
+
+/// Messages of no bytes: for calls that say nothing.
+struct Silence;
+
+impl tonic::codec::Codec for Silence {
+    type Encode = ();
+    type Decode = ();
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl tonic::codec::Encoder for Silence {
+    type Item = ();
+    type Error = tonic::Status;
+
+    fn encode(&mut self, _item: (), _buffer: &mut tonic::codec::EncodeBuf<'_>) -> Result<(), tonic::Status> {
+        Ok(())
+    }
+}
+
+impl tonic::codec::Decoder for Silence {
+    type Item = ();
+    type Error = tonic::Status;
+
+    fn decode(&mut self, _buffer: &mut tonic::codec::DecodeBuf<'_>) -> Result<Option<()>, tonic::Status> {
+        Ok(None)
+    }
 }

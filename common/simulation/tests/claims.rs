@@ -85,8 +85,8 @@ fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_e
 fn two_federations_share_one_budget() {
     let task = private(5);
     let (shared, log) = site("a", &task, budget_for(&task, 7), numbers());
-    // The second one gets what the first left, then nothing more: a sweep without any update ends it.
-    for (run, end, computed) in [(1, RunOutcome::Complete, 5), (2, RunOutcome::QuorumLost, 7)] {
+    // The second one gets what the first left, then nothing more: its refusal is for good and ends the run.
+    for (run, end, computed) in [(1, RunOutcome::Complete, 5), (2, RunOutcome::Refused, 7)] {
         let mut federation = Federation::new(&task, 1, vec![shared.clone()]);
         federation.run = run;
         let outcome = federation.simulate();
