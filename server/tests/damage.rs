@@ -1,5 +1,5 @@
 //! A store that gives back other bytes than it got: every change is noticed, or changes nothing.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod support;
 

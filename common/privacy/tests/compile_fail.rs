@@ -2,6 +2,7 @@
 //! files, because each costs a run of the compiler: one per phase in which the compiler stops (names, types, private fields,
 //! moves), since an earlier phase hides the later ones. It lives in this crate so that only this crate's few dependencies are
 //! built again for it.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -199,7 +199,7 @@ fn no_mixture_of_faults_spends_twice_or_changes_a_posterior() {
         let mut dice = stream(seed, "faults", 0);
         let scenario = Scenario::ALL[dice.next_u32() as usize % Scenario::ALL.len()];
         // One seed in five is hit harder than its deadlines bear: it may end early, but nothing may be spent twice.
-        let live = dice.next_u32() % 5 != 0;
+        let live = !dice.next_u32().is_multiple_of(5);
         let (task, expected) = &undisturbed[&scenario];
         let mut federation = federation(task);
         federation.faults = faults(&mut dice, live);

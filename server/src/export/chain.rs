@@ -106,7 +106,7 @@ impl<'a> Chain<'a> {
                 self.open = Some(header.hash());
             }
             Record::UpdateStored { client, update, .. } => {
-                let body = update.peek().map_err(|_| "an update cannot be read")?;
+                let body = self.said(client, update)?;
                 if (&body.release.client, body.release.run) != (client, self.run) {
                     return Err("an update is of another client or run");
                 }
@@ -128,12 +128,14 @@ impl<'a> Chain<'a> {
                 }
             }
             Record::Metrics { client, report, .. } => {
-                if self.said(client, report)?.run != self.run {
+                let run = self.said(client, report)?.run;
+                if run != self.run {
                     return Err("metrics are of another run");
                 }
             }
             Record::RunEnded { outcome, header, .. } => {
-                if self.header(header)?.reserved != end_mark(*outcome) {
+                let said = self.header(header)?.reserved;
+                if said != end_mark(*outcome) {
                     return Err("the run ended in another way than its last header says");
                 }
             }

@@ -76,6 +76,12 @@ struct Run {
     clean: Vec<f64>,
 }
 
+/// A shard's statistic minus its factor.
+#[allow(clippy::unnecessary_wraps, reason = "the form that a mechanism takes")]
+fn wanted((): &(), sum: Summation<'_, Statistics, Vec<f64>>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|statistic, shard, factors, term| term.add(0, statistic - factors[shard])))
+}
+
 /// The shipped release function: permit, clip, lattice, noise, clean terms, private state.
 fn shipped(mechanism: &LatticeSum, table: Statistics, seed: u64) -> Run {
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("here").unwrap(), round: 0 };
@@ -84,8 +90,6 @@ fn shipped(mechanism: &LatticeSum, table: Statistics, seed: u64) -> Run {
     let (mut state, mut run) = (SiteState::None, Run { released: Vec::new(), clean: Vec::new() });
     for permit in Permit::mint(mechanism.event().repeated(ROUNDS), release, scope).into_steps() {
         let factors = state.private(|| Sensitive(vec![0.0; SHARDS])).unwrap();
-        let wanted: fn(&(), Summation<'_, Statistics, Vec<f64>>) -> Result<Summed, ReleaseError> =
-            |(), sum| Ok(sum.each(|statistic, shard, factors, term| term.add(0, statistic - factors[shard])));
         let nothing = Argument::nothing();
         let (sum, kept) = mechanism.release_sum_keeping(&units, &factors, &nothing, wanted, permit, &Seeded(seed)).unwrap();
         run.released.push(sum.get().to_f64()[0]);

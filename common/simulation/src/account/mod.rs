@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn finding_accounting_1_the_command_refuses_shuffled_batches_under_add_remove() {
         let refused = |answer: Result<String, AccountError>| {
-            let text = answer.map_or_else(|error| error.to_string(), |answer| answer);
+            let text = answer.unwrap_or_else(|error| error.to_string());
             assert!(text.contains("shuffled") && text.contains("zero-out"), "{text}");
         };
         let question = steps(RelationFlag::AddRemove, SamplingFlag::Shuffled, 0.25);

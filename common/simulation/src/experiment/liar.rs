@@ -93,6 +93,7 @@ impl Compute for Liar {
 }
 
 /// The same term for every unit.
+#[allow(clippy::ptr_arg, reason = "a mechanism hands over a reference to its argument, which is a vector")]
 fn copies_of(lie: &Vec<(u32, f64)>, sum: Summation<'_, Copies>) -> Result<Summed, ReleaseError> {
     Ok(sum.each(|(), _, (), term| term.extend(lie.iter().copied())))
 }

@@ -392,7 +392,7 @@ fn finding_privacy_5_norms_are_those_of_what_is_added_over_the_whole_range() {
 #[test]
 fn finding_privacy_5_a_gradient_whose_square_vanishes_is_not_told_as_none() {
     let network = Network::new(D, &[], Output::Number { noise_sd: 1e85 }).unwrap();
-    let point = point(&vec![0.0; D], &vec![-1.0; D], ScaleCoordinate::LogScale);
+    let point = point(&[0.0; D], &[-1.0; D], ScaleCoordinate::LogScale);
     let gradients = BatchGradients::new(&network, &point, 1);
     for target in [1.0, -1.0, 1e80, -1e120] {
         let (norms, added) = run(&gradients, &table(D, &[vec![(vec![1.0; D], target)]]), 5, &[1.0]);

@@ -250,7 +250,7 @@ fn finding_privacy_5_a_record_is_clipped_whatever_the_noise_of_the_output_is() {
         let d = task.dimension as usize;
         let point = MeanField::new(vec![0.0; d], vec![0.3; d], ScaleCoordinate::LogScale).unwrap();
         let sum = |target: f64| {
-            let units = Units::new(table(FEATURES, &vec![vec![(vec![1.0; FEATURES], target)]]));
+            let units = Units::new(table(FEATURES, &[vec![(vec![1.0; FEATURES], target)]]));
             gradients.release((&point, None), &units, step_permit(&event), &SeededNoise::new(3)).unwrap().into_inner().values
         };
         let sums = [1.0, -1.0, 1e100, -1e160, 1e300, 5e-324].map(sum);

@@ -68,8 +68,11 @@ fn a_unit_sees_its_position_and_the_private_state() {
     let rows = vec![vec![(0, 0.25)], vec![(0, 0.5)], vec![(0, 0.125)]];
     // One private number a unit; the term is its record minus it.
     let state = Sensitive(vec![0.25, 0.25, 0.0]);
-    let f: fn(&(), Summation<'_, Rows, Vec<f64>>) -> Result<Summed, ReleaseError> =
-        |(), sum| Ok(sum.each(|row, position, state, term| term.add(0, row[0].1 - state[position])));
+    /// A unit's record minus its private number.
+    #[allow(clippy::unnecessary_wraps, reason = "the form that a mechanism takes")]
+    fn f((): &(), sum: Summation<'_, Rows, Vec<f64>>) -> Result<Summed, ReleaseError> {
+        Ok(sum.each(|row, position, state, term| term.add(0, row[0].1 - state[position])))
+    }
     let (units, nothing) = (Units::new(Rows(rows)), Argument::nothing());
     let released = mechanism.release_sum_with(&units, &state, &nothing, f, permit(&mechanism), &Seeded(3)).unwrap().into_inner();
     let noise = release(&mechanism, &[], 3);
