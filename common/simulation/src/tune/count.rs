@@ -38,7 +38,7 @@ pub enum Trials {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gamma(u64);
 
-/// A mean, a multiple of 2⁻³² between 1 and [`MOST`].
+/// A mean, a multiple of 2⁻³² between 1 and the most that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mean(u64);
 
@@ -100,7 +100,7 @@ impl Trials {
         Some(Self::Logarithmic(Gamma(upper)))
     }
 
-    /// E[K].
+    /// E(K).
     #[must_use]
     pub fn mean(self) -> f64 {
         match self {
