@@ -83,7 +83,7 @@ fn shipped(mechanism: &LatticeSum, table: Statistics, seed: u64) -> Run {
     let units = Units::new(table);
     let (mut state, mut run) = (SiteState::None, Run { released: Vec::new(), clean: Vec::new() });
     for permit in Permit::mint(mechanism.event().repeated(ROUNDS), release, scope).into_steps() {
-        let factors = state.private(|| Sensitive(vec![0.0; SHARDS])).unwrap();
+        let factors = state.private(|| Sensitive::of(vec![0.0; SHARDS])).unwrap();
         let wanted: fn(&(), Summation<'_, Statistics, Vec<f64>>) -> Result<Summed, ReleaseError> =
             |(), sum| Ok(sum.each(|statistic, shard, factors, term| term.add(0, statistic - factors[shard])));
         let nothing = Argument::nothing();

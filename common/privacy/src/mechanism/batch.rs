@@ -214,7 +214,7 @@ impl BatchSum {
         // Empty until a record was looked at.
         let mut sums = Vec::new();
         let summation = BatchSummation { mechanism: self, table, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums };
-        let result = withheld(|| f(argument.get(), summation)).map_err(ReleaseError::from)?;
+        let result = withheld(|| f(argument.inside(), summation)).map_err(ReleaseError::from)?;
         if sums.is_empty() {
             result?;
         } else {
