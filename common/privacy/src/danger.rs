@@ -9,7 +9,7 @@ use crate::release::Payload;
 /// records, test fixtures).
 #[must_use]
 pub fn assume_public<T>(value: Sensitive<T>) -> Released<T> {
-    Released(value.0)
+    Released(value.0.into_inner())
 }
 
 /// Calls a plain value released, as if a mechanism had made it: only for tests of what comes after a release.

@@ -6,6 +6,8 @@
 //! is thrown away unread, without running its destructor. What goes on outside is [`Withheld`], the same words every time.
 
 use std::cell::Cell;
+use std::mem::needs_drop;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, set_hook, take_hook};
 use std::sync::Once;
 
@@ -50,6 +52,45 @@ pub(crate) fn or_panic<R>(f: impl FnOnce() -> R) -> R {
     match withheld(f) {
         Ok(value) => value,
         Err(withheld) => panic_any(withheld),
+    }
+}
+
+/// A value that functions over private values made, or could write to. What its destructor says in a panic is withheld: it is foreign code, which
+/// runs where the value ends, and that is outside of the function that made it.
+pub(crate) struct Kept<T>(Option<T>);
+
+impl<T> Kept<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    pub(crate) fn into_inner(mut self) -> T {
+        match self.0.take() {
+            Some(value) => value,
+            None => unreachable!("only this method, which takes the whole, and the destructor leave it empty"),
+        }
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.0 {
+            Some(value) => value,
+            None => unreachable!("only what ends it leaves it empty"),
+        }
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if needs_drop::<T>()
+            && let Some(value) = self.0.take()
+        {
+            // Nobody is told that it panicked: that could depend on a record.
+            let _ = withheld(|| drop(value));
+        }
     }
 }
 
@@ -116,6 +157,35 @@ mod tests {
         ] {
             assert!(thrown.is::<Withheld>());
         }
+        assert_eq!(DEPTH.with(Cell::get), 0);
+    }
+
+    /// What a function over records made, or wrote into its argument, ends outside of it: its destructor throws and prints nothing.
+    #[test]
+    fn finding_privacy_gate_a_destructor_carries_nothing_out() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Told(std::cell::RefCell<Vec<f64>>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                if !self.0.borrow().is_empty() {
+                    panic_any(self.0.borrow().clone());
+                }
+            }
+        }
+        let private = Sensitive::constant(&vec![70.01]).unwrap();
+        let made = private.map(&Argument::nothing(), |(), values| Bomb(values.clone()));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(made))).is_ok());
+        let argument = Argument::copy_of(&Told(Vec::new().into())).unwrap();
+        let other = argument.and(&Argument::nothing());
+        drop(private.map(&other, |(told, _), values| told.0.borrow_mut().extend(values)));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(argument))).is_ok());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(other))).is_ok());
+        let made = private.map(&Argument::nothing(), |(), values| Bomb(values.clone()));
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            let _made = made;
+            panic_any(3u8)
+        }));
+        assert!(unwound.is_err_and(|payload| payload.is::<u8>()));
         assert_eq!(DEPTH.with(Cell::get), 0);
     }
 }

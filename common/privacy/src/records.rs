@@ -5,7 +5,7 @@
 //! A closure carries what it captures, and a captured cell, lock or channel would carry a record out. So nothing here takes a
 //! closure. Functions over private values are `fn` pointers: a function that captures nothing. What they need to know beside the
 //! private value comes as an [`Argument`], which is a copy made from bytes: it shares no memory with anything outside, so that
-//! nothing that is written into it can be read there.
+//! nothing that is written into it can be read there. Functions of released values get another copy, made from the same bytes.
 //!
 //! Inside, a function may do what it likes with what it made itself, closures included ([`crate::mechanism::Summation::each`]): all of it
 //! is dropped when the function returns, but for its result, which is private again.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::inside::or_panic;
+use crate::inside::{Kept, or_panic};
 use crate::mechanism::MAX_UNITS;
 use crate::shards::Grouping;
 
@@ -51,14 +51,20 @@ pub trait UnitTable: Send + Sync {
 
 /// A public value for functions over private ones: a copy through bytes (postcard), which shares no memory with the value it was made of.
 ///
-/// There is no way to look into it from outside, so that a cell in it could tell nobody what a function wrote there.
-pub struct Argument<A>(Arc<A>);
+/// A cell in it tells nobody outside what a function over private values wrote there: what may be read outside ([`Released::map`],
+/// [`Attachment::masked`](crate::ledger::Attachment::masked)) gets a fresh copy of the bytes every time. Functions over private values
+/// share one copy, which takes time to make: what one of them writes, a later one can see, behind the gate.
+pub struct Argument<A> {
+    /// For functions over private values, and for nobody else.
+    inside: Kept<Arc<A>>,
+    bytes: Arc<[u8]>,
+}
 
 impl Argument<()> {
     /// No argument.
     #[must_use]
     pub fn nothing() -> Self {
-        Self(Arc::new(()))
+        Self { inside: Kept::new(Arc::new(())), bytes: Arc::default() }
     }
 }
 
@@ -68,26 +74,40 @@ impl<A: Serialize + DeserializeOwned> Argument<A> {
     /// # Errors
     /// The value's own form cannot be written, or not be read again: a bug of its type.
     pub fn copy_of(value: &A) -> Result<Self, NotCopied> {
-        copy(value).map(|copy| Self(Arc::new(copy)))
+        let bytes = written(value)?;
+        Ok(Self { inside: Kept::new(Arc::new(read(&bytes)?)), bytes: bytes.into() })
+    }
+}
+
+impl<A: DeserializeOwned> Argument<A> {
+    /// The value as it was copied, for what is read outside: nothing that a function over private values wrote is in it.
+    pub(crate) fn fresh(&self) -> A {
+        match read(&self.bytes) {
+            Ok(value) => value,
+            Err(NotCopied) => unreachable!("the same bytes were read when the copy was made"),
+        }
     }
 }
 
 impl<A> Argument<A> {
-    /// Both, without copying again.
+    /// Both, without reading them again.
     #[must_use]
     pub fn and<B>(&self, other: &Argument<B>) -> Argument<(Arc<A>, Arc<B>)> {
-        Argument(Arc::new((Arc::clone(&self.0), Arc::clone(&other.0))))
+        let both = (Arc::clone(&self.inside), Arc::clone(&other.inside));
+        // A pair is written as one part after the other.
+        Argument { inside: Kept::new(Arc::new(both)), bytes: [&*self.bytes, &*other.bytes].concat().into() }
     }
 
-    pub(crate) fn get(&self) -> &A {
-        &self.0
+    /// For functions over private values only: they can write into what is in it.
+    pub(crate) fn inside(&self) -> &A {
+        &self.inside
     }
 }
 
 /// Another handle to the same copy.
 impl<A> Clone for Argument<A> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { inside: Kept::new(Arc::clone(&self.inside)), bytes: Arc::clone(&self.bytes) }
     }
 }
 
@@ -97,8 +117,15 @@ impl<A> Clone for Argument<A> {
 pub struct NotCopied;
 
 fn copy<A: Serialize + DeserializeOwned>(value: &A) -> Result<A, NotCopied> {
-    let bytes = postcard::to_stdvec(value).map_err(|_| NotCopied)?;
-    postcard::from_bytes(&bytes).map_err(|_| NotCopied)
+    read(&written(value)?)
+}
+
+fn written<A: Serialize>(value: &A) -> Result<Vec<u8>, NotCopied> {
+    postcard::to_stdvec(value).map_err(|_| NotCopied)
+}
+
+fn read<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, NotCopied> {
+    postcard::from_bytes(bytes).map_err(|_| NotCopied)
 }
 
 /// Private units. Neither their number nor their content can be read outside this crate's mechanisms.
@@ -133,7 +160,7 @@ impl<T: UnitTable> Units<T> {
     /// With [`Withheld`](crate::inside::Withheld) and nothing else, if `f` panics.
     #[must_use]
     pub fn map<A, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
-        Sensitive(or_panic(|| f(argument.get(), &self.table)))
+        Sensitive::of(or_panic(|| f(argument.inside(), &self.table)))
     }
 
     /// Computes on the whole table and a private value; the result stays private.
@@ -142,13 +169,13 @@ impl<T: UnitTable> Units<T> {
     /// As [`Units::map`].
     #[must_use]
     pub fn map_with<S, A, R>(&self, other: &Sensitive<S>, argument: &Argument<A>, f: fn(&A, &T, &S) -> R) -> Sensitive<R> {
-        Sensitive(or_panic(|| f(argument.get(), &self.table, &other.0)))
+        Sensitive::of(or_panic(|| f(argument.inside(), &self.table, &other.0)))
     }
 }
 
 /// A private value: no `Debug`, `Clone`, `Deref` or serialisation. It leaves only through a mechanism. What may look at it is said in the
 /// [module](self).
-pub struct Sensitive<T>(pub(crate) T);
+pub struct Sensitive<T>(pub(crate) Kept<T>);
 
 impl<T: Serialize + DeserializeOwned> Sensitive<T> {
     /// Treats a copy of a public value as a private one. There is no way back.
@@ -156,23 +183,27 @@ impl<T: Serialize + DeserializeOwned> Sensitive<T> {
     /// # Errors
     /// As [`Argument::copy_of`].
     pub fn constant(value: &T) -> Result<Self, NotCopied> {
-        copy(value).map(Self)
+        copy(value).map(Self::of)
     }
 }
 
 impl Sensitive<()> {
     /// No private value.
-    pub const NOTHING: Self = Self(());
+    pub const NOTHING: Self = Self::of(());
 }
 
 impl<T> Sensitive<T> {
+    pub(crate) const fn of(value: T) -> Self {
+        Self(Kept::new(value))
+    }
+
     /// Computes on two private values; the result stays private.
     ///
     /// # Panics
     /// As [`Units::map`].
     #[must_use]
     pub fn map_with<S, A, R>(&self, other: &Sensitive<S>, argument: &Argument<A>, f: fn(&A, &T, &S) -> R) -> Sensitive<R> {
-        Sensitive(or_panic(|| f(argument.get(), &self.0, &other.0)))
+        Sensitive::of(or_panic(|| f(argument.inside(), &self.0, &other.0)))
     }
 
     /// Computes on the value; the result stays private.
@@ -181,7 +212,7 @@ impl<T> Sensitive<T> {
     /// As [`Units::map`].
     #[must_use]
     pub fn map<A, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
-        Sensitive(or_panic(|| f(argument.get(), &self.0)))
+        Sensitive::of(or_panic(|| f(argument.inside(), &self.0)))
     }
 }
 
@@ -208,14 +239,14 @@ impl<T> Released<T> {
 
     /// Post-processing: free.
     #[must_use]
-    pub fn map<A, R>(self, argument: &Argument<A>, f: fn(&A, T) -> R) -> Released<R> {
-        Released(f(argument.get(), self.0))
+    pub fn map<A: DeserializeOwned, R>(self, argument: &Argument<A>, f: fn(&A, T) -> R) -> Released<R> {
+        Released(f(&argument.fresh(), self.0))
     }
 
     /// Post-processing of two released values: free.
     #[must_use]
-    pub fn map_with<S, A, R>(self, other: Released<S>, argument: &Argument<A>, f: fn(&A, T, S) -> R) -> Released<R> {
-        Released(f(argument.get(), self.0, other.0))
+    pub fn map_with<S, A: DeserializeOwned, R>(self, other: Released<S>, argument: &Argument<A>, f: fn(&A, T, S) -> R) -> Released<R> {
+        Released(f(&argument.fresh(), self.0, other.0))
     }
 }
 
@@ -226,5 +257,54 @@ impl<T, E> Released<Result<T, E>> {
     /// That of the post-processing: a function of released and public values.
     pub fn transpose(self) -> Result<Released<T>, E> {
         self.0.map(Released)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    struct Numbers(Vec<f64>);
+
+    impl UnitTable for Numbers {
+        type Unit<'a> = f64;
+
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn unit(&self, position: usize) -> f64 {
+            self.0[position]
+        }
+    }
+
+    /// What a function over records writes into its argument is not there for a function of released values.
+    #[test]
+    fn finding_privacy_gate_an_argument_carries_nothing_out() {
+        let argument = Argument::copy_of(&RefCell::new(vec![1.0])).unwrap();
+        let units = Units::new(Numbers(vec![70.01]));
+        let write = |cell: &RefCell<Vec<f64>>, values: &[f64]| cell.borrow_mut().extend(values);
+        let written = units.map(&argument, |cell, table| {
+            cell.borrow_mut().extend(&table.0);
+            cell.borrow().clone()
+        });
+        // The premise: it did write.
+        assert_eq!(*written.0, [1.0, 70.01]);
+        let look = |argument: &Argument<_>| Released(()).map(argument, |cell: &RefCell<Vec<f64>>, ()| cell.borrow().clone()).into_inner();
+        assert_eq!(look(&argument), [1.0]);
+        assert_eq!(look(&argument.clone()), [1.0]);
+        let two = Released(()).map_with(Released(()), &argument, |cell, (), ()| cell.borrow().clone());
+        assert_eq!(two.into_inner(), [1.0]);
+        // Nor does a function of released values leave anything there.
+        write(&argument.fresh(), &[2.0]);
+        assert_eq!(look(&argument), [1.0]);
+    }
+
+    #[test]
+    fn two_arguments_are_written_one_after_the_other() {
+        let both = Argument::copy_of(&(3u32, "three".to_owned())).unwrap().and(&Argument::copy_of(&vec![1.5]).unwrap());
+        assert_eq!(read::<((u32, String), Vec<f64>)>(&both.bytes), Ok(((3, "three".into()), vec![1.5])));
     }
 }

@@ -90,8 +90,10 @@ impl Composition {
             return f64::INFINITY;
         }
         let at = with_margin(rest, margin);
+        // The order is the first event's choice alone: whether a later one needs the margin may depend on what was released.
+        let chosen_at = with_margin(rest, first.curve_margin);
         let reading = |budget: f64| {
-            let order = order(first, budget, at);
+            let order = order(first, budget, chosen_at);
             to_epsilon(ORDERS[order], curve.values()[order], at).max(0.0)
         };
         let whole = reading(budget);

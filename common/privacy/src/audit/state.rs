@@ -89,7 +89,7 @@ fn shipped(mechanism: &LatticeSum, table: Statistics, seed: u64) -> Run {
     let units = Units::new(table);
     let (mut state, mut run) = (SiteState::None, Run { released: Vec::new(), clean: Vec::new() });
     for permit in Permit::mint(mechanism.event().repeated(ROUNDS), release, scope).into_steps() {
-        let factors = state.private(|| Sensitive(vec![0.0; SHARDS])).unwrap();
+        let factors = state.private(|| Sensitive::of(vec![0.0; SHARDS])).unwrap();
         let nothing = Argument::nothing();
         let (sum, kept) = mechanism.release_sum_keeping(&units, &factors, &nothing, wanted, permit, &Seeded(seed)).unwrap();
         run.released.push(sum.get().to_f64()[0]);

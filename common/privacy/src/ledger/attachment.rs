@@ -1,6 +1,7 @@
 //! What a COMMITTED row keeps beside it.
 
 use ed25519_dalek::SigningKey;
+use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::ledger::row::LedgerHead;
@@ -58,7 +59,7 @@ impl Attachment {
     /// `upload` is what goes to the holder of the masks: a commitment, and the seed of the mask, sealed. The gate cannot tell a sealed seed from
     /// other bytes, so this is the one part of a message whose content rests on the code that makes it (`dp-pvi-secagg`).
     #[must_use]
-    pub fn masked<X>(
+    pub fn masked<X: DeserializeOwned>(
         claim: Claim,
         payload: Masked<LatticeVector>,
         upload: &Argument<X>,
@@ -67,7 +68,7 @@ impl Attachment {
         write: fn(&Claim, &Payload, &X, &SigningKey) -> Vec<u8>,
     ) -> Self {
         let payload = Payload::Masked(payload.into_inner());
-        Self { message: write(&claim, &payload, upload.get(), key), payload, pending, claim: Some(claim) }
+        Self { message: write(&claim, &payload, &upload.fresh(), key), payload, pending, claim: Some(claim) }
     }
 
     /// With a message of any bytes, for no release in particular: for tests of what comes after a release.
@@ -172,8 +173,8 @@ impl Attachment {
                 Pending::Public(Released(from_le_bytes(pending)?))
             }
             (_, [PUBLIC, words @ ..]) => Pending::Public(Released(from_le_bytes(words)?)),
-            (PLAIN, [PRIVATE, rest @ ..]) => Pending::Private(Sensitive(from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1)?)),
-            (_, [PRIVATE, sealed @ ..]) => Pending::Private(Sensitive(from_le_bytes(&open(sealed)?)?)),
+            (PLAIN, [PRIVATE, rest @ ..]) => Pending::Private(Sensitive::of(from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1)?)),
+            (_, [PRIVATE, sealed @ ..]) => Pending::Private(Sensitive::of(from_le_bytes(&open(sealed)?)?)),
             _ => return None,
         };
         Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending, claim: None })

@@ -123,7 +123,7 @@ impl SiteState {
     pub fn private(&self, initial: impl FnOnce() -> Sensitive<Vec<f64>>) -> Result<Sensitive<Vec<f64>>, OtherState> {
         match self {
             Self::None => Ok(initial()),
-            Self::Private(values) => Ok(Sensitive(values.0.clone())),
+            Self::Private(values) => Ok(Sensitive::of(values.0.clone())),
             Self::Public(_) => Err(OtherState),
         }
     }
@@ -142,8 +142,10 @@ impl SiteState {
             (state, Pending::None) => Ok(state),
             (Self::None, Pending::Public(change)) => add(None, &change.0).map(Self::Public),
             (Self::Public(state), Pending::Public(change)) => add(Some(state), &change.0).map(Self::Public),
-            (Self::None, Pending::Private(change)) => add(None, &change.0).map(|state| Self::Private(Sensitive(state))),
-            (Self::Private(state), Pending::Private(change)) => add(Some(state.0), &change.0).map(|state| Self::Private(Sensitive(state))),
+            (Self::None, Pending::Private(change)) => add(None, &change.0).map(|state| Self::Private(Sensitive::of(state))),
+            (Self::Private(state), Pending::Private(change)) => {
+                add(Some(state.0.into_inner()), &change.0).map(|state| Self::Private(Sensitive::of(state)))
+            }
             (Self::Public(_), Pending::Private(_)) | (Self::Private(_), Pending::Public(_)) => Err(OtherState),
         }
     }
@@ -175,7 +177,7 @@ impl SiteState {
     /// Reads what [`SiteState::to_bytes`] wrote, in any version. Bytes of the first version are bare words, whose number is a multiple of 8: then
     /// every state was public.
     pub(crate) fn from_bytes(bytes: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Result<Self, StoreError> {
-        let private = |words: &[u8]| from_le_bytes(words).map(|values| Self::Private(Sensitive(values)));
+        let private = |words: &[u8]| from_le_bytes(words).map(|values| Self::Private(Sensitive::of(values)));
         let decode = || match bytes {
             [] => Some(Self::None),
             words if words.len() % 8 == 0 => from_le_bytes(words).map(Self::Public),

@@ -178,11 +178,12 @@ impl BatchSum {
     }
 
     /// Tosses the coins, lets the model that `f` makes sum the clipped terms chunk by chunk ([`BatchSummation::of`]), rounds and adds noise. A
-    /// unit whose norm is not a number counts as zero.
+    /// unit whose norm is not a number counts as zero. If the model panics over records, the whole sum counts as zero, and noise is released:
+    /// a refusal would tell of a record.
     ///
     /// # Errors
-    /// The permit is for another event; no randomness; overflow; a table that does not fit the event; what `f` says before a record is
-    /// looked at; a panic of the model. Nothing is released then.
+    /// The permit is for another event; no randomness; a table that does not fit the event; what `f` says, or a panic, before a record is
+    /// looked at. Nothing is released then.
     pub fn release_sum<T: UnitTable, A, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
@@ -214,15 +215,16 @@ impl BatchSum {
         // Empty until a record was looked at.
         let mut sums = Vec::new();
         let summation = BatchSummation { mechanism: self, table, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums };
-        let result = withheld(|| f(argument.get(), summation)).map_err(ReleaseError::from)?;
+        let result = withheld(|| f(argument.inside(), summation));
         if sums.is_empty() {
-            result?;
+            result.map_err(ReleaseError::from)??;
         } else {
-            // A record was looked at: only the sum may say anything.
+            // A record was looked at: only the sum may say anything, and it is 0 if the model panicked on the way to it.
             std::mem::forget(result);
         }
         for (released, steps) in released.iter_mut().zip(sums) {
-            *released = released.checked_add(steps).ok_or(ReleaseError::Overflow)?;
+            // No refusal here: it could tell of a record. A sum of what the model promised stays below 2⁶³; another one goes round.
+            *released = released.wrapping_add(steps);
         }
         Ok(Released(LatticeVector { exponent: self.lattice.exponent, values: released }))
     }
@@ -244,8 +246,9 @@ impl<T: UnitTable> BatchSummation<'_, T> {
     #[must_use]
     pub fn of<M: BatchTerms<T>>(self, model: &M) -> Summed {
         let Self { mechanism: BatchSum { clip, dimension, max_units, lattice, .. }, table, sample, draws, sums } = self;
-        *sums = vec![0; *dimension as usize];
         let mut summing = Summing::start(model, *clip, *dimension, draws);
+        // From here on records are looked at.
+        *sums = vec![0; *dimension as usize];
         let visits = sample.map_or(table.len(), <[usize]>::len);
         let units = (0..visits).map(|visit| table.unit(sample.map_or(visit, |sample| sample[visit])));
         *sums = if visits as u64 <= *max_units {

@@ -70,5 +70,5 @@ impl From<SamplerError> for ReleaseError {
 /// # Errors
 /// The permit is for another event.
 pub fn release_non_private<T>(value: Sensitive<T>, permit: Permit) -> Result<Released<T>, ReleaseError> {
-    if *permit.event() == DpEvent::NonPrivate { Ok(Released(value.0)) } else { Err(ReleaseError::PermitMismatch) }
+    if *permit.event() == DpEvent::NonPrivate { Ok(Released(value.0.into_inner())) } else { Err(ReleaseError::PermitMismatch) }
 }

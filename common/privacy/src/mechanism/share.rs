@@ -220,7 +220,7 @@ impl ShareSum {
         let mut kept = self.local.no_terms();
         let mut form = Form::within(self.max_units).keeping(&mut kept);
         let sum = self.local.noised_sum(units, state, argument, f, &permit, noise, &mut form)?;
-        Ok((NoiseShare(sum), Sensitive(kept)))
+        Ok((NoiseShare(sum), Sensitive::of(kept)))
     }
 }
 

@@ -161,7 +161,7 @@ impl LatticeSum {
         }
         let mut kept = self.no_terms();
         let sum = self.noised_sum(units, state, argument, f, &permit, noise, &mut Form::plain().keeping(&mut kept))?;
-        Ok((Released(sum), Sensitive(kept)))
+        Ok((Released(sum), Sensitive::of(kept)))
     }
 
     /// An empty list of terms of this sum.
@@ -205,8 +205,8 @@ impl LatticeSum {
             kept: form.kept.as_ref().map(|_| self.no_terms()),
             touched: false,
         };
-        let summation = Summation { table, state: &state.0, sample: sample.as_deref(), totals: &mut totals };
-        let result = withheld(|| f(argument.get(), summation));
+        let summation = Summation { table, state: &*state.0, sample: sample.as_deref(), totals: &mut totals };
+        let result = withheld(|| f(argument.inside(), summation));
         if totals.touched {
             // A record was looked at: only the sum may say anything. What `f` made of it beside is not even destroyed by its own code.
             std::mem::forget(result);

@@ -20,6 +20,7 @@ use std::num::NonZeroU32;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::rule::Coding;
 use dp_pvi_posterior::task::{FactorState, ShardMethod, ShardSpec, UpdateSpec};
+use dp_pvi_privacy::inside::withheld;
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, ReleaseError, Summation, Summed};
 use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
 use dp_pvi_privacy::{Argument, NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
@@ -174,8 +175,11 @@ impl<'a> Fit<'a> {
                 let state = job.state.private(|| zeros).map_err(other)?;
                 let (message, kept) = mechanism.release_keeping(shards, &state, &asked, terms, permit, noise)?;
                 let clean = kept.map(&asked, |asked, kept| {
-                    // The very fit that was made outside.
-                    fitted(asked, |fit| fit.clean(kept)).unwrap_or_default()
+                    // The very fit that was made outside. Whatever the terms are, the round goes on: a change of zeros stands for one that panicked.
+                    let clean = |fit: &Fit<'_>| {
+                        withheld(|| fit.clean(kept)).unwrap_or_else(|_| vec![0.0; fit.prior.len() * fit.spec.factors() as usize])
+                    };
+                    fitted(asked, clean).unwrap_or_default()
                 });
                 (message, Pending::Private(clean))
             }

@@ -84,6 +84,41 @@ fn the_best_order_after_the_fact_is_not_taken() {
     assert!(one > eps(4.0) && other != one && other.get() > as_plan(&chosen), "{one:?} {other:?}");
 }
 
+/// Two orders are as good as each other for the first event and a budget, but for the margin that discrete noise needs. A later event that needs it
+/// is read at the order that the first event fixed.
+#[test]
+fn finding_gate_3_a_later_margin_does_not_change_the_order() {
+    let mut prices = Prices::new(Relation::ReplaceOne);
+    let charges = [rho(), laplace(), sampled(0.5, 0.02)].map(|event| prices.learn(&event).unwrap());
+    let costs: Vec<_> = charges.iter().map(|charge| charge.cost.clone().unwrap()).collect();
+    let first = &costs[0];
+    assert!(!first.curve_margin && costs[2].curve_margin);
+    // Budgets at which the best order changes, with all of δ and with the margin.
+    let changes = |delta: Delta| {
+        let (mut low, mut high) = (3.0, 6.0);
+        let at_low = order(first, low, delta);
+        assert_ne!(at_low, order(first, high, delta));
+        for _ in 0..60 {
+            let middle: f64 = 0.5 * (low + high);
+            if order(first, middle, delta) == at_low { low = middle } else { high = middle }
+        }
+        high
+    };
+    let budget = 0.5 * (changes(delta()) + changes(with_margin(delta(), true)));
+    let (fixed, other) = (order(first, budget, delta()), order(first, budget, with_margin(delta(), true)));
+    assert_ne!(fixed, other, "the premise: a near tie");
+    let mut curve = Curve::default();
+    for (cost, times) in costs.iter().zip([1, 9, 1]) {
+        curve.add(&cost.curve, times);
+    }
+    let by_hand = |order: usize| to_epsilon(ORDERS[order], curve.values()[order], with_margin(delta(), true));
+    let mut total = Composition::default();
+    charges.iter().zip([1, 9, 1]).for_each(|(charge, times)| total.add(charge, times));
+    let reading = total.filtered(eps(budget), delta()).epsilon.get();
+    assert!(reading > budget && (by_hand(fixed) / by_hand(other) - 1.0).abs() > 1e-3);
+    assert!((reading / by_hand(fixed) - 1.0).abs() < 1e-12, "{reading} {} {}", by_hand(fixed), by_hand(other));
+}
+
 /// A ledger of one kind of event pays nothing for being adaptive: it reads what a plan of as many events costs, and admits it by a budget that is
 /// just that.
 #[test]

@@ -40,7 +40,7 @@ fn reserve(ledger: &mut TestLedger, id: &ReleaseId) -> Result<crate::Permit, Led
 fn visit(permit: crate::Permit) -> (Masked<LatticeVector>, Sensitive<CleanTerms>, Vec<u64>) {
     let step = permit.into_steps().next().unwrap();
     let (share, clean) =
-        mechanism().share_sum_keeping(&Units::new(Rows), &Sensitive(()), &Argument::nothing(), fill, step, &SecureNoise).unwrap();
+        mechanism().share_sum_keeping(&Units::new(Rows), &Sensitive::of(()), &Argument::nothing(), fill, step, &SecureNoise).unwrap();
     let mut pad = ChaCha20Rng::from_seed([7; 32]);
     let mut again = ChaCha20Rng::from_seed([7; 32]);
     (share.mask(&mut pad), clean, (0..4).map(|_| again.next_u64()).collect())
@@ -123,7 +123,7 @@ fn a_reservation_is_for_one_pair_of_events() {
     conflict(again.reserve_aggregated(&release(0, 0), &mechanism().event(), &event(), header(0)));
     let share = |permit: crate::Permit| {
         let step = permit.into_steps().next().unwrap();
-        mechanism().share_sum_with(&Units::new(Rows), &Sensitive(()), &Argument::nothing(), fill, step, &SecureNoise).map(drop)
+        mechanism().share_sum_with(&Units::new(Rows), &Sensitive::of(()), &Argument::nothing(), fill, step, &SecureNoise).map(drop)
     };
     share(reserve(&mut again, &release(0, 0)).unwrap()).unwrap();
     // A permit whose fallback was not booked, or booked as something else, releases nothing.

@@ -13,7 +13,7 @@ fn with(pending: Pending) -> Attachment {
 }
 
 fn private(values: &[f64]) -> Pending {
-    Pending::Private(Sensitive(values.to_vec()))
+    Pending::Private(Sensitive::of(values.to_vec()))
 }
 
 fn public(values: &[f64]) -> Pending {
@@ -26,7 +26,7 @@ fn commit(ledger: &mut TestLedger, id: &ReleaseId, pending: Pending) -> Result<(
 }
 
 fn open_private(state: SiteState) -> Vec<f64> {
-    assume_public(state.private(|| Sensitive(Vec::new())).unwrap()).into_inner()
+    assume_public(state.private(|| Sensitive::of(Vec::new())).unwrap()).into_inner()
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn copy(pending: &Pending) -> Pending {
     match pending {
         Pending::None => Pending::None,
         Pending::Public(change) => Pending::Public(change.clone()),
-        Pending::Private(change) => Pending::Private(Sensitive(change.0.clone())),
+        Pending::Private(change) => Pending::Private(Sensitive::of(change.0.clone())),
     }
 }
 

@@ -374,7 +374,7 @@ fn finding_privacy_6_a_unit_outside_the_sample_changes_no_bit() {
     assert!(outside > 30, "{outside}");
 }
 
-/// A model that panics over records ends the release, and says nothing.
+/// A model that panics over records ends nothing, and says nothing: what is released is the noise, as if nobody were there.
 #[test]
 fn finding_privacy_gate_a_panic_of_a_model_says_nothing() {
     #[derive(Serialize, Deserialize)]
@@ -386,14 +386,26 @@ fn finding_privacy_gate_a_panic_of_a_model_says_nothing() {
             4
         }
         fn norms(&self, units: &[&[f64; D]], _: &mut dyn Rng, (): &mut (), _: &mut Vec<f64>) {
-            std::panic::panic_any(*units[0]);
+            if units[0][0] > 0.0 {
+                std::panic::panic_any(*units[0]);
+            }
         }
         fn add(&self, (): &mut (), _: &[f64], _: &mut [f64]) {}
     }
     let mechanism = mechanism(1.0, 1.0, None, 100);
-    let units = Units::new(Rows(vec![[70.01; D]]));
     let model = Argument::copy_of(&Panics).unwrap();
-    let result: Result<_, ReleaseError> =
-        mechanism.release_sum(&units, &model, |model, sum| Ok(sum.of(model)), permit(&mechanism), &Seeded(1));
-    assert!(matches!(result, Err(ReleaseError::Withheld(_))), "{result:?}");
+    let released = |rows: Vec<[f64; D]>| -> Result<_, ReleaseError> {
+        mechanism.release_sum(&Units::new(Rows(rows)), &model, |model, sum| Ok(sum.of(model)), permit(&mechanism), &Seeded(1))
+    };
+    assert_eq!(released(vec![[70.01; D]]).unwrap(), released(Vec::new()).unwrap());
+    assert_eq!(released(vec![[70.01; D]; 101]).unwrap(), released(Vec::new()).unwrap());
+    // Before a record is looked at there is nothing to hide but the message.
+    let early = mechanism.release_sum(
+        &Units::new(Rows(vec![[70.01; D]])),
+        &model,
+        |_, _| -> Result<_, ReleaseError> { panic!("early") },
+        permit(&mechanism),
+        &Seeded(1),
+    );
+    assert!(matches!(early, Err(ReleaseError::Withheld(_))), "{early:?}");
 }

@@ -34,7 +34,7 @@ proptest! {
         };
         let nothing = Argument::nothing();
         let (released, kept) =
-            mechanism.release_sum_keeping(&units, &Sensitive(()), &nothing, visiting, permit(&mechanism), &Seeded(seed)).unwrap();
+            mechanism.release_sum_keeping(&units, &Sensitive::of(()), &nothing, visiting, permit(&mechanism), &Seeded(seed)).unwrap();
         let visited = VISITED.take();
         let kept = assume_public(kept).into_inner();
         // Without a kept term: the same release.
@@ -67,7 +67,7 @@ fn a_unit_sees_its_position_and_the_private_state() {
     let mechanism = sum(2, 1.0, 1.0, None);
     let rows = vec![vec![(0, 0.25)], vec![(0, 0.5)], vec![(0, 0.125)]];
     // One private number a unit; the term is its record minus it.
-    let state = Sensitive(vec![0.25, 0.25, 0.0]);
+    let state = Sensitive::of(vec![0.25, 0.25, 0.0]);
     /// A unit's record minus its private number.
     #[allow(clippy::unnecessary_wraps, reason = "the form that a mechanism takes")]
     fn f((): &(), sum: Summation<'_, Rows, Vec<f64>>) -> Result<Summed, ReleaseError> {
@@ -89,7 +89,7 @@ fn a_shared_sum_keeps_the_same_terms_and_no_noise() {
         let permit = mint(mechanism.event()).with_fallback(mechanism.fallback_event()).into_steps().next().unwrap();
         let units = Units::new(Rows(rows.clone()));
         let (message, kept) =
-            mechanism.release_keeping(&units, &Sensitive(()), &Argument::nothing(), entries, permit, &Seeded(seed)).unwrap();
+            mechanism.release_keeping(&units, &Sensitive::of(()), &Argument::nothing(), entries, permit, &Seeded(seed)).unwrap();
         (message, assume_public(kept).into_inner().to_dense())
     };
     let shared = SumMechanism::Shared(shared);
