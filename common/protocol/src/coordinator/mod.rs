@@ -33,8 +33,8 @@ use dp_pvi_secagg::transcript::SignedEntry;
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Given, Open, Phase, Progress, Run, higher};
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, SILENT_ROUNDS, Settings,
-    Stage, SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, MAX_RETURNS, Member, Peer, Rejected, RestoreError,
+    SILENT_ROUNDS, Settings, Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
