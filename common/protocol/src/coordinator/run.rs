@@ -452,7 +452,7 @@ impl Run {
 }
 
 /// The later of two heads; of two heads at the same row the first that was seen, so that a forked ledger is not witnessed.
-pub(super) fn higher(known: Option<LedgerHead>, new: Option<LedgerHead>) -> Option<LedgerHead> {
+fn higher(known: Option<LedgerHead>, new: Option<LedgerHead>) -> Option<LedgerHead> {
     match (known, new) {
         (Some(known), Some(new)) => Some(if new.seq > known.seq { new } else { known }),
         (known, new) => known.or(new),
