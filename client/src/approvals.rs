@@ -12,8 +12,9 @@ use crate::clock;
 use crate::error::{ClientError, Result};
 use crate::keys;
 
-/// Fewest digits by which a hash may be named.
-const FEWEST_DIGITS: usize = 8;
+/// Fewest digits by which a hash may be named: 128 bits. A coordinator writes the tasks and charters, and can try as many as it likes until one
+/// begins like a text that was compared by these digits elsewhere (a few seconds for 8 digits). So they must be too many to search for.
+const FEWEST_DIGITS: usize = 32;
 const APPROVED: &str = "approved";
 const SEEN: &str = "seen";
 
@@ -26,7 +27,7 @@ pub fn record(state: &Path, hash: &Hash) -> Result<()> {
     write(&state.join(APPROVED), hash, "approved")
 }
 
-/// Notes that this site was shown a task or charter, so that a few digits are enough to name it ([`named`]).
+/// Notes that this site was shown a task or charter, so that its first digits are enough to name it ([`named`]).
 ///
 /// # Errors
 /// The state folder cannot be written.
@@ -120,26 +121,40 @@ mod tests {
     }
 
     #[test]
-    fn finding_newcomer_8_a_few_digits_name_a_hash_that_was_seen() {
+    fn finding_newcomer_8_half_of_the_digits_name_a_hash_that_was_seen() {
         let state = tempfile::tempdir().unwrap();
-        let (one, other) = (Hash([0xab; 32]), Hash([vec![0xab; 5], vec![0xcd; 27]].concat().try_into().unwrap()));
+        let (one, other) = (Hash([0xab; 32]), Hash([vec![0xab; 17], vec![0xcd; 15]].concat().try_into().unwrap()));
         let named = |text: &str| named(state.path(), text);
-        // All digits always do; a few only once the site was shown the hash.
+        let half = "ab".repeat(16);
+        // All digits always do; half of them only once the site was shown the hash.
         assert_eq!(named(&one.to_string()).unwrap(), one);
         assert_eq!(named(&format!("sha256:{one}")).unwrap(), one);
-        assert!(named("abababab").unwrap_err().to_string().contains("plan"));
+        assert!(named(&half).unwrap_err().to_string().contains("plan"));
         saw(state.path(), &one).unwrap();
         saw(state.path(), &one).unwrap();
-        for text in ["abababab", "ABABABAB", "sha256:ababababab", &one.to_string()[..63]] {
+        for text in [&half, &half.to_ascii_uppercase(), &format!("sha256:{half}ab"), &one.to_string()[..63]] {
             assert_eq!(named(text).unwrap(), one, "{text}");
         }
         saw(state.path(), &other).unwrap();
-        assert!(named("ababababab").unwrap_err().to_string().contains("2 hashes"));
-        assert_eq!(named("abababababcd").unwrap(), other);
-        for text in ["", "abababa", "abababag", "../approved", "abababababababab\n"] {
+        assert!(named(&half).unwrap_err().to_string().contains("2 hashes"));
+        assert_eq!(named(&format!("{half}abcd")).unwrap(), other);
+        for text in ["", &half[..31], &format!("{half}g"), "../approved", &format!("{half}\n")] {
             assert_eq!(named(text).unwrap_err().exit_code(), 2, "{text}");
         }
         // Seen is not approved.
         assert_eq!(list(state.path()).unwrap(), []);
+    }
+
+    /// Two texts with the same 8, 16 or 31 digits can be searched for: no such prefix names a hash, however plain it is which was seen.
+    #[test]
+    fn a_prefix_that_can_be_searched_for_names_nothing() {
+        let state = tempfile::tempdir().unwrap();
+        let hash = Hash([0xab; 32]);
+        saw(state.path(), &hash).unwrap();
+        for digits in [8, 16, 31] {
+            let refused = named(state.path(), &hash.to_string()[..digits]).unwrap_err();
+            assert!(refused.to_string().contains("give at least 32"), "{refused}");
+        }
+        assert_eq!(named(state.path(), &hash.to_string()[..32]).unwrap(), hash);
     }
 }

@@ -84,7 +84,7 @@ enum Command {
     },
     /// Approve a task by the hash that `plan` prints, or the charter of an aggregated run by the hash that `run` logs.
     Approve {
-        /// Hash of the task or charter, with or without `sha256:`. Its first digits, 8 or more, are enough for one that this site was shown.
+        /// Hash of the task or charter, with or without `sha256:`. Its first 32 digits or more are enough for one that this site was shown.
         hash: String,
     },
     /// Look at the data set; nothing leaves.

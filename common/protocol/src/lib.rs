@@ -4,7 +4,7 @@
 //! * [`coordinator`]: the server as a state machine. A run is the fold of its [`Record`](coordinator::Record)s, so a restarted
 //!   server is where it was; every answer comes with the records that must be durable before it may be given.
 //! * [`participant`]: a site as a state machine over its privacy ledger, and an evaluator. Neither trusts the server.
-//! * [`bounds`], [`quota`]: what a peer may say, and how much of it. [`witness`]: a ledger's head, in its site's own words.
+//! * [`bounds`]: what a peer may say. [`witness`]: a ledger's head, in its site's own words.
 //! * [`sum`]: payloads in chunks, checked and summed in O(d) memory.
 //! * [`driver`]: the loops of both sides, generic over transport, store, trainer and clock. Production and simulation run these.
 //!
@@ -28,7 +28,6 @@ pub mod driver;
 mod frequent;
 pub mod message;
 pub mod participant;
-pub mod quota;
 pub mod sum;
 #[cfg(test)]
 mod testing;

@@ -12,7 +12,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash};
 
 use super::run::{Open, Phase, Run};
-use super::{Coordinator, Member, SILENT_ROUNDS, SumBound};
+use super::{Coordinator, MAX_RETURNS, Member, SILENT_ROUNDS, SumBound};
 use crate::bounds::{ENTRIES, ENTRIES_BYTES, entry_bytes};
 use crate::message::{RefusalReason, Role, RoundOutcome, RunOutcome, TranscriptEntry};
 use crate::witness::{SignedHead, Witnessed};
@@ -22,6 +22,15 @@ impl Member {
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.silent >= SILENT_ROUNDS
+    }
+
+    /// It spoke, and sent no update in time. Where nobody waited for it one round waits for it again, [`MAX_RETURNS`] times until an update of it
+    /// is in time: who is always late must not draw every round out to its deadline.
+    pub(super) fn says_that_it_is_there(&mut self) {
+        if self.is_silent() && self.returned < MAX_RETURNS {
+            self.silent = SILENT_ROUNDS - 1;
+            self.returned += 1;
+        }
     }
 
     /// Its highest head, as the server of a later run is told.

@@ -31,10 +31,10 @@ use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_secagg::transcript::SignedEntry;
 
 pub use self::record::{Control, Record};
-use self::run::{Gathering, Given, Open, Phase, Progress, Run, higher};
+use self::run::{Gathering, Given, Open, Phase, Progress, Run};
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Member, Peer, Rejected, RestoreError, SILENT_ROUNDS, Settings,
-    Stage, SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, MAX_RETURNS, Member, Peer, Rejected, RestoreError,
+    SILENT_ROUNDS, Settings, Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
@@ -126,7 +126,9 @@ impl Coordinator {
             return Err(Rejected::OtherTask("task hash"));
         }
         let known = self.run.members.get(&peer.client);
-        let mut head = match (body.role, body.nominal_units, body.ledger, body.ledger_head) {
+        // What was remembered before this hello is told. Only where nothing was, its own head is what is kept: a ledger may be an old copy that
+        // has grown past the remembered row, and its site notices that by the welcome. Later heads come with updates, after that.
+        let (before, head) = match (body.role, body.nominal_units, body.ledger, body.ledger_head) {
             (Role::Site, Some(units), Some((unit, relation)), Some(head)) => {
                 if unit != task.privacy.unit {
                     return Err(Rejected::OtherTask("privacy unit of the site's ledger"));
@@ -141,23 +143,16 @@ impl Coordinator {
                     return Err(Rejected::TooManyUnits { declared: units, most: self.most_units });
                 }
                 let before = known.map_or_else(|| self.settings.witnessed.get(&peer.client).map(|seen| seen.head), |member| member.head);
-                match body.intent {
-                    Intent::Join => higher(before, Some(head)),
-                    Intent::Look => before,
-                }
+                (before, before.or(Some(head)))
             }
-            (Role::Evaluator, None, None, None) => None,
+            (Role::Evaluator, None, None, None) => (None, None),
             _ => return Err(Rejected::Foreign("what a client of this role declares")),
         };
         let records = match known {
             _ if body.intent == Intent::Look => Vec::new(),
             Some(member) if member.head == head && !member.withdrawn && !member.is_silent() => Vec::new(),
             Some(member) if member.joins >= MAX_JOINS && member.withdrawn => return Err(Rejected::TooOften),
-            // The head of a member that comes back very often is witnessed with its next update.
-            Some(member) if member.joins >= MAX_JOINS => {
-                head = member.head;
-                Vec::new()
-            }
+            Some(member) if member.joins >= MAX_JOINS => Vec::new(),
             _ => vec![Record::Joined {
                 client: peer.client.clone(),
                 role: body.role,
@@ -167,10 +162,10 @@ impl Coordinator {
                 at: now,
             }],
         };
-        let welcome = Welcome { version, run: self.run.id, task: self.settings.task.clone(), witnessed: head, hello: hello.hash() };
+        let welcome = Welcome { version, run: self.run.id, task: self.settings.task.clone(), witnessed: before, hello: hello.hash() };
         let welcome = Signed::seal(&welcome, &self.settings.key);
         let mut greeting = self.durable(records, Greeting { welcome, signed: None });
-        greeting.then.signed = self.signed_head(&peer.client, head);
+        greeting.then.signed = self.signed_head(&peer.client, before);
         Ok(greeting)
     }
 

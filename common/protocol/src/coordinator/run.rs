@@ -9,7 +9,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
-use super::{Control, Member, Record, RestoreError, SILENT_ROUNDS};
+use super::{Control, Member, Record, RestoreError};
 use crate::aggregation::decode;
 use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
@@ -321,14 +321,14 @@ impl Run {
                     withdrawn: false,
                     joins: 0,
                     silent: 0,
+                    returned: 0,
                     signed: None,
                 });
                 member.joins = member.joins.saturating_add(1);
                 member.head = higher(member.head, *head);
                 member.keep_signed(|| SignedHead::Hello(hello.clone()));
                 member.withdrawn = false;
-                // One round more for a site that only says that it is there.
-                member.silent = member.silent.min(SILENT_ROUNDS - 1);
+                member.says_that_it_is_there();
             }
             Record::UpdateStored { client, update, .. } => {
                 self.answered(client, update, ReceiptOutcome::Stored);
@@ -425,7 +425,10 @@ impl Run {
             witnessed = higher(member.head, witnessed);
             member.head = witnessed;
             member.keep_signed(|| SignedHead::Update(update.clone()));
-            member.silent = 0;
+            match outcome {
+                ReceiptOutcome::Stored => (member.silent, member.returned) = (0, 0),
+                ReceiptOutcome::Excluded => member.says_that_it_is_there(),
+            }
         }
         self.lagging.remove(client);
         let given = Given { update: update.hash(), outcome, witnessed };
@@ -437,7 +440,7 @@ impl Run {
         if let Some(member) = self.members.get_mut(client) {
             member.refused = Some((body.release.round, body.reason));
             member.withdrawn = body.header == Hash::default();
-            member.silent = 0;
+            member.says_that_it_is_there();
         }
         if let Phase::Open(open) = &mut self.phase
             && !open.stored.contains_key(client)
@@ -449,7 +452,7 @@ impl Run {
 }
 
 /// The later of two heads; of two heads at the same row the first that was seen, so that a forked ledger is not witnessed.
-pub(super) fn higher(known: Option<LedgerHead>, new: Option<LedgerHead>) -> Option<LedgerHead> {
+fn higher(known: Option<LedgerHead>, new: Option<LedgerHead>) -> Option<LedgerHead> {
     match (known, new) {
         (Some(known), Some(new)) => Some(if new.seq > known.seq { new } else { known }),
         (known, new) => known.or(new),

@@ -311,10 +311,15 @@ pub struct Member {
     pub joins: u32,
     /// Rounds in a row in which it was asked and said nothing before the deadline. From [`SILENT_ROUNDS`] on it is not waited for.
     pub silent: u32,
+    /// How often a round waited for it again since its last update that was in time, because it spoke while it was silent.
+    pub returned: u32,
     /// The message in which it signed its highest head, as far as this run has it.
     pub signed: Option<SignedHead>,
 }
 
-/// A site that has been silent for so many rounds in a row is not waited for until it speaks again: an update or refusal counts as speech for all
-/// of them, a hello gives it one round more.
+/// A site that has been silent for so many rounds in a row is not waited for until it speaks again: an update that is in time counts as
+/// speech for all of them; a late one, a refusal or a hello gives it one round more, [`MAX_RETURNS`] times.
 pub const SILENT_ROUNDS: u32 = 3;
+
+/// How often a silent site is waited for again without an update that was in time. It is asked and heard after that, too.
+pub const MAX_RETURNS: u32 = 3;

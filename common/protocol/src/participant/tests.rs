@@ -612,6 +612,50 @@ fn finding_attack_weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_
     assert_eq!(site.take_unproved(), None);
 }
 
+/// A copy of the ledger from before a release, with more rows of another run than the server saw of the ledger.
+#[test]
+fn a_copy_with_fewer_rows_that_grew_past_the_witnessed_row_is_refused() {
+    let task = synchronous(2, 2);
+    let (mut desk, _, mut site, start) = asked(&task);
+    let outgoing = train(&mut site, &start, [1.0; 4]);
+    deliver(&mut site, &mut desk, &outgoing);
+    let seen = desk.coordinator.members()[&client("a")].head.unwrap();
+    // The copy has the first row only.
+    let (disk, mut elsewhere) = (MemoryStore::new(), Desk::new(&synchronous(4, 2)));
+    let mut copy = Participant::new(identity("a"), lax(), 100, ledger("a", &disk, budget()).unwrap());
+    welcome(&mut copy, &mut elsewhere).unwrap();
+    for name in ["b", "c"] {
+        elsewhere.hello(name).unwrap();
+    }
+    elsewhere.poll();
+    for _ in 0..3 {
+        let start = match elsewhere.coordinator.next_for(&client("a"), copy.seen()).unwrap() {
+            Next::Round(start) => *start,
+            other => panic!("{other:?}"),
+        };
+        let outgoing = train(&mut copy, &start, [2.0; 4]);
+        deliver(&mut copy, &mut elsewhere, &outgoing);
+        drop(["b", "c"].map(|name| elsewhere.submit(name, &[1.0; 4]).unwrap()));
+    }
+    assert!(copy.ledger().head().seq > seen.seq);
+    drop(copy);
+    // Refused, as often as it asks, and also by the next run.
+    let refused = |desk: &mut Desk| {
+        let mut copy = Participant::new(identity("a"), lax(), 100, ledger("a", &disk, budget()).unwrap());
+        let refused = welcome(&mut copy, desk);
+        assert!(matches!(refused, Err(SiteError::Ledger(LedgerError::Forked { seq })) if seq == seen.seq), "{refused:?}");
+    };
+    refused(&mut desk);
+    refused(&mut desk);
+    let witnessed = desk.coordinator.members().iter().filter_map(|(client, member)| Some((client.clone(), member.witnessed()?))).collect();
+    desk.coordinator =
+        crate::coordinator::Coordinator::restore(crate::coordinator::Settings { run: 2, witnessed, ..settings(&task) }, []).unwrap();
+    desk.poll();
+    refused(&mut desk);
+    refused(&mut desk);
+    assert_eq!(desk.coordinator.members()[&client("a")].head, Some(seen));
+}
+
 #[test]
 fn finding_attack_weakness_1_a_receipt_cannot_lock_a_site_out_either() {
     let (mut desk, _, mut site, start) = asked(&synchronous(2, 2));

@@ -90,7 +90,7 @@ fn fewer_sites_than_a_round_needs_wait_for_the_silent_too() {
 }
 
 #[test]
-fn a_late_update_and_a_refusal_are_speech() {
+fn a_late_update_and_a_refusal_are_speech_for_one_round() {
     for refuses in [true, false] {
         let mut desk = Desk::joined(&synchronous(9, 2));
         let (late, bytes) = desk.update("c", &DELTA);
@@ -104,8 +104,31 @@ fn a_late_update_and_a_refusal_are_speech() {
         } else {
             desk.send("c", &Signed::seal(&late, &key("c")), bytes).unwrap();
         }
-        assert_eq!(desk.coordinator.members()[&client("c")].silent, 0);
+        assert_eq!(desk.coordinator.members()[&client("c")].silent, SILENT_ROUNDS - 1);
     }
+}
+
+#[test]
+fn a_site_that_is_always_late_does_not_draw_every_round_out() {
+    let task = synchronous(20, 2);
+    let mut desk = Desk::joined(&task);
+    for _ in 0..15 {
+        let (late, bytes) = desk.update("c", &DELTA);
+        let round = desk.coordinator.entries().len();
+        drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
+        if desk.coordinator.entries().len() == round {
+            desk.wait(DEADLINE);
+        }
+        desk.send("c", &Signed::seal(&late, &key("c")), bytes).unwrap();
+    }
+    let drawn = outcomes(&desk).iter().filter(|outcome| **outcome == RoundOutcome::Deadline).count();
+    assert_eq!(drawn, (SILENT_ROUNDS + MAX_RETURNS) as usize);
+    restart(&mut desk, &task);
+    // One update in time, and it is waited for as before.
+    desk.submit("c", &DELTA).unwrap();
+    drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
+    let member = &desk.coordinator.members()[&client("c")];
+    assert_eq!((member.silent, member.returned), (0, 0));
 }
 
 #[test]
