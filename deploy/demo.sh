@@ -20,6 +20,8 @@ command -v cargo >/dev/null || fail "cargo is not in PATH: install Rust (rustup.
 command -v cc >/dev/null || fail "there is no C compiler (cc): install gcc, it builds SQLite and the TLS library"
 
 echo "building (the first time takes some minutes) …"
+# One command for all programs, for speed: it compiles the client with what the simulation asks of the gate (feature "unsealed"). That is for invented
+# patients only; deploy/build-programs.sh builds what a site should run.
 (cd "$deploy/.." && cargo build --release --locked --workspace --bins)
 target=${CARGO_TARGET_DIR:-$deploy/../target}
 PATH=$(cd "$deploy/.." && cd "$target/release" && pwd):$PATH

@@ -4,16 +4,17 @@
 //! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]).
 //!
 //! A run may last longer than this process. What a site keeps of it (factors, shards) belongs to the units at their places, so a start in
-//! the middle of a run must find the same records. A file in the state folder says which run this site joined and holds a fingerprint of
-//! its records, which only the identity key can compare with others. Records that were changed meanwhile are told to the operator, and
+//! the middle of a run must find the same records. A file in the state folder says which runs this site joined and holds a fingerprint of
+//! its records in each, which only the identity key can compare with others. Records that were changed meanwhile are told to the operator, and
 //! the program does not start. From outside this looks like any site that stays away; it tells whoever waits for it that somebody may
 //! have edited the files of a running study, and nothing about a record.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dp_pvi_data::load_for_run;
 use dp_pvi_inference::records::RecordTable;
@@ -73,15 +74,21 @@ pub struct Snapshot {
     units: Arc<Units<RecordTable>>,
     fingerprint: Hash,
     file: PathBuf,
+    /// The run that this process joined.
+    run: Mutex<Option<RunId>>,
 }
 
-/// What the state folder keeps of a run that was joined.
-#[derive(Serialize, Deserialize)]
+/// What the state folder keeps: every run that this site is in, and a fingerprint of its records there. A run that was broken off stays until
+/// it has ended or the operator gives it up, also when other runs come and go meanwhile.
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Joined {
-    task: String,
-    run: u32,
-    fingerprint: String,
+    runs: BTreeMap<String, String>,
+}
+
+/// Name of a run in the file.
+fn name(run: &RunId) -> String {
+    format!("run {} of task {}", run.number, run.task)
 }
 
 impl Snapshot {
@@ -99,16 +106,15 @@ impl Snapshot {
             Some(private) => read.units.over_slots(private.nominal_units),
             None => read.units,
         };
-        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file };
-        match snapshot.joined()? {
-            Some(joined) if joined.fingerprint != snapshot.fingerprint.to_string() => Err(ClientError::Data(format!(
-                "the records are not those with which this site joined run {} of task {}, and what it keeps of that run would not fit them. Put \
-                 the files back as they were; or, if that run is over or given up, remove {} and start again",
-                joined.run,
-                joined.task,
+        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file, run: Mutex::new(None) };
+        let now = snapshot.fingerprint.to_string();
+        match snapshot.joined()?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
+            None => Ok(snapshot),
+            Some((run, _)) => Err(ClientError::Data(format!(
+                "the records are not those with which this site joined {run}, and what it keeps of that run would not fit them. Put the files back as \
+                 they were; or, if that run is over or given up, take its entry out of {} and start again",
                 snapshot.file.display()
             ))),
-            _ => Ok(snapshot),
         }
     }
 
@@ -129,11 +135,41 @@ impl Snapshot {
     /// # Errors
     /// [`ClientError::Unavailable`].
     pub fn join(&self, run: &RunId) -> Result<()> {
-        let joined = Joined { task: run.task.to_string(), run: run.number, fingerprint: self.fingerprint.to_string() };
-        if self.joined()?.is_some_and(|known| (&known.task, known.run) == (&joined.task, joined.run)) {
+        let mut joined = self.joined()?;
+        // What stands there is the same fingerprint: `load` compared all of them.
+        if joined.runs.insert(name(run), self.fingerprint.to_string()).is_none() {
+            self.keep(&joined)?;
+        }
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(*run);
+        Ok(())
+    }
+
+    /// The run that this process joined, if it joined one: other runs that this site is in keep their entries.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// That run is over. Other records may come when all are.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`].
+    pub fn leave(&self, run: &RunId) -> Result<()> {
+        let mut joined = self.joined()?;
+        if joined.runs.remove(&name(run)).is_none() {
             return Ok(());
         }
-        let text = serde_json::to_string(&joined).map_err(|e| ClientError::Failed(e.to_string()))?;
+        if !joined.runs.is_empty() {
+            return self.keep(&joined);
+        }
+        match fs::remove_file(&self.file) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(self.unavailable(&e.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep(&self, joined: &Joined) -> Result<()> {
+        let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(e.to_string()))?;
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let fresh = self.file.with_extension("json.new");
         let write = || {
@@ -147,26 +183,12 @@ impl Snapshot {
         write().map_err(|e: std::io::Error| self.unavailable(&e.to_string()))
     }
 
-    /// The run is over: other records may come.
-    ///
-    /// # Errors
-    /// [`ClientError::Unavailable`].
-    pub fn leave(&self) -> Result<()> {
-        match fs::remove_file(&self.file) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(self.unavailable(&e.to_string())),
-            _ => Ok(()),
-        }
-    }
-
-    fn joined(&self) -> Result<Option<Joined>> {
+    fn joined(&self) -> Result<Joined> {
         let text = match fs::read_to_string(&self.file) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Joined::default()),
             text => text.map_err(|e| self.unavailable(&e.to_string()))?,
         };
-        match serde_json::from_str(&text) {
-            Ok(joined) => Ok(Some(joined)),
-            Err(_) => Err(self.unavailable("is not what this program wrote; if this site is in no run, remove it")),
-        }
+        serde_json::from_str(&text).map_err(|_| self.unavailable("is not what this program wrote; if this site is in no run, remove it"))
     }
 
     fn unavailable(&self, problem: &str) -> ClientError {

@@ -36,12 +36,12 @@ impl SiteTrainer {
         Ok(Self { snapshot: Arc::new(snapshot) })
     }
 
-    /// The run is over: the files may change again.
+    /// The run that this process was in is over. Where it is in no other, the files may change again.
     ///
     /// # Errors
     /// [`ClientError::Unavailable`].
     pub fn leave(&self) -> ClientResult<()> {
-        self.snapshot.leave()
+        self.snapshot.run().map_or(Ok(()), |run| self.snapshot.leave(&run))
     }
 }
 

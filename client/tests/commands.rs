@@ -120,6 +120,7 @@ fn bad_data_is_exit_code_10_and_shows_no_value() {
     write(&site.path("cohort.csv"), format!("age,died\n{}", "40,no\n".repeat(7)));
     let more = site.run(&["check", "--offline"]).expect(0, "").stdout;
     assert!(more.contains("2 privacy units more than [data] nominal_units"), "{more}");
+    assert!(more.contains("after it was paid for. Declare at least as many units"), "{more}");
     site.run(&["run"]).expect(5, "localhost:1");
 }
 
@@ -172,11 +173,42 @@ fn finding_privacy_9_files_that_were_edited_in_a_run_are_noticed_before_the_hell
     let other = Snapshot::load(&config, &generate_identity().unwrap()).err().unwrap();
     assert_eq!(other.exit_code(), 10);
     // The run is over, or the operator gives it up.
-    snapshot.leave().unwrap();
+    snapshot.leave(&common::run()).unwrap();
     assert!(!kept.exists());
     site.run(&["run"]).expect(5, "localhost:1");
-    write(&kept, text.replace("fingerprint", "print"));
+    write(&kept, text.replace("\"runs\"", "\"run\""));
     site.run(&["run"]).expect(12, "remove it");
+}
+
+/// A run that was broken off keeps its entry while another one of the same records comes and goes: its state still belongs to these records.
+#[test]
+fn finding_privacy_9_every_run_keeps_its_own_records() {
+    let site = Site::new();
+    let config = site.config();
+    let key = dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
+    let (first, second) = (common::run(), dp_pvi_privacy::RunId { number: 2, ..common::run() });
+    Snapshot::load(&config, &key).unwrap().join(&first).unwrap();
+    let snapshot = Snapshot::load(&config, &key).unwrap();
+    assert_eq!(snapshot.run(), None);
+    snapshot.join(&second).unwrap();
+    assert_eq!(snapshot.run(), Some(second));
+
+    let records = fs::read_to_string(site.path("cohort.csv")).unwrap();
+    let changed = |run: &str| {
+        write(&site.path("cohort.csv"), records.replace("40", "41"));
+        site.run(&["run"]).expect(10, run);
+        write(&site.path("cohort.csv"), &records);
+    };
+    changed("joined run 1 of");
+    snapshot.leave(&second).unwrap();
+    changed("joined run 1 of");
+    snapshot.join(&second).unwrap();
+    snapshot.leave(&first).unwrap();
+    changed("joined run 2 of");
+    snapshot.leave(&second).unwrap();
+    assert!(!site.path("state/records-lung-2024.json").exists());
+    write(&site.path("cohort.csv"), records.replace("40", "41"));
+    site.run(&["run"]).expect(5, "localhost:1");
 }
 
 #[test]

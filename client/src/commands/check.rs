@@ -188,7 +188,9 @@ impl Loaded {
     fn note(&self) -> Option<String> {
         if let Some(surplus) = self.surplus {
             return Some(format!(
-                "{surplus} privacy units more than [data] nominal_units: where an update gives every unit a place, they contribute nothing"
+                "{surplus} privacy units more than [data] nominal_units: where an update gives every unit a place, they contribute nothing; where it \
+                 sums over all units, the sum may be larger than the declared number allows, and the server may then refuse the update after it was \
+                 paid for. Declare at least as many units as there are"
             ));
         }
         let missing = self.missing?;

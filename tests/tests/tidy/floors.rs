@@ -221,6 +221,25 @@ fn finding_privacy_gate_no_shipped_program_enables_the_feature_for_tests() {
     }
 }
 
+/// Cargo unites the features of all packages of one command. So the programs of the images come from a command without the simulation, and the
+/// images hold what that made.
+#[test]
+fn what_a_site_runs_is_built_apart_from_the_simulation() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
+    let commands = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with('#') && line.contains("cargo build")).map(str::to_owned).collect()
+    };
+    let built = commands(&read("deploy/build-programs.sh"));
+    assert_eq!(built.len(), 2, "{built:?}");
+    assert!(built[0].contains("-p dp-pvi-client -p dp-pvi-server ") && !built[0].contains("simulation"), "{built:?}");
+    assert!(built[1].contains("-p dp-pvi-simulation ") && built[1].matches("-p ").count() == 1, "{built:?}");
+    assert!(built.iter().all(|command| !command.contains("--workspace")), "{built:?}");
+    let image = read("deploy/Dockerfile");
+    assert!(commands(&image).is_empty() && image.contains("RUN deploy/build-programs.sh"), "the image is built by another command");
+    assert!(read(".dockerignore").contains("!deploy/build-programs.sh"));
+    assert!(read("deploy/compose-test.sh").contains("./build-programs.sh"));
+}
+
 /// T4.4, dependency half: nothing but the operating system can feed noise in the client.
 #[test]
 fn t4_4_no_random_generator_with_a_seed_is_reachable_from_the_client() {

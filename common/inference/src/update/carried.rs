@@ -513,6 +513,11 @@ fn refusal(pvi: &str, records: Records, named: Named) -> Option<&'static str> {
         Some("everybody sees which sites take part")
     } else if unit == PrivacyUnit::Person && many_files {
         Some("documents and images have no column that says whose they are")
+    } else if unit == PrivacyUnit::Person
+        && relation == Relation::ReplaceOne
+        && matches!(kind, UpdateKind::LocalAveraging | UpdateKind::VirtualClients)
+    {
+        Some("one person's records decide the positions of others, and so their shards")
     } else if kind == UpdateKind::LocalAveraging && state == Some(FactorState::PrivateClean) {
         Some("one record would move the terms of all shards")
     } else if trust == Trust::Aggregated && state == Some(FactorState::Released) {

@@ -3,7 +3,7 @@
 
 use dp_pvi_privacy::{ClipNorm, PrivacyUnit, Relation};
 
-use super::{ResolvedTask, TaskError, Trust};
+use super::{ResolvedTask, TaskError, Trust, UpdateSpec};
 use crate::schema::Schema;
 
 impl ResolvedTask {
@@ -77,6 +77,22 @@ impl ResolvedTask {
                     "unit = \"site\" needs adjacency = \"replace-one\": whether a site is there is seen by everybody, so no noise could hide its absence",
                 )?;
             }
+        }
+        self.check_positions()
+    }
+
+    /// A person's number among the persons follows from the first record that can be read as theirs. So another content of one person may
+    /// renumber the persons after them, and where shards are cut by number, move those persons to other shards.
+    fn check_positions(&self) -> Result<(), TaskError> {
+        let UpdateSpec::Shards(spec) = &self.update else { return Ok(()) };
+        let by_position = self.privacy.unit == PrivacyUnit::Person && self.privacy.relation == Relation::ReplaceOne;
+        if by_position && spec.method.has_shards() && spec.shards > 1 {
+            return invalid(&format!(
+                "update = \"{}\" cannot protect persons under adjacency = \"replace-one\": shards are then cut by position, and the records of one person \
+                 decide the positions of others, so several shards would change. Use adjacency = \"add-remove\", where a person's shard follows from \
+                 that person's records alone, or shards = 1, or an update that sums over persons (\"dp-optimisation\", \"natural-gradient\")",
+                spec.method.name()
+            ));
         }
         Ok(())
     }

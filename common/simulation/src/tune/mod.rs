@@ -11,8 +11,9 @@
 //!   records when one comes or goes (add-remove with anything but a file for each site).
 //! * The number of trials has exactly the law of the theorem (module `count`).
 //! * The charge of every site is one event with the ε and δ of the whole selection (module `cost`): all trials, those that fail, and the
-//!   choice between them. It is reserved in the site's ledger before the first trial and never given back. What is printed is what that ledger
-//!   then says at the task's δ.
+//!   choice between them. It is reserved before the first trial and never given back, in a ledger that is kept in memory for this one
+//!   selection: no ledger file of a site has an entry of it, and whoever uses the records again has to count it. What is printed is what that
+//!   ledger then says at the task's δ.
 //! * The event's δ is half the task's, so that a ledger with the task's δ has room beside the failure of a black box.
 //! * How many trials there were is not printed, nor how the others did: the proof counts on that. How long the program runs does tell
 //!   the number, so that is for the eyes of those only who hold the records.
