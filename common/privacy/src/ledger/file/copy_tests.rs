@@ -86,9 +86,17 @@ fn finding_attack_b2_a_copy_beside_the_writer_holds_every_row_or_is_refused() {
     let (mut whole, mut torn) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for seq in 1..600 {
+            // Until there are enough copies; never for ever, should a copy break the test.
+            for seq in 1..6000 {
+                if over.load(Ordering::SeqCst) {
+                    break;
+                }
                 store.append(&row(seq), beside(seq).as_ref()).unwrap();
                 written.store(seq + 1, Ordering::SeqCst);
+                // A site computes between its rows: some copies fall into such a pause.
+                if seq.is_multiple_of(5) {
+                    std::thread::sleep(Duration::from_millis(6));
+                }
             }
             over.store(true, Ordering::SeqCst);
         });
@@ -96,7 +104,12 @@ fn finding_attack_b2_a_copy_beside_the_writer_holds_every_row_or_is_refused() {
         while !over.load(Ordering::SeqCst) {
             let before = written.load(Ordering::SeqCst);
             copy_slowly(&path, &copy, &mut numbers);
-            if opens_with(&copy, before) { whole += 1 } else { torn += 1 }
+            if opens_with(&copy, before) {
+                whole += 1
+            } else {
+                torn += 1
+            }
+            over.fetch_or(whole >= 10 && torn >= 10, Ordering::SeqCst);
         }
     });
     assert!(whole >= 5, "{whole} whole copies and {torn} torn ones say little");
@@ -117,6 +130,10 @@ fn a_copied_folder_holds_every_row_or_is_refused() {
             for seq in 1..400 {
                 store.append(&row(seq), beside(seq).as_ref()).unwrap();
                 written.store(seq + 1, Ordering::SeqCst);
+                // A site computes between its rows: some copies fall into such a pause.
+                if seq.is_multiple_of(5) {
+                    std::thread::sleep(Duration::from_millis(6));
+                }
             }
             over.store(true, Ordering::SeqCst);
         });
