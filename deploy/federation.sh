@@ -7,7 +7,7 @@
 # SAMPLES holds the sample configurations (the folder of this script), SERVER_NAME is the host that the sites call (default:
 # localhost), TASK is the task's file in SAMPLES (default: task.toml). The three programs are taken from PATH.
 # For trying things out: one person plays all parties here. In a real federation every site runs its own lines, and only the
-# request (NAME.csr.pem), the certificate (NAME.pem) and the authority (ca.pem) travel; the README says how.
+# request (NAME.csr.pem), the certificate (NAME.pem) and the authority (ca.pem) travel: deploy/guide/src/coordinator.md says how.
 set -eu
 
 samples=$1
