@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use dp_pvi_posterior::document::Intervals;
-use dp_pvi_posterior::summary::Level;
+use dp_pvi_posterior::reading::document::Intervals;
+use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_privacy::ClientId;
-use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_protocol::message::Role;
 use serde_json::json;
@@ -110,6 +110,9 @@ enum Command {
         /// Which posterior predicts.
         #[arg(long, value_enum, default_value_t)]
         intervals: IntervalsArg,
+        /// Column whose text is written beside every prediction; without a name, the schema's unit_column.
+        #[arg(long, value_name = "COLUMN", num_args = 0..=1, default_missing_value = "")]
+        id: Option<String>,
         /// File for the result (CSV); stdout unless given.
         #[arg(short, long)]
         output: Option<PathBuf>,
@@ -201,6 +204,12 @@ enum LedgerCommand {
         #[arg(long, value_name = "ROWS")]
         lose_rows: Option<u64>,
     },
+    /// Say what one privacy unit is, by the ledger and by the schema.
+    Units {
+        /// Write the schema's words down where the ledger has others: the units are the same ones, under another name.
+        #[arg(long)]
+        accept: bool,
+    },
     /// Check every row, signature, digest and attachment; against the server's transcript too where given.
     Verify {
         /// Transcript, as `dp-pvi-server export --transcript` writes it.
@@ -217,7 +226,7 @@ fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_privacy::releas
 
 /// The whole program: parses the process's arguments, runs, and reports an error on stderr. `decorate` may wrap the ledger store of
 /// `run`; the shipped program passes it through, tests put a store there that ends the process at a chosen append.
-pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -> S) -> ExitCode {
+pub fn main_with<S: ChargeStore + 'static>(decorate: impl FnOnce(SqliteLedger) -> S) -> ExitCode {
     // Keys must not end up in a core file; a system that refuses this has other barriers, and the program goes on.
     let _ = dp_pvi_proto::process::forbid_core_dumps();
     // Wrong usage ends here with exit code 2, help and version with 0.
@@ -238,7 +247,7 @@ pub fn main_with<S: LedgerStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
     }
 }
 
-fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
+fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
     let output = Output::new(cli.global.format);
     let file = cli.global.config.as_path();
     match cli.command {
@@ -274,9 +283,13 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         Command::Ledger(LedgerCommand::Create) => ledger::create(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Backup { output: target }) => ledger::backup(&Config::load(file)?, &target, output),
         Command::Ledger(LedgerCommand::Restore { backup, lose_rows }) => ledger::restore(&Config::load(file)?, &backup, lose_rows, output),
+        Command::Ledger(LedgerCommand::Units { accept }) => {
+            let other = if accept { ledger::OtherUnits::Accept } else { ledger::OtherUnits::Refuse };
+            ledger::units(&Config::load(file)?, other, output)
+        }
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
-        Command::Predict { posterior, data, level, intervals, output: target } => {
+        Command::Predict { posterior, data, level, intervals, id, output: target } => {
             let level = match level {
                 LevelArg::P90 => Level::P90,
                 LevelArg::P95 => Level::P95,
@@ -285,7 +298,8 @@ fn execute<S: LedgerStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
                 IntervalsArg::Plain => Intervals::Plain,
                 IntervalsArg::NoiseAware => Intervals::NoiseAware,
             };
-            predict::predict(&posterior, &data, level, intervals, target.as_deref(), output)
+            let id = id.map(|column| if column.is_empty() { predict::Id::OfUnits } else { predict::Id::Column(column) });
+            predict::predict(&posterior, &data, level, intervals, id, target.as_deref(), output)
         }
         Command::Config(ConfigCommand::Schema) => {
             output.line(config::SAMPLE.trim_end());
@@ -318,7 +332,7 @@ fn make_request(federation: &str, name: ClientId, role: RoleArg, folder: &Path, 
     Ok(())
 }
 
-fn run_to_end<S: LedgerStore + 'static>(config: &Config, output: Output, bar: Bar, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
+fn run_to_end<S: ChargeStore + 'static>(config: &Config, output: Output, bar: Bar, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
     blocking_on(|| async {
         let mut observer = RunObserver::new(output, bar, &config.site.state);
         let ended = run::run(config, decorate, &mut observer).await?;

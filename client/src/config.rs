@@ -132,6 +132,8 @@ pub struct Policy {
     pub approve: Approve,
     /// Whether to begin what the budget does not pay to the end.
     pub partial_runs: PartialRuns,
+    /// Least `release_tick_seconds` of a task; 0: any.
+    pub min_release_tick_seconds: u64,
 }
 
 /// Who approves a task.
@@ -278,6 +280,7 @@ struct RawPolicy {
     min_records: u64,
     approve: RawApprove,
     allow_partial_runs: bool,
+    min_release_tick_seconds: u64,
 }
 
 impl Default for RawPolicy {
@@ -288,6 +291,7 @@ impl Default for RawPolicy {
             min_records: 1,
             approve: RawApprove(Approve::Policy),
             allow_partial_runs: false,
+            min_release_tick_seconds: 0,
         }
     }
 }
@@ -442,6 +446,7 @@ impl RawConfig {
                 min_records: self.policy.min_records,
                 approve: self.policy.approve.0,
                 partial_runs: if self.policy.allow_partial_runs { PartialRuns::Allow } else { PartialRuns::Refuse },
+                min_release_tick_seconds: self.policy.min_release_tick_seconds,
             },
             aggregation,
         })

@@ -153,6 +153,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::Apart { .. }
             | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(error.to_string()),
             LedgerError::OtherIdentity(_) | LedgerError::SiteAddRemove => Self::config("data.ledger", error.to_string()),
+            LedgerError::OtherUnits { .. } => Self::config("data.schema", error.to_string()),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
                 Self::Failed(error.to_string())
             }
@@ -162,6 +163,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::NonPrivateForbidden
             | LedgerError::Frozen
             | LedgerError::Conflict(_)
+            | LedgerError::RetriesSpent(_)
             | LedgerError::Accountant(_) => Self::Refused(error.to_string()),
         }
     }

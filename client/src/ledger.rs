@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_pvi_privacy::Ledger;
-use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::{OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use ed25519_dalek::SigningKey;
 use tracing::warn;
@@ -19,7 +19,7 @@ pub type LedgerView = Ledger<ViewStore, SigningKey>;
 ///
 /// # Errors
 /// The ledger, its lock, its second place, or files that others can change.
-pub fn open<S: LedgerStore>(
+pub fn open<S: ChargeStore>(
     private: &PrivateData,
     key: SigningKey,
     decorate: impl FnOnce(SqliteLedger) -> S,

@@ -179,7 +179,9 @@ mod tests {
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
+    use dp_pvi_proto::log::{Colour, Form};
     use dp_pvi_protocol::transport::TransportError;
+    use tracing_subscriber::EnvFilter;
 
     use super::*;
     use crate::error::ClientError;
@@ -203,14 +205,23 @@ mod tests {
     fn finding_attack_b5_a_server_s_words_stay_one_line_of_the_log() {
         let log = Log::default();
         let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        let error = TransportError::Unreachable(FORGED.into());
-        tracing::subscriber::with_default(subscriber, || {
-            super::log(&Event::Retrying { failures: 1, wait: Duration::ZERO, error: &error });
-        });
+        // The log as the program starts it, in both forms: also words that nobody thought of making visible stay on their line.
+        let json = Log::default();
+        for (form, to) in [(Form::Text, writer), (Form::Json, json.clone())] {
+            let subscriber = dp_pvi_proto::log::to(form, EnvFilter::new("info"), Colour::Never, move || to.clone());
+            let error = TransportError::Unreachable(FORGED.into());
+            tracing::subscriber::with_default(subscriber, || {
+                super::log(&Event::Retrying { failures: 1, wait: Duration::ZERO, error: &error });
+                tracing::warn!(reason = FORGED, words = %FORGED, "{FORGED}");
+            });
+        }
+        let written = String::from_utf8(json.0.lock().unwrap().clone()).unwrap();
+        assert!(written.lines().count() == 2 && !written.contains(['\u{1b}', '\r', '\u{7}', '\u{202e}']), "{written:?}");
+        let last: Value = serde_json::from_str(written.lines().last().unwrap()).unwrap();
+        assert_eq!(last["fields"]["message"], FORGED, "a program reads what was said");
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         assert!(text.contains("the server is away") && text.contains("joined the run"), "{text}");
-        assert_eq!(text.lines().count(), 1, "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
         let hidden = ['\u{1b}', '\r', '\u{7}', '\u{202e}'];
         assert!(!text.contains(hidden), "{text:?}");
         let shown = ClientError::Version(FORGED.into()).shown();

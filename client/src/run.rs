@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::Hash;
-use dp_pvi_privacy::ledger::LedgerStore;
+use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
+use ed25519_dalek::SigningKey;
 
 use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
 use crate::error::{ClientError, Result};
+use crate::snapshot::LocalSchema;
 use crate::tls::{self, TlsIdentity};
 use crate::train::{PublicEvaluator, SiteTrainer};
 use crate::transport::GrpcTransport;
@@ -37,7 +39,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// See [`ClientError`]. The same call goes on where this one stopped.
-pub async fn run<S: LedgerStore>(config: &Config, decorate: impl FnOnce(SqliteLedger) -> S, observer: &mut impl Observer) -> Result<Ended> {
+pub async fn run<S: ChargeStore>(config: &Config, decorate: impl FnOnce(SqliteLedger) -> S, observer: &mut impl Observer) -> Result<Ended> {
     match config.site.role {
         Role::Site => run_site(config, decorate, observer).await.map(|SiteOutcome { end, refusals, sent }| Ended { end, sent, refusals }),
         Role::Evaluator => run_evaluator(config, observer).await.map(|end| Ended { end, sent: 0, refusals: Vec::new() }),
@@ -48,7 +50,7 @@ pub async fn run<S: LedgerStore>(config: &Config, decorate: impl FnOnce(SqliteLe
 ///
 /// # Errors
 /// See [`ClientError`].
-pub async fn run_site<S: LedgerStore>(
+pub async fn run_site<S: ChargeStore>(
     config: &Config,
     decorate: impl FnOnce(SqliteLedger) -> S,
     observer: &mut impl Observer,
@@ -60,6 +62,7 @@ pub async fn run_site<S: LedgerStore>(
     let policy = policy(config)?;
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
     let ledger = ledger::open(private, identity.key.clone(), decorate)?;
+    let ledger = ledger.of_units(LocalSchema::read(&config.data.schema)?.schema().unit_in_words())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config).await?;
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
@@ -68,8 +71,19 @@ pub async fn run_site<S: LedgerStore>(
     let outcome = drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)
         .await
         .map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
+    check_books(&participant);
     trainer.leave()?;
     Ok(outcome)
+}
+
+/// The run is over: what this site's ledger booked for it must be what the task states. The run cannot be undone, so a difference is told.
+fn check_books<S: ChargeStore>(participant: &Participant<S, SigningKey>) {
+    if let Err(problem) = participant.check_books() {
+        tracing::error!(
+            "the ledger and the privacy statement of this run differ ({problem}): keep both files, start no further run on this data set, compare \
+             `dp-pvi-client ledger export` with the task (`dp-pvi-client plan`), and report it"
+        );
+    }
 }
 
 /// Takes part as an evaluator: no ledger, no updates, public data.
@@ -158,6 +172,7 @@ pub fn policy(config: &Config) -> Result<Policy> {
         approve,
         allow_trust: config.policy.allow_trust.clone(),
         partial_runs: config.policy.partial_runs,
+        min_release_tick_seconds: config.policy.min_release_tick_seconds,
         aggregation: aggregation(config)?,
     })
 }

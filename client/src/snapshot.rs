@@ -86,6 +86,14 @@ struct Joined {
     runs: BTreeMap<String, String>,
 }
 
+/// The runs that the text of such a file names.
+///
+/// # Errors
+/// The text is not what this program writes.
+pub fn runs_in(text: &str) -> std::result::Result<Vec<String>, serde_json::Error> {
+    serde_json::from_str::<Joined>(text).map(|joined| joined.runs.into_keys().collect())
+}
+
 /// Name of a run in the file.
 fn name(run: &RunId) -> String {
     format!("run {} of task {}", run.number, run.task)

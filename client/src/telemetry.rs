@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use dp_pvi_proto::log::{self, Colour, Form};
 use tracing_subscriber::EnvFilter;
 
 use crate::progress;
@@ -25,11 +26,10 @@ pub fn init(format: LogFormat, verbosity: i8) {
         _ => "debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| progress::Stderr).with_ansi(colour).with_target(false);
-    // A second start (tests that call the library) keeps the first.
-    let _ = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+    let colour = if std::io::stderr().is_terminal() { Colour::OnTerminal } else { Colour::Never };
+    let form = match format {
+        LogFormat::Text => Form::Text,
+        LogFormat::Json => Form::Json,
     };
+    log::start(form, filter, colour, || progress::Stderr);
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
-use dp_pvi_posterior::metrics;
-use dp_pvi_posterior::predictive::Predictor;
+use dp_pvi_posterior::reading::metrics;
+use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{RunId, SecureNoise};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
@@ -64,7 +64,7 @@ impl Trainer for SiteTrainer {
         blocking(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-            let output = update::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
+            let output = methods::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
             Ok(Trained { message: output.message, pending: output.pending })
         })
         .await
@@ -131,6 +131,8 @@ fn evaluate(task: &ResolvedTask, table: &dp_pvi_data::Public<RecordTable>, lambd
     })
 }
 
+/// A panic of the work is about public values and the program: one of code over records does not leave the release gate, which sends noise then. So
+/// what becomes of it on the network tells nothing of a record.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError> + Send + 'static) -> Result<T, TrainError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,

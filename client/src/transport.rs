@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_proto::client as wire;
 use dp_pvi_proto::connection::{self, Dial, Failure};
@@ -37,7 +36,7 @@ pub struct GrpcTransport {
     port: u16,
     tls: TlsIdentity,
     open: Option<Open>,
-    /// Number of natural parameters of the task; longer vectors are not accepted.
+    /// Most numbers of a vector that is taken: none until the task that the server named was verified.
     coordinates: usize,
     /// Number of transcript entries that this client has after the last answer.
     seen: u32,
@@ -202,10 +201,13 @@ impl Transport for GrpcTransport {
                 Ok(Ok(Some(frame))) => reader.frame(frame).map_err(wire::frame_error)?,
             }
         };
-        // The participant verifies the welcome; here it only says how long a vector may be.
-        let task = greeting.welcome.peek().ok().and_then(|body| ResolvedTask::from_bytes(&body.task).ok());
-        self.coordinates = task.map_or(0, |task| task.rule().initial().len());
+        self.coordinates = 0;
         Ok(greeting)
+    }
+
+    fn admit(&mut self, numbers: u64) {
+        // A vector that no address reaches is not taken either.
+        self.coordinates = usize::try_from(numbers).unwrap_or(0);
     }
 
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError> {

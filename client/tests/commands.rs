@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
 use dp_pvi_client::snapshot::Snapshot;
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
@@ -120,7 +120,7 @@ fn bad_data_is_exit_code_10_and_shows_no_value() {
     write(&site.path("cohort.csv"), format!("age,died\n{}", "40,no\n".repeat(7)));
     let more = site.run(&["check", "--offline"]).expect(0, "").stdout;
     assert!(more.contains("2 privacy units more than [data] nominal_units"), "{more}");
-    assert!(more.contains("after it was paid for. Declare at least as many units"), "{more}");
+    assert!(more.contains("is cut to that. Declare at least as many units"), "{more}");
     site.run(&["run"]).expect(5, "localhost:1");
 }
 
@@ -426,6 +426,9 @@ fn plans_say_what_a_run_costs() {
     site.configure("[policy]\n", "[policy]\nmin_records = 6\n");
     refused("min_records: is 6");
     site.configure("min_records = 6\n", "");
+    site.configure("[policy]\n", "[policy]\nmin_release_tick_seconds = 30\n");
+    refused("min_release_tick_seconds = 30");
+    site.configure("min_release_tick_seconds = 30\n", "");
     site.configure("epsilon = 2.0\nper_run_epsilon = 0.1", "epsilon = 0.2");
     refused("above its budget");
     let schema = fs::read_to_string(site.path("schema.toml")).unwrap();
@@ -583,12 +586,68 @@ fn predictions_carry_their_uncertainty() {
     Outcome::of(program().args(arguments).output().unwrap()).expect(4, "posterior.json");
 }
 
+/// A column of the file, which need not be in the schema, stands beside every prediction, and beside a row without one.
+#[test]
+fn finding_newcomer_8_predictions_carry_the_id_of_their_row() {
+    let site = Site::new();
+    let document = PosteriorDocument::new(&open_task(), 0, 3, &[37.5, -40.0, 25.0, 100.0], Vec::new(), Vec::new()).unwrap();
+    let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));
+    write(&posterior, document.to_json());
+    write(&data, "patient,age\nP-7,50\n\"Q, \"\"x\"\"\",90\nP-9,old\n,10\n");
+    let predict = |more: &[&str]| {
+        let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
+        Outcome::of(program().args(arguments).args(more).output().unwrap())
+    };
+    // The schema refuses columns that it does not name, but for this one.
+    predict(&[]).expect(10, "column number 1");
+    let text = predict(&["--id", "patient"]).expect(0, "1 of 4 rows").stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "row,patient,probability,lower,upper,problem");
+    for (line, start) in lines[1..].iter().zip(["1,P-7,0.", "2,\"Q, \"\"x\"\"\",0.", "3,P-9,,,,\"column `age`", "4,,0."]) {
+        assert!(line.starts_with(start), "{line}");
+    }
+    let json = predict(&["--id", "patient", "--format", "json"]).expect(0, "").stdout;
+    let ids: Vec<String> =
+        json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(ids, ["P-7", "Q, \"x\"", "P-9", ""]);
+    predict(&["--id", "name"]).expect(10, "name");
+    predict(&["--id"]).expect(2, "unit_column");
+    // But for the new column nothing changes. A column of the schema serves as well.
+    write(&data, "age\n50\n90\nold\n10\n");
+    let plain = predict(&[]).expect(0, "1 of 4 rows").stdout;
+    assert!(predict(&["--id", "age"]).expect(0, "").stdout.contains("\n1,50,0."));
+    let without: Vec<String> =
+        lines.iter().zip(["patient,", "P-7,", "\"Q, \"\"x\"\"\",", "P-9,", ","]).map(|(line, id)| line.replacen(id, "", 1)).collect();
+    assert_eq!(without, plain.lines().collect::<Vec<_>>());
+}
+
 #[test]
 fn a_server_that_is_gone_is_exit_code_5() {
     let site = Site::new();
     let outcome = site.run(&["run", "--format", "json"]).expect(5, "localhost:1");
     let last: serde_json::Value = serde_json::from_str(outcome.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((last["event"].as_str(), last["code"].as_u64()), (Some("error"), Some(5)));
+}
+
+/// A client that runs: its keys cannot end up in a core file, and no other process of its user may look into it.
+#[test]
+fn finding_attack_b8_a_client_leaves_no_core() {
+    let site = Site::new();
+    site.configure("reconnect_seconds = 0", "reconnect_seconds = 600");
+    let mut child = site.command(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let lock = site.path("data/ledger.db.lock");
+    while fs::read_to_string(&lock).unwrap_or_default().trim() != child.id().to_string() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let limits = fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap().to_owned();
+    // The system gives the files of such a process to root, whoever runs it, and lets only root open this one.
+    let memory = fs::File::open(format!("/proc/{}/mem", child.id())).map(drop);
+    let root = fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "{core}");
+    assert!(root || memory.is_err(), "another process of this user may read its memory");
 }
 
 #[test]

@@ -58,6 +58,9 @@ fn a_full_file_becomes_checked_types() {
     assert_eq!(config.tls.server_identity, Path::new("/etc/dp-pvi/tls/ca.pem"));
     assert_eq!(config.data.files, [Path::new("/etc/dp-pvi/a.csv"), Path::new("/b.parquet")]);
     assert_eq!(config.policy.allow_trust, [Trust::Local, Trust::Aggregated]);
+    assert_eq!(config.policy.min_release_tick_seconds, 0);
+    let floor = parse(SITE, &[("DP_PVI__POLICY__MIN_RELEASE_TICK_SECONDS", "30")]).unwrap();
+    assert_eq!(floor.policy.min_release_tick_seconds, 30);
     assert_eq!((config.policy.min_records, config.policy.approve, config.policy.allow_non_private), (200, Approve::Policy, false));
     let private = config.private().unwrap();
     assert_eq!(private.ledger, Path::new("/var/lib/ledger.db"));

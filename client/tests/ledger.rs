@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Outcome, Site};
 use dp_pvi_client::ledger;
-use dp_pvi_privacy::ledger::FreezeState;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_privacy::ledger::file::{SecondPlace, SqliteLedger};
+use dp_pvi_privacy::ledger::{FreezeState, LedgerError, LedgerIdentity, ReleaseState};
+use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId};
 
 /// One row more: a data set is frozen, or opened again.
 fn row(site: &Site) {
@@ -53,6 +54,64 @@ fn finding_attack_b2_an_old_copy_is_refused_without_any_server() {
     fs::remove_file(&ledger).unwrap();
     site.run(&["ledger", "create"]).expect(11, "came to row 3");
     assert!(!ledger.exists());
+}
+
+/// `ledger create` may be cut off anywhere: the next one finishes it, and a third one is refused.
+#[test]
+fn a_creation_that_was_cut_off_is_finished() {
+    let site = Site::new();
+    let (path, place) = (site.path("data/ledger.db"), site.path("state/lung-2024.head"));
+    let config = site.config();
+    let private = config.private().unwrap();
+    let key = || dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
+    let remove = |path: &Path| drop(fs::remove_file(path));
+    let first_row = || {
+        let store = SqliteLedger::create(&path).unwrap().unwrap();
+        drop(Ledger::open(store, key(), private.identity.clone(), private.budget).unwrap());
+    };
+    // The second place of a ledger of other data, which was never used.
+    let other = site.path("other");
+    let store = SqliteLedger::create(&other.join("ledger.db")).unwrap().unwrap();
+    let identity = LedgerIdentity { data: "other".into(), ..private.identity.clone() };
+    drop(Ledger::open(store, key(), identity, private.budget).unwrap().begun_in(SecondPlace::at(other.join("head"))).unwrap());
+    let of_another = fs::read(other.join("head")).unwrap();
+    type Point<'a> = (&'a str, &'a dyn Fn());
+    let points: [Point<'_>; 6] = [
+        ("nothing yet", &|| {}),
+        ("half a file under its first name", &|| fs::write(site.path("data/ledger.db.new"), b"half a file").unwrap()),
+        ("a file without rows", &|| drop(SqliteLedger::create(&path).unwrap().unwrap())),
+        ("the first row", &first_row),
+        ("the first row, and a second place of a ledger that was never used", &|| {
+            first_row();
+            fs::write(&place, &of_another).unwrap();
+        }),
+        ("the first row, and half a second place under its first name", &|| {
+            first_row();
+            fs::write(site.path("state/lung-2024.head.new"), b"half").unwrap();
+        }),
+    ];
+    for (point, cut_off) in points {
+        remove(&path);
+        remove(&place);
+        cut_off();
+        let made = site.run(&["ledger", "create"]);
+        assert_eq!(made.code, Some(0), "{point}: {}", made.stderr);
+        site.run(&["ledger", "verify"]).expect(0, "");
+        site.run(&["ledger", "create"]).expect(2, "exists already");
+        row(&site);
+        site.run(&["ledger", "create"]).expect(2, "exists already");
+        assert_eq!(rows(&site), 2, "{point}");
+    }
+    // A data set that had a ledger gets no new one, whatever stands in its place: not even a first row is written.
+    let without_rows = || drop(SqliteLedger::create(&path).unwrap().unwrap());
+    let cases: [&dyn Fn(); 2] = [&without_rows, &first_row];
+    for stands in cases {
+        remove(&path);
+        stands();
+        let before = fs::read(&path).unwrap();
+        site.run(&["ledger", "create"]).expect(11, "came to row 1");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
 }
 
 #[test]
@@ -100,6 +159,66 @@ fn a_backup_is_made_beside_a_writer_and_comes_back() {
     fs::remove_file(&ledger).unwrap();
     site.run(&["ledger", "restore", name]).expect(11, "damaged");
     assert!(!ledger.exists());
+}
+
+/// A backup that was made while a visit was computed: the lost ledger may have sent that visit, and the second place knows nothing of it when
+/// it is put back as well. No server is asked.
+#[test]
+fn finding_attack2_4_restore_closes_what_the_backup_had_reserved() {
+    let site = Site::new();
+    site.configure("[budget]", "[policy]\nallow_non_private = true\n[budget]");
+    let (file, ledger_file, head) = (site.path("backup.db"), site.path("data/ledger.db"), site.path("state/lung-2024.head"));
+    let config = site.config();
+    let private = config.private().unwrap();
+    let key = || dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
+    let release = ReleaseId { run: common::run(), client: config.site.name.clone(), round: 0 };
+    let mut writer = ledger::open(private, key(), |store| store).unwrap();
+    writer.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
+    site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
+    let place = fs::read(&head).unwrap();
+    // One row more, so that the second place has to be put back, too, or the loss be told.
+    writer.set_frozen(FreezeState::Frozen).unwrap();
+    drop(writer);
+    let later = fs::read(&head).unwrap();
+    for (place, arguments) in [(&place, &[][..]), (&later, &["--lose-rows", "1"])] {
+        fs::remove_file(&ledger_file).unwrap();
+        fs::write(&head, place).unwrap();
+        let arguments = [&["ledger", "restore", file.to_str().unwrap(), "--format", "json"], arguments].concat();
+        assert_eq!(site.run(&arguments).expect(0, "").json()["closed"].as_u64(), Some(1));
+        let mut back = ledger::open(private, key(), |store| store).unwrap();
+        back.set_frozen(FreezeState::Open).unwrap();
+        assert_eq!(back.state(&release), Some(ReleaseState::Settled { included: false }));
+        // This process also remembers that it gave the permit out.
+        let again = back.reserve(&release, &DpEvent::NonPrivate, Hash::default());
+        assert!(matches!(again, Err(LedgerError::Conflict(_) | LedgerError::PermitOutstanding(_))));
+    }
+}
+
+/// Under another schema the same files hold other units, which were never charged.
+#[test]
+fn finding_attack2_5_a_schema_with_other_units_is_refused() {
+    let site = Site::new();
+    let schema = site.path("schema.toml");
+    let rows_are_units = fs::read_to_string(&schema).unwrap();
+    site.run(&["run"]).expect(5, "localhost:1");
+    assert!(words(&site.run(&["ledger", "units"]).expect(0, "")).contains("the first charge writes it down"));
+    assert_eq!(rows(&site), 1);
+    // As the first charge does.
+    for _ in 0..2 {
+        site.run(&["ledger", "units", "--accept"]).expect(0, "");
+        assert_eq!(rows(&site), 2);
+    }
+    fs::write(&schema, format!("unit_column = \"patient\"\n{rows_are_units}")).unwrap();
+    fs::write(site.path("cohort.csv"), "patient,age,died\nx,40,no\nx,50,no\ny,60,yes\n").unwrap();
+    for arguments in [&["run"][..], &["check", "--offline"], &["ledger", "units"]] {
+        let refused = words(&site.run(arguments).expect(2, ""));
+        assert!(refused.contains("one row of a table") && refused.contains("`patient`") && refused.contains("--accept"), "{refused}");
+    }
+    assert_eq!(rows(&site), 2);
+    site.run(&["ledger", "units", "--accept"]).expect(0, "");
+    site.run(&["run"]).expect(5, "localhost:1");
+    assert_eq!(rows(&site), 3);
+    assert!(words(&site.run(&["ledger", "export"]).expect(0, "")).contains("`patient`"));
 }
 
 /// A reader beside a client that runs: whatever is appended while it reads, it never takes the ledger for an old copy.

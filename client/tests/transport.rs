@@ -220,6 +220,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     let hello = hello(&site, &key);
     let welcome = transport.hello(&hello).await.unwrap().welcome.open(&fed.server.verifying_key()).unwrap();
     assert_eq!((welcome.run, welcome.hello), (run(), hello.hash()));
+    transport.admit(lambda.len() as u64);
     let Next::Round(round) = transport.next(0).await.unwrap() else { panic!("a round is open") };
     assert_eq!(*round.lambda, *lambda);
     assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
@@ -266,6 +267,25 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     server.task.abort();
 }
 
+/// A welcome that nobody has verified says nothing, and its task is not even read.
+#[tokio::test]
+async fn finding_attack_no_vector_is_read_before_the_welcome_is_verified() {
+    let site = Site::new();
+    let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
+    let fed = &site.federation;
+    let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed }, vec![0.0; 4], 0).await;
+    let mut transport = transport(&site, server.port);
+    transport.hello(&hello(&site, &key)).await.unwrap();
+    assert!(kind(&transport.next(0).await.unwrap_err()).is_some());
+    // The next hello begins anew.
+    transport.hello(&hello(&site, &key)).await.unwrap();
+    transport.admit(4);
+    assert!(matches!(transport.next(0).await.unwrap(), Next::Round(_)));
+    transport.hello(&hello(&site, &key)).await.unwrap();
+    assert!(kind(&transport.next(0).await.unwrap_err()).is_some());
+    server.task.abort();
+}
+
 #[tokio::test]
 async fn a_vector_longer_than_the_task_says_is_not_read() {
     let site = Site::new();
@@ -274,6 +294,7 @@ async fn a_vector_longer_than_the_task_says_is_not_read() {
     let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed }, vec![0.0; 5], 0).await;
     let mut transport = transport(&site, server.port);
     transport.hello(&hello(&site, &key)).await.unwrap();
+    transport.admit(4);
     assert!(kind(&transport.next(0).await.unwrap_err()).is_some());
     server.task.abort();
 }

@@ -18,6 +18,7 @@ pub mod client;
 pub mod connection;
 mod convert;
 pub mod identity;
+pub mod log;
 pub mod process;
 pub mod server;
 pub mod summer;

@@ -4,12 +4,15 @@ mod ca;
 mod output;
 mod summer;
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_proto::log::{self, Colour};
+use dp_pvi_protocol::message::RunOutcome;
 use tracing::{error, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -18,9 +21,8 @@ use crate::admin::{self, Request};
 use crate::config::{self, Config};
 use crate::engine::{Event, EventSink};
 use crate::error::{Result, ServerError};
-use crate::log;
 use crate::server::Start;
-use crate::store::Reader;
+use crate::store::{Reader, Store};
 use crate::{clock, expiry, export, resolve_task, server};
 
 /// Coordinates a federation: holds the posterior, opens rounds, sums what sites send. It never sees a record.
@@ -83,7 +85,7 @@ enum Command {
     Pause,
     /// Open rounds again.
     Resume,
-    /// End the run now.
+    /// End the run now; without a running server, the unfinished run of the state, whatever its task.
     Stop,
     /// Write posterior.json and report.html of the last run, also while it goes on.
     Export {
@@ -109,6 +111,9 @@ enum Command {
     Config(ConfigCommand),
     /// Say whether this program reads the state that is there. Nothing is changed: no version so far has a way to another.
     Migrate,
+    /// Drop what comes after the damage in a write-ahead log that `run` refuses; what was there is kept beside it. The error of `run` says
+    /// whether a copy of the folder would be better.
+    CutLog,
     /// Print a completion script.
     Completions {
         /// For which shell.
@@ -163,7 +168,7 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Status => control(&load()?, Request::Status, &output),
         Command::Pause => control(&load()?, Request::Pause, &output),
         Command::Resume => control(&load()?, Request::Resume, &output),
-        Command::Stop => control(&load()?, Request::Stop, &output),
+        Command::Stop => stop(&load()?, &output),
         Command::Export { output: directory, transcript } => {
             let config = load()?;
             let exported = export::export(&config, &directory.unwrap_or_else(|| config.output.clone()))?;
@@ -179,6 +184,10 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Migrate => {
             let database = load()?.store.database;
             output.state(&database, Reader::open(&database)?.version())
+        }
+        Command::CutLog => {
+            let (round, kept) = Store::cut_log(&load()?.store.database)?;
+            output.cut(round, &kept)
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -229,6 +238,18 @@ fn signals() -> Result<impl Future<Output = u8>> {
 
 fn control(config: &Config, request: Request, output: &Output) -> Result<()> {
     output.snapshot(&block_on(admin::ask(&config.state, request))?)
+}
+
+/// Ends the run of the running server, or of the state where there is none.
+fn stop(config: &Config, output: &Output) -> Result<()> {
+    match block_on(admin::ask(&config.state, Request::Stop)) {
+        Err(not_running @ ServerError::NotRunning { .. }) if !config.store.database.exists() => Err(not_running),
+        Err(ServerError::NotRunning { .. }) => {
+            crate::stop_stored(config)?;
+            output.event(&Event::RunEnded { outcome: RunOutcome::Stopped })
+        }
+        snapshot => output.snapshot(&snapshot?),
+    }
 }
 
 /// Runs one task on this thread.
@@ -284,5 +305,6 @@ fn start_log(global: &Global, serving: bool) {
         Format::Text => log::Form::Text,
         Format::Json => log::Form::Json,
     };
-    log::start(form, filter);
+    let colour = if std::io::stderr().is_terminal() { Colour::OnTerminal } else { Colour::Never };
+    log::start(form, filter, colour, std::io::stderr);
 }

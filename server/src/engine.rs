@@ -30,9 +30,9 @@ use self::command::{Ask, Command, Reply};
 use self::durable::{Announced, RunStore};
 use self::observe::Observer;
 pub use self::observe::{Event, EventSink};
-use self::snapshot::Presences;
 pub(crate) use self::snapshot::name_of;
-pub use self::snapshot::{MemberView, Snapshot, SummerView};
+pub use self::snapshot::{MemberView, RefusedHello, Snapshot, SummerView};
+use self::snapshot::{Presences, RefusedHellos};
 use crate::clock;
 use crate::config::KeepUpdates;
 use crate::desk::Desk;
@@ -100,6 +100,8 @@ struct Engine {
     enrolled: BTreeMap<ClientId, Role>,
     /// When this process heard each client last.
     heard: BTreeMap<ClientId, Timestamp>,
+    /// Whose last hello was refused, and why.
+    refused: RefusedHellos,
     desk: Option<Desk>,
     /// Closes with the engine.
     _alive: watch::Sender<()>,
@@ -177,8 +179,9 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
     let (done_sender, done) = oneshot::channel();
     let (alive, gone) = watch::channel(());
     let (waiting, fetched, heard) = (Vec::new(), HashSet::new(), BTreeMap::new());
+    let refused = RefusedHellos::default();
     let mut engine =
-        Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, enrolled, heard, desk, _alive: alive };
+        Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, enrolled, heard, refused, desk, _alive: alive };
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -303,7 +306,7 @@ impl Engine {
                 None => drop(self.heard.insert(client.clone(), now)),
             }
         }
-        let Self { server, telemetry, hellos, desk, observer, .. } = self;
+        let Self { server, telemetry, hellos, desk, observer, refused, .. } = self;
         let known = |client: &ClientId, tls_key: &Hash| match hellos.get(client) {
             Some(key) if key == tls_key => Ok(()),
             // Another connection, or a server that was restarted: the TLS key must be bound to the identity again.
@@ -312,6 +315,11 @@ impl Engine {
         match command {
             Command::Hello { peer, hello, reply } => {
                 let result = server.hello(&hello, &peer, now);
+                match &result {
+                    Ok(_) => refused.note(&peer.client, None, now),
+                    Err(ServeError::Rejected(rejected)) => refused.note(&peer.client, Some(rejected), now),
+                    Err(_) => {}
+                }
                 // Somebody who only looks, perhaps with another certificate, does not take the site's running client away.
                 if result.is_ok() && hello.peek().is_ok_and(|hello| hello.intent == Intent::Join) {
                     hellos.insert(peer.client, peer.tls_key);
@@ -421,7 +429,7 @@ impl Engine {
             }
             Command::Status { reply } => {
                 let waiting = self.waiting.iter().filter(|waiting| !waiting.ask.reply.is_closed()).map(|waiting| &waiting.client).collect();
-                let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting };
+                let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting, refused: &self.refused };
                 let snapshot = snapshot::of(server.coordinator(), desk.as_ref().map(Desk::presence), &presences, now);
                 batch.keep(Ok(snapshot), reply, telemetry)
             }

@@ -56,16 +56,14 @@ pub enum ServerError {
     )]
     SitesRefused,
     /// No charter, no summer, or a sum that cannot be right.
-    #[error(
-        "the run ended because the aggregation was aborted (the charter was not signed by all, or the summer did not answer, or a sum could not be right); the posterior of the last complete round was exported"
-    )]
-    AggregationLost,
+    #[error("the run ended because the aggregation was aborted: {}; the posterior of the last complete round was exported", aborted(.0.as_ref()))]
+    AggregationLost(Option<String>),
     /// There is a run, and nothing in it yet.
     #[error("no update has entered the posterior yet: there is nothing to export")]
     NothingYet,
     /// The run ended before its first round: there are no results.
-    #[error("the run ended before any update entered the posterior ({}): nothing was learned, and no results were written; {}", crate::engine::name_of(.0), why(*.0))]
-    NoRound(RunOutcome),
+    #[error("the run ended before any update entered the posterior ({}): nothing was learned, and no results were written; {}", crate::engine::name_of(.0), why(*.0, .1.as_deref()))]
+    NoRound(RunOutcome, Option<String>),
     /// Lock, disk, port.
     #[error("{0}")]
     Unavailable(String),
@@ -80,10 +78,16 @@ pub enum ServerError {
     Signal(u8),
 }
 
+/// Why an aggregation ended, as far as it is known.
+fn aborted(no_sum: Option<&String>) -> &str {
+    no_sum.map_or("the charter was not signed by all, or the summer did not answer, or too few sites did", String::as_str)
+}
+
 /// Where to look when a run ended without a round.
-fn why(outcome: RunOutcome) -> &'static str {
-    match outcome {
-        RunOutcome::Complete | RunOutcome::Stopped => "start it again with `dp-pvi-server run --new-run`",
+fn why(outcome: RunOutcome, no_sum: Option<&str>) -> &str {
+    match (outcome, no_sum) {
+        (_, Some(reason)) => reason,
+        (RunOutcome::Complete | RunOutcome::Stopped, None) => "start it again with `dp-pvi-server run --new-run`",
         _ => "the log names the sites that refused, with their public reasons; `dp-pvi-server ca list` shows who is enrolled",
     }
 }
@@ -112,8 +116,8 @@ impl ServerError {
             Self::NotRunning { .. } | Self::Unreachable(_) => 5,
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
-            Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped) => 1,
-            Self::QuorumLost | Self::SitesRefused | Self::AggregationLost | Self::NoRound(_) => 9,
+            Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped, _) => 1,
+            Self::QuorumLost | Self::SitesRefused | Self::AggregationLost(_) | Self::NoRound(..) => 9,
             Self::Corrupt(_) => 11,
             Self::Unavailable(_) | Self::Shortage(_) => 12,
             Self::Signal(number) => 128 + number,

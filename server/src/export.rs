@@ -11,8 +11,8 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_posterior::document::{DocumentError, Evaluation, PosteriorDocument};
-use dp_pvi_posterior::statement::statement;
+use dp_pvi_posterior::reading::document::{DocumentError, Evaluation, PosteriorDocument};
+use dp_pvi_posterior::reading::statement::statement;
 
 use self::chain::Keys;
 use self::history::History;

@@ -8,7 +8,7 @@
 //! dp-pvi-server ca sign hospital-1.csr.pem --ca tls/ -o out/                   # for every site, also while the server runs
 //! dp-pvi-server check --config server.toml                                     # what will be computed, and its hash
 //! dp-pvi-server run --config server.toml                                       # until the run ends
-//! dp-pvi-server status | pause | resume | stop --config server.toml            # meanwhile
+//! dp-pvi-server status | pause | resume | stop --config server.toml            # meanwhile; stop also later
 //! dp-pvi-server export --config server.toml -o results/                        # at any time
 //! dp-pvi-server summer csr | check | run --config summer.toml                  # the second party of aggregated runs, somewhere else
 //! ```
@@ -28,16 +28,6 @@
 //! * [`summer`]: the second party of aggregated runs, a process of its own with its own keys and disk.
 //! * [`export`]: `posterior.json`, `report.html`, the transcript.
 //! * [`admin`], `http`, `telemetry`: operators and monitoring.
-//!
-//! # Limits
-//!
-//! Connections of strangers take at most a quarter (sites' port) and an eighth (status pages) of the files that the system allows this
-//! process. A status page's connection has 5 s for its request's head of 8 KiB, and 20 s in all. What the system has run out of (files,
-//! memory, room for payloads) is waited for. Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 320 KiB. A
-//! connection says hello within 2 s and proves who it is within 10 s; of 128 such in progress the greediest address loses its oldest. Per
-//! client: 4 connections, 2 uploads at once, 100 units of work a second (a request is one, a call five) and 32 for every round. A stream
-//! ends after 30 minutes, between two requests.
-//! Large payloads go straight to disk, so memory is O(dimension).
 //!
 //! # Exit codes
 //!
@@ -60,17 +50,18 @@ mod files;
 mod html;
 mod http;
 mod listener;
-mod log;
 mod server;
 mod service;
 mod shortage;
+mod stopped;
 pub mod store;
 pub mod summer;
 mod task;
 mod telemetry;
 pub mod tls;
 
-pub use engine::{Event, EventSink, MemberView, Snapshot, SummerView};
+pub use engine::{Event, EventSink, MemberView, RefusedHello, Snapshot, SummerView};
 pub use error::{Result, ServerError};
 pub use server::{Running, Start, run, start};
+pub use stopped::stop_stored;
 pub use task::resolve_task;

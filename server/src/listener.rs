@@ -1,4 +1,14 @@
 //! Accepts connections: one task per handshake, with a deadline, so that nobody who stalls can hold up another.
+//!
+//! # Limits
+//!
+//! Connections of strangers take at most a quarter (sites' port) and an eighth (status pages) of the files that the system allows this
+//! process. A status page's connection has 5 s for its request's head of 8 KiB, and 20 s in all. What the system has run out of (files,
+//! memory, room for payloads) is waited for. Per connection: 16 streams, 8 calls at once, headers of 8 KiB, messages of 320 KiB. A
+//! connection says hello within 2 s and proves who it is within 10 s; of 128 such in progress the greediest address loses its oldest. Per
+//! client: 4 connections, 2 uploads at once, 100 units of work a second (a request is one, a call five) and 32 for every round. A stream
+//! ends after 30 minutes, between two requests.
+//! Large payloads go straight to disk, so memory is O(dimension).
 
 use std::collections::HashMap;
 use std::io;

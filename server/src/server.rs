@@ -179,9 +179,11 @@ impl Running {
             done = &mut self.engine_done => Err(engine_error(done)),
             outcome = wait_for_end(self.progress.clone(), self.config.phases.linger) => Ok(outcome),
         };
+        // The reason is asked while there is an engine; one that is gone has said more.
+        let no_sum = self.engine.status().await.ok().and_then(|snapshot| snapshot.no_sum);
         self.close().await;
         let outcome = ended?;
-        conclude(&self.config, outcome, &self.events).await
+        conclude(&self.config, outcome, no_sum, &self.events).await
     }
 
     /// Ends the server: waiting calls are answered, the state is closed.
@@ -227,18 +229,18 @@ async fn wait_for_end(mut progress: watch::Receiver<Progress>, linger: Duration)
 }
 
 /// Writes the results and turns the outcome into the process's result.
-async fn conclude(config: &Config, outcome: RunOutcome, events: &EventSink) -> Result<Exported> {
+async fn conclude(config: &Config, outcome: RunOutcome, no_sum: Option<String>, events: &EventSink) -> Result<Exported> {
     let config = config.clone();
     let exported = tokio::task::spawn_blocking(move || export(&config, &config.output))
         .await
         .map_err(|e| ServerError::Failed(e.to_string()))?
-        .map_err(|error| if matches!(error, ServerError::NothingYet) { ServerError::NoRound(outcome) } else { error })?;
+        .map_err(|error| if matches!(error, ServerError::NothingYet) { ServerError::NoRound(outcome, no_sum.clone()) } else { error })?;
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
     match outcome {
         RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
         RunOutcome::Refused => Err(ServerError::SitesRefused),
-        RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
+        RunOutcome::AggregationLost => Err(ServerError::AggregationLost(no_sum)),
         RunOutcome::Complete | RunOutcome::Stopped => Ok(exported),
     }
 }
@@ -248,7 +250,7 @@ fn pick_run(store: &mut Store, task: &ResolvedTask, start_as: Start) -> Result<S
     if let Some(open) = store.last_run_of_any_task()?.filter(|run| !run.ended && run.id.task != hash) {
         return Err(ServerError::OtherTask(format!(
             "the state holds an unfinished run of another task (sha256:{}), the configured task is sha256:{hash}; end that run with \
-             its own task file, or name another state directory",
+             `dp-pvi-server stop`, or name another state directory",
             open.id.task
         )));
     }

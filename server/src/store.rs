@@ -7,12 +7,16 @@
 //! The payload of a small update lies in the row of its record and becomes durable with it, in one flush; larger ones are written
 //! to files while they arrive.
 //!
+//! A write-ahead log in which a disk changed a byte is told from one whose last write was cut off (`wal`): nothing that was committed is
+//! forgotten without a word.
+//!
 //! A file lock beside the database keeps a second server away. Readers ([`Reader`]) need no lock.
 
 mod reader;
 mod schema;
 mod spool;
 mod vector;
+mod wal;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -27,6 +31,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub use self::reader::Reader;
 pub(crate) use self::schema::configure;
 pub(crate) use self::spool::{Spool, WriteError};
+pub(crate) use self::wal::check as check_log;
 use crate::error::{Result, ServerError};
 use crate::files::{FileLock, create_private_directory, private_database, sync_directory};
 
@@ -62,18 +67,27 @@ impl Store {
     /// Opens or creates the store.
     ///
     /// # Errors
-    /// Locked by another server, of another version, damaged, or the disk is full.
+    /// Locked by another server, of another version, damaged (the log too), or the disk is full.
     pub fn open(database: &Path) -> Result<Self> {
         let directory = database.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         create_private_directory(directory)?;
-        let mut lock_path = database.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock = FileLock::take(lock_path.into(), "another dp-pvi-server uses this state; stop it, or name another state directory")?;
+        let lock = lock(database)?;
         private_database(database)?;
+        wal::check(database)?;
         let connection = Connection::open(database).map_err(|e| sqlite_error(database, &e))?;
         schema::prepare(&connection, database)?;
         sync_directory(database).map_err(|e| ServerError::unavailable(database, e))?;
         Ok(Self { path: database.to_owned(), connection, next: None, small: HashMap::new(), open_from: 0, _lock: lock })
+    }
+
+    /// Drops what comes after the last sound commit of a damaged write-ahead log, as an operator's decision. Returns the last closed round that
+    /// is left, and where the damaged log is kept.
+    ///
+    /// # Errors
+    /// A server is running; the log is not damaged, or not enough of it is sound; the disk.
+    pub fn cut_log(database: &Path) -> Result<(u32, PathBuf)> {
+        let _lock = lock(database)?;
+        wal::cut(database)
     }
 
     /// Limits the size of the database, so that tests can fill the disk.
@@ -147,7 +161,10 @@ impl Store {
                 },
                 _ => continue,
             };
-            if heads.get(&client).is_none_or(|known| head.seq > known.head.seq) {
+            // Of two messages about one head an update says more than a hello.
+            let says_more =
+                |known: &Witnessed| head == known.head && message.is_update() && !known.signed.as_ref().is_some_and(SignedHead::is_update);
+            if heads.get(&client).is_none_or(|known| head.seq > known.head.seq || says_more(known)) {
                 // A hello may show a lower head than the one that was known before.
                 let signed = Some(message).filter(|message| message.peek() == Some(head));
                 heads.insert(client, Witnessed { head, signed });
@@ -307,6 +324,12 @@ impl Store {
     }
 }
 
+fn lock(database: &Path) -> Result<FileLock> {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".lock");
+    FileLock::take(path.into(), "another dp-pvi-server uses this state; stop it, or name another state directory")
+}
+
 /// A payload that fits into the row of its record.
 #[derive(Debug)]
 pub(crate) struct SmallPayload {
@@ -384,7 +407,8 @@ pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> ServerError 
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ServerError::Corrupt(format!("{}: {error}", path.display())),
         Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Shortage(format!("{}: {error}", path.display())),
-        Some(ErrorCode::DiskFull) => ServerError::unavailable(path, "the disk is full; nothing was lost: make room and start again"),
+        // As where payloads are spooled: somebody may make room.
+        Some(ErrorCode::DiskFull) => ServerError::Shortage(format!("{}: the disk is full; nothing was lost: make room", path.display())),
         _ => ServerError::unavailable(path, error),
     }
 }

@@ -32,6 +32,13 @@ fn document(config: &Config) -> Result<String, ServerError> {
     export::posterior(config).map(|document| document.to_json())
 }
 
+/// Everything that is written: posterior, report (with metrics and refusals), transcript.
+fn results(config: &Config, folder: &Path) -> Result<[String; 3], ServerError> {
+    let (exported, transcript) = (export::export(config, folder)?, folder.join("transcript.jsonl"));
+    export::export_transcript(config, &transcript)?;
+    Ok([exported.posterior, exported.report, transcript].map(|file| std::fs::read_to_string(file).unwrap()))
+}
+
 /// Where bytes stand in a file.
 fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
     (0..file.len() - bytes.len()).filter(|at| file[*at..].starts_with(bytes)).collect()
@@ -44,6 +51,8 @@ async fn finding_attack_b4_no_changed_byte_changes_an_exported_coefficient() {
     two_rounds(&fed).await;
     let config = fed.config();
     let before = document(&config).unwrap();
+    let (out, mut whole) = (fed.path("compared"), 0);
+    let all_before = results(&config, &out).unwrap();
     let path = &config.store.database;
     assert!(!path.with_extension("db-wal").exists(), "everything is in the one file");
     let good = std::fs::read(path).unwrap();
@@ -59,10 +68,18 @@ async fn finding_attack_b4_no_changed_byte_changes_an_exported_coefficient() {
             Ok(after) => {
                 assert_eq!(after, before, "byte {at} with {bits:#x}");
                 inert += 1;
+                // The other files take longer to write: of the changes that are not noticed every 16th.
+                if inert % 16 == 0 {
+                    assert_eq!(results(&config, &out).unwrap(), all_before, "byte {at} with {bits:#x}");
+                    whole += 1;
+                }
             }
             Err(error) => {
                 assert!([2, 4, 7, 11, 12].contains(&error.code()), "{error}");
                 noticed += 1;
+                if noticed % 64 == 0 {
+                    assert!(results(&config, &out).is_err(), "byte {at} with {bits:#x}");
+                }
             }
         }
     };
@@ -81,7 +98,7 @@ async fn finding_attack_b4_no_changed_byte_changes_an_exported_coefficient() {
         assert!(matches!(document(&config), Err(ServerError::Corrupt(_))), "byte {place} of the vector");
         in_vector += 1;
     }
-    assert!(noticed > 1000 && in_vector == vector.len(), "{noticed} noticed, {inert} without effect");
+    assert!(noticed > 1000 && in_vector == vector.len() && whole > 0, "{noticed} noticed, {inert} without effect, {whole} compared whole");
     println!("{noticed} changed bytes noticed, {inert} without effect");
     // The program says so, by its code.
     let mut bad = good.clone();

@@ -32,7 +32,7 @@ fn in_process() -> Fed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b3_every_answer_forbids_scripts_and_other_names_are_refused() {
+async fn finding_attack_weakness_8_every_answer_forbids_scripts_and_other_names_are_refused() {
     let fed = in_process();
     let server = fed.start().await;
     let address = server.running.as_ref().unwrap().http.unwrap();

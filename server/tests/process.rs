@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_protocol::message::ReceiptOutcome;
-use support::{Client, Fed, Member, Plan, Process};
+use support::{Client, FEDERATION, Fed, Member, Plan, Process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,6 +261,109 @@ async fn finding_newcomer_8_absent_and_silent_sites_are_seen() {
     assert_eq!(state["members"][0]["heard"], false);
 }
 
+/// Why an enrolled site does not get in is seen at the server too, and its words forge nothing there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_hello_is_kept_for_status() {
+    let fed = Fed::new(2, &Plan::default());
+    let server = Process::spawn(&fed, &[]);
+    let mut a = fed.member("a").connect(server.address).await.unwrap();
+    let mut hello = a.hello_body();
+    hello.federation = "another".into();
+    for _ in 0..3 {
+        a.say(&hello).await.unwrap_err();
+    }
+    hello.federation = FEDERATION.into();
+    hello.versions = vec![7, 9];
+    a.say(&hello).await.unwrap_err();
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    let refused = &state["refused_hellos"];
+    assert_eq!((refused.as_object().unwrap().len(), refused["a"]["times"].as_u64()), (1, Some(4)), "{state}");
+    assert!(refused["a"]["reason"].as_str().unwrap().contains('7'), "the last reason: {state}");
+    let text = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["status", "--config"]).arg(fed.config_path()).output();
+    let text = String::from_utf8(text.unwrap().stdout).unwrap();
+    assert!(text.contains("refused    a: its hello was refused 4 times in a row"), "{text}");
+    // One that is accepted ends it.
+    a.hello().await.unwrap();
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!(state["refused_hellos"], serde_json::json!({}));
+}
+
+/// A task that was changed before its run was over: the old run ends from the state, without its file, and the new one begins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_newcomer_8_a_run_of_an_old_task_ends_without_its_file() {
+    let fed = Fed::new(2, &Plan::default());
+    let program = |arguments: &[&str]| {
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(arguments).arg("--config").arg(fed.config_path()).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    };
+    assert_eq!(program(&["stop"]).0, Some(5), "there is nothing to stop");
+    let server = Process::spawn(&fed, &[]);
+    let mut a = fed.member("a").join(server.address).await;
+    let mut b = fed.member("b").join(server.address).await;
+    for site in [&mut a, &mut b] {
+        let start = site.round().await;
+        site.send(&start, &[1.0, 2.0, 3.0, 4.0]).await.unwrap();
+    }
+    a.round().await;
+    server.kill();
+    let task = std::fs::read_to_string(fed.path("task.toml")).unwrap();
+    std::fs::write(fed.path("task.toml"), task.replace("damping = 0.1", "damping = 0.2")).unwrap();
+    let (code, words) = program(&["run", "--quiet"]);
+    assert!(code == Some(7) && words.contains("`dp-pvi-server stop`"), "{words}");
+    let (code, words) = program(&["stop"]);
+    assert!(code == Some(0) && words.contains("stopped"), "{words}");
+    // What was learned is there, signed to its end.
+    assert_eq!(program(&["export"]).0, Some(0));
+    assert_eq!(program(&["stop"]).0, Some(12), "it has ended already");
+    let server = Process::spawn(&fed, &[]);
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!((&state["stage"], &state["run"]), (&serde_json::json!("gathering"), &serde_json::json!(1)), "{state}");
+    server.kill();
+}
+
+/// Every event stands once in what a server prints, and not in its log as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_newcomer_8_an_event_is_told_once() {
+    let fed = Fed::new(2, &Plan { linger: "1s", rounds: 1, ..Plan::default() });
+    let (out, log) = (fed.path("out.txt"), fed.path("log.txt"));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["run", "--config"])
+        .arg(fed.config_path())
+        .stdout(std::fs::File::create(&out).unwrap())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let listening = loop {
+        let text = std::fs::read_to_string(&out).unwrap();
+        if let Some(line) = text.lines().find_map(|line| Some(line.split_once("listening on ")?.1)) {
+            break line.split(',').next().unwrap().parse().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let mut sites = Vec::new();
+    for name in ["a", "b"] {
+        sites.push(fed.member(name).join(listening).await);
+    }
+    for site in &mut sites {
+        let start = site.round().await;
+        site.send(&start, &[1.0, 2.0, 3.0, 4.0]).await.unwrap();
+    }
+    for site in &mut sites {
+        site.finished().await;
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+    let both = read(&out) + &read(&log);
+    for event in ["a joined (site)", "b joined (site)", "round 0: open", "round 0: closed", "the run is over", "results written"] {
+        assert_eq!(both.lines().filter(|line| line.contains(event)).count(), 1, "{event}: {both}");
+    }
+    for word in ["joined", "round open", "round closed", "update stored"] {
+        assert!(!read(&log).contains(word), "{word}: {}", read(&log));
+    }
+}
+
 /// Keys cannot end up in a core file, and files of the state are for their owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finding_attack_b8_no_core_and_no_foreign_eyes() {
@@ -313,12 +416,12 @@ fn finding_newcomer_4_check_writes_the_task_that_every_plan_reads() {
     assert_eq!(std::fs::read(&file).unwrap(), fed.task().to_bytes());
 }
 
-/// Every place in a process's memory that holds these bytes; none where this user may not look.
-fn places_in_memory(pid: u32, bytes: &[u8]) -> Option<usize> {
+/// Every place in a process's memory that holds these bytes; an error where this user may not look.
+fn places_in_memory(pid: u32, bytes: &[u8]) -> std::io::Result<usize> {
     use std::io::{Read, Seek};
-    let mut memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
     let mut found = 0;
-    for line in std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?.lines() {
+    for line in std::fs::read_to_string(format!("/proc/{pid}/maps"))?.lines() {
         let (range, rest) = line.split_once(' ').unwrap();
         if !rest.starts_with("rw") {
             continue;
@@ -332,7 +435,35 @@ fn places_in_memory(pid: u32, bytes: &[u8]) -> Option<usize> {
         }
         found += region.windows(bytes.len()).filter(|window| *window == bytes).count();
     }
-    Some(found)
+    Ok(found)
+}
+
+/// Names the configuration for [`a_server_that_may_be_looked_into`], and the file in which it says its address.
+const LOOKED_INTO: [&str; 2] = ["DP_PVI_TEST_CONFIG", "DP_PVI_TEST_ADDRESS"];
+
+/// No test of its own: the process that the test below looks into. It is the server as `run` starts it, without the barrier that keeps
+/// other processes of the user from looking.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "started by finding_attack_b8_the_identity_seed_is_in_few_places"]
+async fn a_server_that_may_be_looked_into() {
+    let [Some(path), Some(told)] = LOOKED_INTO.map(std::env::var_os) else { return };
+    let config = dp_pvi_server::config::Config::parse(&std::fs::read_to_string(&path).unwrap(), path.as_ref(), []).unwrap();
+    let running = dp_pvi_server::start(config, dp_pvi_server::Start::Continue, Arc::new(|_| ())).await.unwrap();
+    let whole = std::path::Path::new(&told).with_extension("new");
+    std::fs::write(&whole, running.address.to_string()).unwrap();
+    std::fs::rename(whole, told).unwrap();
+    // Until it is killed.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+}
+
+/// A child that does not outlive its test.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Whoever gets at the memory all the same does not find the seed in every frame that the key went through.
@@ -340,13 +471,40 @@ fn places_in_memory(pid: u32, bytes: &[u8]) -> Option<usize> {
 async fn finding_attack_b8_the_identity_seed_is_in_few_places() {
     let fed = Fed::new(2, &Plan::default());
     let key = dp_pvi_server::tls::load_identity(&fed.config().tls.identity).unwrap();
-    let server = Process::spawn(&fed, &[]);
-    let mut a = fed.member("a").join(server.address).await;
-    let _b = fed.member("b").join(server.address).await;
+    let told = fed.path("address");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_server_that_may_be_looked_into", "--ignored"]).stdout(std::process::Stdio::null());
+    let values = [fed.config_path(), told.clone()];
+    let child = Child(command.envs(LOOKED_INTO.into_iter().zip(values)).spawn().unwrap());
+    let mut address = None;
+    for _ in 0..400 {
+        address = std::fs::read_to_string(&told).ok().map(|text| text.parse::<std::net::SocketAddr>().unwrap());
+        if address.is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let address = address.unwrap();
+    let mut a = fed.member("a").join(address).await;
+    let _b = fed.member("b").join(address).await;
     // Headers and receipts are signed with it.
     let start = a.round().await;
     a.send(&start, &[0.0; 4]).await.unwrap();
-    if let Some(places) = places_in_memory(server.child.id(), &key.to_bytes()) {
-        assert!((1..=3).contains(&places), "{places} copies of the seed");
+    let places = places_in_memory(child.0.id(), &key.to_bytes()).expect(
+        "this system lets no process look into its own children: allow ptrace among processes of one user, or run this test as root",
+    );
+    assert!((1..=3).contains(&places), "{places} copies of the seed");
+    drop(child);
+
+    // The program itself lets only root look, and root finds no more.
+    let server = Process::spawn(&fed, &[]);
+    match places_in_memory(server.child.id(), &key.to_bytes()) {
+        Ok(places) => assert!(is_root() && (1..=3).contains(&places), "{places} copies of the seed"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
     }
+}
+
+/// Whether this process runs as root.
+fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0"))
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_privacy::{ClientId, PayloadKind};
 use dp_pvi_protocol::message::{Hello, Intent, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::transport::{Rejection, TransportError};

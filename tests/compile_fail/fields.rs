@@ -1,6 +1,7 @@
 //! Structures of the gate written field by field.
 
 use dp_pvi_privacy::ledger::Attachment;
+use dp_pvi_privacy::shards::Grouping;
 use dp_pvi_privacy::{DpEvent, Payload, Pending, Permit, PermitScope, PrivacyUnit, Relation, ReleaseId, StepPermit, Units};
 
 fn build_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Permit {
@@ -19,8 +20,12 @@ fn protect_something_else(scope: PermitScope) -> PermitScope {
     PermitScope { unit: PrivacyUnit::Record, relation: Relation::AddRemove, ..scope }
 }
 
-fn build_units(rows: Vec<f64>) -> Units<Vec<f64>> {
-    Units { table: rows, slots: None }
+fn anything<T>() -> T {
+    loop {}
+}
+
+fn build_units() -> Units<Vec<f64>> {
+    Units { table: anything(), slots: None, grouping: Grouping::Units }
 }
 
 fn main() {}

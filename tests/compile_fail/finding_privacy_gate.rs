@@ -65,7 +65,7 @@ fn hide_a_shared_place_in_a_private_value(outside: &Arc<Mutex<Vec<f64>>>) -> Sen
 }
 
 fn look_into_an_argument(argument: &Argument<RefCell<Vec<f64>>>) -> Vec<f64> {
-    argument.inside().borrow().clone()
+    argument.fresh().borrow().clone()
 }
 
 fn call_anything_released(released: Released<f64>, plain: Vec<f64>) -> Released<Vec<f64>> {

@@ -2,9 +2,10 @@
 //! (`crashing-client`), which is otherwise the shipped program.
 
 use std::env;
+use std::path::Path;
 use std::process::abort;
 
-use dp_pvi_privacy::ledger::{Extra, LedgerStore, Row, RowBody, StoreError, StoredRow};
+use dp_pvi_privacy::ledger::{ChargeStore, Extra, LedgerStore, Row, RowBody, StoreError, StoredRow};
 use dp_pvi_privacy::{ReleaseId, RunId};
 
 /// Environment variable that names a [`CrashPoint`].
@@ -73,6 +74,12 @@ impl<S: LedgerStore> CrashingStore<S> {
         let point = CrashPoint::ALL.into_iter().find(|p| p.name() == name).expect("a crash point");
         let left = env::var(OCCURRENCE).map_or(1, |n| n.parse().expect("a number"));
         Self { store, point, left }
+    }
+}
+
+impl<S: ChargeStore> ChargeStore for CrashingStore<S> {
+    fn place(&self) -> Option<&Path> {
+        self.store.place()
     }
 }
 

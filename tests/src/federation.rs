@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::place::binary;
+use crate::statements::statements_cover_ledgers;
 
 /// Longest that any single wait of a test may take.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -175,6 +176,17 @@ impl Federation {
     #[must_use]
     pub fn home(&self, party: &str) -> PathBuf {
         self.folder.path().join(party)
+    }
+
+    /// Folders of all parties.
+    ///
+    /// # Panics
+    /// When the federation's folder cannot be read.
+    #[must_use]
+    pub fn homes(&self) -> Vec<PathBuf> {
+        let mut homes: Vec<_> = fs::read_dir(self.folder.path()).expect("a folder").flatten().map(|entry| entry.path()).collect();
+        homes.sort();
+        homes
     }
 
     /// A command of the server with its configuration.
@@ -420,7 +432,8 @@ pub fn outcome(command: &mut Command) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs a whole federation to its end: the server and all parties, every one of which has to end with code 0.
+/// Runs a whole federation to its end: the server and all parties, every one of which has to end with code 0. Statements and ledgers are
+/// compared then ([`statements_cover_ledgers`]).
 ///
 /// # Panics
 /// When one does not.
@@ -431,6 +444,7 @@ pub fn complete(federation: &Federation, parties: &[Party]) -> Vec<Value> {
         client.expect(0);
     }
     server.process.expect(0);
+    statements_cover_ledgers(federation);
     server.process.events()
 }
 

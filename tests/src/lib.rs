@@ -1,5 +1,6 @@
 //! What the tests share: real processes ([`federation`]), the same federation in memory ([`memory`]), every method on small data
-//! ([`methods`]), what is fuzzed ([`fuzz`]), where things are ([`place`]), and source files without comments and strings ([`source`]).
+//! ([`methods`]), what is fuzzed ([`fuzz`]), where things are ([`place`]), source files without comments and strings
+//! ([`source`]), and statements compared with ledgers ([`statements`]).
 
 pub mod crash;
 pub mod federation;
@@ -10,4 +11,5 @@ pub mod place;
 pub mod proxy;
 pub mod regression;
 pub mod source;
+pub mod statements;
 pub mod wire;

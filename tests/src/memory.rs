@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dp_pvi_data::load;
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Budget;
 use dp_pvi_privacy::{ClientId, Epsilon, Units};
@@ -25,7 +25,7 @@ impl Compute for Records {
         Box::new(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-            let output = update::run(&job, &units, permit, &SeededNoise::new(1))
+            let output = methods::run(&job, &units, permit, &SeededNoise::new(1))
                 .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
             Ok(Trained { message: output.message, pending: output.pending })
         })

@@ -9,6 +9,7 @@ use std::path::Path;
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
 use dp_pvi_tests::federation::{Federation, Party, Process, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 const SITES: usize = 5;
@@ -78,6 +79,7 @@ fn an_aggregated_run_leaves_a_posterior_a_statement_and_exact_books() {
         clients.iter_mut().for_each(|client| client.expect(0));
         server.process.expect(0);
         summer.expect(0);
+        statements_cover_ledgers(&federation);
         let rounds_closed = closed(&server.process);
         assert_eq!(rounds_closed.len(), rounds as usize);
         assert!(rounds_closed.iter().all(|included| included.len() == SITES), "{rounds_closed:?}");
@@ -142,6 +144,7 @@ fn a_site_that_vanishes_before_or_after_its_upload_costs_a_tolerant_run_nothing(
         others.iter_mut().for_each(|client| client.expect(0));
         server.process.expect(0);
         summer.expect(0);
+        statements_cover_ledgers(&federation);
         let rounds = closed(&server.process);
         assert_eq!(rounds.len(), 5);
         assert_eq!(rounds[1].contains(&sites[0].name), in_the_sum, "{rounds:?}");
@@ -167,6 +170,7 @@ fn below_the_minimum_the_run_ends_with_a_name_and_the_charge_stays() {
     others.iter_mut().for_each(|client| client.expect(9));
     server.process.expect(9);
     summer.expect(9);
+    statements_cover_ledgers(&federation);
     let rounds = closed(&server.process);
     assert_eq!(rounds.first().map(Vec::len), Some(SITES), "{rounds:?}");
     assert!(rounds[1..].iter().all(Vec::is_empty), "{rounds:?}");
@@ -209,6 +213,7 @@ fn a_charter_is_approved_by_hand_where_the_policy_says_so() {
     others.iter_mut().for_each(|client| client.expect(0));
     server.process.expect(0);
     summer.expect(0);
+    statements_cover_ledgers(&federation);
     check_books(&federation, &sites);
 }
 

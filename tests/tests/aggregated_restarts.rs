@@ -7,6 +7,7 @@ use std::path::Path;
 
 use dp_pvi_tests::federation::{Federation, Party, Process, Server, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 const SITES: usize = 4;
@@ -115,6 +116,7 @@ fn killed_servers_and_summers_cost_a_run_nothing() {
     }
     check_ledgers(&federation, &sites);
     assert_eq!(federation.posterior()["rounds"], ROUNDS as u64);
+    statements_cover_ledgers(&federation);
 }
 
 /// A server that goes on from an old copy would open closed rounds once more, for other models or other sets of sites: the summer signs no second
@@ -173,6 +175,7 @@ fn a_summer_from_an_old_copy_of_its_database_answers_no_closed_round_again() {
     server.process.expect(9);
     assert!(server.process.events().iter().any(|e| e["event"] == "summer-refused"), "{:?}", server.process.events());
     assert_ne!(summer.wait().code(), Some(0));
+    statements_cover_ledgers(&federation);
     for site in &sites {
         let rows = run(&mut federation.client_command(&site.name, &["ledger", "export"]));
         let mut rounds: Vec<_> =

@@ -11,8 +11,8 @@ use dp_pvi_client::config::Config;
 use dp_pvi_client::keys;
 use dp_pvi_data::load_public;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_inference::model;
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_inference::models;
+use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::RowBody;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
@@ -20,6 +20,7 @@ use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
 use dp_pvi_tests::federation::{Federation, Party, Process, Server, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 const STALENESS: u64 = 2;
@@ -110,6 +111,7 @@ fn book(home: &Path, document: &PosteriorDocument) -> Book {
 /// Ledgers and transcript say the same; λ = λ0 + Σ λ_m; no update is later than the task allows; nobody was charged for more than his visits.
 /// Gives the rounds by which each included update was late.
 fn check_books(federation: &Federation, sites: &[Party]) -> Vec<u64> {
+    statements_cover_ledgers(federation);
     let document = document(federation);
     let task = document.task().unwrap();
     let mut lambda = task.prior_natural();
@@ -150,12 +152,12 @@ fn optimum(federation: &Federation, document: &PosteriorDocument, sites: &[Party
     let task = document.task().unwrap();
     let table = load_public(&task.parsed_schema().unwrap(), &[file], None).unwrap();
     let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
-    let model = model::from_spec(&task.model);
+    let model = models::from_spec(&task.model);
     model.local_optimum().unwrap().local_optimum(table.get(), &prior, &prior).unwrap().natural().to_vec()
 }
 
-/// Everything at once: three speeds, two sites and the server killed in the middle. The fixed point is the optimum of all records, whoever
-/// is late (algorithms, section 5).
+/// Everything at once: three speeds, two sites and the server killed in the middle. The fixed point of partitioned variational inference is the
+/// optimum of all records, whoever is late.
 #[test]
 fn sites_of_different_speed_end_at_the_optimum_of_all_records() {
     const SWEEPS: u32 = 80;

@@ -10,6 +10,7 @@ use dp_pvi_tests::federation::{Federation, Party, outcome, run};
 use dp_pvi_tests::place::binary;
 use dp_pvi_tests::proxy::Proxy;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 /// One site whose update is much larger than everything else it says: 2·1500 coordinates of 8 bytes.
@@ -38,6 +39,7 @@ fn t1_2_the_round_after_the_last_that_the_budget_pays_is_refused() {
     let witness = Proxy::to(&server.address);
     federation.start_client("site-1", witness.address()).expect(0);
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     assert!(witness.said_by_client() > 3 * PAYLOAD, "the witness sees updates when they are sent");
     let spent = budget(&federation, "site-1");
     assert_eq!(spent["releases"], 3);
@@ -52,6 +54,44 @@ fn t1_2_the_round_after_the_last_that_the_budget_pays_is_refused() {
     // The only site refused: no quorum.
     server.process.expect(9);
     assert_eq!(budget(&federation, "site-1")["epsilon_spent"], spent["epsilon_spent"], "a refusal costs nothing");
+}
+
+/// No site can pay for the task: each says so before the first round, with its public reason. The server ends by itself, by name, and writes no
+/// result; the reasons are in its log and were in its status.
+#[test]
+fn finding_newcomer_3_a_federation_in_which_all_sites_refuse_ends_by_itself() {
+    let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
+    let sites = Records::generated(40, 3, 0).sites(&[20, 20], Likelihood::Logistic);
+    let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
+    federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "0.01".into());
+    let mut server = federation.start_server();
+    let mut clients: Vec<_> = ["site-1", "site-2"].iter().map(|site| federation.start_client(site, &server.address)).collect();
+    for client in &mut clients {
+        client.expect(8);
+    }
+    // One refusal leaves too few sites, so the run may end before the other site's arrives.
+    let refused = server.process.wait_for("a site refuses", |e| e["event"] == "refused");
+    assert_eq!(refused["reason"], "budget", "{refused}");
+    server.process.wait_for("the run is over", |e| e["event"] == "run-ended" && e["outcome"] == "refused");
+    // As long as the server lingers, it says where the run stands.
+    let (code, status, _) = outcome(&mut federation.server_command(&["status", "--format", "json"]));
+    if code == 0 {
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["outcome"], "refused", "{status}");
+        let reasons: Vec<_> = status["members"].as_array().unwrap().iter().map(|member| &member["refused"][1]).collect();
+        assert!(reasons.iter().any(|reason| *reason == "budget"), "{status}");
+        assert!(reasons.iter().all(|reason| reason.is_null() || *reason == "budget"), "{status}");
+    }
+    server.process.expect(9);
+    let log = server.process.log();
+    // The run may have ended before the second one said so.
+    let told =
+        |site: &str| log.lines().any(|line| line.contains(site) && line.contains("had refused") && line.contains("reason=\"budget\""));
+    assert!(told("site-1") || told("site-2"), "{log}");
+    let home = federation.home("server");
+    for file in ["posterior.json", "report.html"] {
+        assert!(!home.join("results").join(file).exists() && !home.join("state").join(file).exists(), "{file}");
+    }
 }
 
 /// T1.2, two servers: a data set has one ledger, whoever asks. While one client works with it a second one cannot open it, and
@@ -79,6 +119,7 @@ fn t1_2_two_servers_cannot_spend_one_budget_twice() {
     federation.start_client("site-1", &server_2.address).expect(12);
     client_1.expect(0);
     server_1.process.expect(0);
+    statements_cover_ledgers(&federation);
     assert_eq!(budget(&federation, "site-1")["releases"], 3);
 
     // The lock is free now, the budget is gone.
@@ -208,6 +249,7 @@ fn t1_6_a_full_disk_at_the_commit_sends_nothing_and_costs_nothing_more() {
 
     federation.start_client("site-1", witness.address()).expect(0);
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     let spent = budget(&federation, "site-1");
     assert_eq!(spent["releases"], 2, "two visits, two charges: {spent}");
 }

@@ -17,6 +17,7 @@ use dp_pvi_protocol::participant::Participant;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_tests::federation::{Federation, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 const YEAR: u64 = 365 * 24 * 3600 * 1000;
@@ -98,6 +99,7 @@ fn t1_6_a_clock_that_jumps_by_years_refunds_and_repeats_nothing() {
     assert!(sent <= VISITS + 1, "{sent} sendings");
     other.expect(0);
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     let spent = |site: &str| -> Value {
         serde_json::from_str(&run(&mut federation.client_command(site, &["budget", "show", "--format", "json"]))).unwrap()
     };

@@ -10,6 +10,7 @@ use std::path::Path;
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
 use dp_pvi_tests::federation::{Federation, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 const VISITS: u32 = 3;
@@ -49,6 +50,7 @@ fn once(point: CrashPoint, seed: u32) {
     victim.expect(0);
     other.expect(0);
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
 
     let rounds: Vec<_> = server.process.events().into_iter().filter(|e| e["event"] == "round-closed").collect();
     assert!(rounds.iter().all(|r| r["outcome"] == "complete"), "{} seed {seed}: {rounds:?}", point.name());

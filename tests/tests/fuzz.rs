@@ -70,7 +70,7 @@ macro_rules! targets {
         })*
 
         #[test]
-        fn every_target_is_tested_and_has_a_program() {
+        fn finding_attack_weakness_2_every_decoder_has_a_target_and_a_program() {
             let tested = [$(stringify!($name)),*];
             for target in TARGETS {
                 assert!(tested.contains(&target.name), "{} is not tested here", target.name);
@@ -81,4 +81,4 @@ macro_rules! targets {
     };
 }
 
-targets!(wire, bodies, aggregation, events, tasks, schemas, settings, identities, documents, records, run);
+targets!(wire, bodies, aggregation, events, tasks, schemas, settings, identities, documents, records, load, ledger, stored, run);

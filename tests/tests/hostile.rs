@@ -15,6 +15,7 @@ use dp_pvi_server::ca::Authority;
 use dp_pvi_tests::federation::{Federation, Party, Server, outcome, run};
 use dp_pvi_tests::place::binary;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::{statements_cover_ledgers, statements_cover_ledgers_of};
 use dp_pvi_tests::wire::{Liar, Lie};
 use serde_json::Value;
 use tonic::Status;
@@ -82,6 +83,8 @@ fn t6_1_false_updates_are_refused_and_change_nothing() {
     });
     honest.expect(0);
     server.process.expect(0);
+    // The liar has no ledger that anything could be compared with.
+    statements_cover_ledgers_of(&federation, &["site-2"]);
     let numbers = federation.posterior()["natural_parameters"].as_array().unwrap().clone();
     assert!(numbers.iter().all(|n| n.as_f64().is_some_and(f64::is_finite)));
 }
@@ -207,6 +210,7 @@ fn t6_1_only_tls_1_3_with_a_valid_certificate_is_let_in() {
     let mut clients: Vec<_> = sites.iter().map(|s| federation.start_client(&s.name, &server.address)).collect();
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
 }
 
 fn handshake(config: rustls::ClientConfig, address: &str) -> Result<(), String> {
@@ -336,6 +340,7 @@ fn t6_2_floods_of_one_client_do_not_stop_the_others() {
     println!("the server used at most {} MB", memory.most >> 20);
     assert!(memory.most > 0);
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     let with_two = |e: &&Value| e["event"] == "round-closed" && e["included"].as_array().is_some_and(|i| i.len() == 2);
     assert_eq!(server.process.events().iter().filter(with_two).count(), 3, "every round closed with the two others");
 }
@@ -374,5 +379,6 @@ fn t6_2_silent_connections_of_strangers_do_not_keep_clients_out() {
     stop.store(true, Ordering::SeqCst);
     flood.join().unwrap();
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     assert!(memory < Memory::LIMIT, "the server used {} MB", memory >> 20);
 }

@@ -9,6 +9,7 @@ use dp_pvi_server::ca::Authority;
 use dp_pvi_tests::federation::{Federation, Party, outcome, run};
 use dp_pvi_tests::place::binary;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 
@@ -106,6 +107,7 @@ fn data_that_does_not_fit_is_rejected_by_row_and_column() {
     let mut clients = [federation.start_client("site-1", &server.address), federation.start_client("site-2", &server.address)];
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     assert!(!federation.home("site-1").join("state/records-site-1.json").exists(), "the run is over: other records may come");
     for client in &clients {
         assert!(!client.log().contains("x0") && client.events().iter().all(|e| !e.to_string().contains("x0")), "{}", client.log());
@@ -182,6 +184,7 @@ fn another_task_than_the_approved_one_is_refused() {
     let mut clients = [federation.start_client("site-1", &server.address), federation.start_client("site-2", &server.address)];
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
 }
 
 #[test]
@@ -196,6 +199,7 @@ fn a_damaged_ledger_is_code_11_and_a_locked_one_code_12() {
     second.expect(12);
     client.expect(0);
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
 
     let file = federation.home("site-1").join("data/ledger.db");
     let good = fs::read(&file).unwrap();
@@ -247,6 +251,7 @@ fn a_server_that_is_killed_and_started_again_goes_on() {
     }
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     for site in ["site-1", "site-2"] {
         assert_eq!(budget(&federation, site)["releases"], 4);
     }
@@ -272,4 +277,5 @@ fn a_signal_ends_every_program_in_order() {
     let mut clients = [federation.start_client("site-1", &server.address), federation.start_client("site-2", &server.address)];
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
 }

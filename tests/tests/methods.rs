@@ -6,15 +6,21 @@
 //! shown elsewhere: here the data are few and the noise is large.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+use std::collections::HashSet;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::PayloadKind;
+use dp_pvi_privacy::mechanism::{SumBound, SumMechanism};
 use dp_pvi_tests::federation::{Federation, Party, run};
 use dp_pvi_tests::memory;
-use dp_pvi_tests::methods::{MODELS, Model, Protection, Trust, Update, missing, missing_aggregated, sites, task, tried, tried_aggregated};
+use dp_pvi_tests::methods::{
+    MODELS, Model, Protection, Trust, Update, missing, missing_aggregated, resolve, sites, task, tried, tried_aggregated,
+};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -45,6 +51,7 @@ fn once(model: &Model, update: &Update, trust: Trust) {
     server.process.expect(0);
     summer.iter_mut().for_each(|summer| summer.expect(0));
 
+    statements_cover_ledgers(&federation);
     let text = fs::read_to_string(federation.home("server").join("results/posterior.json")).unwrap();
     let document = PosteriorDocument::from_json(&text).unwrap();
     let resolved = document.task().unwrap();
@@ -115,6 +122,39 @@ fn aggregated() -> Vec<(&'static Model, &'static Update)> {
 fn every_pair_that_a_task_may_name_has_a_row() {
     assert!(missing().is_empty(), "{:?}", missing());
     assert!(missing_aggregated().is_empty(), "{:?}", missing_aggregated());
+}
+
+/// What a site sends as a noised sum is compared with a public bound, whatever the model and the update are: one without a bound would be refused by
+/// every server. The table has every update of a task file ([`missing`]).
+#[test]
+fn finding_attack_b7_every_sum_on_a_lattice_has_a_bound() {
+    assert!(missing().is_empty(), "{:?}", missing());
+    let mut kinds = HashSet::new();
+    let mut bounded = |model: &Model, update: &Update, trust: Trust| {
+        let task = resolve(model, update, trust).unwrap();
+        for visit in 0..task.visits() {
+            let (form, name) = (task.message(visit).unwrap(), format!("{} with {}, visit {visit}", update.name, model.name));
+            let sum = task.sum_of_site(visit, 60).unwrap();
+            match form.kind {
+                PayloadKind::Lattice { .. } => {
+                    let (event, terms) = sum.unwrap_or_else(|| panic!("{name}: no sum"));
+                    assert!(SumBound::of_event(&event, terms).is_some(), "{name}: no bound of {event:?}");
+                }
+                // The unmasked sum of all sites is what has a bound.
+                PayloadKind::Masked { .. } => {
+                    let mechanism =
+                        task.sum(visit).unwrap().unwrap_or_else(|| panic!("{name}: no sum")).mechanism(&task.setting()).unwrap();
+                    let SumMechanism::Shared(shares) = mechanism else { panic!("{name}: a masked vector without shares of noise") };
+                    let _ = SumBound::of_shares(&shares, 3);
+                }
+                PayloadKind::Values => assert!(sum.is_none(), "{name}"),
+            }
+            kinds.insert(std::mem::discriminant(&form.kind));
+        }
+    };
+    local().into_iter().for_each(|(model, update)| bounded(model, update, Trust::Local));
+    aggregated().into_iter().for_each(|(model, update)| bounded(model, update, Trust::Aggregated(3)));
+    assert_eq!(kinds.len(), 3, "every kind of payload was met");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::Command;
 use dp_pvi_tests::federation::{Federation, Party, complete, run};
 use dp_pvi_tests::place::binary;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
 
 fn parties(sizes: &[usize]) -> Vec<Party> {
@@ -126,6 +127,7 @@ fn operators_pause_resume_and_stop_a_run() {
     run(&mut federation.server_command(&["stop"]));
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
     let posterior = federation.posterior();
     let rounds = posterior["rounds"].as_u64().unwrap();
     assert!(rounds as usize >= at_pause && rounds < 1000);
@@ -168,6 +170,7 @@ fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
     let mut clients: Vec<_> = parties.iter().map(|p| federation.start_client(&p.name, &server.address)).collect();
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
+    statements_cover_ledgers(&federation);
 }
 
 /// One file for everybody: what the coordinator's `check` writes and prints is what every `plan` reads, and it is the server's task.

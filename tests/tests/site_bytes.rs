@@ -13,7 +13,7 @@ use dp_pvi_client::config::Config;
 use dp_pvi_client::keys;
 use dp_pvi_client::snapshot::Snapshot;
 use dp_pvi_client::train::SiteTrainer;
-use dp_pvi_inference::update::{self, Job};
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
@@ -200,7 +200,7 @@ impl Trainer for SameNoise {
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.0.units(), permit, &SeededNoise::new(1))
+        let output = methods::run(&job, &self.0.units(), permit, &SeededNoise::new(1))
             .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
         Ok(Trained { message: output.message, pending: output.pending })
     }
@@ -276,6 +276,7 @@ impl Home {
             approve: Approve::Policy,
             allow_trust: vec![task.privacy.trust],
             partial_runs: PartialRuns::Allow,
+            min_release_tick_seconds: 0,
             aggregation: AggregationPolicy::default(),
         };
         let ledger = LedgerIdentity { data: "cohort".into(), unit: task.privacy.unit, relation: task.privacy.relation };

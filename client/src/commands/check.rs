@@ -70,6 +70,10 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
             let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
             };
+            let opened = opened.and_then(|(ledger, spent)| match &loaded {
+                Some(loaded) => Ok(ledger.check_units(&loaded.schema.schema().unit_in_words()).map(|()| (ledger, spent))?),
+                None => Ok((ledger, spent)),
+            });
             let opened = report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger));
             crate::ledger::too_near(private).iter().for_each(|warning| report.warn("ledger", warning));
             opened
@@ -189,8 +193,7 @@ impl Loaded {
         if let Some(surplus) = self.surplus {
             return Some(format!(
                 "{surplus} privacy units more than [data] nominal_units: where an update gives every unit a place, they contribute nothing; where it \
-                 sums over all units, the sum may be larger than the declared number allows, and the server may then refuse the update after it was \
-                 paid for. Declare at least as many units as there are"
+                 sums over all units, a sum that is larger than the declared number allows is cut to that. Declare at least as many units as there are"
             ));
         }
         let missing = self.missing?;

@@ -1,10 +1,10 @@
-//! `ledger create | backup | restore | verify | export`.
+//! `ledger create | backup | restore | units | verify | export`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
-use dp_pvi_privacy::ledger::{LedgerError, ReleaseState, Row, RowBody};
+use dp_pvi_privacy::ledger::{FreezeState, LedgerError, ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::message::{Signed, Update};
 use serde_json::{Value, json};
@@ -15,9 +15,11 @@ use crate::error::{ClientError, Result};
 use crate::ledger::LedgerView;
 use crate::observe::head_json;
 use crate::output::{Output, name_of};
+use crate::snapshot::LocalSchema;
 use crate::{keys, ledger};
 
-/// Makes the data set's ledger: an operator's act, once in the life of a data set.
+/// Makes the data set's ledger: an operator's act, once in the life of a data set. A creation that was cut off anywhere is finished by the
+/// next one.
 ///
 /// # Errors
 /// A ledger that exists already, the disk.
@@ -25,15 +27,27 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
     let path = private.ledger.display();
+    let place = SecondPlace::at(&private.ledger_head);
+    let kept = place.head(&key)?;
+    let had_another = || kept.filter(|kept| kept.seq > 0).map(|kept| LedgerError::OtherLedger { place: shown(&place), kept: kept.seq });
     // Before anything is made: a data set that had a ledger gets no new one, which would know of nothing.
-    if let Some(kept) = SecondPlace::at(&private.ledger_head).head(&key)?.filter(|kept| kept.seq > 0 && !private.ledger.exists()) {
-        let place = private.ledger_head.display().to_string();
-        return Err(LedgerError::OtherLedger { place, kept: kept.seq }.into());
+    if let Some(refused) = had_another().filter(|_| !private.ledger.exists()) {
+        return Err(refused.into());
     }
-    let Some(store) = SqliteLedger::create(&private.ledger)? else {
-        return Err(ClientError::config("data.ledger", format!("{path} exists already: a data set has one ledger for ever")));
+    let store = match SqliteLedger::create(&private.ledger)? {
+        Some(store) => match had_another() {
+            Some(refused) => return Err(refused.into()),
+            None => store,
+        },
+        None => SqliteLedger::open(&private.ledger)?,
     };
-    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?.begun_in(SecondPlace::at(&private.ledger_head))?;
+    let had_rows = !store.is_empty();
+    let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
+    // A creation that was cut off after the first row left a ledger that the second place does not know yet.
+    if had_rows && (ledger.head().seq > 0 || kept == Some(ledger.head())) {
+        return Err(ClientError::config("data.ledger", format!("{path} exists already: a data set has one ledger for ever")));
+    }
+    let ledger = ledger.begun_in(place)?;
     let identity = ledger.identity();
     output.object(
         || json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation, "ledger": private.ledger}),
@@ -49,6 +63,10 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
         },
     );
     Ok(())
+}
+
+fn shown(place: &SecondPlace) -> String {
+    place.path().display().to_string()
 }
 
 /// Writes the ledger as it is now to a new file, also beside a running client, and verifies that file.
@@ -81,7 +99,8 @@ pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
 }
 
 /// Puts a backup to where the ledger was. The backup must be the latest state that anybody here knows of; `lost` is the operator's word that
-/// so many rows are gone for good.
+/// so many rows are gone for good. What the backup has reserved and not committed is closed: the ledger may have gone on from there, and have
+/// sent what it computed.
 ///
 /// # Errors
 /// A ledger that is there; a backup that is damaged, of another data set, or behind the second place; the disk.
@@ -111,14 +130,29 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) 
         (Err(refused), _) => return Err(refused.into()),
     };
     drop(backup);
-    file::restore(from, &private.ledger)?;
+    let mut closed = 0;
+    // Before the copy has the ledger's name: no process ever opens it with a reservation that may have been used.
+    file::restore(from, &private.ledger, |store| {
+        let mut copy = Ledger::open(store, key.clone(), private.identity.clone(), private.budget)?;
+        if missing > 0 {
+            copy.set_frozen(FreezeState::Frozen)?;
+        }
+        closed = copy.close_reserved()?;
+        Ok::<_, LedgerError>(())
+    })?;
     let opened = Ledger::open(SqliteLedger::open(&private.ledger)?, key, private.identity.clone(), private.budget)?;
     let ledger = if missing > 0 { opened.accept_loss(place)? } else { opened.kept_in(place)? };
     let head = ledger.head();
     output.object(
-        || json!({"ledger": private.ledger, "rows": ledger.rows().len(), "head": head_json(head), "lost": missing, "known": known.map(head_json)}),
+        || json!({"ledger": private.ledger, "rows": ledger.rows().len(), "head": head_json(head), "lost": missing, "closed": closed, "known": known.map(head_json)}),
         || {
             let mut text = format!("{} rows at {}\nhead  {} {}", ledger.rows().len(), private.ledger.display(), head.seq, head.hash);
+            if closed > 0 {
+                text.push_str(&format!(
+                    "\n{closed} visits were charged in this copy and had sent nothing yet: they stay charged and are not computed again, because the \
+                     ledger may have gone on and sent them"
+                ));
+            }
             if missing > 0 {
                 text.push_str(&format!(
                     "\n{missing} rows are lost, and what they spent is not in this ledger. It is frozen: nothing can be charged. Add up what the \
@@ -132,6 +166,47 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) 
                 ));
             }
             text
+        },
+    );
+    Ok(())
+}
+
+/// What to do with another definition of a unit than the ledger's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherUnits {
+    /// Refuse it.
+    Refuse,
+    /// Write it down: the operator says that the units are the same ones.
+    Accept,
+}
+
+/// Says what one privacy unit is by the ledger and by the schema.
+///
+/// # Errors
+/// They differ and `other` refuses that; the schema, the ledger.
+pub fn units(config: &Config, other: OtherUnits, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let key = keys::identity(&config.tls.identity)?;
+    let now = LocalSchema::read(&config.data.schema)?.schema().unit_in_words();
+    let ledger = match other {
+        OtherUnits::Refuse => {
+            let ledger = ledger::look(private, key)?;
+            ledger.check_units(&now)?;
+            ledger.units().map(str::to_owned)
+        }
+        OtherUnits::Accept => {
+            let mut ledger = ledger::open(private, key, |store| store)?;
+            if ledger.units() != Some(&now) {
+                ledger.accept_units(&now)?;
+            }
+            ledger.units().map(str::to_owned)
+        }
+    };
+    output.object(
+        || json!({"data": private.identity.data, "ledger": ledger, "schema": now}),
+        || {
+            let written = if ledger.is_some() { "" } else { " (the ledger says nothing yet: the first charge writes it down)" };
+            format!("one privacy unit of {} is {now}{written}", private.identity.data)
         },
     );
     Ok(())
@@ -296,6 +371,7 @@ fn row_json(row: &Row, hash: Hash) -> Value {
             }
             ("reserved", Some(release), more)
         }
+        RowBody::Retried { release } => ("retried", Some(release), json!({})),
         RowBody::Committed { release, attachment } => ("committed", Some(release), json!({"attachment": attachment.to_string()})),
         RowBody::Sent { release } => ("sent", Some(release), json!({})),
         RowBody::Receipted { release, receipt } => ("receipted", Some(release), json!({"receipt": receipt.to_string()})),
@@ -303,6 +379,7 @@ fn row_json(row: &Row, hash: Hash) -> Value {
             ("settled", Some(release), json!({"included": included, "factor": factor.to_string()}))
         }
         RowBody::Frozen(state) => ("frozen", None, json!({"state": format!("{state:?}").to_lowercase()})),
+        RowBody::Units(words) => ("units", None, json!({"unit": words})),
     };
     let mut value = json!({"seq": row.seq, "hash": hash.to_string(), "previous": row.previous.to_string(), "kind": kind});
     if let (Some(object), Value::Object(more)) = (value.as_object_mut(), more) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
-use dp_pvi_privacy::{DpEvent, PrivacyUnit};
+use dp_pvi_privacy::{DpEvent, PrivacyUnit, RunId};
 use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
@@ -274,6 +274,10 @@ fn objections(
     if !config.policy.allow_trust.contains(&task.privacy.trust) {
         object(format!("[policy] allow_trust does not list {}", name_of(&task.privacy.trust)));
     }
+    let (tick, least) = (task.release_tick_seconds, config.policy.min_release_tick_seconds);
+    if tick < least {
+        object(format!("the task's release_tick_seconds is {tick}, below [policy] min_release_tick_seconds = {least}"));
+    }
     if !task.update.is_private() {
         if !private.budget.allow_non_private {
             object("the task has no protection (epsilon infinite) and [policy] allow_non_private is not set".into());
@@ -296,6 +300,12 @@ fn objections(
                 epsilon(alone.epsilon.get()),
                 limit.get()
             ));
+        } else if let Err(over @ LedgerError::OverRunBudget { .. }) = ledger.would_admit(
+            &RunId { task: task.hash(), number: u32::MAX },
+            &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(e.to_string()))?,
+        ) {
+            // Visits of several kinds may cost more by the ledger's rule than as a plan.
+            object(over.to_string());
         }
     }
     let worst = task.visit_fallbacks(0..task.visits()).map_err(|e| ClientError::Version(e.to_string()))?;

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::document::{Intervals, PosteriorDocument};
-use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::reading::document::{Intervals, PosteriorDocument};
+use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
-use dp_pvi_posterior::summary::Level;
 use dp_pvi_privacy::UnitTable;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::output::{Format, Output};
 
 /// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
 ///
-/// `intervals` chooses between the posteriors of the document.
+/// `intervals` chooses between the posteriors of the document. `id` is a column of the files whose text is written beside every row's number.
 ///
 /// A row that the schema drops, or that cannot be read, has no prediction: its cells stay empty and the last one says why, so that line i
 /// is always row i.
@@ -29,6 +29,7 @@ pub fn predict(
     data: &[PathBuf],
     level: Level,
     intervals: Intervals,
+    id: Option<Id>,
     target: Option<&Path>,
     output: Output,
 ) -> Result<()> {
@@ -38,8 +39,22 @@ pub fn predict(
     let task = document.task().map_err(|e| invalid(e.to_string()))?;
     let predictor = document.predictor_with(intervals).map_err(|e| invalid(e.to_string()))?;
     let schema = Schema::parse(&task.schema).map_err(|e| invalid(e.to_string()))?;
-    let read = dp_pvi_data::load_for_prediction(&schema, data).map_err(|e| ClientError::Data(e.to_string()))?;
-    let rows = Rows { predictor, schema, level };
+    let id = match id {
+        None => None,
+        Some(Id::Column(column)) => Some(column),
+        Some(Id::OfUnits) => Some(
+            schema
+                .unit_column()
+                .map(str::to_owned)
+                .ok_or_else(|| ClientError::config("--id", "the schema has no unit_column: name the column, as in `--id patient`"))?,
+        ),
+    };
+    let read = match &id {
+        None => dp_pvi_data::load_for_prediction(&schema, data),
+        Some(column) => dp_pvi_data::load_for_prediction_with_ids(&schema, data, column),
+    };
+    let read = read.map_err(|e| ClientError::Data(e.to_string()))?;
+    let rows = Rows { predictor, schema, level, id };
     rows.put(&read, target, output.format())?;
     let (unreadable, all) = (read.unreadable.len(), read.table.len());
     if unreadable == 0 {
@@ -53,10 +68,21 @@ pub fn predict(
     Ok(())
 }
 
+/// Which column of the files is written beside every prediction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Id {
+    /// The schema's `unit_column`.
+    OfUnits,
+    /// This one.
+    Column(String),
+}
+
 struct Rows {
     predictor: Predictor,
     schema: Schema,
     level: Level,
+    /// Name of the id column.
+    id: Option<String>,
 }
 
 /// What is written of one prediction.
@@ -88,21 +114,32 @@ impl Rows {
     fn write(&self, read: &dp_pvi_data::Rows, format: Format, out: &mut impl Write) -> std::io::Result<()> {
         if format == Format::Text {
             let header = match &self.schema.label().kind {
-                LabelKind::Binary { .. } => "row,probability,lower,upper,problem",
-                LabelKind::Number(rule) if rule.transform == Transform::Identity => "row,mean,sd,lower,upper,problem",
-                LabelKind::Number(_) => "row,median,sd,lower,upper,problem",
-                LabelKind::Absent => "row,component,probability,problem",
+                LabelKind::Binary { .. } => "probability,lower,upper,problem",
+                LabelKind::Number(rule) if rule.transform == Transform::Identity => "mean,sd,lower,upper,problem",
+                LabelKind::Number(_) => "median,sd,lower,upper,problem",
+                LabelKind::Absent => "component,probability,problem",
             };
-            writeln!(out, "{header}")?;
+            let id = self.id.as_ref().map(|column| format!("{},", cell(column))).unwrap_or_default();
+            writeln!(out, "row,{id}{header}")?;
         }
         let mut unreadable = read.unreadable.iter().peekable();
         for row in 0..read.table.len() {
             let line = read.table.unit(row).records().next().map(|record| self.line(record));
             let problem =
                 unreadable.next_if(|unreadable| unreadable.row == row as u64 + 1).map(|unreadable| unreadable.problem.to_string());
+            let id = read.ids.get(row);
             match format {
-                Format::Text => writeln!(out, "{},{},{}", row + 1, csv(line, &self.schema), quoted(line, problem))?,
-                Format::Json => writeln!(out, "{}", object(row + 1, line, problem))?,
+                Format::Text => {
+                    let id = id.map(|id| format!("{},", cell(id))).unwrap_or_default();
+                    writeln!(out, "{},{id}{},{}", row + 1, csv(line, &self.schema), quoted(line, problem))?;
+                }
+                Format::Json => {
+                    let mut object = object(row + 1, line, problem);
+                    if let Some(id) = id {
+                        object["id"] = json!(id);
+                    }
+                    writeln!(out, "{object}")?;
+                }
             }
         }
         Ok(())
@@ -146,6 +183,11 @@ fn csv(line: Option<Line>, schema: &Schema) -> String {
             LabelKind::Absent => ",".into(),
         },
     }
+}
+
+/// A text as one cell.
+fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 /// Why there is no prediction, as a cell; empty where there is one.

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys::make_request;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::ledger::{Attachment, Budget, Claim, LedgerStore};
+use dp_pvi_privacy::ledger::{Attachment, Budget, ChargeStore, Claim};
 use dp_pvi_privacy::mechanism::release_non_private;
 use dp_pvi_privacy::{
     Argument, ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, PayloadKind, Pending, ReleaseId, RunId, UnitTable, Units,
@@ -243,7 +243,7 @@ impl UnitTable for One {
 }
 
 /// Commits an update with these values, through the gate: released without protection under a ledger that allows it.
-pub fn committed<S: LedgerStore>(ledger: &mut Ledger<S, SigningKey>, round: u32, values: Vec<f64>, key: &SigningKey) -> Attachment {
+pub fn committed<S: ChargeStore>(ledger: &mut Ledger<S, SigningKey>, round: u32, values: Vec<f64>, key: &SigningKey) -> Attachment {
     let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round };
     let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
     let nothing = Argument::nothing();

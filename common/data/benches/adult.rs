@@ -1,18 +1,17 @@
 //! Non-private variational inference on UCI Adult: 39,074 rows (the first 80 %) of 105 one-hot columns, at most 14 non-zero.
 //!
 //! `DP_PVI_SHARED=… cargo bench -p dp-pvi-data --bench adult`; without the data nothing is measured, and that is said. Prints the negative
-//! evidence lower bound at the bench's tolerance and at 1e-12. Figures stand in the header of
-//! the logistic regression's `optimum.rs`.
+//! evidence lower bound at the bench's tolerance and at 1e-12. Figures: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, missing_docs, clippy::print_stdout)]
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use dp_pvi_data::{load_public, select_public};
-use dp_pvi_inference::model::{Model, from_spec};
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_inference::models::{Model, from_spec};
 use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
 
 /// Rows of the fit.
 const ROWS: usize = 39_074;

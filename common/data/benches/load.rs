@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use dp_pvi_data::load;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_schema::Schema;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -4,8 +4,8 @@ use crate::encode::{Encoded, Encoder, Fate, Purpose, Row};
 use crate::error::{DataError, LineProblem, RowProblem};
 use crate::source::{RowError, Visitor, field_name};
 use crate::{LocalCounts, Unreadable};
-use dp_pvi_inference::records::{RecordTable, RecordTableBuilder};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_records::{RecordTable, RecordTableBuilder};
+use dp_pvi_schema::Schema;
 use std::collections::HashMap;
 
 /// Collects the rows of a data set.
@@ -20,6 +20,9 @@ pub(crate) struct Assembler<'s> {
     dropped: u64,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
+    /// Field of the column whose text is wanted, and that text of every row.
+    id: Option<usize>,
+    ids: Vec<String>,
 }
 
 /// What was collected.
@@ -27,6 +30,8 @@ pub(crate) struct Assembled {
     pub(crate) table: RecordTable,
     pub(crate) counts: LocalCounts,
     pub(crate) unreadable: Vec<Unreadable>,
+    /// One a row, where they are wanted.
+    pub(crate) ids: Vec<String>,
 }
 
 /// What a unit is.
@@ -59,7 +64,15 @@ impl<'s> Assembler<'s> {
             records: 0,
             dropped: 0,
             unreadable: Vec::new(),
+            id: None,
+            ids: Vec::new(),
         }
+    }
+
+    /// Keeps the text of one more column beside the rows.
+    pub(crate) fn keeping_ids(self) -> Self {
+        let fields = Encoder::label_field(self.schema) + 1 + usize::from(self.schema.unit_column().is_some());
+        Self { id: Some(fields), ..self }
     }
 
     /// The finished table.
@@ -73,13 +86,16 @@ impl<'s> Assembler<'s> {
             }
         };
         let counts = LocalCounts { units, records: self.records, dropped: self.dropped };
-        Ok(Assembled { table: self.table.finish(), counts, unreadable: self.unreadable })
+        Ok(Assembled { table: self.table.finish(), counts, unreadable: self.unreadable, ids: self.ids })
     }
 
     /// A record that contributes nothing: a unit where every record is one. Of a person it cannot be told whose it is, so it makes none.
     fn nothing_of_anybody(&mut self) {
         self.records += 1;
         self.dropped += 1;
+        if self.id.is_some() {
+            self.ids.push(String::new());
+        }
         if matches!(self.units, UnitsOf::Records) {
             self.table.start_unit();
         }
@@ -96,6 +112,9 @@ impl<'s> Assembler<'s> {
 impl Visitor for Assembler<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
         self.records += 1;
+        if let Some(field) = self.id {
+            self.ids.push(row.cell(field).to_text());
+        }
         let fate = match self.encoder.encode(row, &mut self.row, &mut ()) {
             Ok(fate) => fate,
             Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),

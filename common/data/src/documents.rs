@@ -9,8 +9,8 @@ use crate::encode::Purpose;
 use crate::error::{DataError, DocumentProblem};
 use crate::lines::{LONGEST_LINE, Lines, Next};
 use crate::source::{Start, open_plain};
-use dp_pvi_inference::records::{RecordTable, RecordTableBuilder};
-use dp_pvi_posterior::schema::content::{DocumentFormat, DocumentRule};
+use dp_pvi_records::{RecordTable, RecordTableBuilder};
+use dp_pvi_schema::content::{DocumentFormat, DocumentRule};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &DocumentRule, files: &[P], purpose: Pu
             return Err(DataError::Empty { path: path.to_owned() });
         }
     }
-    Ok(Assembled { table: collector.table.finish(), counts: collector.totals, unreadable: Vec::new() })
+    Ok(Assembled { table: collector.table.finish(), counts: collector.totals, unreadable: Vec::new(), ids: Vec::new() })
 }
 
 /// One document after the other becomes a unit.

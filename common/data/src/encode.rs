@@ -1,9 +1,7 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
 use crate::error::CellProblem;
-use dp_pvi_posterior::schema::{
-    BooleanRule, CategoryRule, CellPolicy, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema,
-};
+use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema};
 use std::collections::HashMap;
 
 /// What the rows are read for, and so what happens to one that the schema rejects.
@@ -296,6 +294,11 @@ impl Cell<'_> {
     }
 
     /// Calls `f` with the cell's text: numbers in their shortest decimal form, truth values as `true` and `false`.
+    /// The cell as text; empty where there is nothing.
+    pub(crate) fn to_text(self) -> String {
+        self.with_text(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
     fn with_text<T>(self, f: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Self::Null => f(b""),

@@ -1,6 +1,6 @@
 //! What can be wrong with a data set. Messages name files, rows and columns; no variant can hold the text of a cell.
 
-use dp_pvi_inference::records::RecordError;
+use dp_pvi_records::RecordError;
 use std::path::PathBuf;
 
 /// Why a data set was not loaded. Rows are counted from 1 in each file, without the header; in public files without comments and empty
@@ -169,6 +169,11 @@ pub enum LineProblem {
     /// A line that does not fit into memory.
     #[error("is longer than 64 MiB; check quotes and line ends")]
     TooLong,
+    /// A header that ends in a carriage return without a line feed.
+    #[error(
+        "ends in a carriage return without a line feed; end every line with a line feed (`tr '\\r' '\\n'` converts a file of such lines)"
+    )]
+    BareReturn,
 }
 
 /// Why a row of a table was rejected.

@@ -1,7 +1,7 @@
 //! A keyed fingerprint of a table: whether records were changed, told to nobody who has not the site's key.
 
-use dp_pvi_inference::records::RecordTable;
 use dp_pvi_privacy::{Hash, UnitTable};
+use dp_pvi_records::RecordTable;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 

@@ -5,8 +5,8 @@ use crate::assemble::Assembled;
 use crate::encode::Purpose;
 use crate::error::{DataError, ImageProblem};
 use crate::source::{Start, open_plain};
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::content::ImageRule;
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::content::ImageRule;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P], purpose: Purpo
         counts.units += u64::from(count);
     }
     counts.records = counts.units;
-    Ok(Assembled { table: table.finish(), counts, unreadable: Vec::new() })
+    Ok(Assembled { table: table.finish(), counts, unreadable: Vec::new(), ids: Vec::new() })
 }
 
 struct File<'a> {

@@ -4,8 +4,8 @@ use crate::assemble::Assembled;
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Row, Watch};
 use crate::error::{DataError, LineProblem, RowProblem};
 use crate::source::{RowError, Visitor, field_name, read_files};
-use dp_pvi_posterior::schema::content::Content;
-use dp_pvi_posterior::schema::{ColumnKind, LabelKind, Schema};
+use dp_pvi_schema::content::Content;
+use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -91,7 +91,7 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
     let mut counter = Counter::new(schema);
     for (file, path) in files.iter().enumerate() {
         (counter.file, counter.row) = (file + 1, 0);
-        read_files(schema, std::slice::from_ref(path), Purpose::Check, &mut counter)?;
+        read_files(schema, std::slice::from_ref(path), Purpose::Check, None, &mut counter)?;
     }
     if files.is_empty() {
         return Err(DataError::NoFiles);

@@ -5,7 +5,7 @@
 //! their first bytes; several files are one data set, in the given order.
 //!
 //! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
-//! schema with a `kind` describes them ([`dp_pvi_posterior::schema::content`]).
+//! schema with a `kind` describes them ([`dp_pvi_schema::content`]).
 //!
 //! * [`load_for_run`] puts a site's records behind the release gate: [`Units`] can be summed through a mechanism and
 //!   nothing else. With a `unit_column` all records of one person are one unit. [`load`] does the same, with errors, before a run.
@@ -24,8 +24,8 @@
 //!   every sum (with a `unit_column`, it adds nothing to its person's unit).
 //! * A record without a readable unit id belongs to nobody: it contributes nothing and makes no unit.
 //! * A record of a text file is one line. Every line after the header is one, also if it is empty or looks like a comment, so that no
-//!   record moves another. A quote that is not closed ends with its line. How lines end is told by the header; in files without one
-//!   they end with a line feed.
+//!   record moves another. A quote that is not closed ends with its line. A line ends with a line feed; a header that ends in a carriage
+//!   return alone is refused.
 //! * Whether a file is gzip or Parquet is told by its first bytes where they belong to a header, and by its name (`.gz`, `.parquet`)
 //!   where they belong to a record.
 //! * How many records there are, none included, is no error (a table holds 2³² entries, 50 GB of them).
@@ -36,9 +36,6 @@
 //! Persons are numbered by the first record that can be read as theirs. So the records of one person may decide the numbers of others:
 //! sums over persons do not see the order, and a task whose layout goes by position does not take persons (shards under replace-one are
 //! refused by the task's check).
-//!
-//! Reading is single-threaded and streams: 48,842 records of 15 columns (7 MB) take 44 ms plain and 52 ms from gzip, median of 30 on
-//! one core of a small virtual machine (`cargo bench -p dp-pvi-data`).
 
 mod assemble;
 mod documents;
@@ -53,16 +50,16 @@ mod public;
 mod source;
 mod text;
 
-pub use dp_pvi_posterior::public::Public;
+pub use dp_pvi_schema::public::Public;
 pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, LineProblem, RowProblem};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
 use assemble::{Assembled, Assembler};
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::schema::content::Content;
 use dp_pvi_privacy::{Hash, Units};
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::content::Content;
 use encode::Purpose;
 use std::io::Read;
 use std::path::Path;
@@ -113,6 +110,8 @@ pub struct Rows {
     pub table: RecordTable,
     /// Rows that cannot be read, in order.
     pub unreadable: Vec<Unreadable>,
+    /// Text of the id column, one for every row, where one was asked for. Empty for a line that cannot be cut into columns.
+    pub ids: Vec<String>,
 }
 
 /// Reads a site's files for a run. Nothing that one record holds makes this fail; see the [crate](self) for what becomes of it.
@@ -147,8 +146,23 @@ pub fn load<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Loaded, Data
 /// # Errors
 /// See [`DataError`]; not [`DataError::Cell`] or [`DataError::Line`].
 pub fn load_for_prediction<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Rows, DataError> {
-    let Assembled { table, unreadable, .. } = table(schema, files, Purpose::Prediction)?;
-    Ok(Rows { table, unreadable })
+    let Assembled { table, unreadable, ids, .. } = table(schema, files, Purpose::Prediction)?;
+    Ok(Rows { table, unreadable, ids })
+}
+
+/// [`load_for_prediction`] that also gives the text of a column, which need not be in the schema: by it people know their rows.
+///
+/// # Errors
+/// As [`load_for_prediction`]; there is no such column, or two of them.
+pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P], column: &str) -> Result<Rows, DataError> {
+    let first = files.first().ok_or(DataError::NoFiles)?;
+    if *schema.content() != Content::Table {
+        return Err(DataError::MissingColumn { path: first.as_ref().to_owned(), column: column.to_owned(), clue: None });
+    }
+    let mut assembler = Assembler::new(schema, Purpose::Prediction).keeping_ids();
+    source::read_files(schema, files, Purpose::Prediction, Some(column), &mut assembler)?;
+    let Assembled { table, unreadable, ids, .. } = assembler.finish()?;
+    Ok(Rows { table, unreadable, ids })
 }
 
 /// Reads a public text, plain or gzip: a vocabulary, say.
@@ -165,7 +179,7 @@ fn table<P: AsRef<Path>>(schema: &Schema, files: &[P], purpose: Purpose) -> Resu
     match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, purpose);
-            source::read_files(schema, files, purpose, &mut assembler)?;
+            source::read_files(schema, files, purpose, None, &mut assembler)?;
             assembler.finish()
         }
         Content::Documents(rule) => documents::load(rule, files, purpose),

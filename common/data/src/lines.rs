@@ -1,4 +1,7 @@
-//! Lines of a text file. Where a line ends is decided by the header, which is public, and by nothing that a record holds.
+//! Lines of a text file. A line ends at a line feed, with or without a carriage return before it, whatever a record holds.
+//!
+//! A header that ends in a carriage return alone is refused: if such files were read, the first byte after the header, which belongs to a
+//! record, would decide where every later line ends.
 //!
 //! A record is one line: bytes up to the next end of a line. Whatever these bytes are, the lines before and after are the same.
 
@@ -7,13 +10,14 @@ use std::io::{self, BufRead, Read};
 /// Longest line that is kept in memory.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
+/// The last byte of every line.
+const END: u8 = b'\n';
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Lines of a file, numbered from 1. The end of the file ends the last line; a line end before it does not begin another.
 pub(crate) struct Lines<R> {
     reader: R,
-    /// The last byte of every line.
-    end: u8,
     longest: u64,
     line: Vec<u8>,
     number: u64,
@@ -30,14 +34,18 @@ pub(crate) enum Next {
     End,
 }
 
+/// A first line that ends in a carriage return alone: the file is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BareReturn;
+
 impl<R: BufRead> Lines<R> {
     /// Lines that end in a line feed, with or without a carriage return before it.
     pub(crate) fn new(reader: R, longest: u64) -> Self {
-        Self { reader, end: b'\n', longest, line: Vec::new(), number: 0 }
+        Self { reader, longest, line: Vec::new(), number: 0 }
     }
 
-    /// Reads the first line, and learns from it how lines end: with a carriage return alone, or else with a line feed.
-    pub(crate) fn first(&mut self) -> io::Result<Next> {
+    /// Reads the first line, and refuses one that ends in a carriage return alone.
+    pub(crate) fn first(&mut self) -> io::Result<Result<Next, BareReturn>> {
         self.line.clear();
         loop {
             let bytes = self.reader.fill_buf()?;
@@ -51,8 +59,8 @@ impl<R: BufRead> Lines<R> {
                 if self.line.len() as u64 > self.longest {
                     self.number = 1;
                     self.line.clear();
-                    self.reader.skip_until(self.end)?;
-                    return Ok(Next::TooLong);
+                    self.reader.skip_until(END)?;
+                    return Ok(Ok(Next::TooLong));
                 }
                 continue;
             };
@@ -60,40 +68,40 @@ impl<R: BufRead> Lines<R> {
             self.line.extend_from_slice(&bytes[..stop]);
             self.reader.consume(stop + 1);
             if stopped_at == b'\r' {
-                match self.reader.fill_buf()?.first() {
-                    Some(b'\n') => self.reader.consume(1),
-                    Some(_) => self.end = b'\r',
-                    None => {}
+                if self.reader.fill_buf()?.first() != Some(&END) {
+                    self.line.clear();
+                    return Ok(Err(BareReturn));
                 }
+                self.reader.consume(1);
             }
             self.number = 1;
             self.strip_mark();
-            return Ok(Next::Line);
+            return Ok(Ok(Next::Line));
         }
         if self.line.is_empty() {
-            return Ok(Next::End);
+            return Ok(Ok(Next::End));
         }
         self.number = 1;
         self.strip_mark();
-        Ok(Next::Line)
+        Ok(Ok(Next::Line))
     }
 
     /// Reads the next line.
     pub(crate) fn next(&mut self) -> io::Result<Next> {
         self.line.clear();
-        let read = (&mut self.reader).take(self.longest + 1).read_until(self.end, &mut self.line)?;
+        let read = (&mut self.reader).take(self.longest + 1).read_until(END, &mut self.line)?;
         if read == 0 {
             return Ok(Next::End);
         }
         self.number += 1;
-        if self.line.last() == Some(&self.end) {
+        if self.line.last() == Some(&END) {
             self.line.pop();
         } else if read as u64 > self.longest {
             self.line.clear();
-            self.reader.skip_until(self.end)?;
+            self.reader.skip_until(END)?;
             return Ok(Next::TooLong);
         }
-        if self.end == b'\n' && self.line.last() == Some(&b'\r') {
+        if self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
         if self.number == 1 {
@@ -109,10 +117,10 @@ impl<R: BufRead> Lines<R> {
 
     /// The same with one byte behind it that occurs nowhere in it.
     pub(crate) fn ended(&mut self) -> (&[u8], u8) {
-        if self.line.last() != Some(&self.end) {
-            self.line.push(self.end);
+        if self.line.last() != Some(&END) {
+            self.line.push(END);
         }
-        (&self.line, self.end)
+        (&self.line, END)
     }
 
     /// Number of the line that was read last.
@@ -137,8 +145,8 @@ mod tests {
         let mut lines = Lines::new(io::BufReader::with_capacity(2, text), longest);
         let mut found = Vec::new();
         loop {
-            let next = if header && found.is_empty() { lines.first() } else { lines.next() };
-            match next.unwrap() {
+            let next = if header && found.is_empty() { lines.first().unwrap().unwrap() } else { lines.next().unwrap() };
+            match next {
                 Next::End => return found,
                 Next::TooLong => found.push(None),
                 Next::Line => found.push(Some(lines.line().to_vec())),
@@ -151,14 +159,23 @@ mod tests {
     }
 
     #[test]
-    fn the_header_says_how_lines_end() {
+    fn lines_end_at_line_feeds() {
         assert_eq!(texts("h\na\r\nb\n"), ["h", "a", "b"]);
         assert_eq!(texts("h\r\na\nb\rc"), ["h", "a", "b\rc"]);
-        assert_eq!(texts("h\ra\rb\nc\r"), ["h", "a", "b\nc"]);
-        assert_eq!(texts("h\r"), ["h"]);
         assert_eq!(texts("h"), ["h"]);
         assert_eq!(texts("\u{feff}h\n\u{feff}a\n\n\n"), ["h", "\u{feff}a", "", ""]);
         assert!(texts("").is_empty());
+    }
+
+    /// Were it read, a first record that begins with a line feed would decide how all lines end.
+    #[test]
+    fn finding_attack2_6_a_header_that_ends_in_a_bare_carriage_return_is_refused() {
+        for text in ["h\ra\rb\nc\r", "h\r", "h\ra\n", "\u{feff}h\r\r\n", "\ra\n"] {
+            let mut lines = Lines::new(io::BufReader::with_capacity(2, text.as_bytes()), 100);
+            assert_eq!(lines.first().unwrap(), Err(BareReturn), "{text:?}");
+        }
+        // The first record begins with a line feed: line feeds end lines here as everywhere, and what the record holds is one line.
+        assert_eq!(texts("h\r\na\rb\rc"), ["h", "a\rb\rc"]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use crate::encode::Purpose;
 use crate::error::DataError;
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::public::Public;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::public::Public;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use crate::encode::{Encoder, Fault, Purpose, Row};
 use crate::error::{DataError, LineProblem};
-use dp_pvi_inference::records::RecordError;
-use dp_pvi_posterior::schema::{ColumnKind, OtherColumns, Schema};
+use dp_pvi_records::RecordError;
+use dp_pvi_schema::{ColumnKind, OtherColumns, Schema};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -31,6 +31,8 @@ pub(crate) struct Input<'a> {
     pub(crate) path: &'a Path,
     pub(crate) schema: &'a Schema,
     pub(crate) purpose: Purpose,
+    /// A column whose text is wanted beside the schema's: its field comes after all others.
+    pub(crate) id: Option<&'a str>,
 }
 
 /// Reads all rows of all files.
@@ -38,13 +40,14 @@ pub(crate) fn read_files<P: AsRef<Path>>(
     schema: &Schema,
     files: &[P],
     purpose: Purpose,
+    id: Option<&str>,
     visitor: &mut impl Visitor,
 ) -> Result<(), DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
     for path in files {
-        let input = Input { path: path.as_ref(), schema, purpose };
+        let input = Input { path: path.as_ref(), schema, purpose, id };
         // In a run nothing depends on how many records there are.
         if input.read(visitor)? == 0 && purpose != Purpose::Run {
             return Err(DataError::Empty { path: input.path.to_owned() });
@@ -145,9 +148,9 @@ impl Input<'_> {
     pub(crate) fn bind(&self, names: &[&[u8]]) -> Result<Vec<Option<usize>>, DataError> {
         let needed = needed_fields(self.schema, self.purpose);
         let mut described = HashSet::with_capacity(needed.len());
-        let mut positions = Vec::with_capacity(needed.len());
-        for (field, needed) in needed.into_iter().enumerate() {
-            let name = field_name(self.schema, field);
+        let mut positions = Vec::with_capacity(needed.len() + 1);
+        let fields = needed.into_iter().enumerate().map(|(field, needed)| (field_name(self.schema, field), needed));
+        for (name, needed) in fields.chain(self.id.map(|id| (id, true))) {
             described.insert(name.as_bytes());
             let mut found = names.iter().enumerate().filter(|(_, candidate)| **candidate == name.as_bytes()).map(|(position, _)| position);
             let position = found.next();

@@ -5,10 +5,10 @@
 
 use crate::encode::{Cell, Purpose, Row};
 use crate::error::{Clue, DataError, LineProblem};
-use crate::lines::{LONGEST_LINE, Lines, Next};
+use crate::lines::{BareReturn, LONGEST_LINE, Lines, Next};
 use crate::source::{Input, Visitor};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
-use dp_pvi_posterior::schema::{Blanks, CsvFormat};
+use dp_pvi_schema::{Blanks, CsvFormat};
 use std::io::{BufReader, Read};
 
 /// One line, seen through the schema's fields.
@@ -76,7 +76,10 @@ fn header(
     cells: &mut Cells,
 ) -> Result<(Vec<Option<usize>>, usize), DataError> {
     let header = |problem| DataError::Header { path: input.path.to_owned(), problem };
-    let mut next = lines.first();
+    let mut next = match lines.first().map_err(|source| input.io(source))? {
+        Ok(first) => Ok(first),
+        Err(BareReturn) => return Err(header(LineProblem::BareReturn)),
+    };
     loop {
         match next.map_err(|source| input.io(source))? {
             Next::End => return Err(DataError::Empty { path: input.path.to_owned() }),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_data::load;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_schema::Schema;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;

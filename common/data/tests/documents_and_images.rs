@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_data::{DataError, DocumentProblem, ImageProblem, inspect, load, load_for_prediction};
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_schema::Schema;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_data::{Clue, DataError, LineProblem, RowProblem, inspect, load, load_for_prediction, load_for_run, load_public};
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::{Hash, UnitTable};
+use dp_pvi_schema::Schema;
 use proptest::prelude::*;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_data::{CellProblem, DataError, load, load_public};
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;

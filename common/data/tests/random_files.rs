@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_data::{inspect, load, load_public};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_schema::Schema;
 use proptest::prelude::*;
 
 /// Every value of the generated cells contains this; no message, name or path may.

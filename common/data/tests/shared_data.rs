@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use dp_pvi_data::{inspect, load, load_public};
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_schema::Schema;
 use std::path::{Path, PathBuf};
 
 fn workspace() -> PathBuf {

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_data::{CellProblem, DataError, inspect, load, load_for_prediction, load_public};
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -60,7 +60,7 @@ type Unit = Vec<(Vec<f64>, f64)>;
 fn rows_of(table: &RecordTable) -> Vec<Unit> {
     (0..table.len())
         .map(|unit| {
-            let dense = |record: dp_pvi_inference::records::RecordView<'_>| {
+            let dense = |record: dp_pvi_records::RecordView<'_>| {
                 let mut row = vec![0.0; table.dimension()];
                 record.entries().for_each(|(index, value)| row[index] = value);
                 (row, record.target)

@@ -1,4 +1,4 @@
-//! Dirichlet distribution, algorithms section 1.4.
+//! Dirichlet distribution.
 
 use crate::special::{digamma, ln_gamma, trigamma};
 use crate::{ExponentialFamily, InvalidParameters, check};

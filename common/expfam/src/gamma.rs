@@ -1,4 +1,4 @@
-//! Gamma distribution by shape and rate, algorithms section 1.3.
+//! Gamma distribution by shape and rate.
 
 use crate::special::{digamma, ln_gamma, trigamma};
 use crate::{ExponentialFamily, InvalidParameters, check};

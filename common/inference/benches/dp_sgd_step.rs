@@ -18,9 +18,8 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use divan::Bencher;
-use dp_pvi_inference::model;
+use dp_pvi_inference::models;
 use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
-use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
@@ -30,6 +29,7 @@ use dp_pvi_privacy::{
     Argument, ClientId, ClipNorm, Delta, DpEvent, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, PrivacyUnit, Relation, ReleaseId,
     RunId, SamplingRate, SecureNoise, StepPermit, Terms, Units,
 };
+use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;
 
@@ -98,7 +98,7 @@ fn run(bencher: Bencher, table: RecordTable, sampling: Option<SamplingRate>) {
 }
 
 fn gradients(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
-    let model = model::from_spec(&ModelSpec::LogisticRegression {});
+    let model = models::from_spec(&ModelSpec::LogisticRegression {});
     let gradients = model.gradients().expect("logistic regression has gradients");
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| gradients.gradient(record, point, term))))
 }

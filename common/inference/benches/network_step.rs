@@ -5,19 +5,19 @@
 //! cargo bench -p dp-pvi-inference --bench network_step
 //! ```
 //!
-//! Numbers in the header of `dp_pvi_inference::model::neural_network`.
+//! Figures: `deploy/guide/src/results/speed.md`.
 
 #![allow(clippy::disallowed_types, reason = "divan's attribute keeps its registry in a lock; no library code is in here")]
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use divan::Bencher;
-use dp_pvi_inference::model::neural_network::BatchGradients;
+use dp_pvi_inference::models::neural_network::BatchGradients;
 use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::network::{Network, Output};
-use dp_pvi_posterior::optim::Adam;
+use dp_pvi_posterior::models::neural_network::{Network, Output};
+use dp_pvi_posterior::numerics::optim::Adam;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_records::RecordTable;
 use rand_core::Rng;
 
 const BATCH: usize = 200;

@@ -13,11 +13,11 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use divan::Bencher;
-use dp_pvi_inference::model::pbp_network::PbpNetwork;
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::ep::{Adf, Factors, Shared};
-use dp_pvi_posterior::pbp::{Network, PriorFactors};
-use dp_pvi_posterior::rule::NOISE_PRIOR;
+use dp_pvi_inference::methods::propagation::{Adf, Factors, Shared};
+use dp_pvi_inference::models::pbp_network::PbpNetwork;
+use dp_pvi_posterior::methods::NOISE_PRIOR;
+use dp_pvi_posterior::models::pbp_network::{Network, PriorFactors};
+use dp_pvi_records::RecordTable;
 use rand_core::Rng;
 
 const ROWS: usize = 8_192;

@@ -13,15 +13,15 @@
 //! ε = 1, δ = 1e-5, replace-one.
 
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_inference::model;
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{Job, run};
-use dp_pvi_posterior::quadrature::log_sigmoid_expectation;
-use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_inference::methods::{Job, run};
+use dp_pvi_inference::models;
+use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::numerics::quadrature::log_sigmoid_expectation;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, PrivacyUnit, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 
 /// Options of `[pvi]` that are compared.
@@ -128,7 +128,7 @@ impl Federation {
         let all = table(d, sites.iter().flatten());
         let task = shape.task("");
         let prior = Gaussian::from_natural(task.family(), task.prior_natural()).expect("the prior");
-        let model = model::from_spec(&task.model);
+        let model = models::from_spec(&task.model);
         let q = model.local_optimum().expect("logistic regression has one").local_optimum(&all, &prior, &prior).expect("finite data");
         let test = table(d, test.iter());
         let optimum = held_out(&q, &test);
@@ -211,7 +211,7 @@ impl Site {
 fn held_out(q: &Gaussian, test: &RecordTable) -> f64 {
     let records = test.records();
     let count = records.len() as f64;
-    let score = |record: dp_pvi_inference::records::RecordView<'_>| {
+    let score = |record: dp_pvi_records::RecordView<'_>| {
         let (mean, variance) = q.standard().project(record.indices, record.values);
         log_sigmoid_expectation(if record.target > 0.5 { mean } else { -mean }, variance)
     };

@@ -19,7 +19,7 @@ use ed25519_dalek::SigningKey;
 use rand_core::Rng;
 use serde_json::Value;
 
-use crate::records::RecordTable;
+use dp_pvi_records::RecordTable;
 
 /// Noise and coins as a function of (seed, release, step, purpose); `coins` may have a seed of their own.
 #[derive(Debug, Clone, Copy)]

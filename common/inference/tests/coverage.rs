@@ -1,4 +1,4 @@
-//! Coverage of the noise-aware posterior (algorithms sections 13.3 and 16): in repeated private runs on simulated data, how often do
+//! Coverage of the noise-aware posterior: in repeated private runs on simulated data, how often do
 //! 90 % intervals contain the coefficient that generated the data?
 //!
 //! The whole private path runs: mechanism, ledger, local updates, server rule. Data and noise are seeded. The plain posterior's
@@ -8,21 +8,21 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{Job, run};
-use dp_pvi_posterior::noise_aware::{ClosedRound, History, of_run};
-use dp_pvi_posterior::rule::Arrived;
-use dp_pvi_posterior::summary::coefficients;
+use dp_pvi_inference::methods::{Job, run};
+use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::reading::noise_aware::{ClosedRound, History, of_run};
+use dp_pvi_posterior::reading::summary::coefficients;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
 use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, PrivacyUnit, Purpose, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 
 /// Runs of a problem.
 const REPLICATIONS: u32 = 200;
-/// What algorithms section 16 asks for.
+/// Coverage of 90 % intervals that is accepted.
 const ACCEPTED: std::ops::RangeInclusive<f64> = 0.83..=0.95;
 /// 15 rounds, and a clip that cuts nothing of a logistic gradient: noise is what is left.
 const SYNCHRONOUS: &str = "schedule = \"synchronous\"\nrounds = 15\nupdate = \"dp-optimisation\"\nclip_norm = 2.7";
@@ -119,8 +119,9 @@ impl Counts {
         let marginals = |q: &Gaussian| coefficients(&names, q.standard());
         for ((truth, aware), plain) in replication.truth.iter().zip(marginals(&replication.aware)).zip(marginals(&replication.plain)) {
             self.intervals += 1;
-            let inside =
-                |c: &dp_pvi_posterior::summary::Coefficient| u32::from((c.interval_90.lower..=c.interval_90.upper).contains(truth));
+            let inside = |c: &dp_pvi_posterior::reading::summary::Coefficient| {
+                u32::from((c.interval_90.lower..=c.interval_90.upper).contains(truth))
+            };
             self.aware += inside(&aware);
             self.plain += inside(&plain);
             self.width.0 += aware.interval_90.upper - aware.interval_90.lower;

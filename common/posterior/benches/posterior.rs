@@ -1,10 +1,9 @@
-//! The server's step and a table of predictions. Figures in the headers of `dp_pvi_posterior::rule::PviRule` and
-//! `dp_pvi_posterior::predictive`.
+//! The server's step and a table of predictions. Figures: `deploy/guide/src/results/speed.md`.
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_posterior::floor::PrecisionFloor;
-use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
-use dp_pvi_posterior::rule::PviRule;
+use dp_pvi_posterior::methods::PviRule;
+use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::task::ModelSpec;
 
 fn main() {

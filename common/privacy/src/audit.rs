@@ -165,6 +165,26 @@ impl Test {
         Rates { false_alarm: 1.0 - rate_below(of_alarms - alarms, of_alarms, each), power: rate_below(hits, of_hits, each) }
     }
 
+    /// The smallest μ that its errors in both worlds, counted together, do not refute with probability at least `1 − error`; at least 0.
+    ///
+    /// Under μ-Gaussian differential privacy the error rates α and β of any test have β ≥ Φ(Φ⁻¹(1 − α) − μ), so their mean is at least Φ(−μ/2), the value at
+    /// α = β (Dong, Roth & Su 2022). As many runs of one world as of the other have a number of errors that is the sum of independent
+    /// coins of two rates, and no further from its mean than a binomial number with their mean rate (Hoeffding 1956): Clopper and Pearson's bound
+    /// holds for the mean. One count of twice the runs is tighter than two counts, each with half the error. Worlds with
+    /// different numbers of runs, and errors above 1/4, for which this is not true, give 0.
+    #[must_use]
+    pub fn mu_of_errors(&self, scores: &[Scores; 2], error: ErrorRate) -> f64 {
+        let [first, second] = scores;
+        let runs = first.0.len();
+        if second.0.len() != runs || error.0 > 0.25 {
+            return 0.0;
+        }
+        // Above the threshold the first world is meant, whichever of the two is accused.
+        let right = first.above(self.at) + runs - second.above(self.at);
+        let mean_error = 1.0 - rate_below(right, 2 * runs, error.0);
+        (-2.0 * normal_quantile(mean_error)).max(0.0)
+    }
+
     /// The test with the largest figure among those whose thresholds are the quantiles of these scores, in so many steps.
     #[must_use]
     pub fn best(scores: &[Scores; 2], steps: usize, error: ErrorRate, figure: &dyn Fn(Rates) -> f64) -> Option<Self> {
@@ -252,40 +272,57 @@ pub fn rate_below(hits: usize, runs: usize, error: f64) -> f64 {
     if hits == 0 {
         return 0.0;
     }
+    let tail = Tail::new(hits.min(runs), runs);
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
-        if at_least(hits, runs, middle) <= error { low = middle } else { high = middle }
+        if tail.at(middle) <= error { low = middle } else { high = middle }
     }
     low
 }
 
-/// P[Bin(runs, p) ≥ hits], for hits ≥ 1.
-fn at_least(hits: usize, runs: usize, p: f64) -> f64 {
-    if p <= 0.0 {
-        return 0.0;
+/// P[Bin(runs, p) ≥ hits] as a function of p, for hits ≥ 1.
+struct Tail {
+    hits: f64,
+    runs: f64,
+    /// ln of the number of ways to have `hits`, and `hits − 1`, successes.
+    ways: [f64; 2],
+}
+
+impl Tail {
+    fn new(hits: usize, runs: usize) -> Self {
+        let (k, n) = (hits as f64, runs as f64);
+        let ways = |k: f64| libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
+        Self { hits: k, runs: n, ways: [ways(k), ways(k - 1.0)] }
     }
-    if p >= 1.0 {
-        return 1.0;
-    }
-    let n = runs as f64;
-    let term = |k: usize| {
-        let k = k as f64;
-        (libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0) + k * p.ln() + (n - k) * (-p).ln_1p()).exp()
-    };
-    // Terms fall on both sides of the mean: the sum of the smaller tail is accurate, and stops where nothing changes any more.
-    let sum = |ks: &mut dyn Iterator<Item = usize>| {
-        let mut total = 0.0;
-        for k in ks {
-            let next = total + term(k);
-            if next <= total {
-                break;
-            }
-            total = next;
+
+    fn at(&self, p: f64) -> f64 {
+        if p <= 0.0 {
+            return 0.0;
         }
-        total
-    };
-    if hits as f64 > n * p { sum(&mut (hits..=runs)).min(1.0) } else { (1.0 - sum(&mut (0..hits).rev())).max(0.0) }
+        if p >= 1.0 {
+            return 1.0;
+        }
+        let (n, odds) = (self.runs, p / (1.0 - p));
+        let mass = |k: f64, ways: f64| (ways + k * p.ln() + (n - k) * (-p).ln_1p()).exp();
+        // Terms fall on both sides of the mean, each by a known ratio to the one before: the sum of the smaller tail is accurate, and stops where
+        // nothing changes any more.
+        let sum = |mut k: f64, mut term: f64, ratio: &dyn Fn(f64) -> f64, step: f64| {
+            let mut total = 0.0;
+            while total + term > total {
+                total += term;
+                term *= ratio(k);
+                k += step;
+            }
+            total
+        };
+        if self.hits > n * p {
+            sum(self.hits, mass(self.hits, self.ways[0]), &|k| (n - k) / (k + 1.0) * odds, 1.0).min(1.0)
+        } else {
+            let below = self.hits - 1.0;
+            (1.0 - sum(below, mass(below, self.ways[1]), &|k| k / (n - k + 1.0) / odds, -1.0)).max(0.0)
+        }
+    }
 }
 
 /// Φ⁻¹.
@@ -331,6 +368,41 @@ mod tests {
         for (p, x) in [(0.5, 0.0), (0.975, 1.959_963_984_540_054), (0.001, -3.090_232_306_167_813_5)] {
             assert!((normal_quantile(p) - x).abs() < 1e-9);
         }
+    }
+
+    /// The sums by ratios against sums of masses, each by itself.
+    #[test]
+    fn binomial_tails_are_sums_of_masses() {
+        for (hits, runs, p) in
+            [(1, 1, 0.3_f64), (3, 10, 0.1), (3, 10, 0.6), (10, 10, 0.7), (180, 300, 0.5), (180, 300, 0.7), (4_700, 5_000, 0.93)]
+        {
+            let n = f64::from(runs);
+            let mass = |k: i32| {
+                let k = f64::from(k);
+                (libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0) + k * p.ln() + (n - k) * (1.0 - p).ln()).exp()
+            };
+            let expected: f64 = (hits..=runs).map(mass).sum();
+            let found = Tail::new(hits as usize, runs as usize).at(p);
+            assert!((found - expected).abs() < 1e-10 * expected.max(1e-3), "{hits} of {runs}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn errors_counted_together_bound_mu_from_below_and_tighter() {
+        let (mu, error) = (2.0, ErrorRate::new(1e-4).unwrap());
+        let scores = |offset: f64, step: f64| Scores::new(normals(5_000, offset, step).concat());
+        let worlds = [scores(0.5 * mu, 0.618_033_988_749_895), scores(-0.5 * mu, 0.754_877_666_246_693)];
+        let test = Test::between(0.0);
+        let (together, apart) = (test.mu_of_errors(&worlds, error), test.rates(&worlds, error).mu());
+        // Four standard deviations of a rate of Φ(−1) over 10,000 runs: 0.12 in μ.
+        assert!(together < mu - 0.08 && together > mu - 0.14 && apart < together - 0.03, "{together} {apart}");
+        // Exactly the limit of Clopper and Pearson: no error in 2n runs leaves 1 − error^{1/2n}.
+        let clear = [Scores::new(vec![1.0; 50]), Scores::new(vec![-1.0; 50])];
+        let rate = 1.0 - 1e-4f64.powf(0.01);
+        assert!((test.mu_of_errors(&clear, error) + 2.0 * normal_quantile(rate)).abs() < 1e-9);
+        // The wrong way round, and worlds that cannot be pooled: nothing.
+        assert_eq!(test.mu_of_errors(&[clear[1].clone(), clear[0].clone()], error), 0.0);
+        assert_eq!(test.mu_of_errors(&[clear[0].clone(), Scores::new(vec![-1.0; 49])], error), 0.0);
     }
 
     /// Numbers that look independent: a fixed sequence through Φ⁻¹.

@@ -1,15 +1,20 @@
 //! Doors in the gate, for simulation and tests only: they need the feature `unsealed`, and a test over the sources fails when another crate names
 //! this module.
 
-use crate::ledger::{Attachment, Pending};
+use std::path::Path;
+
+use crate::ledger::{Attachment, Pending, reserve};
 use crate::records::{Released, Sensitive};
 use crate::release::Payload;
 
 /// Calls a private value public. Nothing protects it any more: only for data that nobody has to protect (synthetic
 /// records, test fixtures).
+///
+/// # Panics
+/// The function that should have made the value panicked.
 #[must_use]
 pub fn assume_public<T>(value: Sensitive<T>) -> Released<T> {
-    Released(value.0.into_inner())
+    Released(value.into_value().expect("the function that should have made this value panicked"))
 }
 
 /// Calls a plain value released, as if a mechanism had made it: only for tests of what comes after a release.
@@ -22,4 +27,9 @@ pub fn assume_released<T>(value: T) -> Released<T> {
 #[must_use]
 pub fn assume_signed(message: Vec<u8>, payload: Payload, pending: Pending) -> Attachment {
     Attachment::unclaimed(message, payload, pending)
+}
+
+/// Forgets which permits this process gave out from the ledger at `place`: for tests that act out a restart.
+pub fn forget_permits(place: &Path) {
+    reserve::forget(place);
 }

@@ -184,7 +184,8 @@ impl DpEvent {
             return Err(UnknownEvent);
         }
         match postcard::take_from_bytes(rest) {
-            Ok((event, [])) => Ok(event),
+            // One form only: a number can be written in more bytes than it needs.
+            Ok((event, [])) if Self::to_bytes(&event) == bytes => Ok(event),
             _ => Err(UnknownEvent),
         }
     }

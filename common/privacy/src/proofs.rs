@@ -2,6 +2,7 @@
 //!
 //! | claim | proof |
 //! |---|---|
+//! | everything that is let out keeps to the budget: the argument as a whole, and what it assumes | [`argument`] |
 //! | discrete Gaussian noise on a fine lattice costs what continuous noise costs, with a margin | [`discrete_gaussian`] |
 //! | a sampled term that is replaced: the worst pair, and the error of its quadrature | [`pair_b`] |
 //! | a visit with state that was carried over from earlier visits costs what its event says; one proof for every update | [`carried_state`] |
@@ -9,6 +10,11 @@
 //! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
 //! | sums that a model forms by itself | [`batched_sums`] |
 //! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
+
+/// The argument as a whole.
+pub mod argument {
+    #![doc = include_str!("../proofs/argument.md")]
+}
 
 /// Discrete Gaussian noise accounted as continuous.
 pub mod discrete_gaussian {

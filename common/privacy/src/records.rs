@@ -4,8 +4,8 @@
 //!
 //! A closure carries what it captures, and a captured cell, lock or channel would carry a record out. So nothing here takes a
 //! closure. Functions over private values are `fn` pointers: a function that captures nothing. What they need to know beside the
-//! private value comes as an [`Argument`], which is a copy made from bytes: it shares no memory with anything outside, so that
-//! nothing that is written into it can be read there. Functions of released values get another copy, made from the same bytes.
+//! private value comes as an [`Argument`]: every call gets a copy of its own, made from bytes, so that nothing that one call writes into it
+//! can be read by another one, nor outside.
 //!
 //! Inside, a function may do what it likes with what it made itself, closures included ([`crate::mechanism::Summation::each`]): all of it
 //! is dropped when the function returns, but for its result, which is private again.
@@ -14,15 +14,18 @@
 //! leaked on purpose into one), and what the operating system offers to everybody (files, sockets, output). Lints and tests over the
 //! sources bar both from the crates that see records. They stop mistakes; an author who wants to cheat and owns `inference` can.
 //!
-//! Panics are a way out, too: see [`crate::inside`].
+//! A panic would be a way out, too: a function that panics makes a [`Sensitive`] without a value, and nobody can tell ([`crate::inside`]).
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::inside::{Kept, or_panic};
-use crate::mechanism::MAX_UNITS;
+use crate::event::DpEvent;
+use crate::inside::{Kept, withheld};
+use crate::mechanism::{MAX_UNITS, SumBound};
+use crate::release::LatticeVector;
 use crate::shards::Grouping;
 
 /// A table of privacy units as a loader builds it: disjoint by construction.
@@ -42,29 +45,22 @@ pub trait UnitTable: Send + Sync {
 
     /// The unit at a position below [`UnitTable::len`].
     fn unit(&self, position: usize) -> Self::Unit<'_>;
-
-    /// What the units are to an accountant. Tables that loaders build hold privacy units; [`crate::shards`] makes the others.
-    fn grouping(&self) -> Grouping {
-        Grouping::Units
-    }
 }
 
-/// A public value for functions over private ones: a copy through bytes (postcard), which shares no memory with the value it was made of.
+/// A public value for functions over private ones, as bytes (postcard). Every call of a function gets a copy of its own, made from the bytes.
 ///
-/// A cell in it tells nobody outside what a function over private values wrote there: what may be read outside ([`Released::map`],
-/// [`Attachment::masked`](crate::ledger::Attachment::masked)) gets a fresh copy of the bytes every time. Functions over private values
-/// share one copy, which takes time to make: what one of them writes, a later one can see, behind the gate.
+/// So a cell in it carries nothing from one call to another. What a function says before it looks at a record (an error of the function that a
+/// mechanism calls) can depend on these bytes only.
 pub struct Argument<A> {
-    /// For functions over private values, and for nobody else.
-    inside: Kept<Arc<A>>,
     bytes: Arc<[u8]>,
+    value: PhantomData<fn() -> A>,
 }
 
 impl Argument<()> {
     /// No argument.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { inside: Kept::new(Arc::new(())), bytes: Arc::default() }
+        Self { bytes: Arc::default(), value: PhantomData }
     }
 }
 
@@ -75,12 +71,13 @@ impl<A: Serialize + DeserializeOwned> Argument<A> {
     /// The value's own form cannot be written, or not be read again: a bug of its type.
     pub fn copy_of(value: &A) -> Result<Self, NotCopied> {
         let bytes = written(value)?;
-        Ok(Self { inside: Kept::new(Arc::new(read(&bytes)?)), bytes: bytes.into() })
+        read::<A>(&bytes)?;
+        Ok(Self { bytes: bytes.into(), value: PhantomData })
     }
 }
 
 impl<A: DeserializeOwned> Argument<A> {
-    /// The value as it was copied, for what is read outside: nothing that a function over private values wrote is in it.
+    /// The value as it was copied: nothing that any function wrote is in it.
     pub(crate) fn fresh(&self) -> A {
         match read(&self.bytes) {
             Ok(value) => value,
@@ -90,24 +87,18 @@ impl<A: DeserializeOwned> Argument<A> {
 }
 
 impl<A> Argument<A> {
-    /// Both, without reading them again.
+    /// Both.
     #[must_use]
-    pub fn and<B>(&self, other: &Argument<B>) -> Argument<(Arc<A>, Arc<B>)> {
-        let both = (Arc::clone(&self.inside), Arc::clone(&other.inside));
+    pub fn and<B>(&self, other: &Argument<B>) -> Argument<(A, B)> {
         // A pair is written as one part after the other.
-        Argument { inside: Kept::new(Arc::new(both)), bytes: [&*self.bytes, &*other.bytes].concat().into() }
-    }
-
-    /// For functions over private values only: they can write into what is in it.
-    pub(crate) fn inside(&self) -> &A {
-        &self.inside
+        Argument { bytes: [&*self.bytes, &*other.bytes].concat().into(), value: PhantomData }
     }
 }
 
-/// Another handle to the same copy.
+/// Another handle to the same bytes.
 impl<A> Clone for Argument<A> {
     fn clone(&self) -> Self {
-        Self { inside: Kept::new(Arc::clone(&self.inside)), bytes: Arc::clone(&self.bytes) }
+        Self { bytes: Arc::clone(&self.bytes), value: PhantomData }
     }
 }
 
@@ -130,9 +121,11 @@ fn read<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, NotCopied> {
 
 /// Private units. Neither their number nor their content can be read outside this crate's mechanisms.
 pub struct Units<T> {
-    pub(crate) table: T,
+    pub(crate) table: Kept<T>,
     /// Declared number of units, where layouts are over that many.
     pub(crate) slots: Option<u64>,
+    /// What the units are to an accountant. Tables that loaders build hold privacy units; [`crate::shards`] makes the others.
+    pub(crate) grouping: Grouping,
 }
 
 impl<T: UnitTable> Units<T> {
@@ -143,39 +136,55 @@ impl<T: UnitTable> Units<T> {
     #[must_use]
     pub fn new(table: T) -> Self {
         assert!(table.len() as u64 <= MAX_UNITS, "a table holds at most 2^32 units");
-        Self { table, slots: None }
+        Self { table: Kept::new(table), slots: None, grouping: Grouping::Units }
     }
 
     /// The same units, laid out over the declared number of units, which is public: where units are put together by position
     /// ([`Units::shards`]), the borders depend on this number and not on how many units there are. A slot without a unit contributes 0, and so
-    /// does a unit without a slot.
+    /// does a unit without a slot. A noised sum over all units is brought into the bound that a receiver knows of so many
+    /// ([`SumBound`]): that changes nothing where there are no more units than declared.
     #[must_use]
     pub fn over_slots(self, declared: u64) -> Self {
         Self { slots: Some(declared), ..self }
     }
 
-    /// Computes on the whole table; the result stays private.
-    ///
-    /// # Panics
-    /// With [`Withheld`](crate::inside::Withheld) and nothing else, if `f` panics.
-    #[must_use]
-    pub fn map<A, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
-        Sensitive::of(or_panic(|| f(argument.inside(), &self.table)))
+    /// Brings a noised sum of these units into the bound of the declared number of them.
+    pub(crate) fn bring_into_bound(&self, event: &DpEvent, noised: &mut LatticeVector) {
+        if let Some(bound) = self.slots.and_then(|declared| SumBound::of_event(event, declared)) {
+            bound.bring_in(&mut noised.values);
+        }
     }
 
-    /// Computes on the whole table and a private value; the result stays private.
-    ///
-    /// # Panics
-    /// As [`Units::map`].
+    /// Computes on the whole table; the result stays private. If `f` panics, there is none, which nobody can see.
     #[must_use]
-    pub fn map_with<S, A, R>(&self, other: &Sensitive<S>, argument: &Argument<A>, f: fn(&A, &T, &S) -> R) -> Sensitive<R> {
-        Sensitive::of(or_panic(|| f(argument.inside(), &self.table, &other.0)))
+    pub fn map<A: DeserializeOwned, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
+        made(|| f(&Kept::new(argument.fresh()), &self.table))
+    }
+
+    /// Computes on the whole table and a private value; the result stays private. As [`Units::map`]; `f` is not called where the private
+    /// value is none.
+    #[must_use]
+    pub fn map_with<S, A: DeserializeOwned, R>(
+        &self,
+        other: &Sensitive<S>,
+        argument: &Argument<A>,
+        f: fn(&A, &T, &S) -> R,
+    ) -> Sensitive<R> {
+        other.value().map_or(Sensitive(None), |other| made(|| f(&Kept::new(argument.fresh()), &self.table, other)))
+    }
+
+    /// Number of units, behind the gate: a table that cannot say it has none.
+    pub(crate) fn count(&self) -> usize {
+        withheld(|| self.table.len()).unwrap_or(0)
     }
 }
 
 /// A private value: no `Debug`, `Clone`, `Deref` or serialisation. It leaves only through a mechanism. What may look at it is said in the
 /// [module](self).
-pub struct Sensitive<T>(pub(crate) Kept<T>);
+///
+/// Where the function that should have made it panicked, it holds none. Nothing outside can tell: functions of it make further ones without a
+/// value, a sum that depends on it is zero before noise, and a site's state that it should change stays as it is.
+pub struct Sensitive<T>(pub(crate) Option<Kept<T>>);
 
 impl<T: Serialize + DeserializeOwned> Sensitive<T> {
     /// Treats a copy of a public value as a private one. There is no way back.
@@ -194,26 +203,41 @@ impl Sensitive<()> {
 
 impl<T> Sensitive<T> {
     pub(crate) const fn of(value: T) -> Self {
-        Self(Kept::new(value))
+        Self(Some(Kept::new(value)))
     }
 
-    /// Computes on two private values; the result stays private.
-    ///
-    /// # Panics
-    /// As [`Units::map`].
-    #[must_use]
-    pub fn map_with<S, A, R>(&self, other: &Sensitive<S>, argument: &Argument<A>, f: fn(&A, &T, &S) -> R) -> Sensitive<R> {
-        Sensitive::of(or_panic(|| f(argument.inside(), &self.0, &other.0)))
+    /// The value, if there is one.
+    pub(crate) fn value(&self) -> Option<&T> {
+        self.0.as_deref()
     }
 
-    /// Computes on the value; the result stays private.
-    ///
-    /// # Panics
-    /// As [`Units::map`].
-    #[must_use]
-    pub fn map<A, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
-        Sensitive::of(or_panic(|| f(argument.inside(), &self.0)))
+    /// The value, if there is one.
+    pub(crate) fn into_value(self) -> Option<T> {
+        self.0.map(Kept::into_inner)
     }
+
+    /// Computes on two private values; the result stays private. As [`Units::map_with`].
+    #[must_use]
+    pub fn map_with<S, A: DeserializeOwned, R>(
+        &self,
+        other: &Sensitive<S>,
+        argument: &Argument<A>,
+        f: fn(&A, &T, &S) -> R,
+    ) -> Sensitive<R> {
+        let both = self.value().zip(other.value());
+        both.map_or(Sensitive(None), |(value, other)| made(|| f(&Kept::new(argument.fresh()), value, other)))
+    }
+
+    /// Computes on the value; the result stays private. As [`Units::map_with`].
+    #[must_use]
+    pub fn map<A: DeserializeOwned, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
+        self.value().map_or(Sensitive(None), |value| made(|| f(&Kept::new(argument.fresh()), value)))
+    }
+}
+
+/// What `f` makes, or no value if it panics.
+fn made<T>(f: impl FnOnce() -> T) -> Sensitive<T> {
+    Sensitive(withheld(f).ok().map(Kept::new))
 }
 
 /// A value that went through a mechanism, or was computed from such values and public ones. Only mechanisms build it.
@@ -282,7 +306,7 @@ mod tests {
 
     /// What a function over records writes into its argument is not there for a function of released values.
     #[test]
-    fn finding_privacy_gate_an_argument_carries_nothing_out() {
+    fn finding_gate_2_an_argument_carries_nothing_out() {
         let argument = Argument::copy_of(&RefCell::new(vec![1.0])).unwrap();
         let units = Units::new(Numbers(vec![70.01]));
         let write = |cell: &RefCell<Vec<f64>>, values: &[f64]| cell.borrow_mut().extend(values);
@@ -291,7 +315,10 @@ mod tests {
             cell.borrow().clone()
         });
         // The premise: it did write.
-        assert_eq!(*written.0, [1.0, 70.01]);
+        assert_eq!(written.value(), Some(&vec![1.0, 70.01]));
+        // The next function over records finds the argument as it was.
+        let next = units.map(&argument, |cell, _| cell.borrow().clone());
+        assert_eq!(next.value(), Some(&vec![1.0]));
         let look = |argument: &Argument<_>| Released(()).map(argument, |cell: &RefCell<Vec<f64>>, ()| cell.borrow().clone()).into_inner();
         assert_eq!(look(&argument), [1.0]);
         assert_eq!(look(&argument.clone()), [1.0]);

@@ -32,6 +32,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
 use crate::adjacency::{PrivacyUnit, Relation, Terms};
+use crate::inside::{Kept, withheld};
 use crate::records::{UnitTable, Units};
 
 /// What the units of a table are to an accountant.
@@ -195,23 +196,25 @@ impl<T: StableIds> Units<T> {
     /// run. Costs one hash a unit (0.2 µs) under add-remove, nothing under replace-one.
     #[must_use]
     pub fn shards(&self, count: NonZeroU32, scope: &PermitScope) -> Units<Shards<'_, T>> {
-        let table = &self.table;
+        let (table, units) = (&*self.table, self.count());
         let shards = count.get() as usize;
-        let slots = self.slots.unwrap_or(table.len() as u64);
+        let slots = self.slots.unwrap_or(units as u64);
         let assignment = Assignment::of(scope.relation);
         let (order, ends) = match assignment {
             Assignment::Contiguous => {
-                let end = |k: usize| usize::try_from(k as u128 * u128::from(slots) / shards as u128).unwrap_or(usize::MAX).min(table.len());
+                let end = |k: usize| usize::try_from(k as u128 * u128::from(slots) / shards as u128).unwrap_or(usize::MAX).min(units);
                 ((0..end(shards)).collect(), (1..=shards).map(end).collect())
             }
             Assignment::Hashed => {
-                let shard_of: Vec<usize> = (0..table.len()).map(|position| scope.salt.shard(table.id(position), count)).collect();
+                // A unit that cannot say what it is has a number, too.
+                let id = |position| withheld(|| table.id(position)).unwrap_or(0);
+                let shard_of: Vec<usize> = (0..units).map(|position| scope.salt.shard(id(position), count)).collect();
                 // Counting sort: within a shard, units stay in the table's order.
                 let mut next = vec![0usize; shards + 1];
                 shard_of.iter().for_each(|&shard| next[shard + 1] += 1);
                 (1..=shards).for_each(|shard| next[shard] += next[shard - 1]);
                 let ends = next[1..].to_vec();
-                let mut order = vec![0; table.len()];
+                let mut order = vec![0; units];
                 for (position, &shard) in shard_of.iter().enumerate() {
                     order[next[shard]] = position;
                     next[shard] += 1;
@@ -219,7 +222,8 @@ impl<T: StableIds> Units<T> {
                 (order, ends)
             }
         };
-        Units { table: Shards { table, assignment, order, ends }, slots: None }
+        let grouping = Grouping::Shards(assignment);
+        Units { table: Kept::new(Shards { table, order, ends }), slots: None, grouping }
     }
 }
 
@@ -227,14 +231,13 @@ impl<T: UnitTable> Units<T> {
     /// The whole site as one unit: for client-level privacy ([`PrivacyUnit::Site`]), and for one term that any unit may change.
     #[must_use]
     pub fn whole_site(&self) -> Units<WholeSite<'_, T>> {
-        Units { table: WholeSite(&self.table), slots: None }
+        Units { table: Kept::new(WholeSite(&*self.table)), slots: None, grouping: Grouping::WholeSite }
     }
 }
 
 /// A table of shards. Only [`Units::shards`] makes one.
 pub struct Shards<'t, T> {
     table: &'t T,
-    assignment: Assignment,
     /// Positions in the table, shard by shard.
     order: Vec<usize>,
     /// Ends of the shards in `order`.
@@ -254,10 +257,6 @@ impl<T: UnitTable> UnitTable for Shards<'_, T> {
     fn unit(&self, position: usize) -> Shard<'_, T> {
         let start = position.checked_sub(1).map_or(0, |before| self.ends[before]);
         Shard { table: self.table, positions: &self.order[start..self.ends[position]] }
-    }
-
-    fn grouping(&self) -> Grouping {
-        Grouping::Shards(self.assignment)
     }
 }
 
@@ -318,10 +317,6 @@ impl<T: UnitTable> UnitTable for WholeSite<'_, T> {
 
     fn unit(&self, _: usize) -> &T {
         self.0
-    }
-
-    fn grouping(&self) -> Grouping {
-        Grouping::WholeSite
     }
 }
 

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[test]
 fn forbidden_moves_do_not_compile() {
@@ -17,10 +18,15 @@ fn forbidden_moves_do_not_compile() {
 /// whole workspace enable it for everybody, so the compiler of this very test cannot be asked.)
 struct Shipped {
     folder: PathBuf,
+    /// One at a time: they share the folder, so that dependencies are built once.
+    _alone: MutexGuard<'static, ()>,
 }
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl Shipped {
     fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
         fs::create_dir_all(folder.join("src/bin")).unwrap();
@@ -30,7 +36,7 @@ impl Shipped {
         fs::write(folder.join("Cargo.toml"), manifest).unwrap();
         // The versions of the workspace, and nothing from a network.
         fs::copy(here.join("../../Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-        Self { folder }
+        Self { folder, _alone: alone }
     }
 
     /// What the compiler says about a program, if it refuses it.
@@ -48,7 +54,7 @@ impl Shipped {
 }
 
 #[test]
-fn finding_privacy_gate_shipped_programs_can_make_no_store_no_noise_and_no_door() {
+fn finding_gate_4_shipped_programs_can_make_no_store_no_noise_and_no_door() {
     let shipped = Shipped::new();
     let uses = "pub use dp_pvi_privacy::ledger::{LedgerStore, RowSigner, file::SqliteLedger};
         pub use dp_pvi_privacy::{NoiseSource, SecureNoise};
@@ -86,4 +92,24 @@ fn finding_privacy_gate_shipped_programs_can_make_no_store_no_noise_and_no_door(
         let said = shipped.refused(name, program).unwrap_or_else(|| panic!("{name} compiles"));
         assert!(said.contains("unresolved import"), "{name}: {said}");
     }
+}
+
+#[test]
+fn finding_gate_shipped_programs_see_no_panic_and_get_no_permit_from_a_view() {
+    let shipped = Shipped::new();
+    let panic = "pub fn bit(f: impl FnOnce()) -> bool { dp_pvi_privacy::inside::withheld(f).is_err() }";
+    let said = shipped.refused("panic", panic).expect("a panic is one bit");
+    assert!(said.contains("function `withheld` is private"), "{said}");
+    let mint = |store: &str| {
+        format!(
+            "use dp_pvi_privacy::ledger::{{file::{store}, LedgerError, RowSigner}};
+            use dp_pvi_privacy::{{DpEvent, Hash, Ledger, Permit, ReleaseId}};
+            pub fn mint<K: RowSigner>(ledger: &mut Ledger<{store}, K>, id: &ReleaseId, event: &DpEvent) -> Result<Permit, LedgerError> {{
+                ledger.reserve(id, event, Hash::default())
+            }}"
+        )
+    };
+    assert_eq!(shipped.refused("mint", &mint("SqliteLedger")), None);
+    let said = shipped.refused("view", &mint("ViewStore")).expect("a view mints");
+    assert!(said.contains("reserve") && said.matches("error[").count() == 1, "{said}");
 }

@@ -12,7 +12,7 @@
 //! | visits of a task | server | 10⁵ | a task writes one damping a visit |
 //! | rounds, and entries of a transcript | both | 10⁹ | visits × sites |
 //! | number of a run | both | 10⁹ | |
-//! | coordinates | both | 2³² | |
+//! | coordinates | both | 2²⁶ | no task asks for a longer vector |
 //! | lattice exponent | site | −900 to 900 | 2^k and 2^−k are ordinary numbers |
 //! | row of a ledger | both | 2⁴⁸ | a thousand rows a second for nine thousand years |
 //! | seconds to a deadline | server | 31 days | a hospital's patience |
@@ -24,11 +24,12 @@
 //! | bins of a report | evaluator | 1,000 | |
 //! | parts of a header, and their length | server | 4 of 64 KiB | |
 //! | entries in one answer | server | 256, 8 MiB together | who lacks more asks again |
+//! | sites, rounds, coordinates, thresholds of a charter; deadline of an aggregated round | server | see [`dp_pvi_secagg::bounds`] | the summer has no task to compare them with |
 
 use std::ops::RangeInclusive;
 
-use dp_pvi_posterior::metrics::HeldOutMetrics;
-use dp_pvi_posterior::task::bounds::{MAX_DEADLINE_SECONDS, MAX_NAME_BYTES, MAX_SITES, MAX_VISITS, is_plain_text};
+use dp_pvi_posterior::reading::metrics::HeldOutMetrics;
+use dp_pvi_posterior::task::bounds::{MAX_DEADLINE_SECONDS, MAX_NAME_BYTES, MAX_NUMBERS, MAX_SITES, MAX_VISITS, is_plain_text};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 use dp_pvi_privacy::{PayloadKind, ReleaseId, RunId};
@@ -42,7 +43,7 @@ pub const ROUNDS: u32 = MAX_VISITS * MAX_SITES;
 /// Number of a run of one task.
 pub const RUNS: u32 = 1_000_000_000;
 /// Coordinates of a message.
-pub const COORDINATES: u64 = 1 << 32;
+pub const COORDINATES: u64 = MAX_NUMBERS;
 /// Exponents of a lattice.
 pub const EXPONENTS: RangeInclusive<i32> = -900..=900;
 /// Rows of a ledger.
@@ -67,6 +68,10 @@ pub const ENTRIES_BYTES: usize = 8 << 20;
 pub const HELLO_BYTES: usize = 4096;
 /// Bytes of a charter with all signatures.
 pub const CHARTER_BYTES: usize = 4 << 20;
+
+// A charter holds every task.
+const _: () = assert!(dp_pvi_secagg::bounds::MEMBERS == MAX_SITES && dp_pvi_secagg::bounds::ROUNDS == MAX_VISITS);
+const _: () = assert!(dp_pvi_secagg::bounds::RUNS == RUNS);
 
 /// A number, length or text that no honest party says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

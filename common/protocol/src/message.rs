@@ -4,13 +4,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-pub use dp_pvi_posterior::metrics::{HeldOutMetrics, PublicMetrics};
+pub use dp_pvi_posterior::reading::metrics::{HeldOutMetrics, PublicMetrics};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
 #[cfg(doc)]
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::transcript::SignedEntry;
-use dp_pvi_secagg::upload::SignedUpload;
+use dp_pvi_secagg::upload::OpenedUpload;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -367,8 +367,8 @@ pub struct Update {
     pub payload: Hash,
     /// Where the site's ledger ended when the update was committed.
     pub ledger_head: LedgerHead,
-    /// Commitment and sealed seed of a masked payload, signed for server and summer.
-    pub upload: Option<SignedUpload>,
+    /// Commitment and sealed seed of a masked payload, signed for server and summer, with the commitment's salt, for the server.
+    pub upload: Option<OpenedUpload>,
 }
 
 impl Body for Update {

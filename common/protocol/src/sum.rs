@@ -69,7 +69,7 @@ impl PayloadCheck {
     #[must_use]
     pub fn new(expected: Expected) -> Self {
         let hasher = PayloadHasher::new(expected.kind, expected.bytes());
-        let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.header, &committed.client));
+        let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.salt, &committed.header, &committed.client));
         let lattice = matches!(expected.kind, PayloadKind::Lattice { .. });
         let sum = expected.bound.filter(|_| lattice).map(dp_pvi_privacy::mechanism::SumBound::check);
         Self { expected, hasher, words: Words::default(), received: 0, committer, sum }
@@ -195,7 +195,7 @@ impl Accumulator {
     /// An empty sum.
     #[must_use]
     pub fn new(close: crate::coordinator::Close) -> Self {
-        // A task has at most 2^32 parameters; the vector must be held anyway.
+        // A task asks for at most 2^26 numbers; the vector must be held anyway.
         let coordinates = usize::try_from(close.coordinates).expect("coordinates fit the address space");
         let total = match close.kind {
             PayloadKind::Lattice { .. } => Total::Lattice(vec![0; coordinates]),

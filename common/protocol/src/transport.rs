@@ -41,6 +41,11 @@ pub enum Rejection {
 pub trait Transport {
     /// Introduces the client.
     async fn hello(&mut self, hello: &Signed<Hello>) -> Result<Greeting, TransportError>;
+    /// The server's answer to the hello was verified, and its task belongs to this client's schema: λ has at most so many numbers. A
+    /// transport that puts vectors together from parts takes none after a hello before this.
+    fn admit(&mut self, numbers: u64) {
+        let _ = numbers;
+    }
     /// Asks for work; `seen` = number of transcript entries that the client has. May hold the call open for a while.
     async fn next(&mut self, seen: u32) -> Result<Next, TransportError>;
     /// Sends a committed update: always the same bytes.

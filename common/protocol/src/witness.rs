@@ -4,6 +4,8 @@
 //! head that no ledger ever had and lock its site out. So it gives the site's own signed message with its welcome: the hello or update in
 //! which that head stands. A site believes what it signed itself, and nothing else, about its ledger.
 //!
+//! An update signs the head that its ledger had before the row that keeps the update. So a site that is given an update must hold it, too.
+//!
 //! What is not compared: which of several ledgers of one site the head belonged to, beyond the unit and relation that a hello names. A site with
 //! two data sets needs two names.
 
@@ -55,6 +57,12 @@ impl SignedHead {
                 (update.release.client == *client).then_some(update.ledger_head)
             }
         }
+    }
+
+    /// Whether it is an update. Of two messages about one head an update says more: that the ledger has a row after this head, with this update.
+    #[must_use]
+    pub fn is_update(&self) -> bool {
+        matches!(self, Self::Update(_))
     }
 
     /// As it is stored.

@@ -59,7 +59,7 @@ fn closing(dimension: u32, members: u32) -> (World, Closing, Vec<u8>) {
     for site in 0..members {
         let (_, outgoing) = world.part(site, &header);
         let words = words(&outgoing);
-        collecting.accept(&outgoing.upload, &words).unwrap();
+        collecting.accept(&outgoing.upload, &outgoing.salt, &words).unwrap();
         words_of_one = words;
     }
     (world, collecting.close().unwrap(), words_of_one)
@@ -100,5 +100,7 @@ fn server_accept(bencher: Bencher, dimension: u32) {
     let (mut world, header) = accepted(dimension);
     let (_, outgoing) = world.part(0, &header);
     let words = words(&outgoing);
-    bencher.with_inputs(|| world.collecting(&header)).bench_values(|mut collecting| collecting.accept(&outgoing.upload, &words).unwrap());
+    bencher
+        .with_inputs(|| world.collecting(&header))
+        .bench_values(|mut collecting| collecting.accept(&outgoing.upload, &outgoing.salt, &words).unwrap());
 }

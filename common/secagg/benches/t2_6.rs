@@ -47,7 +47,7 @@ fn summer_closes(dimension: u32, members: u32, times: u32) -> Duration {
     let mut collecting = world.collecting(&header);
     for site in 0..members {
         let (_, outgoing) = world.part(site, &header);
-        collecting.accept(&outgoing.upload, &words(&outgoing)).unwrap();
+        collecting.accept(&outgoing.upload, &outgoing.salt, &words(&outgoing)).unwrap();
     }
     let closing: Closing = collecting.close().unwrap();
     let request = closing.request();

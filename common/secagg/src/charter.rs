@@ -9,6 +9,7 @@ use dp_pvi_privacy::{ClientId, ClipNorm, Hash, NoiseMultiplier, RunId, SamplingR
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::error::SecAggError;
 use crate::plan::{Plan, PlanRequest};
 use crate::signed::{PublicKey, decode, encode, sign};
@@ -155,6 +156,7 @@ impl CharterBody {
 
     /// Everything that the text promises about itself; the plan is computed again.
     fn check(&self) -> Result<Vec<Plan>, SecAggError> {
+        bounds::charter(self)?;
         if !self.members.is_sorted_by(|a, b| a.id < b.id) {
             return refused("its sites are not in ascending order, each once");
         }
@@ -166,9 +168,6 @@ impl CharterBody {
             return refused("a key is not a sound Ed25519 key");
         }
         let Ok(members) = u32::try_from(self.members.len()) else { return refused("it has too many sites") };
-        if self.sums.is_empty() || self.sums.iter().any(|sum| sum.rounds == 0) || self.rounds() == u32::MAX {
-            return refused("it has no rounds, or too many");
-        }
         if self.honest.checked_add(self.colluders) != Some(self.min_contributors) {
             return refused("the minimum of contributors is not honest survivors plus colluders");
         }
@@ -236,12 +235,14 @@ impl SignedCharter {
         Ok(())
     }
 
-    /// The text, to be looked at before it is signed: nothing in it is checked yet.
+    /// The text, to be looked at before it is signed. Its integers are within their [`bounds`]; nothing else in it is checked yet.
     ///
     /// # Errors
-    /// Unreadable.
+    /// Unreadable, or an integer that no charter has.
     pub fn text(&self) -> Result<CharterBody, SecAggError> {
-        decode(&self.body, "the charter")
+        let body = decode(&self.body, "the charter")?;
+        bounds::charter(&body)?;
+        Ok(body)
     }
 
     /// What the text promises about itself holds: every party checks that before it signs.
@@ -303,7 +304,7 @@ impl SignedCharter {
     /// # Errors
     /// A contradiction, refused parameters, or a missing or wrong signature.
     pub fn verify(&self) -> Result<Charter, SecAggError> {
-        let body: CharterBody = decode(&self.body, "the charter")?;
+        let body = self.text()?;
         let plans = body.check()?;
         if self.signatures.len() != body.members.len() + 2 {
             return Err(SecAggError::Malformed { what: "the charter" });

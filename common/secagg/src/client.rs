@@ -13,7 +13,7 @@ use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 
 use crate::charter::{Charter, Floors};
-use crate::commitment::Commitment;
+use crate::commitment::{Commitment, Salt};
 use crate::error::{Rejected, SecAggError};
 use crate::header::{SignedHeader, VerifiedHeader};
 use crate::mask::MaskSeed;
@@ -99,6 +99,8 @@ pub struct Sent {
 pub struct Outgoing {
     /// Signed message.
     pub upload: SignedUpload,
+    /// Opens the commitment: for the server only.
+    pub salt: Salt,
     /// Masked vector; travels as [`crate::ring::to_bytes`].
     pub vector: Masked<LatticeVector>,
 }
@@ -159,7 +161,7 @@ impl Accepted {
         &self.header
     }
 
-    /// Masks a share under a fresh seed, commits to it, seals the seed for the summer and signs. The share is used up; the seed is
+    /// Masks a share under a fresh seed, commits to it with a fresh salt, seals the seed for the summer and signs. The share is used up; the seed is
     /// erased here and exists afterwards in the summer's envelope only.
     ///
     /// # Errors
@@ -177,14 +179,15 @@ impl Accepted {
         }
         let seed = MaskSeed::fresh(rng);
         let vector = share.mask(&mut seed.stream(&hash, &client.id));
-        let commitment = Commitment::of(&hash, &client.id, vector.get());
+        let salt = Salt::fresh(rng);
+        let commitment = Commitment::of(&salt, &hash, &client.id, vector.get());
         let seed = match SealedSeed::new(&seed, &header.round_key, &hash, &client.id, &commitment, rng) {
             Ok(seed) => seed,
             Err(error) => return Err(Rejected::new(self, error)),
         };
         let upload = Upload { header: hash, client: client.id.clone(), commitment, seed, echo: self.head.previous };
         let upload = Signed::seal(&upload, &client.key);
-        Ok((Sent { head: self.head, header: hash, commitment }, Outgoing { upload, vector }))
+        Ok((Sent { head: self.head, header: hash, commitment }, Outgoing { upload, salt, vector }))
     }
 
     /// The round ended before this site sent anything.

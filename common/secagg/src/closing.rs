@@ -78,6 +78,9 @@ impl CloseRequest {
         if self.header != header.hash() || self.round != header.header().round {
             return Err(SecAggError::SecondHeader { round: self.round });
         }
+        if self.uploads.len() > charter.body().members.len() {
+            return Err(SecAggError::Malformed { what: "a closing with more uploads than sites" });
+        }
         let open = |signed| upload::open(signed, charter, header.hash(), header.header().previous);
         let uploads = self.uploads.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let members = uploads.iter().map(|upload| (upload.client.clone(), upload.commitment)).collect();

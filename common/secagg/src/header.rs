@@ -4,6 +4,7 @@ use dp_pvi_privacy::{Hash, RunId};
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::charter::Charter;
 use crate::error::SecAggError;
 use crate::seal::RoundPublicKey;
@@ -82,6 +83,8 @@ impl RoundHeader {
             "minimum of contributors"
         } else if (self.dimension, self.exponent) != (expected.dimension, expected.exponent) {
             "lattice"
+        } else if self.deadline > bounds::DEADLINE {
+            "deadline"
         } else {
             return Ok(());
         };

@@ -10,7 +10,7 @@ use ed25519_dalek::SigningKey;
 
 use crate::charter::Charter;
 use crate::closing::{CloseRequest, ContributorSet, MaskSum, MaskSumBody};
-use crate::commitment::Commitment;
+use crate::commitment::{Commitment, Salt};
 use crate::error::{Rejected, SecAggError};
 use crate::header::{SignedHeader, VerifiedHeader};
 use crate::ring::{RingSum, WORD};
@@ -72,14 +72,14 @@ impl Collecting {
     ///
     /// # Errors
     /// Any of them fails, or other bytes are stored for this client.
-    pub fn accept(&mut self, upload: &SignedUpload, words: &[u8]) -> Result<Acceptance, SecAggError> {
+    pub fn accept(&mut self, upload: &SignedUpload, salt: &Salt, words: &[u8]) -> Result<Acceptance, SecAggError> {
         let Round { charter, header, .. } = &self.round;
         let Upload { client, commitment, .. } = upload::open(upload, charter, header.hash(), header.header().previous)?;
         let expected = u64::from(header.header().dimension) * WORD as u64;
         if words.len() as u64 != expected {
             return Err(SecAggError::Size { expected, got: words.len() as u64 });
         }
-        if !Commitment::of_bytes(&header.hash(), &client, words).matches(&commitment) {
+        if !Commitment::of_bytes(salt, &header.hash(), &client, words).matches(&commitment) {
             return Err(SecAggError::Commitment { client });
         }
         match self.uploads.get(&client) {

@@ -4,7 +4,7 @@ use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
 use crate::charter::Charter;
-use crate::commitment::Commitment;
+use crate::commitment::{Commitment, Salt};
 use crate::error::SecAggError;
 use crate::header::VerifiedHeader;
 use crate::seal::SealedSeed;
@@ -32,6 +32,15 @@ impl Body for Upload {
 
 /// An upload as it is sent, stored and forwarded.
 pub type SignedUpload = Signed<Upload>;
+
+/// An upload with what opens its commitment: for the server, which holds the masked vector. The summer gets the signed message alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedUpload {
+    /// What server and summer read.
+    pub signed: SignedUpload,
+    /// Of the commitment in it.
+    pub salt: Salt,
+}
 
 /// Checks who signed, and that the upload is for this header and the history that it continues.
 ///

@@ -3,13 +3,16 @@
 
 mod world;
 
-use dp_pvi_privacy::Hash;
-use dp_pvi_secagg::charter::{CharterBody, Floors, SignedCharter};
+use dp_pvi_privacy::mechanism::SumBound;
+use dp_pvi_privacy::{Hash, LatticeVector, SamplingRate, Terms};
+use dp_pvi_secagg::bounds;
+use dp_pvi_secagg::charter::{CharterBody, Floors, Member, SignedCharter, SumRounds};
 use dp_pvi_secagg::client::{Client, Outgoing, Sent, Settled};
 use dp_pvi_secagg::closing::{CloseRequest, ContributorSet};
 use dp_pvi_secagg::error::SecAggError;
 use dp_pvi_secagg::header::{ProposedHeader, RoundHeader, SignedHeader};
 use dp_pvi_secagg::plan::PlanError;
+use dp_pvi_secagg::ring::{self, RingSum};
 use dp_pvi_secagg::seal::{RoundSecretKey, SealedSeed};
 use dp_pvi_secagg::server::{Acceptance, Closing, skip};
 use dp_pvi_secagg::signed::{PublicKey, Signed};
@@ -34,7 +37,7 @@ fn closing(world: &mut World, sites: &[u32]) -> (SignedHeader, Closing, Vec<(Sen
     let mut collecting = world.collecting(&header);
     let parts: Vec<_> = sites.iter().map(|site| world.part(*site, &header)).collect();
     for (_, outgoing) in &parts {
-        collecting.accept(&outgoing.upload, &words(outgoing)).unwrap();
+        collecting.accept(&outgoing.upload, &outgoing.salt, &words(outgoing)).unwrap();
     }
     (header, collecting.close().unwrap(), parts)
 }
@@ -150,7 +153,7 @@ fn t2_3_too_few_is_refused_by_server_summer_and_client() {
     let mut sent = Vec::new();
     for site in 0..3 {
         let (state, outgoing) = world.part(site, &header);
-        collecting.accept(&outgoing.upload, &words(&outgoing)).unwrap();
+        collecting.accept(&outgoing.upload, &outgoing.salt, &words(&outgoing)).unwrap();
         uploads.push(outgoing.upload);
         sent.push(state);
     }
@@ -223,12 +226,12 @@ fn t2_3_sets_that_break_the_rules_are_refused() {
     let bytes = words(outgoing);
     let mut flipped = bytes.clone();
     flipped[3] ^= 1;
-    assert_eq!(collecting.accept(&outgoing.upload, &flipped), Err(SecAggError::Commitment { client: name(0) }));
-    assert_eq!(collecting.accept(&outgoing.upload, &bytes[8..]), Err(SecAggError::Size { expected: 40, got: 32 }));
-    assert_eq!(collecting.accept(&outgoing.upload, &bytes), Ok(Acceptance::New));
-    assert_eq!(collecting.accept(&outgoing.upload, &bytes), Ok(Acceptance::Again));
+    assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &flipped), Err(SecAggError::Commitment { client: name(0) }));
+    assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &bytes[8..]), Err(SecAggError::Size { expected: 40, got: 32 }));
+    assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &bytes), Ok(Acceptance::New));
+    assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &bytes), Ok(Acceptance::Again));
     let (_, second) = world.part(0, &header);
-    assert_eq!(collecting.accept(&second.upload, &words(&second)), Err(SecAggError::OtherUpload { client: name(0) }));
+    assert_eq!(collecting.accept(&second.upload, &second.salt, &words(&second)), Err(SecAggError::OtherUpload { client: name(0) }));
     assert_eq!(collecting.present(), 1);
 }
 
@@ -458,7 +461,7 @@ fn t2_3_replayed_and_forked_rounds_are_refused() {
     assert!(idle.accept(client, &next, &model(1)).is_ok());
     // An upload of round 0 is no upload of round 1.
     let mut collecting = world.collecting(&next);
-    assert_eq!(collecting.accept(&outgoing.upload, &words(&outgoing)), Err(SecAggError::OtherHeader { client: name(0) }));
+    assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &words(&outgoing)), Err(SecAggError::OtherHeader { client: name(0) }));
     assert_eq!(Head::replay(&world.charter, [&completed.entry]).unwrap(), old);
     assert!(Head::replay(&world.charter, [&completed.entry, &completed.entry]).is_err());
 }
@@ -497,6 +500,120 @@ fn answers_and_sums_that_cannot_be_right_are_refused() {
     assert_eq!(Head::replay(&world.charter, [&entry]).unwrap(), head);
 }
 
+/// What the server makes of a sum: the masks of three sites, and a total that is this vector under them.
+fn sum_of(request: &dp_pvi_secagg::plan::PlanRequest, vector: &[i64]) -> Result<Vec<i64>, SecAggError> {
+    let mut world = World::new(request, 1);
+    let (_, closing, _) = closing(&mut world, &[0, 1, 2]);
+    let masks = world.summer.close(&closing.request()).unwrap();
+    let mut total = RingSum::from_bytes(request.dimension, &masks.words).unwrap();
+    let vector = LatticeVector { exponent: 0, values: vector.to_vec() };
+    total.add_bytes(&ring::to_bytes(&vector)).unwrap();
+    let mut summing = closing.answer(&masks).unwrap();
+    summing.add_total(&total.to_bytes()).unwrap();
+    match summing.finish(&world.server) {
+        Ok(completed) => Ok(completed.sum.values),
+        Err(rejected) => {
+            // The round ends for all, and its entry lists nobody.
+            let (entry, _) = rejected.state.abort().publish(&world.server);
+            let entry = entry.open(&world.charter.body().server).unwrap();
+            assert_eq!(entry.outcome, Outcome::Aborted);
+            Err(rejected.error)
+        }
+    }
+}
+
+/// Each half of the bound turns vectors away that the other admits, and the number of terms is that of a sample.
+#[test]
+fn finding_attack_b7_an_aggregated_sum_out_of_bounds_ends_the_round_and_names_nobody() {
+    let bound = |request: &dp_pvi_secagg::plan::PlanRequest| SumBound::of_shares(&request.plan().unwrap().mechanism, 3);
+    #[allow(clippy::cast_possible_truncation)]
+    let longest = |request: &dp_pvi_secagg::plan::PlanRequest| bound(request).norm().floor() as i64;
+    let most = |request: &dp_pvi_secagg::plan::PlanRequest| i64::try_from(bound(request).coordinate()).unwrap();
+
+    // Few coordinates: a vector as long as nobody's can be, with every coordinate within its bound.
+    let few = request(3, 0, 5);
+    let each = longest(&few) / 2;
+    assert!(each <= most(&few) && most(&few) > longest(&few));
+    assert_eq!(sum_of(&few, &[each; 5]), Err(SecAggError::SumOutOfRange));
+    assert_eq!(sum_of(&few, &[each, -each, each, 0, 0]), Ok(vec![each, -each, each, 0, 0]));
+
+    // Many coordinates: one of them beyond what any noise makes of it, in a vector that is short enough.
+    let many = request(3, 0, 20_000);
+    let beyond = most(&many) + 1;
+    assert!(beyond < longest(&many));
+    let one = |value: i64| (0..20_000).map(|j| if j == 7 { value } else { 0 }).collect::<Vec<_>>();
+    assert_eq!(sum_of(&many, &one(beyond)), Err(SecAggError::SumOutOfRange));
+    assert_eq!(sum_of(&many, &one(-beyond)), Err(SecAggError::SumOutOfRange));
+    assert_eq!(sum_of(&many, &one(-most(&many))), Ok(one(-most(&many))));
+
+    // Under sampling a site has no more terms than a sample: what all its units together could give is out of bounds.
+    let all = dp_pvi_secagg::plan::PlanRequest { max_units: 100_000, max_rounding_loss: 1.0, terms: Terms::Units, ..request(3, 0, 5) };
+    let sampled = dp_pvi_secagg::plan::PlanRequest { sampling: Some(SamplingRate::nearest(0.01).unwrap()), ..all.clone() };
+    let value = 2 * longest(&sampled);
+    assert!(value < longest(&all).min(most(&all)));
+    assert_eq!(sum_of(&all, &[value, 0, 0, 0, 0]), Ok(vec![value, 0, 0, 0, 0]));
+    assert_eq!(sum_of(&sampled, &[value, 0, 0, 0, 0]), Err(SecAggError::SumOutOfRange));
+}
+
+/// Every integer of a charter's text beyond its bound: refused where the text is read, before anything is computed from it.
+#[test]
+fn finding_attack_b1_every_integer_of_a_charter_is_bounded() {
+    let good = body(&request(MEMBERS, 2, 5), 3);
+    let read = |change: &dyn Fn(&mut CharterBody)| {
+        let mut body = good.clone();
+        change(&mut body);
+        let draft = SignedCharter::draft(&body);
+        let read = draft.text().map(drop);
+        // Nothing that is read otherwise gets farther.
+        if read.is_err() {
+            assert_eq!(draft.check_text().map(drop), read);
+            assert_eq!(draft.verify().map(drop), read);
+        }
+        read
+    };
+    assert_eq!(read(&|_| ()), Ok(()));
+    let refused = |change: &dyn Fn(&mut CharterBody)| assert!(matches!(read(change), Err(SecAggError::Charter(_))), "{:?}", read(change));
+    let member = |site: u32| Member { id: name(site), key: PublicKey([0; 32]) };
+    assert_eq!(read(&|b| b.members = (0..bounds::MEMBERS).map(member).collect()), Ok(()));
+    refused(&|b| b.members = (0..=bounds::MEMBERS).map(member).collect());
+    for above in [MEMBERS + 1, u32::MAX] {
+        refused(&|b| b.honest = above);
+        refused(&|b| b.colluders = above);
+        refused(&|b| b.min_contributors = above);
+    }
+    assert_eq!(read(&|b| b.sums[0].rounds = bounds::ROUNDS), Ok(()));
+    for rounds in [0, bounds::ROUNDS + 1, u32::MAX] {
+        refused(&|b| b.sums[0].rounds = rounds);
+    }
+    refused(&|b| b.sums.clear());
+    // Many parts of few rounds, and parts whose rounds overflow their type together.
+    refused(&|b| b.sums = vec![SumRounds { rounds: 1, ..b.sums[0].clone() }; bounds::ROUNDS as usize + 1]);
+    refused(&|b| b.sums = vec![SumRounds { rounds: u32::MAX, ..b.sums[0].clone() }, SumRounds { rounds: 2, ..b.sums[0].clone() }]);
+    assert_eq!(read(&|b| b.sums[0].dimension = bounds::DIMENSION), Ok(()));
+    for dimension in [0, bounds::DIMENSION + 1, u32::MAX] {
+        refused(&|b| b.sums[0].dimension = dimension);
+    }
+    assert_eq!(read(&|b| b.max_units = 1 << 32), Ok(()));
+    for units in [0, (1 << 32) + 1, u64::MAX] {
+        refused(&|b| b.max_units = units);
+    }
+    for loss in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1.5] {
+        refused(&|b| b.max_rounding_loss = loss);
+    }
+    refused(&|b| b.run.number = u32::MAX);
+
+    // A header says one number that no charter fixes.
+    let mut world = small();
+    let offer = world.summer.offer(&mut world.rng).unwrap();
+    let round_key = offer.open(&world.charter.body().summer).unwrap().key;
+    let header = |deadline| RoundHeader::new(&world.charter, 0, world.head.previous, model(0), round_key, deadline).unwrap();
+    let propose = |deadline| ProposedHeader::new(&header(deadline), &offer, &world.charter, &world.server).map(drop);
+    assert_eq!(propose(bounds::DEADLINE), Ok(()));
+    for deadline in [bounds::DEADLINE + 1, u64::MAX] {
+        assert_eq!(propose(deadline), Err(SecAggError::Header { field: "deadline" }));
+    }
+}
+
 /// Rounds without a header (the summer lost its key) are skipped by everybody; after the last round there is no key.
 #[test]
 fn rounds_can_be_skipped_and_end() {
@@ -531,7 +648,7 @@ fn a_site_with_a_bad_seed_is_left_out() {
         } else {
             spool.push((name(site), words(&outgoing)));
         }
-        collecting.accept(&outgoing.upload, &words(&outgoing)).unwrap();
+        collecting.accept(&outgoing.upload, &outgoing.salt, &words(&outgoing)).unwrap();
     }
     let closing = collecting.close().unwrap();
     assert_eq!(world.summer.close(&closing.request()), Err(SecAggError::SealedSeed { client: name(2) }));

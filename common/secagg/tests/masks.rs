@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_privacy::{Hash, LatticeVector};
-use dp_pvi_secagg::commitment::Commitment;
+use dp_pvi_secagg::commitment::{Commitment, Salt};
 use dp_pvi_secagg::mask::{MaskSeed, MaskStream};
 use dp_pvi_secagg::ring;
 use rand_core::{CryptoRng, Rng, TryCryptoRng, TryRng};
+use sha2::{Digest, Sha256};
 use world::*;
 
 /// Gives out one seed.
@@ -67,17 +68,54 @@ fn masks_equal_those_of_an_independent_program() {
 fn commitments_equal_those_of_an_independent_program() {
     let client = dp_pvi_privacy::ClientId::new("hospital-1").unwrap();
     let vector = LatticeVector { exponent: 0, values: vec![1, -2, 3] };
-    let commitment = Commitment::of(&Hash([7; 32]), &client, &vector);
-    assert_eq!(commitment.0.to_string(), "f8fa34fcfc7d757e8c6c561aa041d69c4303a3127d27e1cba850b1d325bd3130");
-    assert_eq!(commitment, Commitment::of_bytes(&Hash([7; 32]), &client, &ring::to_bytes(&vector)));
-    let other = |header: u8, site: &str, value: i64| {
+    let commitment = Commitment::of(&Salt([9; 32]), &Hash([7; 32]), &client, &vector);
+    assert_eq!(commitment.0.to_string(), "53f34e8d342fe7df81320479811b7ec584a2a30dcf89de992de6ec8458cb918a");
+    assert_eq!(commitment, Commitment::of_bytes(&Salt([9; 32]), &Hash([7; 32]), &client, &ring::to_bytes(&vector)));
+    let other = |salt: u8, header: u8, site: &str, value: i64| {
         let vector = LatticeVector { exponent: 0, values: vec![value, -2, 3] };
-        Commitment::of(&Hash([header; 32]), &dp_pvi_privacy::ClientId::new(site).unwrap(), &vector)
+        Commitment::of(&Salt([salt; 32]), &Hash([header; 32]), &dp_pvi_privacy::ClientId::new(site).unwrap(), &vector)
     };
-    assert!(commitment.matches(&other(7, "hospital-1", 1)));
-    for changed in [other(8, "hospital-1", 1), other(7, "hospital-2", 1), other(7, "hospital-1", 2)] {
+    assert!(commitment.matches(&other(9, 7, "hospital-1", 1)));
+    for changed in [other(8, 7, "hospital-1", 1), other(9, 8, "hospital-1", 1), other(9, 7, "hospital-2", 1), other(9, 7, "hospital-1", 2)]
+    {
         assert!(!commitment.matches(&changed));
     }
+}
+
+/// A summer knows every mask. It guesses a site's noised vector of two numbers (here: it guesses right), masks the guess and compares it
+/// with whatever the site signed for it. Without the salt, which goes to the server only, nothing there says that the guess is right.
+#[test]
+fn finding_attack_commitments_do_not_let_a_summer_test_guesses() {
+    let mut world = World::new(&request(4, 0, 2), 1);
+    let guess = plain(world.mechanism(), world.shard(0), 0, 5);
+    let header = world.header();
+    let hash = header.open(&world.charter).unwrap().hash();
+    let (_, sent) = world.part(0, &header);
+    let (_, again) = world.part(0, &header);
+    // The guess under the site's own mask is what the site sent: the masked vector itself tells nothing else.
+    let masked = sent.vector.get().clone();
+    assert_ne!(masked, guess);
+
+    // What the summer is given: the upload as it stands in the closing request.
+    let seen = sent.upload.open(world.charter.key_of(&name(0)).unwrap()).unwrap();
+    assert!(Commitment::of(&sent.salt, &hash, &name(0), &masked).matches(&seen.commitment), "the server can check it");
+    let bytes = postcard::to_stdvec(&seen).unwrap();
+    let hides = |needle: &[u8]| !bytes.windows(needle.len()).any(|window| window == needle);
+    assert!(hides(&sent.salt.0), "the salt is not in what the summer reads");
+    let words = ring::to_bytes(&masked);
+    let unsalted = |domain: &[u8]| {
+        let client = name(0);
+        let parts = [domain, &hash.0, &(client.as_str().len() as u64).to_le_bytes(), client.as_str().as_bytes(), &words];
+        Sha256::digest(parts.concat())
+    };
+    for domain in [b"dp-pvi secagg commitment v1", b"dp-pvi secagg commitment v2"] {
+        assert!(hides(&unsalted(domain)), "the masked guess can be compared with the commitment");
+    }
+    for salt in [[0; 32], again.salt.0, hash.0] {
+        assert!(!Commitment::of(&Salt(salt), &hash, &name(0), &masked).matches(&seen.commitment));
+    }
+    // Every commitment has a salt of its own.
+    assert_ne!(sent.salt, again.salt);
 }
 
 /// T2.4: each of the 256 seed bits changes half of the output. A seed that is folded to 32 bits passes that too for single bits, but not

@@ -20,7 +20,7 @@ fn exact(members: u32, dropouts: u32, dimension: u32) {
     for site in (0..members).filter(|site| !missing(*site)) {
         let (state, outgoing) = world.part(site, &header);
         let bytes = words(&outgoing);
-        assert_eq!(collecting.accept(&outgoing.upload, &bytes).unwrap(), Acceptance::New);
+        assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &bytes).unwrap(), Acceptance::New);
         spool.push((name(site), bytes));
         sent.push((site, state));
     }
@@ -87,7 +87,7 @@ fn streamed(members: u32, dropouts: u32, dimension: u32) {
     for site in 0..members - dropouts {
         let (_, outgoing) = world.part(site, &header);
         let bytes = words(&outgoing);
-        assert_eq!(collecting.accept(&outgoing.upload, &bytes).unwrap(), Acceptance::New);
+        assert_eq!(collecting.accept(&outgoing.upload, &outgoing.salt, &bytes).unwrap(), Acceptance::New);
         total.add_bytes(&bytes).unwrap();
         expected.iter_mut().zip(world.plain_sum([site])).for_each(|(sum, x)| *sum += x);
     }
@@ -110,7 +110,7 @@ fn t2_6_an_upload_of_a_million_coordinates_is_below_8_01_megabytes() {
         for site in 0..members {
             let (_, outgoing) = world.part(site, &header);
             let bytes = words(&outgoing);
-            collecting.accept(&outgoing.upload, &bytes).unwrap();
+            collecting.accept(&outgoing.upload, &outgoing.salt, &bytes).unwrap();
             upload = upload.max(bytes.len() + postcard::to_stdvec(&outgoing.upload).unwrap().len());
         }
         let request = postcard::to_stdvec(&collecting.close().unwrap().request()).unwrap().len();

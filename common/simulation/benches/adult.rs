@@ -21,8 +21,8 @@
 use std::path::PathBuf;
 
 use dp_pvi_data::{load_public, select_public};
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
@@ -75,7 +75,7 @@ fn visit(bencher: divan::Bencher<'_, '_>, name: &str, rows: usize) {
     let task = experiment.resolve(&path).unwrap().0;
     let (units, state) = (units(rows), task.rule().initial());
     let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
-    bencher.with_inputs(|| permit(&task)).bench_local_values(|permit| update::run(&job, &units, permit, &SecureNoise).unwrap());
+    bencher.with_inputs(|| permit(&task)).bench_local_values(|permit| methods::run(&job, &units, permit, &SecureNoise).unwrap());
 }
 
 #[divan::bench(sample_count = 30)]

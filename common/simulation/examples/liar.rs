@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "units  lie  longest/C first..last  log-likelihood honest -> spoiled  largest |move| of a coefficient (in its sd)  root mean square"
     );
     for units in [391, 3907, 39_073] {
-        for lie in [Lie::All, Lie::Gradient, Lie::One(0), Lie::Curvature, Lie::Swinging] {
+        for lie in [Lie::All, Lie::Gradient, Lie::One(0), Lie::Curvature, Lie::Swinging, Lie::Mirror] {
             let damage = session.run_with_liar(1, processors(), units, lie)?;
             let ((honest, sd), (spoiled, _)) = (means(&damage.honest.lambda)?, means(&damage.spoiled.lambda)?);
             let moves: Vec<f64> = honest.iter().zip(&spoiled).map(|(a, b)| (a - b).abs()).collect();

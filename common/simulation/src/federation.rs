@@ -71,7 +71,8 @@ impl Site {
         let floors = Floors { max_rounds: u32::MAX, max_honest: u32::MAX, ..Floors::default() };
         let aggregation = AggregationPolicy { floors, ..AggregationPolicy::default() };
         let allow_trust = vec![Trust::Local, Trust::Aggregated];
-        let policy = Policy { approve: Approve::Policy, allow_trust, partial_runs: PartialRuns::Allow, aggregation };
+        let policy =
+            Policy { approve: Approve::Policy, allow_trust, partial_runs: PartialRuns::Allow, min_release_tick_seconds: 0, aggregation };
         Self { client, nominal_units, disk: MemoryStore::new(), ledger, budget, policy, compute }
     }
 }

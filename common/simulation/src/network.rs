@@ -53,6 +53,8 @@ pub struct Faults {
     pub crash_server: f64,
     /// Probability that the summer starts again from its stores before it answers a request.
     pub crash_summer: f64,
+    /// Times at which server and summer do not reach each other.
+    pub summer_cut_off: Vec<Span>,
     /// Times in which a client is cut off.
     pub partitions: Vec<Partition>,
     /// Jumps of the machines' clocks.
@@ -76,6 +78,18 @@ pub enum Machine {
     Server,
     /// A client's.
     Client(ClientId),
+    /// The summer's. It says nothing by its clock; but its supervisor starts it again by it.
+    Summer,
+}
+
+/// A time of the run, in seconds of true time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// First second.
+    pub from_seconds: u64,
+    /// First second after it.
+    pub until_seconds: u64,
 }
 
 /// A clock that jumps, forth or back, and stays there.
@@ -239,6 +253,14 @@ impl Host {
         faults.skew(&Machine::Server, now.since(*start)).of(now)
     }
 
+    /// What the summer takes for the time, as long as the server reaches it.
+    fn there(&self, now: Timestamp) -> Option<Timestamp> {
+        let (faults, start) = &self.clock;
+        let seconds = now.since(*start).as_secs();
+        let cut_off = faults.summer_cut_off.iter().any(|span| (span.from_seconds..span.until_seconds).contains(&seconds));
+        (!cut_off).then(|| faults.skew(&Machine::Summer, now.since(*start)).of(now))
+    }
+
     /// Crashes of the summer so far.
     #[must_use]
     pub fn summer_crashes(&self) -> u32 {
@@ -247,7 +269,7 @@ impl Host {
 
     /// Starts the server where it is down and due, and lets time pass in it. `now` is the true time.
     pub fn tick(&mut self, now: Timestamp) {
-        let here = self.here(now);
+        let (here, there) = (self.here(now), self.there(now));
         if self.server.is_none() && now >= self.up_again && self.fault.is_none() {
             match Coordinator::restore(self.settings.clone(), self.disk.records()) {
                 Ok(coordinator) => self.server = Some(Server::new(coordinator, self.disk.clone())),
@@ -255,7 +277,7 @@ impl Host {
             }
         }
         if let Some(server) = &mut self.server
-            && let Err(error) = server.tick(here).and_then(|_| ask(server, self.summer.as_mut(), here, now))
+            && let Err(error) = server.tick(here).and_then(|_| ask(server, self.summer.as_mut(), here, there))
         {
             self.failed(&error, now);
         }
@@ -270,7 +292,7 @@ impl Host {
     /// # Errors
     /// The server is down, goes down over it, or rejects it.
     pub fn deliver(&mut self, client: &ClientId, request: &Request, now: Timestamp) -> Result<Answer, TransportError> {
-        let (disk, here) = (self.disk.clone(), self.here(now));
+        let (disk, here, there) = (self.disk.clone(), self.here(now), self.there(now));
         if let Request::Submit(update, payload) = request
             && let Ok(update) = update.peek()
         {
@@ -284,7 +306,7 @@ impl Host {
             self.traffic.payload_bytes += payload.len() as u64;
         }
         let answer = handle(server, &disk, client, request, here);
-        let answer = answer.and_then(|answer| ask(server, self.summer.as_mut(), here, now).map(|()| answer));
+        let answer = answer.and_then(|answer| ask(server, self.summer.as_mut(), here, there).map(|()| answer));
         answer.map_err(|error| match error {
             ServeError::Rejected(rejected) => TransportError::Rejected { kind: rejected.kind(), message: rejected.to_string() },
             error => {
@@ -304,9 +326,14 @@ impl Host {
     }
 }
 
-/// Asks the summer as long as there is something to ask and it helps. `here` is the server's time, `now` the true one.
-fn ask(server: &mut Server<ServerDisk>, summer: Option<&mut SimulatedSummer>, here: Timestamp, now: Timestamp) -> Result<(), ServeError> {
-    let Some(summer) = summer else { return Ok(()) };
+/// Asks the summer as long as there is something to ask and it helps. `here` is the server's time; `there` the summer's, where it is reached.
+fn ask(
+    server: &mut Server<ServerDisk>,
+    summer: Option<&mut SimulatedSummer>,
+    here: Timestamp,
+    there: Option<Timestamp>,
+) -> Result<(), ServeError> {
+    let (Some(summer), Some(now)) = (summer, there) else { return Ok(()) };
     while let Some(request) = server.summer_request(here) {
         if now < summer.up_again {
             break;
@@ -330,7 +357,7 @@ pub struct SimulatedSummer {
     crash: f64,
     /// Crashes so far.
     pub crashes: u32,
-    /// It does not answer before this.
+    /// It does not answer before this, by its own clock.
     pub up_again: Timestamp,
 }
 
@@ -344,8 +371,8 @@ impl SimulatedSummer {
         Self { key, server, stores, node, dice, crash, crashes: 0, up_again: Timestamp::from_millis(0) }
     }
 
-    /// The answer; none if the machine went down before or after it was made.
-    fn answer(&mut self, request: &SummerRequest, now: Timestamp) -> Option<SummerReply> {
+    /// The answer; none if the machine went down before or after it was made. `now` is its own time.
+    pub fn answer(&mut self, request: &SummerRequest, now: Timestamp) -> Option<SummerReply> {
         // No draw without this fault: seeds keep their runs.
         let crashes = self.crash > 0.0 && f64::from(self.dice.next_u32()) < self.crash * 4_294_967_296.0;
         if !crashes {

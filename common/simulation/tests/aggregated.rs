@@ -9,19 +9,24 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
-use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, Units};
-use dp_pvi_protocol::aggregation::SummerReply;
+use dp_pvi_privacy::mechanism::{Message, ReleaseError, ShareSum, Summation, Summed};
+use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, Permit, ReleaseId, Units};
+use dp_pvi_protocol::aggregation::summer::{SummerNode, SummerStores};
+use dp_pvi_protocol::aggregation::{Ask, SummerReply};
 use dp_pvi_protocol::coordinator::{Coordinator, Record, Stage};
 use dp_pvi_protocol::driver::DriveError;
-use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_protocol::message::{RoundOutcome, RunOutcome};
 use dp_pvi_protocol::participant::{Approve, SiteError, TrainJob, Trained};
 use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_secagg::signed::PublicKey;
+use dp_pvi_secagg::summer::StoreError;
+use dp_pvi_secagg::summer::memory::{MemoryStore as MemoryStores, MemoryVault};
+use dp_pvi_secagg::transcript::Outcome as Aggregated;
 use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit, client_key};
 use dp_pvi_simulation::network::{Faults, Partition};
 use dp_pvi_simulation::noise::SeededNoise;
@@ -74,9 +79,9 @@ struct Real {
 }
 
 impl Real {
-    fn run(&self, job: &TrainJob, permit: Permit) -> update::Output {
+    fn run(&self, job: &TrainJob, permit: Permit) -> methods::Output {
         let job = Job { task: &job.task, visit: job.visit, lambda: &job.lambda, state: &job.state };
-        update::run(&job, &self.units, permit, &self.noise).unwrap()
+        methods::run(&job, &self.units, permit, &self.noise).unwrap()
     }
 }
 
@@ -91,7 +96,7 @@ impl Compute for Real {
         self.shares.borrow_mut().insert(release.clone(), share.mask(&mut NoPad).into_inner().values);
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.units, permit, &self.noise).unwrap();
+        let output = methods::run(&job, &self.units, permit, &self.noise).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }
@@ -118,6 +123,32 @@ fn federation_of(task: &ResolvedTask, seed: u64, records: impl Fn(usize) -> Reco
         Site { compute: Rc::new(RefCell::new(real)), ..placeholder }
     };
     (Federation::new(task, seed, NAMES.iter().enumerate().map(site).collect()), shares)
+}
+
+/// A site that sums far more units than the task admits, each of them as long as a term may be, and sends its share as any other.
+struct Liar(Real);
+
+fn all_the_same(_: &(), sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|_, _, (), term| term.add(0, 1e9)))
+}
+
+impl Compute for Liar {
+    fn train(&mut self, job: TrainJob) -> Visit {
+        let release = job.permit.release().clone();
+        let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
+        let mut spare = Ledger::open(MemoryStore::new(), client_key(0, &release.client), self.0.identity.clone(), boundless()).unwrap();
+        let permit = spare.reserve_aggregated(&release, &event, &fallback, Hash::default()).unwrap();
+        let pending = self.0.run(&job, permit).pending;
+        let sum = job.task.sum(job.visit).unwrap().unwrap();
+        let honest = job.task.aggregation.as_ref().unwrap().honest;
+        let mechanism = ShareSum::new(sum.coordinates, sum.clip, sum.noise, honest, 1 << 20, sum.sampling, sum.terms).unwrap();
+        let mut units = RecordTable::builder(3);
+        (0..5000).for_each(|_| units.start_unit());
+        let step = job.permit.into_steps().next().unwrap();
+        let of = Argument::copy_of(&()).unwrap();
+        let share = mechanism.share_sum(&Units::new(units.finish()), &of, all_the_same, step, &self.0.noise).unwrap();
+        Box::new(move || Ok(Trained { message: Message::Share(share), pending }))
+    }
 }
 
 struct Never;
@@ -244,7 +275,7 @@ fn expected_statistics_aggregate() {
 #[test]
 fn a_statement_names_the_fallback_beside_the_joint_loss() {
     let task = task(4, 0);
-    let statement = dp_pvi_posterior::statement::statement(&task, &client("alpha"), 4).unwrap();
+    let statement = dp_pvi_posterior::reading::statement::statement(&task, &client("alpha"), 4).unwrap();
     let fallback = task.fallback_loss(4).unwrap().unwrap().epsilon.get();
     // Three honest shares: the fallback's mu is sqrt(3) times the joint one's.
     assert!(statement.epsilon.unwrap() <= 1.0 && fallback > 1.5 && fallback < 3.0, "{fallback}");
@@ -305,6 +336,37 @@ fn a_tolerated_dropout_costs_a_round_nothing_and_one_more_ends_the_run() {
     }
 }
 
+/// One liar among four: the sum is longer than four honest sites can make it. The round ends, and with it the run; the transcript lists nobody, and
+/// the reason, which names nobody, is a fact of the run that a restarted server still knows.
+#[test]
+fn finding_attack_b7_a_liar_under_aggregated_trust_ends_the_run_and_is_not_named() {
+    let task = task(3, 0);
+    let (mut federation, shares) = federation(&task, 4);
+    let liar = &mut federation.sites[1];
+    let units = Units::new(RecordTable::builder(3).finish());
+    let real = Real { units, noise: SeededNoise::new(4), shares, identity: liar.ledger.clone() };
+    liar.compute = Rc::new(RefCell::new(Liar(real)));
+    let (settings, sites) = (federation.settings_of(federation.run), federation.sites.clone());
+    let outcome = federation.simulate();
+    check(&outcome, &sites, 4, "a liar");
+    let closed: Vec<_> = outcome
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::RoundClosed { entry, .. } => Some((entry.outcome, entry.included.len(), entry.aggregation.clone().unwrap())),
+            _ => None,
+        })
+        .collect();
+    assert!(matches!(closed.as_slice(), [(RoundOutcome::Aborted, 0, _)]), "{closed:?}");
+    let entry = closed[0].2.open(&PublicKey(settings.key.verifying_key().to_bytes())).unwrap();
+    assert_eq!(entry.outcome, Aggregated::Aborted);
+    assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::AggregationLost));
+    let restored = Coordinator::restore(settings, outcome.records.clone()).unwrap();
+    let reason = restored.no_sum().unwrap();
+    assert!(reason.contains("larger than the contributions"), "{reason}");
+    assert!(NAMES.iter().all(|name| !reason.contains(name)), "{reason}");
+}
+
 #[test]
 fn without_a_summer_no_round_opens_and_the_run_ends_with_a_name() {
     let task = task(3, 0);
@@ -343,6 +405,41 @@ fn a_refusal_for_good_ends_only_a_run_that_waits_for_the_summer() {
         *(if asked { &mut waited } else { &mut late }) += 1;
     }
     assert!(waited > 2 && late > 2, "{waited} {late}");
+}
+
+/// A summer's disk that is full for a while: the summer refuses for now, never for good, and then gives the answer that it would have given.
+#[test]
+fn finding_attack_weakness_3_a_summer_whose_store_fails_is_asked_again() {
+    struct Full(Rc<std::cell::Cell<u32>>);
+    impl SummerStores for Full {
+        type Store = MemoryStores;
+        type Vault = MemoryVault;
+        fn open(&mut self, _charter: Hash) -> Result<(MemoryStores, MemoryVault), StoreError> {
+            let left = self.0.get();
+            self.0.set(left.saturating_sub(1));
+            if left > 0 { Err(StoreError("the disk is full".into())) } else { Ok(Default::default()) }
+        }
+    }
+    let task = task(2, 0);
+    let (federation, _) = federation(&task, 2);
+    let settings = federation.settings_of(federation.run);
+    let outcome = federation.simulate();
+    complete(&outcome, "a calm run");
+    // The first question after the charter.
+    let offer = (0..outcome.records.len()).find_map(|length| {
+        let coordinator = Coordinator::restore(settings.clone(), outcome.records[..length].to_vec()).unwrap();
+        coordinator.summer_request(Timestamp::from_millis(0)).filter(|request| matches!(request.ask, Ask::Offer { .. }))
+    });
+    let offer = offer.unwrap();
+    let failures = Rc::new(std::cell::Cell::new(3));
+    let server = PublicKey(settings.key.verifying_key().to_bytes());
+    let mut summer = SummerNode::new(dp_pvi_simulation::federation::summer_key(2), server, Full(Rc::clone(&failures)));
+    let mut dice = dp_pvi_simulation::noise::stream(1, "a full disk", 0);
+    for _ in 0..3 {
+        let reply = summer.handle(&offer, &mut dice);
+        assert!(matches!(&reply, SummerReply::Refused(words) if words.contains("the disk is full")), "{reply:?}");
+    }
+    assert!(matches!(summer.handle(&offer, &mut dice), SummerReply::Offer(_)));
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_inference::model;
+use dp_pvi_inference::methods::{self, Job};
+use dp_pvi_inference::models;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::RowBody;
 use dp_pvi_privacy::ledger::memory::Failure;
@@ -190,7 +190,7 @@ impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.units, permit, &SeededNoise::new(1)).unwrap();
+        let output = methods::run(&job, &self.units, permit, &SeededNoise::new(1)).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }
@@ -231,7 +231,7 @@ fn late_updates_end_at_the_optimum_of_all_records() {
     let outcome = run(federation, &task, "real");
     assert!(staleness(&outcome).iter().any(|rounds| *rounds > 0));
     let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
-    let model = model::from_spec(&task.model);
+    let model = models::from_spec(&task.model);
     let optimum = model.local_optimum().unwrap().local_optimum(&table(&rows), &prior, &prior).unwrap();
     for (found, expected) in outcome.end.unwrap().lambda.iter().zip(optimum.natural()) {
         assert!((found - expected).abs() < 1e-6 * (1.0 + expected.abs()), "{found} {expected}");

@@ -20,7 +20,7 @@ fn no_claim_of_any_combination_is_refuted() {
     }
 }
 
-/// Where the law is known, a bound reaches nine tenths of this pair's μ, and of the claimed one where the pair attains the sensitivity.
+/// Where the law is known, a bound reaches nine tenths of the claimed μ. Under replace-one the pair is near the supremum of all pairs, which is below the claim.
 #[test]
 fn bounds_are_tight_where_the_law_is_known() {
     let cases: Vec<_> = cases(Some("natural-gradient"))
@@ -28,11 +28,13 @@ fn bounds_are_tight_where_the_law_is_known() {
         .filter(|case| case.model == "linear-regression" && case.view == View::Message)
         .collect();
     assert_eq!(cases.len(), 2);
-    for row in audit(&cases, 6000, |_| ()).unwrap() {
+    for row in audit(&cases, 3000, |_| ()).unwrap() {
         let (Some(claim), Some(bounds)) = (&row.claim, &row.bounds) else { continue };
         let (claimed, law) = (claim.mu.unwrap(), bounds.law.unwrap());
-        assert!(bounds.mu > 0.9 * law && bounds.mu <= claimed, "{row}");
-        assert!(law > 0.7 * claimed, "{row}");
+        // A bound is above the truth once in forty times. Five hundredths more would be five standard deviations.
+        assert!(bounds.mu > 0.9 * claimed && bounds.mu < 1.05 * law, "{row}");
+        let supremum = bounds.reachable.unwrap_or(claimed);
+        assert!(law > 0.98 * supremum && law < supremum * (1.0 + 1e-9), "{row}");
         assert_eq!(row.flag, None);
     }
 }

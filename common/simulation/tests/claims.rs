@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
-use dp_pvi_posterior::metrics::evaluate;
-use dp_pvi_posterior::predictive::{Example, Predictor};
-use dp_pvi_posterior::public::Public;
+use dp_pvi_posterior::reading::metrics::evaluate;
+use dp_pvi_posterior::reading::predictive::{Example, Predictor};
+use dp_pvi_posterior::reading::public::Public;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError};
@@ -230,7 +230,7 @@ impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
+        let output = methods::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }

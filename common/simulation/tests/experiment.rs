@@ -206,7 +206,7 @@ fn a_private_choice_costs_what_it_says_and_tells_the_best_alone() {
     assert!(number("epsilon_of_a_trial") < 0.8 * 8.0 && number("epsilon_of_a_trial") > 8.0 / 5.0, "{}", plan[0]);
     assert_eq!((number("delta"), plan[0]["event"][1].as_f64().unwrap()), (1e-5, 0.5e-5));
     // Every candidate is as good as the other, so that whichever is drawn ends well.
-    let chosen = tune(tunable() + &TUNE.replace("1e-6", "0.25"), &[]);
+    let chosen = tune(tunable() + &TUNE.replace("1e-6", "0.25"), &["--no-ledger"]);
     assert_eq!(chosen.len(), 2);
     assert!(chosen[1]["candidate"].as_u64().unwrap() < 2);
     assert!(chosen[1]["log_likelihood"].as_f64().unwrap() > -0.69, "{}", chosen[1]);
@@ -233,7 +233,7 @@ fn finding_privacy_3_noise_and_coins_of_tune_come_from_the_operating_system() {
     let directory = directory();
     let file = directory.path().join("tune.toml");
     std::fs::write(&file, tunable() + &TUNE.replace("expected_trials = 5", "expected_trials = 1").replace("1e-6", "0.3")).unwrap();
-    let arguments = ["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--format", "json"];
+    let arguments = ["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--format", "json", "--no-ledger"];
     let lambda = || lines(&simulate(&arguments))[1]["lambda"].clone();
     let first = lambda();
     assert!(first.as_array().unwrap().len() > 2);
@@ -257,13 +257,72 @@ fn finding_privacy_3_tune_looks_at_no_private_record_outside_a_trial() {
         (tunable().replace("evaluation.csv", "hospital-1.csv"), "private files"),
     ] {
         std::fs::write(&file, text + TUNE).unwrap();
-        let refused = simulate(&["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap()]);
+        let refused = simulate(&["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--no-ledger"]);
         let message = String::from_utf8_lossy(&refused.stderr);
         assert!(refused.status.code() == Some(2) && message.contains(words), "{words}: {message}");
     }
     std::fs::write(&file, one_table + TUNE).unwrap();
     let plan = simulate(&["tune", file.to_str().unwrap(), "--plan"]);
     assert!(plan.status.success(), "{}", String::from_utf8_lossy(&plan.stderr));
+}
+
+/// Every selection is written down: the next one on the same records reads it, whatever its sites are, and a budget holds all of them.
+#[test]
+fn finding_privacy_3_every_selection_is_booked_in_a_ledger_that_the_next_one_reads() {
+    let directory = directory();
+    let (file, ledger) = (directory.path().join("tune.toml"), directory.path().join("ledger"));
+    std::fs::write(&file, tunable() + &TUNE.replace("expected_trials = 5", "expected_trials = 1").replace("1e-6", "0.3")).unwrap();
+    let tune = |more: &[&str]| {
+        let fixed = ["tune", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "--format", "json"];
+        simulate(&[&fixed[..], more].concat())
+    };
+    let booked = |output: &Output| {
+        let words = lines(output)[1]["booked"].as_str().unwrap().to_owned();
+        words.strip_prefix("epsilon ").unwrap().split(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    // Where it is booked has to be said.
+    assert_eq!(tune(&[]).status.code(), Some(2));
+    let folder = ["--ledger", ledger.to_str().unwrap()];
+    let first = booked(&tune(&folder));
+    assert!(first > 7.9 && first <= 8.0, "{first}");
+    let second = tune(&folder);
+    let message = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(8), "{message}");
+    assert!(message.contains("nothing was run") && message.contains("budget of 8"), "{message}");
+    // It was not charged: with a wider budget two selections are booked, and no more.
+    let wider = tune(&[&folder[..], &["--budget-epsilon", "20", "--budget-delta", "2e-5"]].concat());
+    let both = booked(&wider);
+    assert!(both > first && both <= 20.0, "{both}");
+    // A ledger that is taken away is not made anew.
+    std::fs::remove_file(ledger.join("tune.ledger")).unwrap();
+    let lost = tune(&folder);
+    assert_eq!(lost.status.code(), Some(12));
+    assert!(String::from_utf8_lossy(&lost.stderr).contains("put it back"), "{}", String::from_utf8_lossy(&lost.stderr));
+}
+
+/// A process that holds private records leaves no core file.
+#[test]
+fn finding_attack_b8_the_simulation_leaves_no_core() {
+    let directory = directory();
+    let file = directory.path().join("small.toml");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dp-pvi-sim"))
+        .args(["run", file.to_str().unwrap(), "--data", directory.path().to_str().unwrap(), "-q"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let limits = std::path::PathBuf::from(format!("/proc/{}/limits", child.id()));
+    let forbidden = || {
+        let limits = std::fs::read_to_string(&limits).ok()?;
+        let core = limits.lines().find(|line| line.starts_with("Max core file size"))?.to_owned();
+        (core.split_whitespace().filter(|word| *word == "0").count() == 2).then_some(())
+    };
+    // The first thing that it does, long before the run is over.
+    let seen = (0..2000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        forbidden().is_some()
+    });
+    child.wait().unwrap();
+    assert!(seen);
 }
 
 /// Every experiment in deploy/ resolves, with the schema and the task that it names.

@@ -19,16 +19,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use chacha20::ChaCha20Rng;
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
-use dp_pvi_posterior::statement;
+use dp_pvi_posterior::reading::statement;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::RowBody;
 use dp_pvi_privacy::{Ledger, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
 use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
-use dp_pvi_simulation::network::{ClockJump, Faults, Machine, Partition};
+use dp_pvi_simulation::network::{ClockJump, Faults, Machine, Partition, Span};
 use dp_pvi_simulation::noise::{SeededNoise, stream};
 use rand_core::Rng;
 use support::{SCHEMA, bits, boundless, check, client, complete};
@@ -78,7 +78,7 @@ impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = update::run(&job, &self.0, permit, &SeededNoise::new(SEED)).unwrap();
+        let output = methods::run(&job, &self.0, permit, &SeededNoise::new(SEED)).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }
 }
@@ -126,6 +126,15 @@ fn faults(dice: &mut ChaCha20Rng, live: bool) -> Faults {
         };
         let by_seconds = i64::from(dice.next_u32()) % (2 * jump) - jump;
         faults.clock_jumps.push(ClockJump { machine, at_seconds: u64::from(dice.next_u32() % 60), by_seconds });
+    }
+    // The summer's clock, and its line. Last, so that all draws above are those of the seed.
+    if dice.next_u32() & 1 == 0 {
+        let by_seconds = i64::from(dice.next_u32()) % (2 * jump) - jump;
+        faults.clock_jumps.push(ClockJump { machine: Machine::Summer, at_seconds: u64::from(dice.next_u32() % 60), by_seconds });
+    }
+    for _ in 0..dice.next_u32() % 3 {
+        let from_seconds = u64::from(dice.next_u32() % 60);
+        faults.summer_cut_off.push(Span { from_seconds, until_seconds: from_seconds + u64::from(dice.next_u32()) % longest });
     }
     faults
 }

@@ -67,6 +67,10 @@ pub fn public_identity_from_pem(text: &str) -> Result<VerifyingKey, IdentityErro
 /// Longest key file that is read.
 const LONGEST_SECRET: u64 = 1 << 20;
 
+/// What to do where a platform mounts keys as links, or readable to a group, and that cannot be changed.
+const MOUNTED: &str = "; a key that a platform mounts this way is copied before the program starts, into a folder of its user: \
+                       `install -m 400 MOUNTED-KEY OWN-FOLDER/`";
+
 /// Reads a file that holds a secret; its bytes are wiped from memory when dropped.
 ///
 /// # Errors
@@ -75,7 +79,7 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
     let shown = || path.display().to_string();
     let link = std::fs::symlink_metadata(path).map_err(|source| IdentityError::Io { path: shown(), source })?;
     if link.file_type().is_symlink() {
-        let problem = "is a symbolic link, which whoever owns its folder can point elsewhere: name the file itself".into();
+        let problem = format!("is a symbolic link, which whoever owns its folder can point elsewhere: name the file itself{MOUNTED}");
         return Err(IdentityError::Unsafe { path: shown(), problem });
     }
     // Looked at before it is opened: opening a pipe would wait for somebody to write.
@@ -93,7 +97,7 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
     } else if about.len() > LONGEST_SECRET {
         Some("is too long for a key: name the key file".into())
     } else if about.mode() & 0o077 != 0 {
-        Some(format!("others may read this key (mode {:o}): `chmod 600` it", about.mode() & 0o777))
+        Some(format!("others may read this key (mode {:o}): `chmod 600` it{MOUNTED}", about.mode() & 0o777))
     } else {
         foreign(&about)
     };
@@ -200,6 +204,29 @@ mod tests {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             assert!(String::from_utf8_lossy(&output.stdout).to_uppercase().contains("ED25519"));
         }
+    }
+
+    /// Kubernetes mounts a secret as `KEY -> ..data/KEY`, `..data -> ..TIME`, and with an fsGroup readable to that group. Both are refused, with
+    /// the step that helps; after that step the key is read.
+    #[test]
+    fn a_key_that_a_platform_mounts_is_copied_first() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (mount, own) = (folder.path().join("mount"), folder.path().join("own"));
+        std::fs::create_dir_all(mount.join("..2026")).unwrap();
+        std::fs::create_dir(&own).unwrap();
+        symlink("..2026", mount.join("..data")).unwrap();
+        symlink("..data/a.identity", mount.join("a.identity")).unwrap();
+        let real = mount.join("..2026/a.identity");
+        write_secret(&real, b"secret").unwrap();
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o440)).unwrap();
+        for mounted in [mount.join("a.identity"), mount.join("..data/a.identity")] {
+            let error = read_secret(&mounted).unwrap_err().to_string();
+            assert!(error.contains("install -m 400"), "{error}");
+        }
+        let copied = std::process::Command::new("install").args(["-m", "400"]).arg(mount.join("a.identity")).arg(&own).status();
+        assert!(copied.unwrap().success());
+        assert_eq!(**read_secret(&own.join("a.identity")).unwrap(), *b"secret");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::text::{visible, visible_json};
@@ -52,6 +53,18 @@ impl Output {
             return self.value(&json!({"state": database, "version": version, "readable": true}));
         }
         self.line(&format!("{} is of version {version}, which this server reads: nothing to do", database.display()))
+    }
+
+    /// What is left of a damaged log.
+    pub(super) fn cut(self, round: u32, kept: &Path) -> Result<()> {
+        if self.json {
+            return self.value(&json!({"last_closed_round": round, "damaged_log": kept}));
+        }
+        self.line(&format!(
+            "the state ends with round {round} now; the damaged log is kept as {}\n`dp-pvi-server export` writes the posterior of that round. Sites refuse \
+             rounds that they have paid for already: end this run with `run` and `stop`, then start another one with `run --new-run`",
+            kept.display()
+        ))
     }
 
     /// An event of a run.
@@ -111,6 +124,9 @@ impl Output {
         if let Some(outcome) = snapshot.outcome {
             text += &format!("outcome    {}\n", name_of(&outcome));
         }
+        if let Some(reason) = &snapshot.no_sum {
+            text += &format!("{:<10} {}\n", "no sum", visible(reason));
+        }
         if !snapshot.waiting_for.is_empty() {
             let names: Vec<&str> = snapshot.waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
             let until = snapshot.deadline_in_seconds.map_or_else(String::new, |seconds| format!(" (closes in at most {seconds} s)"));
@@ -121,6 +137,11 @@ impl Output {
         }
         for (client, role) in &snapshot.absent {
             text += &format!("{:<10} {client} ({}): enrolled, has not joined\n", "absent", name_of(role));
+        }
+        for (client, hello) in &snapshot.refused_hellos {
+            let (reason, ago) = (visible(&hello.reason), humantime::format_duration(Duration::from_secs(hello.seconds_ago)));
+            text +=
+                &format!("{:<10} {client}: its hello was refused {} times in a row, last {ago} ago: {reason}\n", "refused", hello.times);
         }
         for warning in &snapshot.warnings {
             text += &format!("{:<10} {}\n", "warning", visible(warning));

@@ -183,6 +183,9 @@ impl Observer {
                     AggregationRecord::LeftOut(client) => {
                         warn!(%client, "the summer cannot open this site's seed; the round closes without it");
                     }
+                    AggregationRecord::NoSum(reason) => {
+                        warn!(reason, "the round has no sum, and the run ends; nobody can say whose part was wrong");
+                    }
                     AggregationRecord::Signed { .. } | AggregationRecord::Proposed(_) | AggregationRecord::Closing(_) => {}
                 }
                 return;

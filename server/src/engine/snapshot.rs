@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dp_pvi_privacy::ClientId;
-use dp_pvi_protocol::coordinator::{Coordinator, Stage};
+use dp_pvi_protocol::coordinator::{Coordinator, Rejected, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -41,11 +41,17 @@ pub struct Snapshot {
     /// Enrolled clients that have not joined, with their parts.
     #[serde(default)]
     pub absent: BTreeMap<ClientId, Role>,
+    /// Clients whose last hello was refused, and why: one for each that is enrolled, since this process started.
+    #[serde(default)]
+    pub refused_hellos: BTreeMap<ClientId, RefusedHello>,
     /// What an operator should know beside the run: certificates that end soon.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The second party of an aggregated run.
     pub summer: Option<SummerView>,
+    /// Why an aggregated round had no sum, which ended the run.
+    #[serde(default)]
+    pub no_sum: Option<String>,
 }
 
 /// The second party of an aggregated run, as the server sees it.
@@ -55,6 +61,50 @@ pub struct SummerView {
     pub state: Presence,
     /// The last round whose masks it summed, if there was one.
     pub last_round: Option<u32>,
+}
+
+/// A hello that was refused. The client was told the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedHello {
+    /// Why, in at most [`RefusedHello::LONGEST`] characters.
+    pub reason: String,
+    /// How many in a row.
+    pub times: u64,
+    /// Seconds since the last one.
+    pub seconds_ago: u64,
+}
+
+impl RefusedHello {
+    /// Characters of a reason that are kept: it may repeat what the client sent.
+    pub const LONGEST: usize = 300;
+}
+
+/// The last refused hello of every enrolled client.
+#[derive(Debug, Default)]
+pub(super) struct RefusedHellos(BTreeMap<ClientId, (String, u64, Timestamp)>);
+
+impl RefusedHellos {
+    /// Notes how a hello was answered. Only an enrolled client gets as far as this, so there are no more entries than clients.
+    pub(super) fn note(&mut self, client: &ClientId, refused: Option<&Rejected>, now: Timestamp) {
+        match refused {
+            None => drop(self.0.remove(client)),
+            Some(rejected) => {
+                let times = self.0.get(client).map_or(0, |(_, times, _)| *times).saturating_add(1);
+                let reason = rejected.to_string().chars().take(RefusedHello::LONGEST).collect();
+                self.0.insert(client.clone(), (reason, times, now));
+            }
+        }
+    }
+
+    /// Those of the clients that are enrolled now.
+    fn shown(&self, enrolled: &BTreeMap<ClientId, Role>, now: Timestamp) -> BTreeMap<ClientId, RefusedHello> {
+        let entries = self.0.iter().filter(|(client, _)| enrolled.contains_key(*client));
+        entries
+            .map(|(client, (reason, times, at))| {
+                (client.clone(), RefusedHello { reason: reason.clone(), times: *times, seconds_ago: now.since(*at).as_secs() })
+            })
+            .collect()
+    }
 }
 
 /// One client of a run.
@@ -124,6 +174,8 @@ pub(super) struct Presences<'a> {
     pub(super) heard: &'a BTreeMap<ClientId, Timestamp>,
     /// Who waits for work on an open stream.
     pub(super) waiting: BTreeSet<&'a ClientId>,
+    /// Whose hello was refused.
+    pub(super) refused: &'a RefusedHellos,
 }
 
 pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences: &Presences<'_>, now: Timestamp) -> Snapshot {
@@ -168,7 +220,9 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         outcome,
         members: members.collect(),
         absent,
+        refused_hellos: presences.refused.shown(presences.enrolled, now),
         warnings: Vec::new(),
         summer: summer.map(|state| SummerView { state, last_round }),
+        no_sum: coordinator.no_sum().map(str::to_owned),
     }
 }

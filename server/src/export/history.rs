@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dp_pvi_posterior::noise_aware::{self, ClosedRound};
+use dp_pvi_posterior::reading::noise_aware::{self, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;

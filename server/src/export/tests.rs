@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
 use dp_pvi_privacy::{ClientId, RunId};
 use dp_pvi_protocol::message::{Role, RunOutcome};

@@ -26,6 +26,8 @@ impl Reader {
         if !database.exists() {
             return Err(ServerError::unavailable(database, "there is no state yet; `dp-pvi-server run` makes it"));
         }
+        // The first connection after a crash cuts the log where it cannot be read.
+        super::check_log(database)?;
         let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|e| sqlite_error(database, &e))?;
         connection.pragma_update(None, "query_only", true).map_err(|e| sqlite_error(database, &e))?;

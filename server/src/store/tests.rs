@@ -12,15 +12,15 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn run_id() -> RunId {
+pub(super) fn run_id() -> RunId {
     RunId { task: Hash([7; 32]), number: 1 }
 }
 
-fn paused(at: u64) -> Record {
+pub(super) fn paused(at: u64) -> Record {
     Record::Control { control: Control::Paused, at: Timestamp::from_millis(at) }
 }
 
-fn closed(round: u32, lambda: &[f64]) -> Record {
+pub(super) fn closed(round: u32, lambda: &[f64]) -> Record {
     let header = RoundHeader {
         run: run_id(),
         round,
@@ -42,11 +42,11 @@ fn closed(round: u32, lambda: &[f64]) -> Record {
     Record::RoundClosed { entry, lambda: Arc::from(lambda), correction: None, at: Timestamp::from_millis(5) }
 }
 
-fn append(store: &mut Store, run: &StoredRun, records: &[Record]) -> Result<()> {
+pub(super) fn append(store: &mut Store, run: &StoredRun, records: &[Record]) -> Result<()> {
     records.iter().try_for_each(|record| store.append(run, record, None))
 }
 
-fn all(store: &Store, run: &StoredRun) -> Vec<Record> {
+pub(super) fn all(store: &Store, run: &StoredRun) -> Vec<Record> {
     (0..).map_while(|seq| store.record(run, seq).unwrap()).collect()
 }
 
@@ -120,6 +120,46 @@ fn a_full_disk_loses_nothing_that_was_committed() {
     append(&mut store, &run, &[paused(2)]).unwrap();
     store.commit().unwrap();
     assert_eq!(all(&store, &run), [paused(1), paused(2)]);
+}
+
+/// A full disk is a shortage like any other: the transaction is tried again until somebody has made room, and then holds every record.
+#[test]
+fn finding_attack_weakness_3_a_full_disk_delays_and_loses_nothing() {
+    let directory = TempDir::new().unwrap();
+    let mut store = Store::open(&directory.path().join("state.db")).unwrap();
+    let run = store.create_run(run_id()).unwrap();
+    store.limit_pages(24).unwrap();
+    let telemetry = crate::telemetry::Telemetry::new();
+    let mut tries = 0;
+    let stored = crate::shortage::patiently(
+        &telemetry,
+        "records could not be stored",
+        |error| matches!(error, ServerError::Shortage(_)),
+        || {
+            tries += 1;
+            if tries == 3 {
+                store.limit_pages(10_000).unwrap();
+            }
+            append(&mut store, &run, &[paused(1), closed(0, &[1.0; 50_000])])
+                .and_then(|()| store.commit())
+                .inspect_err(|_| store.roll_back())
+        },
+    );
+    stored.unwrap();
+    assert_eq!((tries, telemetry.shortages.get()), (3, 2));
+    assert_eq!(all(&store, &run), [paused(1), closed(0, &[1.0; 50_000])]);
+}
+
+/// What the system's other shortages are to this store: a lack of memory and of descriptors waits, a disk that fails does not.
+#[test]
+fn finding_attack_weakness_3_only_what_somebody_gives_back_is_waited_for() {
+    use rusqlite::ffi;
+    let of = |code| {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        matches!(super::sqlite_error(std::path::Path::new("state.db"), &error), ServerError::Shortage(_))
+    };
+    assert!([ffi::SQLITE_NOMEM, ffi::SQLITE_CANTOPEN, ffi::SQLITE_FULL].map(of).iter().all(|waits| *waits));
+    assert!([ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_READONLY, ffi::SQLITE_PERM, ffi::SQLITE_CORRUPT].map(of).iter().all(|waits| !*waits));
 }
 
 #[test]

@@ -82,7 +82,7 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
         outcome = serve(&config, &credentials, &desk) => match outcome? {
             RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
             RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
-            RunOutcome::AggregationLost => Err(ServerError::AggregationLost),
+            RunOutcome::AggregationLost => Err(ServerError::AggregationLost(None)),
         }
     }
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::vault::FileVault;
 use crate::error::{Result, ServerError};
 use crate::files::{FileLock, check_own, create_private_directory, private_database, sync_directory};
-use crate::store::{configure, sqlite_error};
+use crate::store::{check_log, configure, sqlite_error};
 
 /// Marks the file as a summer's ("dpvM").
 const APPLICATION_ID: i32 = 0x6470_764d;
@@ -60,6 +60,7 @@ impl FileStores {
         let path = state.join("summer.db");
         let fail = |e: rusqlite::Error| sqlite_error(&path, &e);
         private_database(&path)?;
+        check_log(&path)?;
         let connection = Connection::open(&path).map_err(fail)?;
         configure(&connection, &path)?;
         connection.pragma_update(None, "secure_delete", true).map_err(fail)?;

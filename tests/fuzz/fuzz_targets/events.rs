@@ -1,2 +1,3 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|input: &[u8]| dp_pvi_tests::fuzz::run_named("events", input));
+use dp_pvi_tests::fuzz;
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("events"), |input: &[u8]| fuzz::run_named("events", input));

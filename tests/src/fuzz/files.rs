@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_client::config::Config as ClientConfig;
-use dp_pvi_posterior::document::PosteriorDocument;
+use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_proto::identity;
@@ -26,7 +26,7 @@ fn context() -> ResolveContext<'static> {
 }
 
 /// The sample schema, small: the samples themselves would be long inputs.
-const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n\
+pub(super) const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n\
     [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 const TASK: &str = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
     [pvi]\nschedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\n\
@@ -136,14 +136,25 @@ pub(super) fn records() -> Vec<Vec<u8>> {
 pub(super) fn read_records(bytes: &[u8]) {
     let mut input = Input(bytes);
     let name = ["a.csv", "a.csv.gz", "a.parquet"][usize::from(input.byte()) % 3];
-    let folder = folder();
-    let file = folder.join(name);
-    std::fs::write(&file, input.0).expect("the temporary folder takes it");
+    let file = written(name, input.0);
     let schema = Schema::parse(SCHEMA).expect("the schema is valid");
     drop(dp_pvi_data::load(&schema, &[&file]));
     drop(dp_pvi_data::inspect(&schema, &[&file]));
     drop(dp_pvi_data::load_for_prediction(&schema, &[&file]));
     std::fs::remove_file(&file).expect("it was written above");
+}
+
+/// A file of this thread with these bytes.
+pub(super) fn written(name: &str, bytes: &[u8]) -> PathBuf {
+    let file = folder().join(name);
+    std::fs::write(&file, bytes).expect("the temporary folder takes it");
+    file
+}
+
+/// Removes whatever has this name in the thread's folder.
+pub(super) fn forget(name: &str) {
+    let file = folder().join(name);
+    let _ = std::fs::remove_file(file);
 }
 
 /// A folder of this thread.

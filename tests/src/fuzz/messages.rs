@@ -3,16 +3,18 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use dp_pvi_privacy::accountant::Plan;
+use dp_pvi_privacy::accountant::{Neighbours, Phase, Plan, Sampling};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, DpEvent, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::client::NextReader;
 use dp_pvi_proto::summer::{ANSWER_BYTES, AnswerReader, QuestionReader};
 use dp_pvi_proto::{client, server, v1};
+use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::aggregation::{SummerReply, SummerRequest};
+use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::{
-    Body, Hello, Intent, MetricsReport, Receipt, ReceiptOutcome, Refusal, RefusalReason, Role, RoundHeader, Signed, TranscriptEntry,
-    Update, Welcome,
+    Body, HeldOutMetrics, Hello, Intent, MetricsReport, Receipt, ReceiptOutcome, Refusal, RefusalReason, Role, RoundHeader, Signed,
+    TranscriptEntry, Update, Welcome,
 };
 use dp_pvi_secagg::charter::SignedCharter;
 use ed25519_dalek::SigningKey;
@@ -148,7 +150,25 @@ pub(super) fn wire(bytes: &[u8]) {
 
 /// Signed bodies, each after the number of its kind.
 pub(super) fn bodies() -> Vec<Vec<u8>> {
-    vec![marked(0, hello().body), marked(1, update().body), marked(2, receipt().body), marked(3, refusal().body), marked(4, header().body)]
+    let mut bodies = vec![
+        marked(0, hello().body),
+        marked(1, update().body),
+        marked(2, receipt().body),
+        marked(3, refusal().body),
+        marked(4, header().body),
+    ];
+    let metrics = HeldOutMetrics {
+        records: 10,
+        reliability: vec![(0.25, 0.5, 4), (0.75, 1.0, 6)],
+        pit: vec![3, 7],
+        interval_coverage: vec![(0.9, 0.8)],
+        ..HeldOutMetrics::default()
+    };
+    bodies.push(marked(5, Signed::seal(&MetricsReport { run: release().run, round: 2, metrics }, &key()).body));
+    let witnessed = Some(LedgerHead { seq: 4, hash: Hash([3; 32]) });
+    let welcome = Welcome { version: 1, run: release().run, task: vec![1, 2, 3], witnessed, hello: Hash([4; 32]) };
+    bodies.push(marked(6, Signed::seal(&welcome, &key()).body));
+    bodies
 }
 
 /// A body that its sender signed, whatever is in it, and the signature's form.
@@ -175,9 +195,23 @@ pub(super) fn read_bodies(bytes: &[u8]) {
     }
 }
 
-/// A charter's request, as bytes.
+/// What went between server and summer in a run, its charter, and its entries.
 pub(super) fn aggregated() -> Vec<Vec<u8>> {
-    vec![marked(0, [0; 40]), marked(1, [1; 40]), marked(2, [2; 40]), marked(3, [3; 40])]
+    let played = super::aggregated::played();
+    let of = |mark: u8, all: &[Vec<u8>]| all.iter().map(|bytes| marked(mark, bytes)).collect::<Vec<_>>();
+    let mut seeds = [of(0, &played.requests), of(1, &played.replies)].concat();
+    for record in played.records() {
+        match record {
+            Record::Aggregation { record: AggregationRecord::Drafted(draft), .. } => seeds.push(marked(2, draft.to_bytes())),
+            Record::RoundClosed { entry, .. } => seeds.extend(entry.aggregation_bytes().map(|bytes| marked(3, bytes))),
+            _ => {}
+        }
+    }
+    if let Some(request) = played.requests.last().and_then(|bytes| SummerRequest::from_bytes(bytes)) {
+        // With all signatures.
+        seeds.push(marked(2, request.charter.to_bytes()));
+    }
+    seeds
 }
 
 /// What goes between server and summer, and the charter.
@@ -199,7 +233,17 @@ pub(super) fn aggregation(bytes: &[u8]) {
 /// Canonical bytes of events and plans.
 pub(super) fn events() -> Vec<Vec<u8>> {
     let event = DpEvent::NonPrivate;
-    vec![marked(0, event.to_bytes()), marked(1, [1; 30])]
+    let phases = [Phase::gaussian(2.0, Sampling::Poisson(0.01), 100), Phase::gaussian(1.5, Sampling::None, 3)];
+    let mut plan = Plan::new(Neighbours::AddRemove);
+    phases.into_iter().for_each(|phase| plan.append(phase).expect("numbers in their ranges"));
+    let (aggregated, local) = (super::aggregated::task(), super::run::task(1));
+    let of_visit = |task: &dp_pvi_posterior::task::ResolvedTask| task.visit_event(0).expect("a task that was read has events");
+    vec![
+        marked(0, event.to_bytes()),
+        marked(0, of_visit(&aggregated).to_bytes()),
+        marked(0, of_visit(&local).to_bytes()),
+        marked(1, plan.to_bytes()),
+    ]
 }
 
 /// What a ledger's rows and a statement's plan hold.

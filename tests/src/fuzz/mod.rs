@@ -5,15 +5,17 @@
 //! `tests/fuzz` runs them under coverage guidance:
 //!
 //! ```text
-//! cargo install cargo-fuzz
-//! cargo fuzz run --fuzz-dir tests/fuzz --sanitizer none TARGET tests/fuzz/corpus/TARGET -- -max_total_time=600
+//! tests/fuzz/run.sh [SECONDS] [TARGET…]
 //! ```
 //!
 //! An input that broke something is kept in `tests/fuzz/corpus/TARGET`, which the tests read.
 
+mod aggregated;
 mod files;
+mod load;
 mod messages;
 mod run;
+mod stored;
 
 /// A function of bytes that must not panic.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +42,24 @@ pub const TARGETS: &[Target] = &[
     Target { name: "identities", seeds: files::identities, run: files::read_identities, mutations: 2_000 },
     Target { name: "documents", seeds: files::documents, run: files::read_documents, mutations: 300 },
     Target { name: "records", seeds: files::records, run: files::read_records, mutations: 1_000 },
+    Target { name: "load", seeds: load::seeds, run: load::load, mutations: 1_000 },
+    Target { name: "ledger", seeds: stored::ledgers, run: stored::read_ledgers, mutations: 1_000 },
+    Target { name: "stored", seeds: stored::stored, run: stored::read_stored, mutations: 1_000 },
     Target { name: "run", seeds: run::seeds, run: run::run, mutations: 300 },
 ];
+
+/// Writes the valid inputs of the target of this name into the folder that `DP_PVI_FUZZ_CORPUS` names, if it names one: coverage guidance begins
+/// from them.
+///
+/// # Panics
+/// There is no target of this name, or the folder cannot be written.
+pub fn write_seeds(name: &str) {
+    let Some(folder) = std::env::var_os("DP_PVI_FUZZ_CORPUS").map(std::path::PathBuf::from) else { return };
+    let target = TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| panic!("no fuzz target is called {name}"));
+    for (number, seed) in (target.seeds)().iter().enumerate() {
+        std::fs::write(folder.join(format!("valid-{number}")), seed).expect("the corpus folder takes it");
+    }
+}
 
 /// Runs the target of this name, if it exists.
 ///

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, LedgerHead};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, PayloadKind, ReleaseId};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::identity::{Party, public_identity_to_pem};
-use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Settings};
+use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Record, Settings};
 use dp_pvi_protocol::driver::{ServeError, Server};
 use dp_pvi_protocol::message::{
     Body, HeldOutMetrics, Hello, Intent, MetricsReport, Next, Refusal, RefusalReason, Role, Signed, Update, payload_hash,
@@ -28,14 +28,14 @@ use dp_pvi_simulation::federation::{Compute, FEDERATION, Federation, Site, Visit
 use dp_pvi_simulation::network::tls_key;
 use ed25519_dalek::Signer;
 
-use super::Input;
+use super::{Input, aggregated};
 
 const NAMES: [&str; 3] = ["alpha", "beta", "judge"];
-const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n\
+pub(super) const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n\
     [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
-fn task(mark: u8) -> ResolvedTask {
-    let pvi = match mark % 3 {
+pub(super) fn task(mark: u8) -> ResolvedTask {
+    let pvi = match mark % 4 {
         0 => "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"",
         1 => "schedule = \"sequential\"\nsweeps = 1\nupdate = \"dp-optimisation\"\nsteps = 2\nexpected_sites = 2",
         _ => "schedule = \"asynchronous\"\nsweeps = 2\nmax_staleness = 1\nupdate = \"dp-optimisation\"\nsteps = 2",
@@ -48,7 +48,8 @@ fn task(mark: u8) -> ResolvedTask {
     RawTask::parse(&text).and_then(|task| task.resolve(SCHEMA, context)).expect("the task is valid")
 }
 
-struct Nobody;
+/// The input plays the sites.
+pub(super) struct Nobody;
 
 impl Compute for Nobody {
     fn train(&mut self, _job: TrainJob) -> Visit {
@@ -56,11 +57,11 @@ impl Compute for Nobody {
     }
 }
 
-fn client(name: &str) -> ClientId {
+pub(super) fn client(name: &str) -> ClientId {
     ClientId::new(name).expect("a name")
 }
 
-fn settings(task: &ResolvedTask) -> Settings {
+pub(super) fn settings(task: &ResolvedTask) -> Settings {
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
     let site = |name: &&str| Site::new(client(name), 1, task, budget, Rc::new(RefCell::new(Nobody)));
     let mut federation = Federation::new(task, 1, NAMES[..2].iter().map(site).collect());
@@ -76,7 +77,13 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     let submit = |who: u8| vec![2, who, 0, 0, 0, 0, 7, 0, 1, 0];
     let calm = [hello(0), hello(1), vec![4, 1], submit(0), submit(1), vec![4, 1], submit(0), submit(1), vec![4, 1]].concat();
     let boasting = [declares(0, 2), declares(1, 2), vec![4, 1], submit(0), submit(1), vec![4, 1]].concat();
-    (0..3).flat_map(|schedule| [&calm, &boasting].map(|steps| [&[schedule][..], steps].concat())).collect()
+    let local = (0..3).flat_map(|schedule| [&calm, &boasting].map(|steps| [&[schedule][..], steps].concat()));
+    local.chain(aggregated::seeds().into_iter().map(|steps| [&[3][..], &steps].concat())).collect()
+}
+
+/// The records of a calm run.
+pub(super) fn played() -> Vec<Record> {
+    play(&mut Input(&seeds()[0][..])).disk.records()
 }
 
 struct World {
@@ -106,7 +113,7 @@ fn sealed<B: Body>(body: &B, who: &ClientId, input: &mut Input<'_>) -> Signed<B>
 }
 
 /// A rejection is an answer; anything else that goes wrong is a fault of the server.
-fn answered<T>(result: Result<T, ServeError>) -> Option<T> {
+pub(super) fn answered<T>(result: Result<T, ServeError>) -> Option<T> {
     match result {
         Ok(answer) => Some(answer),
         Err(ServeError::Rejected(_)) => None,
@@ -201,6 +208,17 @@ impl World {
 /// Plays the run, ends it, and exports it.
 pub(super) fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
+    if input.0.first().is_some_and(|mark| mark % 4 == 3) {
+        input.byte();
+        let records = aggregated::run(&mut input);
+        write_result(aggregated::run_id(), &records);
+        return;
+    }
+    let world = play(&mut input);
+    write_result(world.server.coordinator().run(), &world.disk.records());
+}
+
+fn play(input: &mut Input<'_>) -> World {
     let task = task(input.byte());
     let disk = ServerDisk::default();
     let coordinator = Coordinator::restore(settings(&task), Vec::new()).expect("a new run");
@@ -213,10 +231,10 @@ pub(super) fn run(bytes: &[u8]) {
         }
         let (step, who) = (input.byte() % 6, client(NAMES[usize::from(input.byte()) % NAMES.len()]));
         match step {
-            0 | 5 => world.hello(&who, &mut input),
-            1 => world.refuse(&who, &mut input),
-            2 => world.submit(&who, &mut input),
-            3 => world.report(&who, &mut input),
+            0 | 5 => world.hello(&who, input),
+            1 => world.refuse(&who, input),
+            2 => world.submit(&who, input),
+            3 => world.report(&who, input),
             _ => {
                 world.now = world.now.plus(Duration::from_secs(20));
                 answered(world.server.tick(world.now));
@@ -224,17 +242,17 @@ pub(super) fn run(bytes: &[u8]) {
         }
     }
     answered(world.server.stop(world.now));
-    write_result(&world);
+    world
 }
 
 /// Writes the records to a real database, and exports them: whatever was said, there is a result.
-fn write_result(world: &World) {
+fn write_result(id: RunId, records: &[Record]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = config(folder.path());
     let mut store = Store::open(&config.store.database).expect("a new database");
-    let run = store.create_run(world.server.coordinator().run()).expect("a new run");
-    for record in world.disk.records() {
-        store.append(&run, &record, None).expect("the record is stored");
+    let run = store.create_run(id).expect("a new run");
+    for record in records {
+        store.append(&run, record, None).expect("the record is stored");
     }
     store.commit().expect("the disk takes it");
     drop(store);

@@ -3,5 +3,10 @@
 
 mod floors;
 mod licences;
+mod links;
+mod proofs;
+mod references;
+mod rooms;
 mod samples;
 mod sources;
+mod tree;

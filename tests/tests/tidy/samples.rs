@@ -135,6 +135,59 @@ fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
     assert!(keys.len() > 40, "{keys:?}");
 }
 
+/// Keys that a table of a task may have, as its parser names them when it meets another.
+fn task_keys(section: &str, rest: &str) -> Vec<String> {
+    let head = [
+        ("model", "family = \"logistic-regression\""),
+        ("schema", "file = \"schema.toml\""),
+        ("pvi", "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\""),
+        ("privacy", "unit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\""),
+    ];
+    let table = |(name, own): &(&str, &str)| {
+        let own = if *name == section && !rest.is_empty() { rest } else { own };
+        let wrong = if *name == section { "no_such_key = 1\n" } else { "" };
+        format!("[{name}]\n{own}\n{wrong}")
+    };
+    let mut text: String = head.iter().map(table).collect();
+    if section == "aggregation" {
+        text += "[aggregation]\nsites = 3\ncolluders = 1\nmax_units = 50\nno_such_key = 1\n";
+    }
+    if section.is_empty() {
+        text.insert_str(0, "no_such_key = 1\n");
+    }
+    let error = match RawTask::parse(&text) {
+        Err(error) => error.to_string(),
+        Ok(raw) => {
+            let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+            raw.resolve(&read("schema.toml"), context).unwrap_err().to_string()
+        }
+    };
+    let (_, expected) = error.split_once("expected").unwrap_or_else(|| panic!("[{section}]: {error}"));
+    let keys: Vec<_> = expected.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(!keys.is_empty() && error.contains("no_such_key"), "{error}");
+    keys
+}
+
+/// Every key that a task's own tables have stands in the sample, or in an experiment's.
+#[test]
+fn finding_newcomer_6_every_key_of_a_task_stands_in_a_sample() {
+    let folder = fs::read_dir(deploy("experiments")).unwrap();
+    let experiments: Vec<PathBuf> =
+        folder.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    let mut samples = ["task.toml", "compose/task.toml", "compose/aggregated.task.toml"].map(read).join("\n");
+    experiments.iter().for_each(|path| samples += &fs::read_to_string(path).unwrap());
+    let shown = |key: &str| {
+        samples.lines().any(|line| {
+            let line = line.trim_start_matches(['#', ' ', '[']).trim_start_matches("task.");
+            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(['=', ']', '.']))
+        })
+    };
+    for section in ["", "schema", "privacy", "aggregation"] {
+        let hidden: Vec<_> = task_keys(section, "").into_iter().filter(|key| !shown(key)).collect();
+        assert!(hidden.is_empty(), "[{section}]: no sample has {hidden:?}");
+    }
+}
+
 #[test]
 fn every_key_of_the_samples_is_explained() {
     for name in ["server.toml", "client.toml", "summer.toml", "task.toml", "schema.toml"] {
@@ -182,8 +235,8 @@ fn every_sample_is_covered() {
             }
         }
     }
-    // Experiments are read by the simulator's own tests.
-    found.retain(|f| !f.starts_with("experiments/"));
+    // Experiments are read by the simulator's own tests, the guide's configuration by mdBook.
+    found.retain(|f| !f.starts_with("experiments/") && !f.starts_with("guide/"));
     found.sort();
     assert_eq!(found, covered);
 }

@@ -56,16 +56,16 @@ fn invariant_4_generated_code_is_named_only_in_proto() {
 #[test]
 fn invariant_4_metrics_come_from_public_records_only() {
     let sources = production(&root(), PRODUCT);
-    let loader = |path: &str| ["common/posterior/src/public.rs", "common/data/src/public.rs"].contains(&path);
+    let loader = |path: &str| ["common/schema/src/public.rs", "common/data/src/public.rs"].contains(&path);
     absent(&sources, &["Public::declare", "Public::<"], loader, "only the loader of public files declares records public");
-    let posterior = |path: &str| path == "common/posterior/src/metrics.rs";
+    let posterior = |path: &str| path == "common/posterior/src/reading/metrics.rs";
     absent(&sources, &["PublicMetrics(", "PublicMetrics {"], posterior, "public metrics come from metrics::evaluate");
     let report = |path: &str| ["common/protocol/src/message.rs", "common/protocol/src/participant/evaluator.rs"].contains(&path);
     absent(&sources, &["MetricsReport {"], report, "one place reports metrics");
 }
 
 /// The variants of an enum of the task, as the source declares them.
-fn variants(path: &str, name: &str) -> Vec<String> {
+pub(crate) fn variants(path: &str, name: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(path)).unwrap();
     let (_, body) = text.split_once(&format!("pub enum {name} {{\n")).unwrap_or_else(|| panic!("{path} declares {name}"));
     let (body, _) = body.split_once("\n}").unwrap();
@@ -79,7 +79,7 @@ fn variants(path: &str, name: &str) -> Vec<String> {
 }
 
 /// `DpOptimisation` as it stands in a task file: `dp-optimisation`.
-fn kebab(name: &str) -> String {
+pub(crate) fn kebab(name: &str) -> String {
     let mut text = String::new();
     for (i, c) in name.chars().enumerate() {
         if c.is_ascii_uppercase() && i > 0 {
@@ -95,7 +95,7 @@ fn kebab(name: &str) -> String {
 #[test]
 fn invariant_6_server_wire_and_client_know_no_model_and_no_update() {
     let sources = production(&root(), &["proto/src", "server/src", "client/src", "common/protocol/src"]);
-    let (model, update) = ("common/posterior/src/task/model/mod.rs", "common/posterior/src/task/update/mod.rs");
+    let (model, update) = ("common/models/src/lib.rs", "common/posterior/src/methods/mod.rs");
     let enums = [(model, "ModelSpec"), (model, "ModelFamily"), (update, "UpdateSpec"), (update, "UpdateKind")];
     absent(&sources, &enums.map(|(_, name)| name), |_| false, "what a task computes is the business of posterior and inference");
     for (path, name) in enums {
@@ -166,30 +166,31 @@ fn t4_4_noise_cannot_be_seeded_outside_simulation() {
 
 /// Whoever makes an argument of a value has called it public, and whoever builds a table has seen the records: both have their places.
 #[test]
-fn finding_privacy_gate_values_are_called_public_and_tables_are_built_in_few_places() {
+fn finding_gate_5_values_are_called_public_and_tables_are_built_in_few_places() {
     let sources = production(&root(), PRODUCT);
     let elsewhere = |path: &str| path.starts_with("common/simulation/") || path.starts_with("common/privacy/src/");
     // Public halves of jobs; and the sealed seed of an upload.
-    let arguments =
-        |path: &str| elsewhere(path) || ["common/inference/src/update/asked.rs", "common/protocol/src/participant/site.rs"].contains(&path);
+    let arguments = |path: &str| {
+        elsewhere(path) || ["common/inference/src/methods/asked.rs", "common/protocol/src/participant/site.rs"].contains(&path)
+    };
     absent(&sources, &["Argument::copy_of"], arguments, "an argument of the gate is made here");
     absent(&sources, &["Units::new("], |path| elsewhere(path) || path == "common/data/src/lib.rs", "only loaders build tables of units");
 }
 
 /// What a panic prints inside the gate is decided in one place; nobody puts another hook before it, or looks at what a panic carried.
 #[test]
-fn finding_privacy_gate_one_place_decides_what_a_panic_says() {
+fn finding_gate_1_one_place_decides_what_a_panic_says() {
     let sources = production(&root(), PRODUCT);
     let inside = |path: &str| path == "common/privacy/src/inside.rs";
     absent(&sources, &["set_hook", "take_hook", "panic_any"], inside, "the gate's hook is the last one");
-    let inference = production(&root(), &["common/inference/src"]);
+    let inference = production(&root(), &["common/inference/src", "common/records/src"]);
     absent(&inference, &["catch_unwind", "resume_unwind", "::leak(", ".leak()"], |_| false, "code over records carries nothing away");
 }
 
 /// The gate stops mistakes: code that sees a record has no place to put it (its functions capture nothing, and these are absent).
 #[test]
 fn inference_has_no_io_and_no_shared_state() {
-    let sources = production(&root(), &["common/inference/src"]);
+    let sources = production(&root(), &["common/inference/src", "common/records/src"]);
     let needles = [
         "std::fs",
         "std::io",
@@ -219,7 +220,17 @@ fn inference_has_no_io_and_no_shared_state() {
 /// Invariant 1, source half: below the programs, the gate's own ledger is the only file that is written.
 #[test]
 fn invariant_1_the_gate_writes_no_file_but_the_ledger() {
-    let pure = ["common/expfam/src", "common/privacy/src", "common/posterior/src", "common/secagg/src", "common/protocol/src"];
+    let pure = [
+        "common/expfam/src",
+        "common/privacy/src",
+        "common/numerics/src",
+        "common/schema/src",
+        "common/records/src",
+        "common/models/src",
+        "common/posterior/src",
+        "common/secagg/src",
+        "common/protocol/src",
+    ];
     let sources = production(&root(), &pure);
     let ledger = |path: &str| path.starts_with("common/privacy/src/ledger/file/");
     assert!(sources.iter().any(|s| ledger(&s.path) && !s.lines_with("std::fs").is_empty()), "the ledger is written here");

@@ -1,9 +1,10 @@
 //! `quadrature_table` and `dp_arith`.
 
-use dp_pvi_posterior::adaptive_clip::{next_bound, split_noise};
-use dp_pvi_posterior::clip_metric::{clip, clip_blocks, joint_norm};
-use dp_pvi_posterior::quadrature::logit_moments;
-use dp_pvi_posterior::{noise_aware, simplex};
+use dp_pvi_posterior::clipping::adaptive::{next_bound, split_noise};
+use dp_pvi_posterior::clipping::metric::{clip, clip_blocks, joint_norm};
+use dp_pvi_posterior::methods::noise_aware;
+use dp_pvi_posterior::numerics::quadrature::logit_moments;
+use dp_pvi_posterior::numerics::simplex;
 use dp_pvi_privacy::accountant::Gdp;
 use dp_pvi_privacy::{ClipNorm, Epsilon, NoiseMultiplier};
 

@@ -1,9 +1,9 @@
 //! `client_level_tied` and `client_level_private_clean`: whole sites are clipped, in the stored coordinates (h, Λ).
 
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::clip_metric::ClipMetric;
-use dp_pvi_posterior::floor::PrecisionFloor;
-use dp_pvi_posterior::rule::{Coding, PviRule};
+use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_posterior::methods::{Coding, PviRule};
+use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{FactorState, ShardMethod, UpdateSpec};
 
 use super::federation::natural_equals;
@@ -32,7 +32,7 @@ fn rounds(parent: &Node<'_>, node: &Node<'_>, state: FactorState, bound: f64) ->
     let (sites, rho) = (problem.sites.len(), parent.get("rho")?.number()?);
     let spec = task::shards(ShardMethod::ClientLevel, 1, u32::try_from(sites).map_err(message)?, state, ClipMetric::Flat, bound)?;
     let task = task::synchronous(problem.model.clone(), problem.family, UpdateSpec::Shards(spec.clone()), vec![rho])?;
-    let coding = Coding::new(&task, spec);
+    let coding = Coding::new(&task.setting(), spec);
     let rule = PviRule::from_parts(problem.family, problem.prior.clone(), PrecisionFloor::LogConcave, vec![rho]);
     let mut lambda = problem.prior.clone();
     let mut kept = vec![vec![0.0; lambda.len()]; sites];

@@ -1,11 +1,11 @@
 //! `ep`: fixed points of expectation propagation and of its shared-factor form, and the derivatives of one-dimensional normalisers.
 
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_inference::model::logistic_regression::LogisticRegression;
-use dp_pvi_inference::model::probit::Probit;
-use dp_pvi_inference::model::tilted::{MomentMatching, PredictorMatching, TiltedPredictor, rank_one};
+use dp_pvi_inference::capabilities::tilted::{MomentMatching, PredictorMatching, TiltedPredictor, rank_one};
+use dp_pvi_inference::methods::propagation::{Factors, Shared};
+use dp_pvi_inference::models::logistic_regression::LogisticRegression;
+use dp_pvi_inference::models::probit_regression::Probit;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::ep::{Factors, Shared};
 
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 

@@ -1,9 +1,9 @@
 //! `mog`: the mixture of Gaussians with known variance, q factorised over components and coordinates.
 
-use dp_pvi_inference::model::gaussian_mixture::{GaussianMixture, MixtureSites};
+use dp_pvi_inference::methods::propagation::{Factors, Shared};
+use dp_pvi_inference::models::gaussian_mixture::{GaussianMixture, MixtureSites};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::ep::{Factors, Shared};
-use dp_pvi_posterior::mixture::{Components, Covariance, MixtureShape};
+use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, MixtureShape};
 
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 

@@ -1,10 +1,10 @@
 //! `pbp`: one record through a network, forward and back, and one refinement of a prior factor.
 
-use dp_pvi_inference::model::pbp_network::NetworkSites;
-use dp_pvi_inference::model::tilted::{Scratch, Sites};
+use dp_pvi_inference::capabilities::tilted::{Scratch, Sites};
+use dp_pvi_inference::models::pbp_network::NetworkSites;
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::pbp::noise::log_normalisers;
-use dp_pvi_posterior::pbp::{Activations, Network, Posterior, Site, refine_site};
+use dp_pvi_posterior::models::pbp_network::noise::log_normalisers;
+use dp_pvi_posterior::models::pbp_network::{Activations, Network, Posterior, Site, refine_site};
 
 use super::read::{FIXED_POINT, Node, Outcome, message};
 

@@ -1,7 +1,7 @@
 //! Tasks without a schema: what a site and a rule need to know, for data that no schema describes.
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_posterior::clip_metric::ClipMetric;
+use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::task::{
     Approximation, ENGINE, FactorState, ModelSpec, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, Trust,
     UpdateSpec,

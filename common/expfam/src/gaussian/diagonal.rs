@@ -1,4 +1,4 @@
-//! Independent Gaussian coordinates (mean field), algorithms section 1.1.
+//! Independent Gaussian coordinates (mean field).
 
 use super::LN_TWO_PI;
 use crate::{ExponentialFamily, InvalidParameters, check};

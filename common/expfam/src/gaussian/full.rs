@@ -1,4 +1,4 @@
-//! Gaussian with full covariance, algorithms section 1.2: Cholesky factorisations only, symmetric after every step.
+//! Gaussian with full covariance: Cholesky factorisations only, symmetric after every step.
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 

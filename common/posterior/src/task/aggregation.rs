@@ -1,122 +1,18 @@
-//! Numbers of aggregated trust: how many sites there are, whom the noise counts on, and what a site may add to a sum.
+//! What aggregated trust asks of a task, and what is left of a sum if all other sites' shares of the noise are known.
 
 use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
-use dp_pvi_privacy::mechanism::{LatticeSum, ShareSum, SumMechanism};
-use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
-use serde::{Deserialize, Serialize};
+use dp_pvi_privacy::mechanism::SumMechanism;
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
 
-use super::check::{invalid, require};
-use super::{MessageForm, ResolvedTask, ScheduleSpec, TaskError, Trust};
+use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError, Trust};
+use crate::spec::check::{invalid, require};
 
-/// Aggregated trust in numbers (algorithms.md 4.3). M sites add a share of the noise each; with at most f of them missing and c of them
-/// colluding with the server, h = min(M − f − c, cap) honest shares are in every sum, and each is sized for h.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AggregationSpec {
-    /// M: the sites that sign the charter, all of them.
-    pub sites: u32,
-    /// c: sites that may collude with the server and subtract their own shares.
-    pub colluders: u32,
-    /// h: honest shares that the noise counts on.
-    pub honest: u32,
-    /// N: most terms (units, or shards) of one site.
-    pub max_units: u64,
-    /// Largest worst-case rounding bias of a coordinate of the sum over the standard deviation of its noise.
-    pub max_rounding_loss: f64,
-}
-
-/// A visit's sum of clipped terms, before anybody says who adds the noise.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SumSpec {
-    /// Number of coordinates.
-    pub coordinates: u32,
-    /// C: norm of one term.
-    pub clip: ClipNorm,
-    /// z of the sum that the server sees.
-    pub noise: NoiseMultiplier,
-    /// Poisson rate of the units.
-    pub sampling: Option<SamplingRate>,
-    /// What the terms are.
-    pub terms: Terms,
-}
-
-impl SumSpec {
-    /// The mechanism under the task's trust model.
-    ///
-    /// # Errors
-    /// Numbers that do not fit the lattice.
-    pub fn mechanism(&self, task: &ResolvedTask) -> Result<SumMechanism, TaskError> {
-        let Self { coordinates, clip, noise, sampling, terms } = *self;
-        Ok(match task.aggregation {
-            None => SumMechanism::Local(LatticeSum::new(coordinates, clip, noise, sampling, terms, LatticePath::Term)?),
-            Some(AggregationSpec { honest, max_units, .. }) => {
-                SumMechanism::Shared(ShareSum::new(coordinates, clip, noise, honest, max_units, sampling, terms)?)
-            }
-        })
-    }
-}
-
-/// `[aggregation]` of `task.toml`, with `trust = "aggregated"` only.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawAggregation {
-    /// M. Default: `expected_sites`.
-    pub sites: Option<u32>,
-    /// f: sites that may be missing from a round. Default: 0.
-    pub dropouts: Option<u32>,
-    /// c. Default: 1.
-    pub colluders: Option<u32>,
-    /// Cap on h: it bounds the fallback ε, which is what a site has if all others' shares are known. Default: 20.
-    pub honest_cap: Option<u32>,
-    /// N: public bound on the number of units (or shards) of one site.
-    pub max_units: u64,
-    /// Default: 0.05.
-    pub max_rounding_loss: Option<f64>,
-}
-
-impl RawAggregation {
-    pub(super) fn resolve(&self, expected_sites: u32) -> Result<AggregationSpec, TaskError> {
-        let (sites, colluders) = (self.sites.unwrap_or(expected_sites), self.colluders.unwrap_or(1));
-        let missing = u64::from(self.dropouts.unwrap_or(0)) + u64::from(colluders);
-        // At most `sites`, which fits.
-        let honest = u32::try_from(u64::from(sites).saturating_sub(missing)).unwrap_or(0);
-        let spec = AggregationSpec {
-            sites,
-            colluders,
-            honest: honest.min(self.honest_cap.unwrap_or(20)),
-            max_units: self.max_units,
-            max_rounding_loss: self.max_rounding_loss.unwrap_or(0.05),
-        };
-        spec.check()?;
-        Ok(spec)
-    }
-}
-
-impl AggregationSpec {
-    /// Fewest contributors of a sum: h honest ones beside c colluding ones.
-    #[must_use]
-    pub fn min_contributors(&self) -> u32 {
-        self.honest.saturating_add(self.colluders)
-    }
-
-    fn check(&self) -> Result<(), TaskError> {
-        require(
-            self.sites >= 3,
-            "aggregation buys nothing with fewer than 3 sites: each could subtract its own vector and see the other's; use trust = \"local\"",
-        )?;
-        require(
-            self.honest >= 2,
-            "at most one honest site is left after dropouts and colluders: its share would be the whole noise; ask for fewer of either, or use trust = \"local\"",
-        )?;
-        require(self.min_contributors() <= self.sites, "[aggregation] counts on more sites than there are")?;
-        require(self.max_units >= 1, "max_units of [aggregation] must be at least 1")?;
-        require(self.max_rounding_loss > 0.0 && self.max_rounding_loss <= 1.0, "max_rounding_loss must be above 0 and at most 1")
-    }
-}
+/// An event, and under aggregation what a site's own part is if everything else is known.
+type Charge = (DpEvent, Option<DpEvent>);
 
 impl ResolvedTask {
     /// What trust asks of the rest of the task.
-    pub(super) fn check_aggregation(&self) -> Result<(), TaskError> {
+    pub(crate) fn check_aggregation(&self) -> Result<(), TaskError> {
         match (self.privacy.trust, &self.aggregation) {
             (Trust::Local, None) => Ok(()),
             (Trust::Local, Some(_)) => invalid("[aggregation] belongs to trust = \"aggregated\": remove it"),
@@ -133,7 +29,7 @@ impl ResolvedTask {
                     self.min_sites <= spec.sites,
                     "min_sites is above the number of sites of [aggregation]: lower it, or name all sites",
                 )?;
-                self.update.rules().each_visit(self, 0..self.visits(), &mut |visit| match visit.sum {
+                self.update.rules().each_visit(&self.setting(), 0..self.visits(), &mut |visit| match visit.sum {
                     Some(_) => Ok(()),
                     None => invalid("this update has no sum that could be aggregated: use trust = \"local\""),
                 })
@@ -146,7 +42,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers out of range.
     pub fn sum(&self, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.update.rules().sum(self, visit)
+        self.update.rules().sum(&self.setting(), visit)
     }
 
     /// What a visit is to an accountant if all other sites' shares of the noise are known; only under aggregation.
@@ -167,7 +63,7 @@ impl ResolvedTask {
             return self.visit_events(visits);
         }
         let mut events: Vec<(DpEvent, u64)> = Vec::new();
-        self.update.rules().each_visit(self, visits, &mut |visit| {
+        self.update.rules().each_visit(&self.setting(), visits, &mut |visit| {
             let event = self.fallback_of(visit.sum)?.unwrap_or(visit.event);
             match events.last_mut() {
                 Some((last, count)) if *last == event => *count += 1,
@@ -178,10 +74,27 @@ impl ResolvedTask {
         Ok(events)
     }
 
+    /// What a ledger books for these visits of one site, in order: event and fallback of each charge, with the number of visits in a row that are it.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub(crate) fn visit_charges(&self, visits: std::ops::Range<u32>) -> Result<Vec<(Charge, u64)>, TaskError> {
+        let mut charges: Vec<(Charge, u64)> = Vec::new();
+        self.update.rules().each_visit(&self.setting(), visits, &mut |visit| {
+            let charge = (visit.event, self.fallback_of(visit.sum)?);
+            match charges.last_mut() {
+                Some((last, count)) if *last == charge => *count += 1,
+                _ => charges.push((charge, 1)),
+            }
+            Ok(())
+        })?;
+        Ok(charges)
+    }
+
     /// What is left of a sum if all other sites' shares of the noise are known; only under aggregation.
     fn fallback_of(&self, sum: Option<SumSpec>) -> Result<Option<DpEvent>, TaskError> {
         match (&self.aggregation, sum) {
-            (Some(_), Some(sum)) => Ok(sum.mechanism(self)?.fallback_event()),
+            (Some(_), Some(sum)) => Ok(sum.mechanism(&self.setting())?.fallback_event()),
             _ => Ok(None),
         }
     }
@@ -195,7 +108,7 @@ impl ResolvedTask {
             return Ok(None);
         }
         let mut events = Vec::new();
-        self.update.rules().each_visit(self, 0..visits, &mut |visit| {
+        self.update.rules().each_visit(&self.setting(), 0..visits, &mut |visit| {
             events.extend(self.fallback_of(visit.sum)?);
             Ok(())
         })?;
@@ -215,19 +128,6 @@ impl ResolvedTask {
         terms: Terms,
     ) -> Result<SumMechanism, TaskError> {
         let Ok(coordinates) = u32::try_from(coordinates) else { return invalid("the model has too many parameters for one sum") };
-        SumSpec { coordinates, clip, noise, sampling, terms }.mechanism(self)
-    }
-}
-
-impl MessageForm {
-    /// What a site sends that releases such a sum.
-    #[must_use]
-    pub fn of_sum(mechanism: &SumMechanism) -> Self {
-        let exponent = mechanism.exponent();
-        let kind = match mechanism {
-            SumMechanism::Local(_) => PayloadKind::Lattice { exponent },
-            SumMechanism::Shared(_) => PayloadKind::Masked { exponent },
-        };
-        Self { kind, coordinates: mechanism.dimension().into() }
+        SumSpec { coordinates, clip, noise, sampling, terms }.mechanism(&self.setting())
     }
 }

@@ -1,11 +1,12 @@
-//! Bounds on what a task may ask of anybody, and on its texts. A task above them is refused where it is read, whoever wrote it.
+//! Bounds on what a task may ask of anybody, and on its texts. A task above them is refused where it is read, whoever wrote it, and before
+//! anything is built from it: sizes are computed from the task's numbers alone.
 
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 use dp_pvi_privacy::{DpEvent, Terms};
 
-use super::check::{invalid, require};
 use super::{ResolvedTask, TaskError};
 use crate::schema::{ColumnKind, LabelKind, Schema};
+use crate::spec::check::{invalid, require};
 
 /// Visits of one site.
 pub const MAX_VISITS: u32 = 100_000;
@@ -15,6 +16,12 @@ pub const MAX_SITES: u32 = 10_000;
 pub const MAX_DEADLINE_SECONDS: u64 = 31 * 86_400;
 /// Longest release tick: a day. A site waits that long with an update that is charged.
 pub const MAX_TICK_SECONDS: u64 = 86_400;
+/// Numbers in any vector that a task asks for: parameters, a site's message, the state, what a site keeps. 512 MiB in double precision.
+pub const MAX_NUMBERS: u64 = 1 << 26;
+/// Passes over a site's records in one visit.
+pub const MAX_PASSES_OF_A_VISIT: u64 = 1_000_000;
+/// Passes over a site's records in the whole run.
+pub const MAX_PASSES: u64 = 100_000_000;
 /// Bytes of a name.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Bytes of a name that stands in a schema: a column, or one of its values.
@@ -28,20 +35,30 @@ pub fn is_plain_text(text: &str) -> bool {
 }
 
 impl ResolvedTask {
-    /// Durations, counts and texts.
-    pub(super) fn check_bounds(&self, schema: &Schema) -> Result<(), TaskError> {
+    /// Durations, counts, sizes and texts.
+    pub(crate) fn check_bounds(&self, schema: &Schema) -> Result<(), TaskError> {
+        // Every number that is multiplied with another one below is bounded before that.
+        require(self.visits() <= MAX_VISITS, "at most 100000 rounds (or sweeps) are possible")?;
+        self.check_passes()?;
+        check_numbers(self.features.into(), "features")?;
+        check_numbers(self.dimension.into(), "parameters")?;
+        check_numbers(self.setting().family_len(), "natural parameters")?;
         require(
             self.name.len() <= 4 * MAX_NAME_BYTES && is_plain_text(&self.name),
             "the name must be one short line without control characters",
         )?;
         check_texts(schema)?;
-        require(self.visits() <= MAX_VISITS, "at most 100000 rounds (or sweeps) are possible")?;
         require(self.min_sites <= MAX_SITES, "min_sites must be at most 10000")?;
         require(self.update_deadline_seconds <= MAX_DEADLINE_SECONDS, "update_deadline must be at most 31 days")?;
         require(
             self.release_tick_seconds <= MAX_TICK_SECONDS,
             "release_tick_seconds must be at most 86400: an update that is charged waits for the tick",
         )?;
+        require(
+            self.release_tick_seconds == 0 || self.release_tick_seconds < self.update_deadline_seconds,
+            "release_tick_seconds must be below update_deadline: an update that waits for the tick would miss its round",
+        )?;
+        require(self.aggregation.is_none_or(|aggregation| aggregation.sites <= MAX_SITES), "sites of [aggregation] must be at most 10000")?;
         match self.privacy.max_units {
             Some(_) if self.aggregation.is_some() => {
                 invalid("max_units stands in [aggregation] where trust = \"aggregated\": remove it from [privacy]")
@@ -49,6 +66,35 @@ impl ResolvedTask {
             Some(units) => require((1..=MAX_UNITS).contains(&units), "max_units of [privacy] must lie between 1 and 4294967296"),
             None => Ok(()),
         }
+    }
+
+    /// Refuses more passes over the records than anybody could mean: a site computes all of them once it has paid for the visit.
+    fn check_passes(&self) -> Result<(), TaskError> {
+        let (passes, visits) = (u64::from(self.update.rules().passes()), u64::from(self.visits()));
+        if passes <= MAX_PASSES_OF_A_VISIT && passes * visits <= MAX_PASSES {
+            return Ok(());
+        }
+        invalid(&format!(
+            "{passes} passes over a site's records in each of {visits} visits are too many (steps, site_passes, shards or e_step_sweeps): \
+             at most {MAX_PASSES_OF_A_VISIT} in a visit and {MAX_PASSES} in the run"
+        ))
+    }
+
+    /// Length of the vectors that the task asks for beside its parameters, once the update has said that its numbers belong together.
+    pub(super) fn check_lengths(&self) -> Result<(), TaskError> {
+        check_numbers(self.state_len(), "numbers of the state")?;
+        check_numbers(self.site_state().len() as u64, "numbers that a site keeps")?;
+        // Whoever read a task may ask it for the event and the message of every visit.
+        self.update.rules().each_visit(&self.setting(), 0..self.visits(), &mut |visit| {
+            require(visit.message.coordinates > 0, "a visit would send nothing: the model has no parameters")?;
+            check_numbers(visit.message.coordinates, "numbers of a message")
+        })
+    }
+
+    /// Length of the state that the task's [`rule`](Self::rule) moves, without building it.
+    #[must_use]
+    pub fn state_len(&self) -> u64 {
+        self.update.rules().state_len(&self.setting())
     }
 
     /// Most units that a site may declare.
@@ -66,6 +112,19 @@ impl ResolvedTask {
         Ok(self.privacy.max_units.unwrap_or(MAX_UNITS).min(aggregated))
     }
 
+    /// What it means that the task says nothing of a site's units, where they count.
+    pub(super) fn unlimited(&self) -> Option<String> {
+        let rules = self.update.rules();
+        let lattice = self.message(0).is_ok_and(|form| matches!(form.kind, dp_pvi_privacy::PayloadKind::Lattice { .. }));
+        let counts = rules.most_terms(1) < rules.most_terms(2);
+        (lattice && counts && self.privacy.max_units.is_none()).then(|| {
+            format!(
+                "max_units of [privacy] is absent: a site may declare up to {MAX_UNITS} units, and one site that lies counts in the sum as that \
+                 many records; set it to the most that any site has"
+            )
+        })
+    }
+
     /// The event whose lattice a site's message of this visit lies on, and the most terms of norm C that are in it, where it is one noised
     /// sum of a site that declared `units`. Nothing for messages of other kinds: a `values` payload was computed from several noised sums
     /// and public values, or has no noise, and has no such bound.
@@ -78,6 +137,13 @@ impl ResolvedTask {
             dp_pvi_privacy::PayloadKind::Masked { .. } | dp_pvi_privacy::PayloadKind::Values => Ok(None),
         }
     }
+}
+
+fn check_numbers(count: u64, what: &str) -> Result<(), TaskError> {
+    if count <= MAX_NUMBERS {
+        return Ok(());
+    }
+    invalid(&format!("{count} {what} are too many: at most {MAX_NUMBERS} are possible; make the model smaller"))
 }
 
 /// Names and values that a schema may print anywhere.
@@ -106,3 +172,6 @@ fn check_texts(schema: &Schema) -> Result<(), TaskError> {
         "a name or value in the schema holds control characters, or is longer than 1024 bytes",
     )
 }
+
+#[cfg(test)]
+mod tests;

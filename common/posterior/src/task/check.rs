@@ -1,28 +1,26 @@
 //! One place that says which resolved documents can be computed. Both ways to a task lead through it: resolving, and reading what a
 //! server sent.
 
-use dp_pvi_privacy::{ClipNorm, PrivacyUnit, Relation};
+use dp_pvi_privacy::{PrivacyUnit, Relation};
 
-use super::{ResolvedTask, TaskError, Trust, UpdateSpec};
+use super::{ResolvedTask, TaskError};
 use crate::schema::Schema;
+use crate::spec::check::{invalid, positive, require};
 
 impl ResolvedTask {
     /// Refuses documents that contradict themselves or that this engine cannot compute.
-    pub(super) fn check(&self) -> Result<(), TaskError> {
+    pub(crate) fn check(&self) -> Result<(), TaskError> {
         let schema = self.parsed_schema()?;
         self.check_bounds(&schema)?;
         self.check_model(&schema)?;
         self.check_schedule()?;
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
-        self.update.rules().check(self)?;
-        // Whoever read a task may ask it for the event and the message of every visit.
-        self.update.rules().each_visit(self, 0..self.visits(), &mut |visit| {
-            require(visit.message.coordinates > 0, "a visit would send nothing: the model has no parameters")
-        })
+        self.update.rules().check(&self.setting())?;
+        self.check_lengths()
     }
 
-    fn check_model(&self, schema: &Schema) -> Result<(), TaskError> {
+    pub(super) fn check_model(&self, schema: &Schema) -> Result<(), TaskError> {
         // The bound may contain logarithms, whose last digit differs between system libraries.
         let same_bound = (self.feature_bound / schema.row_norm_bound() - 1.0).abs() < 1e-9;
         let rules = self.model.rules();
@@ -51,7 +49,7 @@ impl ResolvedTask {
                 "schedule = \"asynchronous\" needs an update that sends changes of the posterior: \"pvi\" or \"dp-optimisation\"",
             )?;
             require(staleness <= 1000, "max_staleness must be at most 1000")?;
-            // Algorithms, section 5: what was computed from an old λ may only move it by so much.
+            // What was computed from an old λ may only move it by so much.
             let largest = 1.0 / (1.0 + f64::from(staleness));
             require(
                 self.damping.iter().all(|&rho| rho <= largest * (1.0 + 1e-12)),
@@ -84,51 +82,14 @@ impl ResolvedTask {
     /// A person's number among the persons follows from the first record that can be read as theirs. So another content of one person may
     /// renumber the persons after them, and where shards are cut by number, move those persons to other shards.
     fn check_positions(&self) -> Result<(), TaskError> {
-        let UpdateSpec::Shards(spec) = &self.update else { return Ok(()) };
         let by_position = self.privacy.unit == PrivacyUnit::Person && self.privacy.relation == Relation::ReplaceOne;
-        if by_position && spec.method.has_shards() && spec.shards > 1 {
-            return invalid(&format!(
-                "update = \"{}\" cannot protect persons under adjacency = \"replace-one\": shards are then cut by position, and the records of one person \
+        match self.update.rules().cuts_by_position() {
+            Some(name) if by_position => invalid(&format!(
+                "update = \"{name}\" cannot protect persons under adjacency = \"replace-one\": shards are then cut by position, and the records of one person \
                  decide the positions of others, so several shards would change. Use adjacency = \"add-remove\", where a person's shard follows from \
-                 that person's records alone, or shards = 1, or an update that sums over persons (\"dp-optimisation\", \"natural-gradient\")",
-                spec.method.name()
-            ));
+                 that person's records alone, or shards = 1, or an update that sums over persons (\"dp-optimisation\", \"natural-gradient\")"
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
-}
-
-/// An update that is protected states its ε.
-pub(super) fn requires_epsilon(task: &ResolvedTask, update: &str) -> Result<(), TaskError> {
-    match task.privacy.epsilon {
-        Some(epsilon) if epsilon.get() > 0.0 && epsilon.get().is_finite() => Ok(()),
-        _ => invalid(&format!("update = \"{update}\" needs a finite epsilon above 0 in [privacy]")),
-    }
-}
-
-/// An update without a sum that could be aggregated.
-pub(super) fn requires_local_trust(task: &ResolvedTask, update: &str) -> Result<(), TaskError> {
-    match task.privacy.trust {
-        Trust::Local => Ok(()),
-        Trust::Aggregated => invalid(&format!("update = \"{update}\" has no sum that could be aggregated: use trust = \"local\"")),
-    }
-}
-
-/// Whether a number that must be above 0 is one that anybody could mean: between 1e-30 and 1e30. What is computed from such numbers stays far
-/// inside of what double precision can hold, where roundings are relative and nothing vanishes.
-pub(super) fn positive(value: f64) -> bool {
-    (1e-30..=1e30).contains(&value)
-}
-
-/// Refuses clipping norms that nobody can mean, see [`positive`].
-pub(super) fn requires_clip_norms<'a>(norms: impl IntoIterator<Item = &'a ClipNorm>) -> Result<(), TaskError> {
-    require(norms.into_iter().all(|norm| positive(norm.get())), "clipping norms must lie between 1e-30 and 1e30")
-}
-
-pub(super) fn require(condition: bool, otherwise: &str) -> Result<(), TaskError> {
-    if condition { Ok(()) } else { invalid(otherwise) }
-}
-
-pub(super) fn invalid<T>(message: &str) -> Result<T, TaskError> {
-    Err(TaskError::Invalid(message.to_owned()))
 }

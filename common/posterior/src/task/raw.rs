@@ -3,13 +3,14 @@
 use dp_pvi_privacy::{Delta, Epsilon, PrivacyUnit, Relation};
 use serde::Deserialize;
 
-use super::aggregation::RawAggregation;
-use super::check::invalid;
-use super::model::ModelFamily;
-use super::update::{Resolving, UpdateKind};
-use super::{Approximation, ENGINE, FORMAT, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, TaskError, Trust, UpdateSpec};
-use crate::schedule::Damping;
+use super::{
+    Approximation, ENGINE, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError, Trust, UpdateSpec,
+};
+use crate::methods::schedule::Damping;
+use crate::methods::{Resolving, UpdateKind};
+use crate::models::ModelFamily;
 use crate::schema::Schema;
+use crate::spec::check::invalid;
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
 /// beside its `family`, options of one update in `[pvi]` beside its `update`; an option of another model or update is an error.
@@ -137,7 +138,7 @@ pub struct RawPrivacy {
     pub trust: Trust,
     /// The same as `clip_norm` in `[pvi]`; only one of the two may be given.
     pub clip_norm: Option<f64>,
-    /// Most units that one site may declare: what a site that lies can add to a sum is bounded by it. Default: 2³², which the lattice holds.
+    /// Most units that one site may declare: a site that lies counts in a sum as at most so many records. Default: 2³², which the lattice holds.
     pub max_units: Option<u64>,
 }
 
@@ -205,12 +206,21 @@ impl RawTask {
             min_sites: context.min_sites,
             release_tick_seconds: self.pvi.release_tick_seconds.unwrap_or(0),
         };
+        // Before anything is built or multiplied.
+        task.check_bounds(&schema)?;
+        task.check_model(&schema)?;
         let expected_sites = self.pvi.expected_sites.unwrap_or(context.expected_sites).max(1);
         task.aggregation = self.aggregation.map(|raw| raw.resolve(expected_sites)).transpose()?;
         let damping = self.pvi.damping.unwrap_or_else(|| self.pvi.update.default_damping(schedule, expected_sites, schema.max_nonzeros()));
         task.damping = damping.resolve(task.visits()).map_err(|e| TaskError::Invalid(e.to_string()))?;
-        let resolving = Resolving { task: &task, options: &self.pvi.options, clip_norm: self.privacy.clip_norm, expected_sites };
-        self.pvi.update.resolve(&resolving)
+        let update = self.pvi.update.resolve(&Resolving {
+            task: task.setting(),
+            options: &self.pvi.options,
+            clip_norm: self.privacy.clip_norm,
+            expected_sites,
+            check: &|update| ResolvedTask { update: update.clone(), ..task.clone() }.check(),
+        })?;
+        Ok(ResolvedTask { update, ..task })
     }
 
     fn schedule(&self) -> Result<ScheduleSpec, TaskError> {

@@ -5,7 +5,8 @@ use dp_pvi_privacy::{DpEvent, Relation};
 
 use super::{Optimizer, RawTask, ResolveContext, ResolvedTask, ScheduleSpec, TaskError, UpdateSpec};
 
-const CONTEXT: ResolveContext<'_> = ResolveContext { name: "lung-fed", update_deadline_seconds: 60, min_sites: 2, expected_sites: 4 };
+pub(super) const CONTEXT: ResolveContext<'_> =
+    ResolveContext { name: "lung-fed", update_deadline_seconds: 60, min_sites: 2, expected_sites: 4 };
 
 pub(crate) const SCHEMA: &str = r#"
 norm_bound = 2.0
@@ -24,7 +25,7 @@ centre = 50
 scale = 20
 "#;
 
-const NUMERIC_LABEL: &str = r#"
+pub(super) const NUMERIC_LABEL: &str = r#"
 norm_bound = 2.0
 
 [label]
@@ -264,7 +265,7 @@ fn relations_are_written_as_in_the_configuration() {
     assert_eq!(resolve(&private(&[("replace-one", "add-remove")]), SCHEMA).unwrap().privacy.relation, Relation::AddRemove);
 }
 
-/// Algorithms, section 5: an old λ may only move the new one by 1/(1 + its age).
+/// An old λ may only move the new one by 1/(1 + its age).
 #[test]
 fn an_asynchronous_schedule_bounds_its_damping_by_its_staleness() {
     let schedule = "schedule = \"asynchronous\"\nmax_staleness = 3";
@@ -335,7 +336,7 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
     let with = |options: &str| private(&[("update = \"dp-optimisation\"\n", &format!("update = \"dp-optimisation\"\n{options}"))]);
     let task = resolve(&with("level_exponent = 0.5\nweighted = true\nclip_norm = 0.7\n"), &schema).unwrap();
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
-    let scales = spec.feature_scales(&task).unwrap();
+    let scales = spec.feature_scales(&task.setting()).unwrap();
     // One number, four levels, the intercept: mean square of 1, 2 and 1 over the columns is 2.
     let unit = 0.5_f64.sqrt();
     let expected = [unit, 2.0 * unit, 2.0 * unit, 2.0 * unit, 2.0 * unit, unit];
@@ -346,7 +347,7 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
     assert_ne!(task.hash(), plain.hash());
     assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
     let UpdateSpec::DpOptimisation(spec) = plain.update else { panic!("private") };
-    assert!(spec.feature_scales(&plain).unwrap().iter().all(|a| (a - 1.0).abs() < 1e-15));
+    assert!(spec.feature_scales(&plain.setting()).unwrap().iter().all(|a| (a - 1.0).abs() < 1e-15));
     for (options, part) in [("level_exponent = 1.5\n", "between 0 and 1"), ("level_exponent = -0.5\n", "between 0 and 1")] {
         assert!(resolve(&with(options), &schema).unwrap_err().to_string().contains(part));
     }
@@ -393,7 +394,11 @@ fn finding_attack_b9_durations_and_counts_of_a_task_are_bounded() {
         let words = read(change).unwrap_err();
         assert!(words.contains(part), "{words}");
     };
-    read(|task| task.release_tick_seconds = 86_400).unwrap();
+    read(|task| (task.release_tick_seconds, task.update_deadline_seconds) = (86_400, 86_401)).unwrap();
+    read(|task| task.release_tick_seconds = task.update_deadline_seconds - 1).unwrap();
+    // Who waits for the tick would miss the round.
+    refused(|task| task.release_tick_seconds = task.update_deadline_seconds, "release_tick_seconds must be below update_deadline");
+    refused(|task| (task.release_tick_seconds, task.update_deadline_seconds) = (86_400, 86_400), "below update_deadline");
     refused(|task| task.release_tick_seconds = 86_401, "release_tick_seconds");
     refused(|task| task.release_tick_seconds = 4_000_000_000, "release_tick_seconds");
     refused(|task| task.release_tick_seconds = u64::MAX, "release_tick_seconds");
@@ -405,6 +410,21 @@ fn finding_attack_b9_durations_and_counts_of_a_task_are_bounded() {
     refused(|task| task.privacy.max_units = Some(0), "max_units");
     refused(|task| task.privacy.max_units = Some(u64::MAX), "max_units");
     read(|task| task.privacy.max_units = Some(5000)).unwrap();
+}
+
+#[test]
+fn finding_attack_b7_a_task_without_max_units_says_what_that_means() {
+    let natural = [(
+        "schedule = \"sequential\"\nsweeps = 5\nupdate = \"dp-optimisation\"",
+        "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"",
+    )];
+    let task = resolve(&private(&natural), SCHEMA).unwrap();
+    assert_eq!(task.warnings().len(), 1);
+    assert!(task.warnings()[0].contains("up to 4294967296 units, and one site that lies counts in the sum as that many records"));
+    let with = [natural[0], ("epsilon = ", "max_units = 700\nepsilon = ")];
+    assert!(resolve(&private(&with), SCHEMA).unwrap().warnings().is_empty());
+    // Vectors that are no sums have no bound, whatever is declared.
+    assert!(resolve(&private(&[]), SCHEMA).unwrap().warnings().is_empty());
 }
 
 /// A task that says nothing of it keeps its bytes, and so its hash.

@@ -6,6 +6,7 @@ use crate::accountant::{Composition, Prices};
 use crate::adjacency::Relation;
 use crate::event::DpEvent;
 use crate::ledger::error::LedgerError;
+use crate::ledger::reserve::MOST_RETRIES;
 use crate::ledger::row::{FreezeState, ReleaseState, RowBody};
 use crate::ledger::store::StoreError;
 use crate::release::{Hash, ReleaseId, RunId};
@@ -22,6 +23,7 @@ pub(crate) struct Reservation {
     header: Hash,
     state: ReleaseState,
     attachment: Option<Hash>,
+    retries: u32,
     order: usize,
 }
 
@@ -29,6 +31,11 @@ impl Reservation {
     /// Whether it was made for these events and this header.
     pub(crate) fn matches(&self, event: &[u8], fallback: Option<&[u8]>, header: Hash) -> bool {
         self.event == event && self.fallback.as_deref() == fallback && self.header == header
+    }
+
+    /// How often a permit was given out again.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries
     }
 
     /// Hash of the header that asked for it.
@@ -48,6 +55,7 @@ pub(crate) struct Book {
     factors: BTreeMap<RunId, Hash>,
     prices: Prices,
     frozen: FreezeState,
+    units: Option<String>,
 }
 
 impl Book {
@@ -61,6 +69,7 @@ impl Book {
             factors: BTreeMap::new(),
             prices: Prices::new(relation),
             frozen: FreezeState::Open,
+            units: None,
         }
     }
 
@@ -108,6 +117,11 @@ impl Book {
         self.frozen == FreezeState::Frozen
     }
 
+    /// What a unit is, as last written down.
+    pub(crate) fn units(&self) -> Option<&str> {
+        self.units.as_deref()
+    }
+
     pub(crate) fn unsettled(&self, run: &RunId) -> Vec<(ReleaseId, ReleaseState)> {
         let mut open: Vec<_> = self
             .releases
@@ -117,6 +131,11 @@ impl Book {
             .collect();
         open.sort_by_key(|(order, ..)| *order);
         open.into_iter().map(|(_, id, state)| (id, state)).collect()
+    }
+
+    /// Releases that are charged and not committed, in all runs.
+    pub(crate) fn reserved(&self) -> Vec<ReleaseId> {
+        self.releases.iter().filter(|(_, r)| r.state == ReleaseState::Reserved).map(|(id, _)| id.clone()).collect()
     }
 
     pub(crate) fn prices(&self) -> &Prices {
@@ -132,6 +151,12 @@ impl Book {
         match body {
             RowBody::Genesis(..) => Err(corrupt("a second first row")),
             RowBody::Reserved { release, event, header, fallback } => self.reserve(release, event, fallback.as_deref(), *header),
+            RowBody::Retried { release } => {
+                let few = self.reservation(release).is_some_and(|known| known.retries < MOST_RETRIES);
+                let reservation = self.step(release, ReleaseState::Reserved, |state| state == ReleaseState::Reserved && few)?;
+                reservation.retries += 1;
+                Ok(())
+            }
             RowBody::Committed { release, attachment } => {
                 self.step(release, ReleaseState::Committed, |state| state == ReleaseState::Reserved)?.attachment = Some(*attachment);
                 Ok(())
@@ -155,6 +180,10 @@ impl Book {
                 self.frozen = *state;
                 Ok(())
             }
+            RowBody::Units(words) => {
+                self.units = Some(words.clone());
+                Ok(())
+            }
         }
     }
 
@@ -174,7 +203,8 @@ impl Book {
         self.fallback_runs.entry(release.run).or_default().add(&worst, 1);
         let order = self.releases.len();
         let fallback = fallback.map(<[u8]>::to_vec);
-        let reservation = Reservation { event: bytes.to_vec(), fallback, header, state: ReleaseState::Reserved, attachment: None, order };
+        let reservation =
+            Reservation { event: bytes.to_vec(), fallback, header, state: ReleaseState::Reserved, attachment: None, retries: 0, order };
         self.releases.insert(release.clone(), reservation);
         Ok(())
     }

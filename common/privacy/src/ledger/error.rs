@@ -60,14 +60,20 @@ pub enum LedgerError {
         /// What was asked for.
         step: &'static str,
     },
-    /// The pending change of the site's state is of another kind (public, private) or length than the run's: a bug of ours.
+    /// The pending change of the site's state is of another kind (public, private), or a public one of another length, than the run's: a bug of
+    /// ours.
     #[error(
-        "the update of release {0} would change the site's state as another kind or length than it has in this run: report this as a bug"
+        "the update of release {0} would change the site's state as another kind or public length than it has in this run: report this as a bug"
     )]
     OtherState(ReleaseId),
     /// The permit of this reservation was already handed out since the ledger was opened.
     #[error("the permit of release {0} was already given out in this process; restart to train again under the same reservation")]
     PermitOutstanding(ReleaseId),
+    /// The release crashed again and again.
+    #[error(
+        "release {0} was begun too often and never finished: it is not made any more, and its charge stays; find out why this program ends"
+    )]
+    RetriesSpent(ReleaseId),
     /// A witness saw a later head: this ledger is an old copy.
     #[error("the server saw a later state of this ledger (row {witnessed}, here {here}): it is an old copy; restore the latest one")]
     RolledBack {
@@ -121,6 +127,16 @@ pub enum LedgerError {
     /// The file is about something else.
     #[error("the ledger is of another data set, unit or relation than the configuration says ({0})")]
     OtherIdentity(String),
+    /// The schema makes other units of the same files than those that were charged.
+    #[error(
+        "every unit that this ledger was charged for is {here}, and by the schema it is {now}: what was spent does not hold for such units. Put the          schema back, or give the data another [data] name and a ledger of its own; if the units are the same ones under another name,          `dp-pvi-client ledger units --accept` writes that down"
+    )]
+    OtherUnits {
+        /// As the ledger says.
+        here: String,
+        /// As the schema says.
+        now: String,
+    },
     /// Store.
     #[error(transparent)]
     Store(#[from] StoreError),

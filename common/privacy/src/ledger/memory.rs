@@ -1,10 +1,11 @@
 //! A ledger store in memory, for simulation and tests: a disk that can be copied, torn away and made to fail.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ledger::row::StoredRow;
-use crate::ledger::store::{Extra, LedgerStore, StoreError};
+use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
 use crate::release::{ReleaseId, RunId};
 
 /// How the next write goes wrong.
@@ -75,6 +76,13 @@ impl MemoryStore {
     fn disk(&self) -> MutexGuard<'_, Disk> {
         // A panic of another holder cannot leave a half-made change: every change below is a single push or insert.
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// It ends with the process: a ledger that is opened again stands for another process.
+impl ChargeStore for MemoryStore {
+    fn place(&self) -> Option<&Path> {
+        None
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ledger: checks the budget, appends durably, then mints a permit. No permit, no release.
 //!
 //! A ledger belongs to a data set, not to a task, a server or a directory. Its first row names the data, the privacy unit and
-//! the relation; every later row is one step of one release:
+//! the relation; a later one, written before the first charge, says what one unit of the files is. The others are steps of releases:
 //!
 //! ```text
 //! RESERVED ──► COMMITTED ──► SENT ──► RECEIPTED
@@ -11,7 +11,7 @@
 //!
 //! * Rows are chained by hash and signed by the site's identity key; events are stored, charges are derived.
 //! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
-//!   under the same reservation, because nothing had left the process.
+//!   under the same reservation, because nothing had left the process; a RETRIED row says so, and there are few ([`reserve`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
 //! * The highest row is kept in a second place too ([`file::SecondPlace`]): row first, then the place, then the permit. A ledger that is
@@ -20,15 +20,19 @@
 
 mod attachment;
 mod book;
+#[cfg(any(test, feature = "unsealed"))]
+pub mod decoders;
 mod error;
 pub mod file;
 #[cfg(any(test, feature = "unsealed"))]
 pub mod memory;
 mod permit;
+pub mod reserve;
 mod row;
 mod seal;
 pub mod state;
 mod store;
+mod upkeep;
 
 #[cfg(test)]
 mod tests;
@@ -38,18 +42,18 @@ pub use error::LedgerError;
 pub use permit::{Permit, StepPermit};
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, ReleaseState, Row, RowBody, StoredRow};
 pub use state::{OtherState, Pending, SiteState, StateKind};
-pub use store::{Extra, LedgerStore, RowSigner, StoreError};
+pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::accountant::{Charge, FilterRule, Method, Prices, PrivacyLoss};
+use crate::accountant::{Charge, Composition, FilterRule, Method, Prices, PrivacyLoss};
 use crate::adjacency::{PrivacyUnit, Relation};
 use crate::event::DpEvent;
 use crate::ledger::book::Book;
 use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
 use crate::release::{Hash, ReleaseId, RunId};
-use crate::shards::{PermitScope, ShardSalt};
+use crate::shards::ShardSalt;
 use crate::unit::Epsilon;
 
 /// The ledger of one data set.
@@ -67,6 +71,8 @@ pub struct Ledger<S, K> {
     doubtful: bool,
     /// Where the highest head is kept apart from the rows.
     second: Option<SecondPlace>,
+    /// What a unit is by the schema, until a charge has written it down.
+    units_now: Option<String>,
 }
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
@@ -89,6 +95,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             minted: BTreeSet::new(),
             doubtful: false,
             second: None,
+            units_now: None,
         };
         if stored.is_empty() {
             if ledger.identity.unit == PrivacyUnit::Site && ledger.identity.relation == Relation::AddRemove {
@@ -238,77 +245,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.book.state(release)
     }
 
-    /// Charges `event` durably, then mints the permit. The same release with the same event and header that is still
-    /// RESERVED (a crash) is minted again without a new charge: nothing of it left the process. Once per opened ledger.
-    ///
-    /// # Errors
-    /// Over budget, frozen, conflict, permit already given out, store.
-    pub fn reserve(&mut self, release: &ReleaseId, event: &DpEvent, header: Hash) -> Result<Permit, LedgerError> {
-        self.reserve_any(release, event, None, header)
-    }
-
-    /// [`Ledger::reserve`] for an aggregated sum: `event` is what the *sum* of all sites is, and charged to the budget; `fallback` is what this
-    /// site's own part is if everything else is known. Both are booked, and the cap on the fallback is compared, too.
-    ///
-    /// # Errors
-    /// As [`Ledger::reserve`], and [`LedgerError::OverFallback`].
-    pub fn reserve_aggregated(
-        &mut self,
-        release: &ReleaseId,
-        event: &DpEvent,
-        fallback: &DpEvent,
-        header: Hash,
-    ) -> Result<Permit, LedgerError> {
-        self.reserve_any(release, event, Some(fallback), header)
-    }
-
-    fn reserve_any(
-        &mut self,
-        release: &ReleaseId,
-        event: &DpEvent,
-        fallback: Option<&DpEvent>,
-        header: Hash,
-    ) -> Result<Permit, LedgerError> {
-        self.refuse_doubt()?;
-        if self.book.frozen() {
-            return Err(LedgerError::Frozen);
-        }
-        if self.minted.contains(release) {
-            return Err(LedgerError::PermitOutstanding(release.clone()));
-        }
-        let bytes = event.to_bytes();
-        let fallback_bytes = fallback.map(DpEvent::to_bytes);
-        let again = match self.book.reservation(release) {
-            None => false,
-            Some(known)
-                if known.matches(&bytes, fallback_bytes.as_deref(), header) && self.state(release) == Some(ReleaseState::Reserved) =>
-            {
-                true
-            }
-            Some(_) => return Err(LedgerError::Conflict(release.clone())),
-        };
-        let charge = self.book.prices_mut().learn(event)?;
-        let worst = match fallback {
-            Some(fallback) => self.book.prices_mut().learn(fallback)?,
-            None => charge.clone(),
-        };
-        let times = if again { 0 } else { 1 };
-        self.check_budget(&release.run, &[(charge, times)])?;
-        self.check_fallback(&[(worst, times)])?;
-        if !again {
-            self.append(RowBody::Reserved { release: release.clone(), event: bytes, header, fallback: fallback_bytes }, None)?;
-        }
-        self.minted.insert(release.clone());
-        let LedgerIdentity { unit, relation, .. } = self.identity;
-        let scope = PermitScope { unit, relation, salt: self.shard_salt(&release.run) };
-        Ok(Permit::mint(event.clone(), release.clone(), scope).with_fallback(fallback.cloned()))
-    }
-
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
     ///
     /// # Errors
-    /// Wrong state, a message that claims another release, header or head than this one, a pending change of another kind or length than the
-    /// run's state, store.
+    /// Wrong state, a message that claims another release, header or head than this one, a pending change of another kind (of a public one, also
+    /// of another length) than the run's state, store.
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
         self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
         let charged = self.book.reservation(release).map(|known| known.header());
@@ -432,12 +373,20 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self.book.total().filtered(self.budget.epsilon, self.budget.delta))
     }
 
-    /// Loss of the events of one run, which its task fixed before it began: that of a plan.
+    /// Loss of the events of one run. With a limit on one run: as the filter of that limit reads it. Without: that of a plan, which holds for
+    /// visits that the task fixed before the run began.
     ///
     /// # Errors
     /// None today; an accountant may come to refuse.
     pub fn spent_in(&self, run: &RunId) -> Result<PrivacyLoss, LedgerError> {
-        Ok(self.book.run(run).loss(self.budget.delta))
+        Ok(self.loss_in_run(&self.book.run(run), self.budget.per_run))
+    }
+
+    fn loss_in_run(&self, events: &Composition, limit: Option<Epsilon>) -> PrivacyLoss {
+        match limit {
+            Some(limit) => events.filtered(limit, self.budget.delta),
+            None => events.loss(self.budget.delta),
+        }
     }
 
     /// Both losses of all charged events, at the budget's δ, as [`Ledger::spent`] has them.
@@ -455,11 +404,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.fallback_cap.unwrap_or(self.budget.epsilon)
     }
 
-    /// Both losses of the events of one run.
+    /// Both losses of the events of one run, as [`Ledger::spent_in`] has them. No limit is set on the fallback of one run.
     #[must_use]
     pub fn losses_in(&self, run: &RunId) -> Losses {
-        let delta = self.budget.delta;
-        Losses { joint: self.book.run(run).loss(delta), fallback: self.book.fallback_run(run).loss(delta) }
+        let limit = self.budget.per_run;
+        let (joint, fallback) = (self.book.run(run), self.book.fallback_run(run));
+        // Without aggregated sums the two are one figure.
+        let of_fallback = limit.filter(|_| joint == fallback);
+        Losses { joint: self.loss_in_run(&joint, limit), fallback: self.loss_in_run(&fallback, of_fallback) }
     }
 
     /// Loss of all charged events and of these, each with how often it comes: what a plan would cost.
@@ -547,26 +499,22 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         }
         let limits = [(self.book.total(), Some(self.budget.epsilon)), (&self.book.run(run), self.budget.per_run)];
         for (scope, (spent, limit)) in [Scope::DataSet, Scope::Run].into_iter().zip(limits) {
+            // Nothing exceeds a limit that is infinite or absent, so the loss need not be computed.
+            let Some(limit) = limit.filter(|limit| limit.get().is_finite()) else { continue };
             let mut total = spent.clone();
             charges.iter().for_each(|(charge, times)| total.add(charge, *times));
             let delta = self.budget.delta;
-            let loss = match scope {
-                // Runs are chosen by people who saw earlier results.
-                Scope::DataSet => total.protected_filtered(self.budget.epsilon, delta),
-                // The visits of a run are fixed by its task.
-                Scope::Run => total.protected_loss(delta),
-            };
+            // Runs are chosen by people who saw earlier results; so is where a run ends that the site need not pay to its end.
+            let loss = total.protected_filtered(limit, delta);
             let would_be = if total.non_private() && !self.budget.allow_non_private { Epsilon::INFINITE } else { loss.epsilon };
-            if let Some(limit) = limit
-                && would_be > limit
-            {
+            if would_be > limit {
                 return Err(scope.exceeded(would_be, limit));
             }
         }
         Ok(())
     }
 
-    /// One kind and length of state in a run: what is settled, and what may still be settled.
+    /// One kind of state in a run, and one length of a public one: what is settled, and what may still be settled.
     fn check_kind(&mut self, release: &ReleaseId, pending: &Pending) -> Result<(), LedgerError> {
         let mut fits = self.site_state(&release.run)?.admits(pending);
         for (open, _) in self.book.unsettled(&release.run) {

@@ -61,6 +61,11 @@ pub enum RowBody {
         /// Under aggregation: canonical bytes of what this site's own part is if everything else is known.
         fallback: Option<Vec<u8>>,
     },
+    /// A permit was given out again for a reservation that a crash left open.
+    Retried {
+        /// Which release.
+        release: ReleaseId,
+    },
     /// Payload fixed for ever and stored beside the row.
     Committed {
         /// Which release.
@@ -94,6 +99,11 @@ pub enum RowBody {
         /// Whether it is frozen now.
         FreezeState,
     ),
+    /// What one privacy unit of the data set is, in words made from the public schema. Its last row of this kind counts.
+    Units(
+        /// The words.
+        String,
+    ),
 }
 
 /// The form in which rows are stored: variants are numbered, so they only ever come to the end.
@@ -108,6 +118,8 @@ enum Written {
     Frozen(FreezeState),
     ReservedAggregated { release: ReleaseId, event: Vec<u8>, header: Hash, fallback: Vec<u8> },
     GenesisUnder(LedgerIdentity, FilterRule),
+    Retried { release: ReleaseId },
+    Units(String),
 }
 
 impl From<RowBody> for Written {
@@ -119,11 +131,13 @@ impl From<RowBody> for Written {
             RowBody::Reserved { release, event, header, fallback: Some(fallback) } => {
                 Self::ReservedAggregated { release, event, header, fallback }
             }
+            RowBody::Retried { release } => Self::Retried { release },
             RowBody::Committed { release, attachment } => Self::Committed { release, attachment },
             RowBody::Sent { release } => Self::Sent { release },
             RowBody::Receipted { release, receipt } => Self::Receipted { release, receipt },
             RowBody::Settled { release, included, factor } => Self::Settled { release, included, factor },
             RowBody::Frozen(state) => Self::Frozen(state),
+            RowBody::Units(words) => Self::Units(words),
         }
     }
 }
@@ -137,11 +151,13 @@ impl From<Written> for RowBody {
             Written::ReservedAggregated { release, event, header, fallback } => {
                 Self::Reserved { release, event, header, fallback: Some(fallback) }
             }
+            Written::Retried { release } => Self::Retried { release },
             Written::Committed { release, attachment } => Self::Committed { release, attachment },
             Written::Sent { release } => Self::Sent { release },
             Written::Receipted { release, receipt } => Self::Receipted { release, receipt },
             Written::Settled { release, included, factor } => Self::Settled { release, included, factor },
             Written::Frozen(state) => Self::Frozen(state),
+            Written::Units(words) => Self::Units(words),
         }
     }
 }
@@ -247,4 +263,4 @@ impl StoredRow {
     }
 }
 
-const DOMAIN: &str = "dp-pvi ledger row v1";
+pub(super) const DOMAIN: &str = "dp-pvi ledger row v1";

@@ -17,6 +17,10 @@
 //! Private words leave this crate, for the store, only under encryption ([`seal`](crate::ledger), a key of the site's identity key), bound to the ledger
 //! and to the release or run. Ledgers of earlier versions hold them as they were, behind a secret that hides them from the hash; such words
 //! are read, and encrypted when the state is written next.
+//!
+//! How many private words there are is open, in the file and in its copies: encryption hides the words and not their number. Where a method keeps a
+//! factor for each unit (`ep`), the number tells how many units the site holds. The ledger itself gives no answer that depends on this
+//! length: it never leaves the site, so only whoever can read the ledger's file learns it.
 
 use std::fmt;
 
@@ -33,7 +37,7 @@ pub enum Pending {
     None,
     /// A function of released values.
     Public(Released<Vec<f64>>),
-    /// Noise-free own contributions; never sent.
+    /// Noise-free own contributions; never sent. Where a panic left no value, or for no numbers at all, the state stays as it is.
     Private(Sensitive<Vec<f64>>),
 }
 
@@ -86,7 +90,8 @@ impl Pending {
         match self {
             Self::None => None,
             Self::Public(change) => Some(&change.0),
-            Self::Private(change) => Some(&change.0),
+            // None, too, where the function that should have made it panicked.
+            Self::Private(change) => change.value().map(Vec::as_slice),
         }
     }
 }
@@ -123,12 +128,12 @@ impl SiteState {
     pub fn private(&self, initial: impl FnOnce() -> Sensitive<Vec<f64>>) -> Result<Sensitive<Vec<f64>>, OtherState> {
         match self {
             Self::None => Ok(initial()),
-            Self::Private(values) => Ok(Sensitive::of(values.0.clone())),
+            Self::Private(values) => Ok(values.value().map_or_else(initial, |values| Sensitive::of(values.clone()))),
             Self::Public(_) => Err(OtherState),
         }
     }
 
-    /// state += ρ·change.
+    /// state += ρ·change. Private words that only one of the two has count as zero in the other: whether lengths differ is private, and no answer.
     pub(crate) fn moved(self, pending: &Pending, rho: f64) -> Result<Self, OtherState> {
         let add = |state: Option<Vec<f64>>, change: &[f64]| {
             let mut state = state.unwrap_or_else(|| vec![0.0; change.len()]);
@@ -140,22 +145,30 @@ impl SiteState {
         };
         match (self, pending) {
             (state, Pending::None) => Ok(state),
+            (state @ (Self::None | Self::Private(_)), Pending::Private(change)) if change.value().is_none_or(Vec::is_empty) => Ok(state),
             (Self::None, Pending::Public(change)) => add(None, &change.0).map(Self::Public),
             (Self::Public(state), Pending::Public(change)) => add(Some(state), &change.0).map(Self::Public),
-            (Self::None, Pending::Private(change)) => add(None, &change.0).map(|state| Self::Private(Sensitive::of(state))),
-            (Self::Private(state), Pending::Private(change)) => {
-                add(Some(state.0.into_inner()), &change.0).map(|state| Self::Private(Sensitive::of(state)))
+            (Self::None, Pending::Private(_)) => {
+                add(None, pending.numbers().unwrap_or_default()).map(|state| Self::Private(Sensitive::of(state)))
+            }
+            (Self::Private(state), Pending::Private(_)) => {
+                let mut state = state.into_value().unwrap_or_default();
+                let mut change = Zeroizing::new(pending.numbers().unwrap_or_default().to_vec());
+                let length = state.len().max(change.len());
+                state.resize(length, 0.0);
+                change.resize(length, 0.0);
+                add(Some(state), &change).map(|state| Self::Private(Sensitive::of(state)))
             }
             (Self::Public(_), Pending::Private(_)) | (Self::Private(_), Pending::Public(_)) => Err(OtherState),
         }
     }
 
-    /// Whether a change of this kind and length may follow.
+    /// Whether a change of this kind may follow; of a public one, also whether it has the length. The length of a private one is private.
     pub(crate) fn admits(&self, pending: &Pending) -> bool {
         match (self, pending) {
             (Self::None, _) | (_, Pending::None) => true,
             (Self::Public(state), Pending::Public(change)) => state.len() == change.0.len(),
-            (Self::Private(state), Pending::Private(change)) => state.0.len() == change.0.len(),
+            (Self::Private(_), Pending::Private(_)) => true,
             (Self::Public(_), Pending::Private(_)) | (Self::Private(_), Pending::Public(_)) => false,
         }
     }
@@ -166,7 +179,7 @@ impl SiteState {
             Self::None => Vec::new(),
             Self::Public(values) => [vec![VERSION, PUBLIC], to_le_bytes(values)].concat(),
             Self::Private(values) => {
-                let mut words = to_le_bytes(&values.0);
+                let mut words = values.value().map(|values| to_le_bytes(values)).unwrap_or_default();
                 let bytes = [vec![VERSION, PRIVATE], close(&words)].concat();
                 words.zeroize();
                 bytes

@@ -1,5 +1,7 @@
 //! Where rows are kept, and who signs them.
 
+use std::path::Path;
+
 use ed25519_dalek::{Signature, Signer, SigningKey};
 
 use crate::ledger::row::StoredRow;
@@ -41,6 +43,12 @@ pub trait LedgerStore: Sealed + Send {
     /// # Errors
     /// Damaged or unavailable.
     fn factor(&mut self, run: &RunId) -> Result<Option<Vec<u8>>, StoreError>;
+}
+
+/// A store that a ledger can charge: a writer, not a view. Sealed, as every store is.
+pub trait ChargeStore: LedgerStore {
+    /// Where the rows are, if they outlive the process: what a process minted from there it does not mint again.
+    fn place(&self) -> Option<&Path>;
 }
 
 /// What goes into the store beside a row.

@@ -199,7 +199,8 @@ fn a_release_is_made_once() {
     assert!(matches!(again.reserve(&id, &event(), header(1)), Err(LedgerError::Conflict(_))));
     let rows = store.len();
     again.reserve(&id, &event(), header(0)).unwrap();
-    assert_eq!(store.len(), rows);
+    // One row, which charges nothing.
+    assert_eq!(store.len(), rows + 1);
     assert!((again.spent().unwrap().epsilon.get() - cost(1)).abs() < 1e-12);
     again.commit(&id, &attachment(1)).unwrap();
     let mut later = open(&store, budget(100.0)).unwrap();
@@ -264,6 +265,37 @@ fn a_run_is_admitted_iff_its_last_release_is() {
         }
         assert!(ledger.reserve(&release(0, 9), &event(), header(9)).is_err());
     }
+}
+
+/// Persons by one column and persons by another are different units: what was spent on the ones says nothing about the others.
+#[test]
+fn finding_attack2_5_what_a_unit_is_is_written_down_and_compared() {
+    let (store, mut ledger) = fresh(100.0);
+    let (before, after) = ("all rows of a table with one value of `patient`", "all rows of a table with one value of `visit`");
+    // A ledger of an earlier version has charges and no such row.
+    whole(&mut ledger, &release(0, 0)).unwrap();
+    assert_eq!(ledger.units(), None);
+    let open = |words: &str| open(&store, budget(100.0)).unwrap().of_units(words.into());
+    let rows = store.len();
+    drop(ledger);
+    let mut ledger = open(before).unwrap();
+    assert_eq!(store.len(), rows, "not before there is a charge");
+    ledger.reserve(&release(0, 1), &event(), header(1)).unwrap();
+    ledger.reserve(&release(0, 2), &event(), header(2)).unwrap();
+    let rows = rows + 3;
+    drop(ledger);
+    match open(after).map(drop) {
+        Err(LedgerError::OtherUnits { here, now }) => assert_eq!((here.as_str(), now.as_str()), (before, after)),
+        other => panic!("{other:?}"),
+    }
+    let mut ledger = open(before).unwrap();
+    assert_eq!((store.len(), ledger.units()), (rows, Some(before)), "written once, and not by a refusal");
+    ledger.accept_units(after).unwrap();
+    let spent = ledger.spent().unwrap();
+    drop(ledger);
+    assert!(open(before).is_err());
+    let ledger = open(after).unwrap();
+    assert_eq!((store.len(), ledger.spent().unwrap()), (rows + 1, spent), "what was spent stays");
 }
 
 #[test]

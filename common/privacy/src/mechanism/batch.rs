@@ -35,10 +35,11 @@
 //! * **Event**: [`BatchSum::event`]; the permit must equal it.
 
 use rand_core::Rng;
+use serde::de::DeserializeOwned;
 
 use crate::adjacency::Terms;
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
-use crate::inside::withheld;
+use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::lattice::{Lattice, LatticeOverflow, MAX_UNITS};
@@ -184,7 +185,7 @@ impl BatchSum {
     /// # Errors
     /// The permit is for another event; no randomness; a table that does not fit the event; what `f` says, or a panic, before a record is
     /// looked at. Nothing is released then.
-    pub fn release_sum<T: UnitTable, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release_sum<T: UnitTable, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         argument: &Argument<A>,
@@ -195,8 +196,8 @@ impl BatchSum {
         if *permit.event() != self.event() {
             return Err(ReleaseError::PermitMismatch.into());
         }
-        let table = &units.table;
-        table.grouping().fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
+        let table = &*units.table;
+        units.grouping.fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
         let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
         let mut released = vec![0i64; self.dimension as usize];
         self.sampler.fill(&mut stream(Purpose::Noise)?, &mut released).map_err(ReleaseError::from)?;
@@ -209,13 +210,13 @@ impl BatchSum {
                 let coins = Coins::new(rate);
                 #[cfg(feature = "planted-bugs")]
                 let coins = crate::planted::Faulty::new(coins, rate, &permit);
-                Some(coins.sample(&mut stream(Purpose::Coins)?, table.len()))
+                Some(coins.sample(&mut stream(Purpose::Coins)?, units.count()))
             }
         };
         // Empty until a record was looked at.
         let mut sums = Vec::new();
         let summation = BatchSummation { mechanism: self, table, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums };
-        let result = withheld(|| f(argument.inside(), summation));
+        let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
         if sums.is_empty() {
             result.map_err(ReleaseError::from)??;
         } else {
@@ -226,7 +227,9 @@ impl BatchSum {
             // No refusal here: it could tell of a record. A sum of what the model promised stays below 2⁶³; another one goes round.
             *released = released.wrapping_add(steps);
         }
-        Ok(Released(LatticeVector { exponent: self.lattice.exponent, values: released }))
+        let mut released = LatticeVector { exponent: self.lattice.exponent, values: released };
+        units.bring_into_bound(permit.event(), &mut released);
+        Ok(Released(released))
     }
 }
 

@@ -17,6 +17,9 @@
 //! * *Path `sum`.* Rounding the sum once and summing in double precision move it by at most the event's `excess`, which is added to both bounds.
 //!
 //! L = 101·ln 2: an honest vector is turned away with probability below 2^{−100}.
+//!
+//! A site that has more records than it declared is honest too, and its sum can be longer. So the sender brings its noised vector into the bound
+//! of what it declared before it lets go of it ([`SumBound::bring_in`]), and is never turned away.
 
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
 use crate::mechanism::ShareSum;
@@ -101,6 +104,29 @@ impl SumBound {
         let mut check = self.check();
         values.iter().for_each(|value| check.add(*value));
         check.fits()
+    }
+
+    /// Brings a noised vector into the bound; one that is within it is not changed. The coordinates are cut off first; a vector that is still
+    /// too long is shortened.
+    ///
+    /// # Privacy
+    /// Post-processing: the bound is a function of the task and of the declared number of units, which are public, and the noise is in.
+    pub fn bring_in(self, values: &mut [i64]) {
+        let largest = i64::try_from(self.coordinate).unwrap_or(i64::MAX);
+        while !self.admits(values) {
+            values.iter_mut().for_each(|value| *value = (*value).clamp(-largest, largest));
+            let squares = values.iter().map(|value| u128::from(value.unsigned_abs()).pow(2)).fold(0, u128::saturating_add);
+            let length = as_f64(squares).sqrt();
+            if length > self.norm {
+                // Below 1 by more than every rounding here. Should it ever not do, the next pass goes on.
+                let factor = self.norm / length / SLACK;
+                for value in values.iter_mut() {
+                    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "toward zero, and below 2⁶³")]
+                    let shorter = (*value as f64 * factor) as i64;
+                    *value = shorter;
+                }
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! A sum under local or aggregated trust, for updates that need not know which.
 
+use serde::de::DeserializeOwned;
+
 use crate::event::DpEvent;
 use crate::ledger::StepPermit;
 use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
@@ -103,7 +105,7 @@ impl SumMechanism {
     ///
     /// # Errors
     /// As there.
-    pub fn release<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -122,7 +124,7 @@ impl SumMechanism {
     ///
     /// # Errors
     /// As there.
-    pub fn release_keeping<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,

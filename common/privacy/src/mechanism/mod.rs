@@ -68,7 +68,11 @@ impl From<SamplerError> for ReleaseError {
 /// None.
 ///
 /// # Errors
-/// The permit is for another event.
+/// The permit is for another event; the function that should have made the value panicked.
 pub fn release_non_private<T>(value: Sensitive<T>, permit: Permit) -> Result<Released<T>, ReleaseError> {
-    if *permit.event() == DpEvent::NonPrivate { Ok(Released(value.0.into_inner())) } else { Err(ReleaseError::PermitMismatch) }
+    if *permit.event() != DpEvent::NonPrivate {
+        return Err(ReleaseError::PermitMismatch);
+    }
+    // A refusal tells of a record here; nothing is protected, and the charge says so.
+    value.into_value().map(Released).ok_or(ReleaseError::Withheld(Withheld))
 }

@@ -21,38 +21,9 @@
 //!   and s√h is not an integer.
 //! * **Event if every other share is known** ([`ShareSum::fallback_event`]): this share alone.
 //! * **State**: a share is used once and erased; it never enters a factor ([`crate::proofs::carried_state`]). The type sees to it.
-//!
-//! # What does not compile
-//! A share cannot be looked at, copied, printed, or stored:
-//! ```compile_fail
-//! fn look(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> Vec<i64> { share.0.values }
-//! ```
-//! ```compile_fail
-//! fn copy(share: &dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>)
-//!     -> dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector> { Clone::clone(share) }
-//! ```
-//! ```compile_fail
-//! fn print(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> String { format!("{share:?}") }
-//! ```
-//! ```compile_fail
-//! fn store(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> Vec<u8> { postcard::to_stdvec(&share).unwrap() }
-//! ```
-//! It cannot be masked twice (two masks of one share would tell their difference), nor called released:
-//! ```compile_fail
-//! use dp_pvi_privacy::{LatticeVector, mechanism::NoiseShare};
-//! fn twice(share: NoiseShare<LatticeVector>, pad: &mut chacha20::ChaCha20Rng) { share.mask(pad); share.mask(pad); }
-//! ```
-//! ```compile_fail
-//! use dp_pvi_privacy::{LatticeVector, Released, mechanism::NoiseShare};
-//! fn release(share: NoiseShare<LatticeVector>) -> Released<LatticeVector> { share.into() }
-//! ```
-//! Only this does:
-//! ```
-//! use dp_pvi_privacy::{LatticeVector, mechanism::{Masked, NoiseShare}};
-//! fn mask(share: NoiseShare<LatticeVector>, pad: &mut chacha20::ChaCha20Rng) -> Masked<LatticeVector> { share.mask(pad) }
-//! ```
 
 use rand_core::CryptoRng;
+use serde::de::DeserializeOwned;
 use zeroize::Zeroize;
 
 use crate::adjacency::Terms;
@@ -174,7 +145,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// The permit is for another event; no randomness; overflow; what `f` says before it looks at a record. Nothing is left then.
-    pub fn share_sum<T: UnitTable, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn share_sum<T: UnitTable, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         argument: &Argument<A>,
@@ -189,7 +160,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub fn share_sum_with<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn share_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -207,7 +178,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub fn share_sum_keeping<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn share_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -238,6 +209,36 @@ mod sealed {
 }
 
 /// A value that carries only a share of its noise. It becomes [`Masked`] or nothing; dropping it erases it.
+///
+/// # What does not compile
+/// A share cannot be looked at, copied, printed, or stored:
+/// ```compile_fail
+/// fn look(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> Vec<i64> { share.0.values }
+/// ```
+/// ```compile_fail
+/// fn copy(share: &dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>)
+///     -> dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector> { Clone::clone(share) }
+/// ```
+/// ```compile_fail
+/// fn print(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> String { format!("{share:?}") }
+/// ```
+/// ```compile_fail
+/// fn store(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> Vec<u8> { postcard::to_stdvec(&share).unwrap() }
+/// ```
+/// It cannot be masked twice (two masks of one share would tell their difference), nor called released:
+/// ```compile_fail
+/// use dp_pvi_privacy::{LatticeVector, mechanism::NoiseShare};
+/// fn twice(share: NoiseShare<LatticeVector>, pad: &mut chacha20::ChaCha20Rng) { share.mask(pad); share.mask(pad); }
+/// ```
+/// ```compile_fail
+/// use dp_pvi_privacy::{LatticeVector, Released, mechanism::NoiseShare};
+/// fn release(share: NoiseShare<LatticeVector>) -> Released<LatticeVector> { share.into() }
+/// ```
+/// Only this does:
+/// ```
+/// use dp_pvi_privacy::{LatticeVector, mechanism::{Masked, NoiseShare}};
+/// fn mask(share: NoiseShare<LatticeVector>, pad: &mut chacha20::ChaCha20Rng) -> Masked<LatticeVector> { share.mask(pad) }
+/// ```
 pub struct NoiseShare<T: sealed::Blind>(T);
 
 impl<T: sealed::Blind> Drop for NoiseShare<T> {

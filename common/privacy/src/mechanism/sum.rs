@@ -1,8 +1,10 @@
 //! Sum of clipped terms plus discrete Gaussian noise.
 
+use serde::de::DeserializeOwned;
+
 use crate::adjacency::Terms;
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
-use crate::inside::withheld;
+use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::clean::CleanTerms;
@@ -29,7 +31,8 @@ use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 /// * **Noise**: [`DiscreteGaussianSampler`], exact; all of a step is drawn before a record is touched.
 /// * **Sampling**: [`Coins`], from a stream of their own.
 /// * **Overflow**: impossible; [`LatticeSum::new`] refuses parameters for which 2³² terms and the largest noise could reach 2⁶³.
-/// * **Number of units**: nothing depends on it. A table of any size is summed, and none is refused.
+/// * **Number of units**: nothing depends on it. A table of any size is summed, and none is refused. Where a number is declared
+///   ([`Units::over_slots`]), the noised sum is brought into the public bound of so many terms: post-processing.
 /// * **Event**: [`LatticeSum::event`]; the permit must equal it, else nothing is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticeSum {
@@ -105,7 +108,7 @@ impl LatticeSum {
     ///
     /// # Errors
     /// The permit is for another event; no randomness; overflow; what `f` says before it looks at a record. Nothing is released then.
-    pub fn release_sum<T: UnitTable, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release_sum<T: UnitTable, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         argument: &Argument<A>,
@@ -120,11 +123,11 @@ impl LatticeSum {
     ///
     /// # Privacy
     /// The state must be noise-free ([`crate::proofs::carried_state`]; [`Pending::Private`](crate::Pending::Private) can be nothing else),
-    /// and what a term takes from it must belong to this unit alone.
+    /// and what a term takes from it must belong to this unit alone. Where a panic left no state ([`Sensitive`]), every term counts as zero.
     ///
     /// # Errors
     /// As [`LatticeSum::release_sum`].
-    pub fn release_sum_with<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -136,7 +139,9 @@ impl LatticeSum {
         if *permit.event() != self.event() {
             return Err(ReleaseError::PermitMismatch.into());
         }
-        self.noised_sum(units, state, argument, f, &permit, noise, &mut Form::plain()).map(Released)
+        let mut sum = self.noised_sum(units, state, argument, f, &permit, noise, &mut Form::plain())?;
+        units.bring_into_bound(permit.event(), &mut sum);
+        Ok(Released(sum))
     }
 
     /// [`LatticeSum::release_sum_with`] that also gives the clipped terms, exactly those that were summed.
@@ -147,7 +152,7 @@ impl LatticeSum {
     ///
     /// # Errors
     /// As [`LatticeSum::release_sum`].
-    pub fn release_sum_keeping<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -160,7 +165,8 @@ impl LatticeSum {
             return Err(ReleaseError::PermitMismatch.into());
         }
         let mut kept = self.no_terms();
-        let sum = self.noised_sum(units, state, argument, f, &permit, noise, &mut Form::plain().keeping(&mut kept))?;
+        let mut sum = self.noised_sum(units, state, argument, f, &permit, noise, &mut Form::plain().keeping(&mut kept))?;
+        units.bring_into_bound(permit.event(), &mut sum);
         Ok((Released(sum), Sensitive::of(kept)))
     }
 
@@ -171,7 +177,7 @@ impl LatticeSum {
 
     /// The sum and its noise, not yet released: the caller has checked the permit and says what the result is.
     #[allow(clippy::too_many_arguments, reason = "the one loop behind every release of a sum")]
-    pub(super) fn noised_sum<T: UnitTable, S, A, E: From<ReleaseError>, N: NoiseSource>(
+    pub(super) fn noised_sum<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -181,8 +187,8 @@ impl LatticeSum {
         noise: &N,
         form: &mut Form<'_>,
     ) -> Result<LatticeVector, E> {
-        let table = &units.table;
-        table.grouping().fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
+        let table = &*units.table;
+        units.grouping.fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
         // Everything that a release needs of randomness comes before a record is touched.
         let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
         let mut noised = vec![0i64; self.dimension as usize];
@@ -195,7 +201,7 @@ impl LatticeSum {
                 let coins = Coins::new(rate);
                 #[cfg(feature = "planted-bugs")]
                 let coins = crate::planted::Faulty::new(coins, rate, permit);
-                Some(coins.sample(&mut stream(Purpose::Coins)?, table.len()))
+                Some(coins.sample(&mut stream(Purpose::Coins)?, units.count()))
             }
         };
         let mut totals = Totals {
@@ -205,8 +211,8 @@ impl LatticeSum {
             kept: form.kept.as_ref().map(|_| self.no_terms()),
             touched: false,
         };
-        let summation = Summation { table, state: &*state.0, sample: sample.as_deref(), totals: &mut totals };
-        let result = withheld(|| f(argument.inside(), summation));
+        let summation = Summation { table, state: state.value(), sample: sample.as_deref(), totals: &mut totals };
+        let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
         if totals.touched {
             // A record was looked at: only the sum may say anything. What `f` made of it beside is not even destroyed by its own code.
             std::mem::forget(result);

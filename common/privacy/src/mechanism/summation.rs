@@ -13,7 +13,8 @@ use crate::unit::ClipNorm;
 /// made inside and ends there.
 pub struct Summation<'g, T: UnitTable, S = ()> {
     pub(super) table: &'g T,
-    pub(super) state: &'g S,
+    /// `None` where the function that should have made it panicked: then every term is zero.
+    pub(super) state: Option<&'g S>,
     /// Positions of the sample, ascending; everybody where there is none.
     pub(super) sample: Option<&'g [usize]>,
     pub(super) totals: &'g mut Totals,
@@ -52,13 +53,17 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
         let clip = crate::planted::clip(clip, || {
             let mut norm = |position| {
                 term.clear();
-                f(table.unit(position), position, state, &mut term);
-                term.norm()
+                state.map_or(0.0, |state| {
+                    f(table.unit(position), position, state, &mut term);
+                    term.norm()
+                })
             };
             (0..units).map(&mut norm).collect()
         });
         let mut next = 0;
-        while next < visits {
+        while let Some(state) = state
+            && next < visits
+        {
             // One frame for all units: it is left only by a panic, and entered again behind the unit that panicked.
             let _ = withheld(|| {
                 while next < visits {

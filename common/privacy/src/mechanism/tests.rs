@@ -4,6 +4,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
+mod gate;
 mod state;
 
 use super::lattice::Lattice;
@@ -11,7 +12,7 @@ use super::*;
 use crate::adjacency::PrivacyUnit;
 use crate::ledger::{Permit, StepPermit};
 use crate::noise::{NoiseSource, Purpose};
-use crate::records::Argument;
+use crate::records::{Argument, Sensitive};
 use crate::sampler::gaussian::bound;
 use crate::shards::{PermitScope, ShardSalt};
 use crate::{
@@ -327,7 +328,7 @@ fn the_event_says_what_ran() {
 
 /// A unit whose function panics contributes 0; the others are summed, and the site goes on.
 #[test]
-fn finding_privacy_gate_a_unit_that_panics_contributes_nothing() {
+fn finding_gate_1_a_unit_that_panics_contributes_nothing() {
     let rows = vec![vec![(0, 0.25)], vec![(7, 0.0)], vec![(1, 0.5)], vec![(7, 0.0)]];
     let panics: fn(&(), Summation<'_, Rows>) -> Result<Summed, ReleaseError> = |(), sum| {
         Ok(sum.each(|row, position, (), term| {
@@ -342,13 +343,13 @@ fn finding_privacy_gate_a_unit_that_panics_contributes_nothing() {
             mechanism.release_sum_keeping(&units, &crate::Sensitive::NOTHING, &nothing, panics, permit(&mechanism), &Seeded(5)).unwrap();
         let expected = release(&mechanism, &[rows[0].clone(), rows[2].clone()], 5);
         assert_eq!(released.into_inner().values, expected);
-        assert_eq!(kept.0.to_dense(), [[0.25, 0.0, 0.0], [0.0; 3], [0.0, 0.5, 0.0], [0.0; 3]].concat());
+        assert_eq!(kept.value().unwrap().to_dense(), [[0.25, 0.0, 0.0], [0.0; 3], [0.0, 0.5, 0.0], [0.0; 3]].concat());
     }
 }
 
 /// What a function says after it looked at a record is not heard; before, it is.
 #[test]
-fn finding_privacy_gate_an_error_after_a_record_was_looked_at_is_not_heard() {
+fn finding_gate_1_an_error_after_a_record_was_looked_at_is_not_heard() {
     #[derive(Debug)]
     enum Told {
         Before,
@@ -412,6 +413,31 @@ fn finding_privacy_6_a_shared_sum_of_too_many_units_is_brought_into_its_box() {
             assert!(squared_distance(&a, &b) <= u128::from(shared.clip_steps()).pow(2), "{units} {last}");
             assert!(b.iter().all(|x| x.unsigned_abs() <= 10 * shared.clip_steps()));
         }
+    }
+}
+
+/// A site declares 3 units and has 4,000: its honest sum is beyond what a receiver takes of 3. What it releases is within.
+#[test]
+fn an_honest_site_with_more_units_than_declared_is_never_turned_away() {
+    let mechanism = sum(3, 1.0, 1.0, None);
+    let bound = SumBound::of_event(&mechanism.event(), 3).unwrap();
+    let released = |units: usize, declared: Option<u64>| {
+        let units = Units::new(Rows(vec![vec![(0, 0.75), (2, -0.25)]; units]));
+        let units = match declared {
+            Some(declared) => units.over_slots(declared),
+            None => units,
+        };
+        let sum = || mechanism.release_sum(&units, &Argument::nothing(), entries, permit(&mechanism), &Seeded(3)).unwrap().into_inner();
+        let kept =
+            mechanism.release_sum_keeping(&units, &Sensitive::NOTHING, &Argument::nothing(), entries, permit(&mechanism), &Seeded(3));
+        assert_eq!(kept.unwrap().0.into_inner(), sum());
+        sum().values
+    };
+    assert!(!bound.admits(&released(4000, None)), "without the declared number it is too long");
+    assert!(bound.admits(&released(4000, Some(3))));
+    // With no more units than declared not a bit changes.
+    for units in 0..=3 {
+        assert_eq!(released(units, Some(3)), released(units, None));
     }
 }
 

@@ -38,6 +38,8 @@ pub enum AggregationRecord {
     Closing(RoundOutcome),
     /// The summer cannot open this site's seed: the round closes without it.
     LeftOut(ClientId),
+    /// The closing round has no sum, and why, in words for an operator. Nobody can say whose part is wrong, so nobody is named.
+    NoSum(String),
 }
 
 /// The server's part of an aggregated run.
@@ -49,6 +51,7 @@ pub struct Host {
     agreement: Agreement,
     head: Option<Head>,
     last: Option<SignedEntry>,
+    no_sum: Option<String>,
     round: Round,
 }
 
@@ -89,7 +92,7 @@ impl Host {
     #[must_use]
     pub fn new(spec: AggregationSpec, summer: &VerifyingKey, authority: Hash) -> Self {
         let (agreement, round) = (Agreement::None, Round::default());
-        Self { spec, summer: PublicKey(summer.to_bytes()), authority, agreement, head: None, last: None, round }
+        Self { spec, summer: PublicKey(summer.to_bytes()), authority, agreement, head: None, last: None, no_sum: None, round }
     }
 
     /// The numbers that the task fixed.
@@ -273,6 +276,12 @@ impl Host {
         self.round.masks.is_some()
     }
 
+    /// Why a round had no sum, if that happened.
+    #[must_use]
+    pub fn no_sum(&self) -> Option<&str> {
+        self.no_sum.as_deref()
+    }
+
     /// The sites whose uploads are in the sum.
     pub fn contributors(&self) -> impl Iterator<Item = &ClientId> {
         self.round.uploads.keys()
@@ -318,6 +327,7 @@ impl Host {
             AggregationRecord::LeftOut(client) => {
                 self.round.uploads.remove(client);
             }
+            AggregationRecord::NoSum(reason) => self.no_sum = Some(reason.clone()),
         }
     }
 

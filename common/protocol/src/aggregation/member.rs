@@ -11,7 +11,7 @@ use dp_pvi_secagg::error::SecAggError;
 use dp_pvi_secagg::header::SignedHeader;
 use dp_pvi_secagg::signed::PublicKey;
 use dp_pvi_secagg::transcript::{Head, Outcome, SignedEntry};
-use dp_pvi_secagg::upload::SignedUpload;
+use dp_pvi_secagg::upload::{OpenedUpload, SignedUpload};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use rand_core::CryptoRng;
 
@@ -65,7 +65,7 @@ struct Agreed {
 
 /// A masked vector with the message that goes with it.
 pub(crate) struct MaskedUpload {
-    pub(crate) upload: SignedUpload,
+    pub(crate) upload: OpenedUpload,
     pub(crate) vector: Masked<LatticeVector>,
 }
 
@@ -151,7 +151,7 @@ impl Membership {
     ) -> Result<MaskedUpload, SecAggError> {
         let agreed = self.agreed()?;
         let (_, outgoing) = accepted.mask(&agreed.client, share, rng).map_err(|rejected| rejected.error)?;
-        Ok(MaskedUpload { upload: outgoing.upload, vector: outgoing.vector })
+        Ok(MaskedUpload { upload: OpenedUpload { signed: outgoing.upload, salt: outgoing.salt }, vector: outgoing.vector })
     }
 
     /// Follows a round's entry: it must continue the transcript, be about the header that this site saw, list exactly the sites that

@@ -101,6 +101,31 @@ fn finding_attack_b1_every_integer_of_a_signed_message_is_compared_with_the_tabl
     assert_eq!(said(&receipt), out("the row of a ledger"));
     assert_eq!(said(&Receipt { witnessed: None, ..receipt }), Ok(()));
 
+    let welcome = Welcome { version: 1, run: desk.coordinator.run(), task: Vec::new(), witnessed: None, hello: Hash::default() };
+    let changed = |change: fn(&mut Welcome)| {
+        let mut welcome = welcome.clone();
+        change(&mut welcome);
+        said(&welcome)
+    };
+    assert_eq!(changed(|_| ()), Ok(()));
+    assert_eq!(changed(|w| w.witnessed = Some(head(LEDGER_ROWS))), Ok(()));
+    assert_eq!(changed(|w| w.witnessed = Some(head(LEDGER_ROWS + 1))), out("the row of a ledger"));
+    assert_eq!(changed(|w| w.run.number = RUNS + 1), out("the number of a run"));
+
+    // An entry's own numbers are those of the header in it, and how many sites it lists.
+    let entry = |header: &RoundHeader| TranscriptEntry {
+        header: Signed::seal(header, &key("a")),
+        included: Vec::new(),
+        outcome: crate::message::RoundOutcome::Complete,
+        lambda: Hash::default(),
+        previous: Hash::default(),
+        aggregation: None,
+    };
+    assert!(entry(&header).header.peek().is_ok());
+    assert!(entry(&RoundHeader { round: u32::MAX, ..header.clone() }).header.peek().is_err());
+    assert_eq!(included(MAX_SITES as usize), Ok(()));
+    assert_eq!(included(MAX_SITES as usize + 1), Err(OutOfBounds("the sites of a transcript entry")));
+
     let metrics = HeldOutMetrics { records: 10, reliability: vec![(0.5, 0.5, 10)], ..HeldOutMetrics::default() };
     let report = |metrics: HeldOutMetrics| said(&MetricsReport { run: desk.coordinator.run(), round: 0, metrics });
     assert_eq!(report(metrics.clone()), Ok(()));

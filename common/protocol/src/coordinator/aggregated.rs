@@ -1,6 +1,7 @@
 //! What an aggregated run does beside every run: charter, summer, masks.
 
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_secagg::error::SecAggError;
 use dp_pvi_secagg::transcript::SignedEntry;
 
 use super::run::{Gathering, Open, Phase, Progress};
@@ -135,9 +136,22 @@ impl Coordinator {
     }
 
     /// The masked sum of the closing round without its masks, with the entry that says so.
-    pub(super) fn unmasked(&self, words: &[u8]) -> Option<(Vec<f64>, SignedEntry)> {
-        let (sum, entry) = self.run.aggregation.as_ref()?.finish(words, &self.settings.key).ok()?;
-        Some((sum.to_f64(), entry))
+    pub(super) fn unmasked(&self, words: &[u8]) -> Result<(Vec<f64>, SignedEntry), SecAggError> {
+        let host = self.run.aggregation.as_ref().ok_or(SecAggError::Charter("this run has none"))?;
+        let (sum, entry) = host.finish(words, &self.settings.key)?;
+        Ok((sum.to_f64(), entry))
+    }
+
+    /// The open round ends because its vectors have no sum. The reason is a fact of the run: log and status show it, also after a restart.
+    pub(super) fn without_sum(&self, open: &Open, error: &SecAggError, now: Timestamp) -> Vec<Record> {
+        let reason = Record::Aggregation { record: AggregationRecord::NoSum(error.to_string()), at: now };
+        vec![reason, self.aborted(open, now)]
+    }
+
+    /// Why a round of this run had no sum, if that happened.
+    #[must_use]
+    pub fn no_sum(&self) -> Option<&str> {
+        self.run.aggregation.as_ref()?.no_sum()
     }
 
     /// What the update's masked vector must be, where it is one.
@@ -146,8 +160,8 @@ impl Coordinator {
             return if update.upload.is_none() { Ok(None) } else { Err(Rejected::WrongSize("upload")) };
         };
         let upload = update.upload.as_ref().ok_or(Rejected::WrongSize("upload"))?;
-        let (header, commitment) = host.check_upload(client, upload).map_err(|error| Rejected::Aggregation(error.to_string()))?;
-        Ok(Some(Committed { client: client.clone(), header, commitment }))
+        let (header, commitment) = host.check_upload(client, &upload.signed).map_err(|error| Rejected::Aggregation(error.to_string()))?;
+        Ok(Some(Committed { client: client.clone(), header, commitment, salt: upload.salt.clone() }))
     }
 
     /// Charter for a client that has seen nothing.

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_privacy::mechanism::SumBound;
+use dp_pvi_privacy::{ClientId, PayloadKind};
 
 use super::run::{Open, Phase, Run};
-use super::{Coordinator, MAX_RETURNS, Member, SILENT_ROUNDS, SumBound};
+use super::{Coordinator, MAX_RETURNS, Member, Rejected, SILENT_ROUNDS};
 use crate::bounds::{ENTRIES, ENTRIES_BYTES, entry_bytes};
-use crate::message::{RefusalReason, Role, RoundOutcome, RunOutcome, TranscriptEntry};
+use crate::message::{RefusalReason, Role, RoundOutcome, RunOutcome, TranscriptEntry, Update};
 use crate::witness::{SignedHead, Witnessed};
 
 impl Member {
@@ -40,13 +41,16 @@ impl Member {
         Some(Witnessed { head, signed: self.signed.clone().filter(|message| message.peek() == Some(head)) })
     }
 
-    /// Keeps the message that a head was signed in, if it is the highest.
+    /// Keeps the message that a head was signed in, if it is the highest; of two about one head the one that says more.
     pub(super) fn keep_signed(&mut self, message: impl FnOnce() -> SignedHead) {
-        let known = self.signed.as_ref().and_then(SignedHead::peek);
-        if known.is_some() && known == self.head {
+        let known = self.signed.as_ref().filter(|known| known.peek().is_some() && known.peek() == self.head);
+        if known.is_some_and(SignedHead::is_update) {
             return;
         }
         let message = message();
+        if known.is_some() && !message.is_update() {
+            return;
+        }
         // A head of an earlier run may be higher than that of a hello.
         self.signed = Some(message).filter(|message| message.peek() == self.head).or(self.signed.take());
     }
@@ -158,19 +162,28 @@ impl Coordinator {
     pub(super) fn signed_head(&self, client: &ClientId, head: Option<LedgerHead>) -> Option<SignedHead> {
         let here = self.run.members.get(client).and_then(|member| member.signed.as_ref());
         let earlier = self.settings.witnessed.get(client).and_then(|seen| seen.signed.as_ref());
-        [here, earlier].into_iter().flatten().find(|message| message.peek() == head).cloned()
+        let about = || [here, earlier].into_iter().flatten().filter(|message| message.peek() == head);
+        about().find(|message| message.is_update()).or_else(|| about().next()).cloned()
     }
 
-    /// What the lattice payload of a site that follows the protocol can be, by the units that it declared and the visit that it was asked for.
-    pub(super) fn bound(&self, client: &ClientId, header: Hash, round: u32) -> Option<SumBound> {
-        let units = self.run.members.get(client)?.nominal_units?;
+    /// What the lattice payload of a site that follows the protocol can be, by the units that it declared and the visit that it was asked for;
+    /// `None` for payloads of other kinds.
+    ///
+    /// # Errors
+    /// The bound of a lattice payload cannot be computed: the payload is not taken.
+    pub(super) fn bound(&self, client: &ClientId, update: &Update) -> Result<Option<SumBound>, Rejected> {
+        if !matches!(update.kind, PayloadKind::Lattice { .. }) {
+            return Ok(None);
+        }
+        let (header, round) = (update.header, update.release.round);
+        let units = self.run.members.get(client).and_then(|member| member.nominal_units).ok_or(Rejected::Unbounded("no declared units"))?;
         let visit = match &self.run.phase {
             Phase::Open(open) if open.header_hash == header => open.visit,
-            _ => self.run.entries.get(round as usize)?.header.peek().ok()?.visit,
+            _ => self.run.entries.get(round as usize).ok_or(Rejected::UnknownRound)?.header.peek()?.visit,
         };
-        // Reading the task computed the event of every visit.
-        let (event, terms) = self.run.task.sum_of_site(visit, units).ok()??;
-        SumBound::of_event(&event, terms)
+        let sum = self.run.task.sum_of_site(visit, units).map_err(|_| Rejected::Unbounded("the numbers of its visit"))?;
+        let bound = sum.and_then(|(event, terms)| SumBound::of_event(&event, terms));
+        bound.map(Some).ok_or(Rejected::Unbounded("it is not one noised sum"))
     }
 }
 

@@ -23,9 +23,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dp_pvi_posterior::rule::{Arrived, Rule};
+use dp_pvi_posterior::methods::{Arrived, Rule};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
-use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 
 use dp_pvi_secagg::transcript::SignedEntry;
@@ -33,8 +32,8 @@ use dp_pvi_secagg::transcript::SignedEntry;
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Given, Open, Phase, Progress, Run};
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, MAX_RETURNS, Member, Peer, Rejected, RestoreError,
-    SILENT_ROUNDS, Settings, Stage, SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, JOIN_EVERY, Joins, MAX_JOINS, MAX_RETURNS, Member, Peer,
+    Rejected, RestoreError, SILENT_ROUNDS, Settings, Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
@@ -46,9 +45,6 @@ use crate::message::{
 use crate::sum::{Sum, SumTotal};
 use crate::time::Timestamp;
 use crate::witness::Greeting;
-
-/// Hellos of one client that a run keeps: a run's records must not grow as often as somebody likes to connect.
-const MAX_JOINS: u32 = 256;
 
 /// The server's state machine.
 #[derive(Debug)]
@@ -148,19 +144,23 @@ impl Coordinator {
             (Role::Evaluator, None, None, None) => (None, None),
             _ => return Err(Rejected::Foreign("what a client of this role declares")),
         };
+        let joined = || Record::Joined {
+            client: peer.client.clone(),
+            role: body.role,
+            nominal_units: body.nominal_units,
+            head,
+            hello: hello.clone(),
+            at: now,
+        };
         let records = match known {
             _ if body.intent == Intent::Look => Vec::new(),
             Some(member) if member.head == head && !member.withdrawn && !member.is_silent() => Vec::new(),
-            Some(member) if member.joins >= MAX_JOINS && member.withdrawn => return Err(Rejected::TooOften),
-            Some(member) if member.joins >= MAX_JOINS => Vec::new(),
-            _ => vec![Record::Joined {
-                client: peer.client.clone(),
-                role: body.role,
-                nominal_units: body.nominal_units,
-                head,
-                hello: hello.clone(),
-                at: now,
-            }],
+            Some(member) => match member.joins.wait(now) {
+                None => vec![joined()],
+                Some(wait) if member.withdrawn => return Err(Rejected::TooOften { seconds: wait.as_secs() }),
+                Some(_) => Vec::new(),
+            },
+            None => vec![joined()],
         };
         let welcome = Welcome { version, run: self.run.id, task: self.settings.task.clone(), witnessed: before, hello: hello.hash() };
         let welcome = Signed::seal(&welcome, &self.settings.key);
@@ -185,7 +185,7 @@ impl Coordinator {
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
-                let bound = self.bound(client, body.header, body.release.round);
+                let bound = self.bound(client, &body)?;
                 let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment, bound };
                 self.durable(Vec::new(), Begin::Accept(expected))
             }
@@ -329,11 +329,11 @@ impl Coordinator {
         let (delta, aggregation) = match &sum.total {
             SumTotal::Values(values) => (Cow::Borrowed(values), None),
             SumTotal::Masked(words) => match self.unmasked(words) {
-                Some((values, entry)) => (Cow::Owned(values), Some(entry)),
+                Ok((values, entry)) => (Cow::Owned(values), Some(entry)),
                 // Nobody can say whose part is wrong: the round ends, and with it the run.
-                None => {
-                    let record = self.aborted(open, now);
-                    return self.durable(vec![record], ());
+                Err(error) => {
+                    let records = self.without_sum(open, &error, now);
+                    return self.durable(records, ());
                 }
             },
         };

@@ -9,7 +9,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
-use super::{Control, Member, Record, RestoreError};
+use super::{Control, Joins, Member, Record, RestoreError};
 use crate::aggregation::decode;
 use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
@@ -311,20 +311,19 @@ impl Run {
     /// Applies a record that was made from this state, or passed [`Run::check`].
     pub(super) fn apply(&mut self, record: &Record) {
         match record {
-            Record::Joined { client, role, nominal_units, head, hello, .. } => {
-                let member = self.members.entry(client.clone()).or_insert_with(|| Member {
+            Record::Joined { client, role, nominal_units, head, hello, at } => {
+                let member = self.members.entry(client.clone()).and_modify(|member| member.joins.take(*at)).or_insert_with(|| Member {
                     role: *role,
                     nominal_units: *nominal_units,
                     head: None,
                     included: 0,
                     refused: None,
                     withdrawn: false,
-                    joins: 0,
+                    joins: Joins::new(*at),
                     silent: 0,
                     returned: 0,
                     signed: None,
                 });
-                member.joins = member.joins.saturating_add(1);
                 member.head = higher(member.head, *head);
                 member.keep_signed(|| SignedHead::Hello(hello.clone()));
                 member.withdrawn = false;
@@ -338,7 +337,7 @@ impl Run {
                     _ => drop(self.held.insert(client.clone(), update.hash())),
                 }
                 if let (Some(host), Some(upload)) = (&mut self.aggregation, update.peek().ok().and_then(|body| body.upload)) {
-                    host.stored(client, upload);
+                    host.stored(client, upload.signed);
                 }
             }
             Record::UpdateExcluded { client, update, .. } => self.answered(client, update, ReceiptOutcome::Excluded),

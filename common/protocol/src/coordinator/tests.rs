@@ -98,7 +98,7 @@ fn a_bad_update_is_rejected_and_changes_nothing() {
     assert_eq!(rejected("a", "a", &DELTA, &|_, bytes| bytes.truncate(31)), payload(PayloadError::Length));
     assert_eq!(rejected("a", "a", &DELTA, &|_, bytes| bytes[0] ^= 1), payload(PayloadError::Hash));
     assert_eq!(rejected("a", "a", &[1.0; 3], &|_, _| ()), Rejected::WrongSize("coordinates"));
-    assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.coordinates = 1 << 32), Rejected::WrongSize("coordinates"));
+    assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.coordinates = 1 << 26), Rejected::WrongSize("coordinates"));
     assert!(matches!(rejected("a", "a", &DELTA, &|u, _| u.coordinates = u64::MAX), Rejected::Invalid(InvalidMessage::Bounds(_))));
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.kind = PayloadKind::Lattice { exponent: 0 }), Rejected::WrongSize("kind"));
     assert_eq!(rejected("a", "a", &DELTA, &|u, _| u.release.round = 1), Rejected::UnknownRound);
@@ -530,7 +530,7 @@ fn hellos_and_withdrawals_without_end_leave_few_records() {
     for _ in 0..2000 {
         let withdrawn = desk.coordinator.on_refusal(&client("b"), &withdrawal, desk.now).unwrap();
         desk.durable(withdrawn);
-        rejected += usize::from(desk.hello("b") == Err(Rejected::TooOften));
+        rejected += usize::from(matches!(desk.hello("b"), Err(Rejected::TooOften { .. })));
     }
     assert!(rejected > 1000 && desk.records.len() < 900, "{rejected} {}", desk.records.len());
     let long = Hello { software: "x".repeat(5000), ..desk.body("c") };

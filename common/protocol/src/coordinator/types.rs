@@ -8,7 +8,7 @@ use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
-use dp_pvi_secagg::commitment::Commitment;
+use dp_pvi_secagg::commitment::{Commitment, Salt};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::Record;
@@ -121,6 +121,8 @@ pub struct Committed {
     pub header: Hash,
     /// The commitment.
     pub commitment: Commitment,
+    /// What opens it.
+    pub salt: Salt,
 }
 
 impl Expected {
@@ -192,8 +194,14 @@ pub enum Rejected {
         most: u64,
     },
     /// A client that left and came back more often than a run keeps.
-    #[error("this client left this run and came back too often: it can take part in the next run")]
-    TooOften,
+    #[error("this client left this run and came back too often: start it again in {seconds} s, and look at why it leaves")]
+    TooOften {
+        /// Until it is welcome again.
+        seconds: u64,
+    },
+    /// A vector of a noised sum of which no bound is known.
+    #[error("no bound on this vector can be computed ({0}), so it is not taken: report this as a bug of the server")]
+    Unbounded(&'static str),
     /// A call without a hello before it in this run.
     #[error("say hello first")]
     HelloFirst,
@@ -240,7 +248,9 @@ impl Rejected {
             }
             Self::Version { .. } | Self::OtherTask(_) => Rejection::Version,
             Self::HelloFirst => Rejection::HelloFirst,
-            Self::Changed(_) | Self::TooManyUnits { .. } | Self::TooOften | Self::AheadOfServer { .. } => Rejection::Other,
+            Self::Changed(_) | Self::TooManyUnits { .. } | Self::TooOften { .. } | Self::Unbounded(_) | Self::AheadOfServer { .. } => {
+                Rejection::Other
+            }
             Self::Invalid(InvalidMessage::Malformed | InvalidMessage::Bounds(_))
             | Self::UnknownRound
             | Self::NotAsked
@@ -307,14 +317,61 @@ pub struct Member {
     pub refused: Option<(u32, RefusalReason)>,
     /// Whether it left the run.
     pub withdrawn: bool,
-    /// Hellos of it that the run keeps.
-    pub joins: u32,
+    /// How many of its hellos the run keeps from now on.
+    pub joins: Joins,
     /// Rounds in a row in which it was asked and said nothing before the deadline. From [`SILENT_ROUNDS`] on it is not waited for.
     pub silent: u32,
     /// How often a round waited for it again since its last update that was in time, because it spoke while it was silent.
     pub returned: u32,
     /// The message in which it signed its highest head, as far as this run has it.
     pub signed: Option<SignedHead>,
+}
+
+/// Hellos of one client, after its first, that a run keeps at once. A run's records must not grow as often as somebody likes to connect, and
+/// who restarts for good reasons (an approval that is waited for, a disk without room) must not be locked out of a run that takes weeks:
+/// so what was used comes back with time.
+pub const MAX_JOINS: u32 = 256;
+
+/// After so long one more hello is kept.
+pub const JOIN_EVERY: Duration = Duration::from_secs(60);
+
+/// What is left of [`MAX_JOINS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joins {
+    left: u32,
+    /// What was used after this has come back up to here.
+    since: Timestamp,
+}
+
+impl Joins {
+    /// For a client whose first hello came now.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { left: MAX_JOINS, since: now }
+    }
+
+    fn refilled(self, now: Timestamp) -> Self {
+        let back = now.since(self.since).as_secs() / JOIN_EVERY.as_secs();
+        match u32::try_from(back).ok().and_then(|back| self.left.checked_add(back)).filter(|left| *left < MAX_JOINS) {
+            // Part of a minute is not lost.
+            Some(left) => Self { left, since: self.since.plus(Duration::from_secs(back * JOIN_EVERY.as_secs())) },
+            None => Self { left: MAX_JOINS, since: now },
+        }
+    }
+
+    /// How long until a hello is kept; none: this one is.
+    #[must_use]
+    pub fn wait(self, now: Timestamp) -> Option<Duration> {
+        let Self { left, since } = self.refilled(now);
+        // Whole seconds, upwards: after them it is welcome.
+        (left == 0)
+            .then(|| Duration::from_secs(since.plus(JOIN_EVERY).since(now).as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))
+    }
+
+    /// A hello was kept.
+    pub(super) fn take(&mut self, now: Timestamp) {
+        let refilled = self.refilled(now);
+        *self = Self { left: refilled.left.saturating_sub(1), ..refilled };
+    }
 }
 
 /// A site that has been silent for so many rounds in a row is not waited for until it speaks again: an update that is in time counts as

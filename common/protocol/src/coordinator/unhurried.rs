@@ -1,4 +1,4 @@
-//! Rounds that do not wait for each other: the asynchronous schedule with bounded staleness (algorithms, section 5).
+//! Rounds that do not wait for each other: the asynchronous schedule with bounded staleness.
 
 use dp_pvi_privacy::{ClientId, Hash};
 

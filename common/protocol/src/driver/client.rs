@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::ledger::{LedgerStore, RowSigner};
+use dp_pvi_privacy::ledger::{ChargeStore, RowSigner};
 use dp_pvi_secagg::charter::SignedCharter;
 
 use super::{Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainErrorKind, Trainer};
@@ -18,7 +18,7 @@ use crate::transport::{Rejection, Transport, TransportError};
 ///
 /// # Errors
 /// See [`DriveError`].
-pub async fn drive_site<S: LedgerStore, K: RowSigner>(
+pub async fn drive_site<S: ChargeStore, K: RowSigner>(
     participant: &mut Participant<S, K>,
     transport: &mut impl Transport,
     trainer: &mut impl Trainer,
@@ -57,6 +57,7 @@ pub async fn drive_site<S: LedgerStore, K: RowSigner>(
             withdraw(participant, reason, transport).await;
             return Err(error.into());
         }
+        transport.admit(task.state_len());
         calls.succeeded();
         loop {
             let next = match transport.next(participant.seen()).await {
@@ -182,6 +183,7 @@ pub async fn drive_evaluator(
         let task = participant.on_welcome(&hello, &welcome)?;
         joined(&welcome, &task, observer);
         evaluator.prepare(&task).await?;
+        transport.admit(task.state_len());
         calls.succeeded();
         loop {
             let next = match transport.next(participant.seen()).await {
@@ -246,7 +248,7 @@ fn proposed(charter: &[u8], observer: &mut impl Observer) {
 }
 
 /// Tells of a server that claims to have seen what this site never said.
-fn doubt<S: LedgerStore, K: RowSigner>(participant: &mut Participant<S, K>, observer: &mut impl Observer) {
+fn doubt<S: ChargeStore, K: RowSigner>(participant: &mut Participant<S, K>, observer: &mut impl Observer) {
     if let Some(claimed) = participant.take_unproved() {
         observer.on_event(&Event::UnprovedWitness { claimed: claimed.seq, here: participant.ledger().head().seq });
     }
@@ -259,7 +261,7 @@ fn joined(welcome: &Signed<Welcome>, task: &Arc<ResolvedTask>, observer: &mut im
 }
 
 /// Tells the server that it need not wait for this site. If that fails its deadline does the same.
-async fn withdraw<S: LedgerStore, K: RowSigner>(participant: &Participant<S, K>, reason: RefusalReason, transport: &mut impl Transport) {
+async fn withdraw<S: ChargeStore, K: RowSigner>(participant: &Participant<S, K>, reason: RefusalReason, transport: &mut impl Transport) {
     if let Some(refusal) = participant.withdrawal(reason) {
         let _ = transport.refuse(&refusal).await;
     }

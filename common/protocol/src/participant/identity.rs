@@ -45,6 +45,8 @@ pub struct Policy {
     pub allow_trust: Vec<Trust>,
     /// Whether to begin what the budget does not pay to the end.
     pub partial_runs: PartialRuns,
+    /// Least `release_tick_seconds` of a task; 0: any.
+    pub min_release_tick_seconds: u64,
     /// What it asks of an aggregation.
     pub aggregation: AggregationPolicy,
 }
@@ -88,6 +90,13 @@ impl Policy {
         }
         if !self.allow_trust.contains(&task.privacy.trust) {
             return Err(SiteError::Policy(format!("trust model {:?} is not in allow_trust", task.privacy.trust)));
+        }
+        let (tick, least) = (task.release_tick_seconds, self.min_release_tick_seconds);
+        if tick < least {
+            return Err(SiteError::Policy(format!(
+                "its release_tick_seconds is {tick}, below min_release_tick_seconds = {least}: the moment at which an update leaves would tell \
+                 how long its computation took"
+            )));
         }
         Ok(())
     }

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dp_pvi_posterior::reading::statement::{Booked, StatementError, statement};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
-use dp_pvi_privacy::accountant::Prices;
-use dp_pvi_privacy::ledger::{Attachment, Claim, LedgerError, LedgerHead, LedgerIdentity, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_privacy::accountant::{Prices, PrivacyLoss};
+use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Claim, LedgerError, LedgerHead, LedgerIdentity, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId};
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::client::Accepted;
-use dp_pvi_secagg::upload::SignedUpload;
+use dp_pvi_secagg::upload::OpenedUpload;
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 
@@ -69,7 +70,7 @@ struct Training {
     accepted: Option<Accepted>,
 }
 
-impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
+impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     /// A site that has not said hello. `nominal_units` is the declared public number of units.
     #[must_use]
     pub fn new(identity: Identity, policy: Policy, nominal_units: u64, ledger: Ledger<S, K>) -> Self {
@@ -99,18 +100,6 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         let run = self.identity.open_welcome(hello, &greeting.welcome)?.run;
         self.greeted = Some((run, self.seen_of(run)));
         let (welcome, task) = self.identity.check_welcome(hello, &greeting.welcome)?;
-        if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
-            let joined = Joined {
-                chain: Chain::new(welcome.run, self.identity.server, &task),
-                membership: task.aggregation.map(|spec| Membership::new(spec, welcome.run)),
-                task: Arc::clone(&task),
-                visit: None,
-                headers: self.headers(&welcome.run),
-                counted: BTreeSet::new(),
-                training: None,
-            };
-            self.state = State::Joined(Box::new(joined));
-        }
         if let Some(witnessed) = welcome.witnessed {
             self.check_witness(witnessed, greeting.signed.as_ref())?;
         }
@@ -127,6 +116,19 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         self.policy.check(&task, welcome.run.task)?;
         if self.policy.partial_runs == PartialRuns::Refuse {
             self.check_paid_to_the_end(&task, &welcome.run)?;
+        }
+        // Last: λ is built for a task that this site takes part in, and for no other.
+        if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
+            let joined = Joined {
+                chain: Chain::new(welcome.run, self.identity.server, &task),
+                membership: task.aggregation.map(|spec| Membership::new(spec, welcome.run)),
+                task: Arc::clone(&task),
+                visit: None,
+                headers: self.headers(&welcome.run),
+                counted: BTreeSet::new(),
+                training: None,
+            };
+            self.state = State::Joined(Box::new(joined));
         }
         Ok(task)
     }
@@ -179,7 +181,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
     /// Compares the ledger with what the server saw of it. Only this site's own word can say that the ledger is an old copy: a server that
     /// names a head without it could lock this site out.
     fn check_witness(&mut self, witnessed: LedgerHead, signed: Option<&SignedHead>) -> Result<(), SiteError> {
-        let Err(error) = self.ledger.check_witness(witnessed) else { return Ok(()) };
+        let Err(error) = self.ledger.check_witness(witnessed) else { return self.check_update_is_held(witnessed, signed) };
         let LedgerIdentity { unit, relation, .. } = *self.ledger.identity();
         let own = signed.and_then(|signed| signed.open(&self.identity.client, &self.identity.key.verifying_key(), (unit, relation)));
         if own == Some(witnessed) {
@@ -189,12 +191,42 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         Ok(())
     }
 
+    /// An update signs the head that the ledger had before the row that keeps the update. A copy of the ledger that was made just then ends with
+    /// this head, and would release once more under the reservation that the update has used. So the ledger must hold the update, too.
+    fn check_update_is_held(&mut self, witnessed: LedgerHead, signed: Option<&SignedHead>) -> Result<(), SiteError> {
+        let Some(SignedHead::Update(signed)) = signed else { return Ok(()) };
+        let Ok(update) = signed.open(&self.identity.key.verifying_key()) else { return Ok(()) };
+        if update.release.client != self.identity.client || update.ledger_head != witnessed {
+            return Ok(());
+        }
+        let held = self.ledger.message(&update.release)?.map(|message| update_hash(&message)).transpose()?;
+        if held == Some(signed.hash()) {
+            return Ok(());
+        }
+        let (seq, here) = (witnessed.seq.saturating_add(1), self.ledger.head().seq);
+        Err(if seq > here { LedgerError::RolledBack { witnessed: seq, here } } else { LedgerError::Forked { seq } }.into())
+    }
+
     /// Transcript entries of this run that were checked.
     fn seen_of(&self, run: RunId) -> u32 {
         match &self.state {
             State::Joined(joined) if joined.chain.run == run => joined.chain.rounds,
             _ => 0,
         }
+    }
+
+    /// Compares what the ledger booked for the run with what the task states for all of its visits, event by event. `None` before a welcome.
+    ///
+    /// # Errors
+    /// The ledger holds a charge that the task does not plan, or more of them, or they cost more than is stated.
+    pub fn check_books(&self) -> Result<Option<PrivacyLoss>, StatementError> {
+        let State::Joined(joined) = &self.state else { return Ok(None) };
+        let Joined { task, chain, .. } = joined.as_ref();
+        let booked = Booked::of_run(self.ledger.rows(), &chain.run)?;
+        let stated = statement(task, &self.identity.client, u32::try_from(booked.len()).unwrap_or(u32::MAX))?;
+        let mut prices = Prices::new(task.privacy.relation);
+        prices.take_over(self.ledger.prices());
+        stated.compare_at(&mut prices, task, &booked).map(Some)
     }
 
     /// Number of transcript entries that were received and checked.
@@ -488,7 +520,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
         let State::Joined(joined) = &mut self.state else { return Ok(()) };
         let Some(membership) = &mut joined.membership else { return Ok(()) };
         let included = closed.included.iter().map(|(client, _)| client.clone());
-        membership.settle(entry, header, included, upload.as_ref().map(|upload| (&self.identity.client, upload)))?;
+        membership.settle(entry, header, included, upload.as_ref().map(|upload| (&self.identity.client, &upload.signed)))?;
         Ok(())
     }
 
@@ -535,6 +567,11 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
                 let attachment = self.ledger.attachment(&release)?.ok_or(SiteError::Forgotten { round: header.round })?;
                 Ok(Step::Send(Box::new(Outgoing { release, attachment })))
             }
+            // Closed by an operator who put a copy back, not by the server.
+            Some(ReleaseState::Settled { included: false }) if self.ledger.message(&release)?.is_none() => {
+                let refusal = Refusal { release, header: hash, reason: RefusalReason::Spent };
+                Ok(Step::Refuse(Box::new(Signed::seal(&refusal, &self.identity.key)), RefusalReason::Spent))
+            }
             Some(ReleaseState::Settled { .. }) => Err(SiteError::Server("it opened a round again that it had closed")),
         }
     }
@@ -568,7 +605,7 @@ impl<S: LedgerStore, K: RowSigner> Participant<S, K> {
                     }
                     LedgerError::NonPrivateForbidden => RefusalReason::Policy,
                     LedgerError::Frozen => RefusalReason::Frozen,
-                    LedgerError::Conflict(_) => RefusalReason::Spent,
+                    LedgerError::Conflict(_) | LedgerError::RetriesSpent(_) => RefusalReason::Spent,
                     error => return Err(error.into()),
                 };
                 let refusal = Signed::seal(&Refusal { release, header, reason }, &self.identity.key);
@@ -600,7 +637,7 @@ impl<S, K> Participant<S, K> {
 }
 
 /// The signed message about a payload.
-fn message(claim: &Claim, payload: &Payload, upload: Option<SignedUpload>, key: &SigningKey) -> Vec<u8> {
+fn message(claim: &Claim, payload: &Payload, upload: Option<OpenedUpload>, key: &SigningKey) -> Vec<u8> {
     let Claim { release, header, ledger_head } = claim.clone();
     let (kind, bytes) = (payload.kind(), payload.to_bytes());
     let (coordinates, payload) = (bytes.len() as u64 / 8, payload_hash(kind, &bytes));

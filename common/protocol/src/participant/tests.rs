@@ -16,6 +16,9 @@ use crate::message::{
 use crate::testing::{Desk, asynchronous, at, client, key, sequential, settings, synchronous, task, tls};
 use crate::witness::{Greeting, SignedHead};
 
+mod copies;
+mod runs;
+
 type Site = Participant<MemoryStore, SigningKey>;
 
 fn identity(name: &str) -> Identity {
@@ -35,6 +38,7 @@ fn lax() -> Policy {
         approve: Approve::Policy,
         allow_trust: vec![Trust::Local],
         partial_runs: PartialRuns::Allow,
+        min_release_tick_seconds: 0,
         aggregation: AggregationPolicy::default(),
     }
 }
@@ -264,9 +268,10 @@ fn a_restarted_site_does_what_its_ledger_says() {
     drop(site_);
     let mut site_ = site("a", &disk);
     welcome(&mut site_, &mut desk).unwrap();
-    let rows = site_.ledger().rows().len();
+    let (rows, spent) = (site_.ledger().rows().len(), site_.ledger().spent().unwrap().epsilon);
     let first = train(&mut site_, &start, [1.0; 4]);
-    assert_eq!(site_.ledger().rows().len(), rows + 1, "COMMITTED only: not charged again");
+    assert_eq!(site_.ledger().rows().len(), rows + 2, "RETRIED and COMMITTED");
+    assert_eq!(site_.ledger().spent().unwrap().epsilon, spent, "not charged again");
     // COMMITTED, SENT and RECEIPTED: the same bytes.
     for step in ["committed", "sent", "receipted"] {
         match step {
@@ -419,6 +424,27 @@ fn policy_decides_before_anything_is_charged() {
     assert!(matches!(with(Policy { approve: Approve::Exactly(Hash::default()), ..lax() }), Err(SiteError::Policy(_))));
     assert!(matches!(with(Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() }), Err(SiteError::Unapproved(_))));
     assert!(matches!(with(Policy { allow_trust: vec![Trust::Aggregated], ..lax() }), Err(SiteError::Policy(_))));
+}
+
+/// When an update leaves tells how long it took to compute; how much of that a task may show is for its sites to say.
+#[test]
+fn finding_attack2_10_a_site_may_ask_for_a_release_tick() {
+    let with = |tick: u64, least: u64| {
+        let mut task = synchronous(2, 2);
+        task.release_tick_seconds = tick;
+        let policy = Policy { min_release_tick_seconds: least, ..lax() };
+        let mut site = Participant::new(identity("a"), policy, 100, ledger("a", &MemoryStore::new(), budget()).unwrap());
+        welcome(&mut site, &mut Desk::new(&task))
+    };
+    for (tick, least) in [(0, 0), (30, 0), (30, 30), (60, 30)] {
+        with(tick, least).unwrap();
+    }
+    for (tick, least) in [(0, 1), (29, 30)] {
+        let refused = with(tick, least).unwrap_err();
+        assert_eq!(refused.reason(), RefusalReason::Policy);
+        let words = refused.to_string();
+        assert!(words.contains("release_tick_seconds") && words.contains(&format!("min_release_tick_seconds = {least}")), "{words}");
+    }
 }
 
 /// A run that the budget does not pay to its end is not begun: the rounds before would be charged for nothing.

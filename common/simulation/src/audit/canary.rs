@@ -16,6 +16,8 @@ pub(super) type Unit = Vec<Record>;
 
 /// Records of a canary.
 const COPIES: usize = 40;
+/// Short records of a canary of [`Crowd::Crossed`], and their size. Their residuals add up, while their second moments stay small.
+const SHORT: (usize, f64) = (400, 0.05);
 
 /// What the other units are.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,6 +29,9 @@ pub(super) enum Crowd {
     /// Seven like units with one small feature and targets of this size, and a canary with the same feature alone: what a shard of them fits is then
     /// as long as the target is large, points where the canary points, and a mean field fits it exactly.
     Alike(f64),
+    /// Like `Mixed`, and a canary whose second moments differ from those of its opposite too: most of its records are short, point along the first feature
+    /// and have an extreme target; one has this size along the second feature, or along the third one in the opposite.
+    Crossed(f64),
 }
 
 /// Tables of a pair of neighbouring worlds, and what is needed to know their law.
@@ -43,13 +48,18 @@ pub(super) struct Worlds {
 fn canary(case: &Case, others: Crowd, opposite: bool) -> Unit {
     let features = case.task.features as usize;
     let row = |size: f64| match others {
-        Crowd::Alike(_) => one_feature(features, size),
+        Crowd::Alike(_) | Crowd::Crossed(_) => one_feature(features, 0, size),
         Crowd::Silent | Crowd::Mixed => vec![size; features],
     };
+    if let Crowd::Crossed(long) = others {
+        let target = target(case, opposite);
+        let mut unit = vec![(row(SHORT.1), target); SHORT.0];
+        unit.push((one_feature(features, if opposite { 2 } else { 1 }, long), expected(case, long)));
+        return unit;
+    }
     let sign = if opposite { -1.0 } else { 1.0 };
     let record = match case.records {
-        Records::Classes => (row(0.3), if opposite { 0.0 } else { 1.0 }),
-        Records::Numbers => (row(0.3), if case.model.starts_with("poisson") && opposite { 0.0 } else { sign * 1e4 }),
+        Records::Classes | Records::Numbers => (row(0.3), target(case, opposite)),
         Records::Points => (vec![sign; features], sign),
         // The first half of the words or pixels, or the other one.
         Records::Documents | Records::Images => {
@@ -59,6 +69,20 @@ fn canary(case: &Case, others: Crowd, opposite: bool) -> Unit {
         }
     };
     vec![record; COPIES]
+}
+
+/// A target that is as far off as the model can tell, on one side or the other.
+fn target(case: &Case, opposite: bool) -> f64 {
+    match case.records {
+        Records::Classes => f64::from(u8::from(!opposite)),
+        _ if case.model.starts_with("poisson") && opposite => 0.0,
+        _ => 1e4 * if opposite { -1.0 } else { 1.0 },
+    }
+}
+
+/// The target that a coefficient of the standard normal prior expects for one feature of this size: its residual is next to nothing.
+fn expected(case: &Case, size: f64) -> f64 {
+    if case.model.starts_with("poisson") { (0.5 * size * size).exp().round() } else { 0.0 }
 }
 
 /// A unit that says something, of this size.
@@ -71,34 +95,37 @@ fn neighbour(case: &Case, size: f64, target: f64) -> Unit {
     vec![(row, target)]
 }
 
-fn one_feature(features: usize, size: f64) -> Vec<f64> {
-    (0..features).map(|j| if j == 0 { size } else { 0.0 }).collect()
+fn one_feature(features: usize, which: usize, size: f64) -> Vec<f64> {
+    (0..features).map(|j| if j == which { size } else { 0.0 }).collect()
 }
 
 fn crowd(case: &Case, crowd: Crowd) -> Vec<Unit> {
     match crowd {
         Crowd::Silent => vec![Unit::new(); 7],
-        Crowd::Mixed => {
+        Crowd::Mixed | Crowd::Crossed(_) => {
             let small = neighbour(case, 1e-3, 1.0);
-            (0..7).map(|k| if k < 4 { small.clone() } else { canary(case, crowd, false) }).collect()
+            (0..7).map(|k| if k < 4 { small.clone() } else { canary(case, Crowd::Mixed, false) }).collect()
         }
-        Crowd::Alike(target) => vec![vec![(one_feature(case.task.features as usize, 0.1), target)]; 7],
+        Crowd::Alike(target) => vec![vec![(one_feature(case.task.features as usize, 0, 0.1), target)]; 7],
     }
 }
 
 /// The worlds of a row with this crowd.
 pub(super) fn worlds(case: &Case, others: Crowd) -> Worlds {
     let features = case.task.features as usize;
-    let table = |units: &[Unit]| Units::new(table(features, units));
     let (canary, opposite) = (canary(case, others, false), canary(case, others, true));
     if case.task.privacy.unit == PrivacyUnit::Site {
         // The whole site is the unit; it may say nothing, but it is there.
         let nothing = vec![Unit::new()];
+        let table = |units: &[Unit]| Units::new(table(features, units)).over_slots(1);
         let (without, silent) = (table(&nothing), table(&nothing));
         return Worlds { first: table(&[canary]), second: table(&[opposite]), without, silent };
     }
     let crowd = crowd(case, others);
     let quiet = vec![Unit::new(); crowd.len()];
+    // The declared number is public: it is the same in both worlds.
+    let declared = crowd.len() as u64 + 1;
+    let table = |units: &[Unit]| Units::new(table(features, units)).over_slots(declared);
     match case.relation {
         Relation::AddRemove => {
             let more = |unit: Unit| [&crowd[..], &[unit]].concat();

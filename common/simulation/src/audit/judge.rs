@@ -7,9 +7,10 @@
 //!
 //! # Looks
 //! A row is looked at in two ways, each with an error of its own. Where its law is known, all runs are counted with the likelihood ratio at threshold 0, which no
-//! data has chosen. And on one half of the runs a score (the likelihood ratio, or Fisher's direction) and a threshold are chosen, which the other
+//! data has chosen; without sampling its errors in both worlds together bound μ, and that is the one figure that is printed. And on one half of the runs a score (the likelihood ratio, or Fisher's direction) and a threshold are chosen, which the other
 //! half is counted with: that finds what the law does not expect, as a coordinate without noise.
 
+use dp_pvi_posterior::task::{NaturalGradientVisit, UpdateSpec};
 use dp_pvi_privacy::accountant::{Gdp, Neighbours, Phase, Plan, Sampling, epsilon_upper};
 use dp_pvi_privacy::audit::{ErrorRate, Rates, Scores, Test, direction, project};
 use dp_pvi_privacy::{Delta, DiscreteGaussian, DpEvent, Epsilon, Payload, Relation, Terms};
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 use super::law::Law;
 use super::play::Visit;
+use super::registry::Case;
 use super::{AuditError, FALSE_FLAGS, MOST_ROWS, MOST_RUNS};
 
 /// What the accountant says of the events that a run's permits were for.
@@ -40,8 +42,10 @@ pub struct Bounds {
     pub epsilon: f64,
     /// No smaller μ.
     pub mu: f64,
-    /// μ of these two worlds, computed from what they sum without noise; where the law is known.
+    /// μ of these two worlds, computed from what they sum without noise; where the law is known and nothing is sampled.
     pub law: Option<f64>,
+    /// No pair of worlds has a larger μ than this; where that is known to be below the claim.
+    pub reachable: Option<f64>,
     /// The share of the declared sensitivity by which the worlds' integer sums differ; where the law is known.
     pub sensitivity: Option<f64>,
 }
@@ -117,6 +121,18 @@ fn plan(events: &[DpEvent], relation: Relation) -> Option<Plan> {
     Some(plan)
 }
 
+/// The share of the claimed μ that no pair of worlds exceeds, where it is below 1.
+///
+/// Natural gradients under replace-one: the first visit sums Gram matrices. A unit's clipped term A is positive semidefinite, and so is that of the unit in its
+/// place, B. The product of two such matrices has a trace of at least 0, so ‖A − B‖² = ‖A‖² + ‖B‖² − 2 tr(AB) ≤ 2C², where
+/// 4C² is charged: half of this visit's share g of μ² is out of reach. It is reached where AB = 0. The gradients of the other visits can
+/// be opposite, so that μ² (1 − g/2) is the supremum.
+fn reachable_share(case: &Case) -> Option<f64> {
+    let UpdateSpec::NaturalGradient(spec) = &case.task.update else { return None };
+    let charged_in_full = case.relation == Relation::AddRemove || spec.visit(0) != NaturalGradientVisit::Gram;
+    (!charged_in_full).then(|| (1.0 - 0.5 * spec.share(0, case.task.visits())).sqrt())
+}
+
 /// What the auditor saw of a run, as numbers.
 fn numbers(visits: &[Visit]) -> Vec<f64> {
     let of = |visit: &Visit| match &visit.released {
@@ -129,11 +145,13 @@ fn numbers(visits: &[Visit]) -> Vec<f64> {
 /// The runs of a row, ready to be counted.
 pub(super) struct Runs {
     claim: Claim,
+    trials: u32,
     /// Scores of all runs by the likelihood ratio.
     known: Option<[Scores; 2]>,
     /// For each fitted score: those of the half that chooses, and those of the half that is counted.
     fitted: Vec<[[Scores; 2]; 2]>,
     law: Option<f64>,
+    reachable: Option<f64>,
     sensitivity: Option<f64>,
 }
 
@@ -144,13 +162,13 @@ pub(super) struct Verdict {
     pub(super) flag: Option<String>,
 }
 
-/// Figures of a row that are printed.
-pub(super) const PRINTED: usize = 3;
+/// Figures of a row that are printed, where μ is not bounded by the known law: ε and μ of fitted tests, and ε of the likelihood ratio.
+const PRINTED: usize = 3;
 /// Looks at a row that may raise a flag.
 const LOOKS: usize = 2;
 
 impl Runs {
-    pub(super) fn new(claim: Claim, law: Option<&Law>, relation: Relation, worlds: [&[Vec<Visit>]; 2]) -> Self {
+    pub(super) fn new(claim: Claim, law: Option<&Law>, case: &Case, worlds: [&[Vec<Visit>]; 2]) -> Self {
         let score = |runs: &[Vec<Visit>], law: &Law| runs.iter().map(|run| law.score(run)).collect::<Vec<_>>();
         let vectors = worlds.map(|runs| runs.iter().map(|run| numbers(run)).collect::<Vec<_>>());
         let halves = |values: &[f64]| {
@@ -172,12 +190,19 @@ impl Runs {
             fitted.push(transposed(&first, &second));
         }
         Self {
+            reachable: claim.mu.zip(reachable_share(case)).map(|(mu, share)| mu * share),
             claim,
+            trials: u32::try_from(worlds[0].len()).unwrap_or(u32::MAX),
             known: known.map(|worlds| worlds.map(Scores::new)),
             fitted,
             law: law.and_then(Law::mu),
-            sensitivity: law.zip(worlds[0].first()).map(|(law, visits)| law.sensitivity(visits, relation)),
+            sensitivity: law.zip(worlds[0].first()).map(|(law, visits)| law.sensitivity(visits, case.relation)),
         }
+    }
+
+    /// Runs of each world.
+    pub(super) fn trials(&self) -> u32 {
+        self.trials
     }
 
     /// The claim.
@@ -201,20 +226,20 @@ impl Runs {
     /// Counts: `rows` rows are printed together.
     pub(super) fn judge(&self, rows: usize) -> Result<Verdict, AuditError> {
         let share = |total: f64, looks: usize| ErrorRate::new(total).map(|total| total.shared_by(looks));
-        let (Some(print), Some(flag)) = (share(0.05, PRINTED * rows), share(FALSE_FLAGS, LOOKS * MOST_ROWS * MOST_RUNS)) else {
+        let printed = if self.law.is_some() { 1 } else { PRINTED };
+        let (Some(print), Some(flag)) = (share(0.05, printed * rows), share(FALSE_FLAGS, LOOKS * MOST_ROWS * MOST_RUNS)) else {
             return Err(AuditError::Broken("an error rate"));
         };
         let delta = self.claim.delta;
         let known = |error| self.known.as_ref().map(|scores| Test::between(0.0).rates(scores, error));
-        let mut bounds = Bounds {
-            epsilon: self.fitted(print, &|rates| rates.epsilon(delta)).map_or(0.0, |rates| rates.epsilon(delta)),
-            mu: self.fitted(print, &Rates::mu).map_or(0.0, Rates::mu),
-            law: self.law,
-            sensitivity: self.sensitivity,
-        };
-        if let Some(rates) = known(print) {
-            bounds.mu = bounds.mu.max(rates.mu());
-            bounds.epsilon = bounds.epsilon.max(rates.epsilon(delta));
+        let mut bounds = Bounds { epsilon: 0.0, mu: 0.0, law: self.law, reachable: self.reachable, sensitivity: self.sensitivity };
+        match &self.known {
+            Some(scores) if self.law.is_some() => bounds.mu = Test::between(0.0).mu_of_errors(scores, print),
+            _ => {
+                bounds.epsilon = self.fitted(print, &|rates| rates.epsilon(delta)).map_or(0.0, |rates| rates.epsilon(delta));
+                bounds.mu = self.fitted(print, &Rates::mu).map_or(0.0, Rates::mu);
+                bounds.epsilon = bounds.epsilon.max(known(print).map_or(0.0, |rates| rates.epsilon(delta)));
+            }
         }
         if let (Some(_), Ok(delta)) = (self.claim.mu, Delta::new(delta)) {
             bounds.epsilon = bounds.epsilon.max(Gdp::of_ratio(bounds.mu).epsilon_upper(delta).get());

@@ -8,7 +8,7 @@
 //!
 //! A bound above the claim is flagged. A bound far below it is no news where the statistics of the worlds' difference are weak (the fit of several steps, of
 //! which the last point alone is seen) or where no two records reach the declared sensitivity (second moments have one sign): `law` is then the μ
-//! of this very pair.
+//! of this very pair, and `reachable` that of the worst one where it has been derived.
 //!
 //! Whether the audit sees a fault is tried with faults to order: with the feature `planted-bugs`, `audit --planted` plants each of
 //! `dp_pvi_privacy::planted` in turn.
@@ -23,6 +23,7 @@ mod premise;
 mod registry;
 
 use std::fmt::{Display, Formatter};
+use std::ops::Range;
 
 use dp_pvi_inference::InferenceError;
 use dp_pvi_posterior::task::{TaskError, UpdateSpec};
@@ -102,7 +103,11 @@ impl Display for Row {
                     write!(f, "   mu {:.3} <= {mu:.3}", bounds.mu)?;
                 }
                 if let Some(law) = bounds.law {
-                    write!(f, " (this pair {law:.3})")?;
+                    write!(f, " (this pair {law:.3}")?;
+                    if let Some(reachable) = bounds.reachable {
+                        write!(f, ", no pair above {reachable:.3}")?;
+                    }
+                    write!(f, ")")?;
                 }
             }
             _ if flag.is_none() => write!(f, " {}", if claim.is_none() { "holds" } else { "nothing is claimed" })?,
@@ -138,7 +143,7 @@ pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&str)) -> Result<
             },
             Some(runs) => {
                 let Verdict { bounds, flag } = runs.judge(cases.len())?;
-                Row { name: case.to_string(), trials, claim: Some(runs.claim().clone()), bounds: Some(bounds), flag }
+                Row { name: case.to_string(), trials: runs.trials(), claim: Some(runs.claim().clone()), bounds: Some(bounds), flag }
             }
         });
     }
@@ -150,14 +155,37 @@ pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&str)) -> Result<
 fn collect(case: &Case, trials: u32) -> Result<Runs, AuditError> {
     let stage = Stage::new(case)?;
     let (worlds, law) = worst_worlds(case, &stage)?;
-    let [first, second] = play_all(&stage, &worlds, trials)?;
+    let few = (trials / FEW).max(LEAST).min(trials);
+    let [mut first, mut second] = play_all(&stage, &worlds, 0..few)?;
     let events = |run: &[Visit]| run.iter().map(|visit| visit.event.clone()).collect::<Vec<DpEvent>>();
     let Some(charged) = first.first().map(|run| events(run)) else { return Err(AuditError::Broken("no runs")) };
+    let claim = Claim::of(&charged, case.relation, case.task.privacy.delta)?;
+    let more = match (claim.mu, law.as_ref().and_then(Law::mu)) {
+        (Some(claimed), Some(pair)) if trials > few => wanted(trials, pair / claimed).max(few),
+        _ => few,
+    };
+    let [more_first, more_second] = play_all(&stage, &worlds, few..more)?;
+    first.extend(more_first);
+    second.extend(more_second);
     if first.iter().chain(&second).any(|run| !run.iter().map(|visit| &visit.event).eq(&charged)) {
         return Err(AuditError::Broken("two runs of a task were charged for different events"));
     }
-    let claim = Claim::of(&charged, case.relation, case.task.privacy.delta)?;
-    Ok(Runs::new(claim, law.as_ref(), case.relation, [&first, &second]))
+    Ok(Runs::new(claim, law.as_ref(), case, [&first, &second]))
+}
+
+/// Of so many runs a row whose pair cannot come near the claim, or whose law is not known, has one: more would show no more.
+const FEW: u32 = 4;
+/// But not fewer than these.
+const LEAST: u32 = 600;
+
+/// Runs of a row whose pair has this share of the claimed μ: the nearer to nine tenths, the more it takes to show that much.
+fn wanted(trials: u32, share: f64) -> u32 {
+    if share < 0.92 {
+        return trials / FEW;
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between once and six times as many")]
+    let times = |factor: f64| (f64::from(trials) * factor) as u32;
+    times((0.1 / (share - 0.9)).powi(2).clamp(1.0, 6.0))
 }
 
 /// The pair of worlds that are furthest apart, among some crowds, and their law.
@@ -170,6 +198,7 @@ fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>),
             [0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 32.0].map(Crowd::Alike).to_vec()
         }
         UpdateSpec::Shards(_) => vec![Crowd::Alike(1.0)],
+        UpdateSpec::NaturalGradient(_) => std::iter::once(Crowd::Mixed).chain([2.0, 3.0, 4.0, 6.0].map(Crowd::Crossed)).collect(),
         _ => vec![Crowd::Mixed],
     };
     let mut best: Option<(f64, Worlds, Option<Law>)> = None;
@@ -185,19 +214,20 @@ fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>),
     best.map(|(_, worlds, law)| (worlds, law)).ok_or(AuditError::Broken("no crowd"))
 }
 
-/// All runs of both worlds, on all processors.
-fn play_all(stage: &Stage<'_>, worlds: &Worlds, trials: u32) -> Result<[Vec<Vec<Visit>>; 2], AuditError> {
-    let threads = u32::try_from(processors()).unwrap_or(1).clamp(1, trials.max(1));
+/// These runs of both worlds, on all processors.
+fn play_all(stage: &Stage<'_>, worlds: &Worlds, trials: Range<u32>) -> Result<[Vec<Vec<Visit>>; 2], AuditError> {
+    let count = trials.len();
+    let threads = processors().clamp(1, count.max(1));
     let parts = std::thread::scope(|scope| {
-        let part = |thread: u32| {
-            let mine = (thread..trials).step_by(threads as usize);
+        let part = |thread: usize| {
+            let mine = trials.clone().skip(thread).step_by(threads);
             scope.spawn(move || mine.map(|number| pair(stage, worlds, &SecureNoise, number)).collect::<Result<Vec<_>, _>>())
         };
         let handles: Vec<_> = (0..threads).map(part).collect();
         // A panic is passed on.
         handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>()
     });
-    let (mut all, count) = ([Vec::new(), Vec::new()], trials as usize);
+    let mut all = [Vec::new(), Vec::new()];
     all.iter_mut().for_each(|runs| runs.reserve(count));
     for part in parts {
         for [first, second] in part? {

@@ -8,7 +8,7 @@ use dp_pvi_posterior::task::{FactorState, UpdateSpec};
 use dp_pvi_privacy::planted::{BUGS, Bug, plant};
 use serde::Serialize;
 
-use super::registry::{Case, View, cases};
+use super::registry::{Case, local};
 use super::{AuditError, Row, audit};
 
 /// What became of a fault.
@@ -43,10 +43,7 @@ impl Drop for Planted {
 
 /// The rows that see a fault; without one all of these. Faults of coins and of rounding are seen by the premises, which every audit looks at.
 fn watching(bug: Option<Bug>) -> Vec<Case> {
-    let of = |update: &str| -> Vec<Case> {
-        let wanted = |case: &Case| case.update == update && case.model == "linear-regression" && case.view == View::Message;
-        cases(Some(update)).into_iter().filter(wanted).collect()
-    };
+    let of = |update: &str| local(update, "linear-regression");
     match bug {
         Some(Bug::SilentCoordinate | Bug::HalfNoise | Bug::FactorOne | Bug::MedianClip) => of("natural-gradient"),
         Some(Bug::NoiseInState) => of("virtual-clients"),

@@ -6,18 +6,17 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
 use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{
     ClientId, DpEvent, Epsilon, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, ReleaseId, RunId, SecureNoise, SiteState, Units,
 };
-use ed25519_dalek::SigningKey;
 
 use super::AuditError;
 use super::canary::Worlds;
@@ -68,7 +67,11 @@ impl<'a> Stage<'a> {
         noise: &N,
         number: u32,
     ) -> Result<Vec<Visit>, AuditError> {
-        let count = self.task.aggregation.as_ref().map_or(1, |aggregation| aggregation.honest);
+        // Where the vectors of all others are known, they need not be made.
+        let count = match (self.view, &self.task.aggregation) {
+            (View::Sum, Some(aggregation)) => aggregation.honest,
+            _ => 1,
+        };
         let mut sites = (0..count).map(|site| Site::open(self, site, number)).collect::<Result<Vec<_>, _>>()?;
         let mut visits = Vec::with_capacity(self.task.visits() as usize);
         for visit in 0..self.task.visits() {
@@ -99,9 +102,22 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Stands for a site's key: a keyed hash. Who else could sign is nothing that an audit asks, and a run makes dozens of signatures.
+struct Key(Hash);
+
+impl RowSigner for Key {
+    fn sign(&self, hash: &Hash) -> Vec<u8> {
+        [Hash::of("audit signature", &[&self.0.0, &hash.0]).0, hash.0].concat()
+    }
+
+    fn verify(&self, hash: &Hash, signature: &[u8]) -> bool {
+        self.sign(hash) == signature
+    }
+}
+
 /// A site and its ledger.
 struct Site {
-    ledger: Ledger<MemoryStore, SigningKey>,
+    ledger: Ledger<MemoryStore, Key>,
     client: ClientId,
     run: RunId,
     state: SiteState,
@@ -114,7 +130,7 @@ impl Site {
         let identity = LedgerIdentity { data: client.to_string(), unit: privacy.unit, relation: privacy.relation };
         let budget = Budget { epsilon: Epsilon::INFINITE, delta: privacy.delta, per_run: None, allow_non_private: true };
         let key = Hash::of("dp-pvi audit site", &[&site.to_le_bytes(), &number.to_le_bytes()]);
-        let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&key.0), identity, budget)?.knowing(&stage.prices);
+        let ledger = Ledger::open(MemoryStore::new(), Key(key), identity, budget)?.knowing(&stage.prices);
         Ok(Self { ledger, client, run: RunId { task: Hash::default(), number }, state: SiteState::None })
     }
 
@@ -134,7 +150,7 @@ impl Site {
             _ => permit.event().clone(),
         };
         let job = Job { task, visit, lambda: &stage.lambda, state: &self.state };
-        let output = update::run(&job, units, permit, noise)?;
+        let output = methods::run(&job, units, permit, noise)?;
         let keeps = task.site_state() != SiteStateForm::None && !matches!(output.pending, Pending::None);
         let (released, attachment) = match output.message {
             Message::Released(payload) => {

@@ -56,7 +56,7 @@ fn integers() -> Result<Row, AuditError> {
         // Long beyond any clip, so that the term lies on the boundary.
         let unit: Unit = vec![((0..features).map(|_| uniform()).collect(), 1e12 * uniform())];
         let play = |units: &[Unit]| {
-            let units = Units::new(table(features, units));
+            let units = Units::new(table(features, units)).over_slots(1);
             stage.play(&units, &units, &SeededNoise::new(term.into()), 0)
         };
         let (with, without) = (play(&[unit])?, play(&[])?);
@@ -89,7 +89,7 @@ fn coins() -> Result<Row, AuditError> {
     let stage = Stage::new(&case)?;
     let features = case.task.features as usize;
     let like: Unit = vec![(vec![0.3; features], 1e4)];
-    let units = Units::new(table(features, &vec![like; UNITS]));
+    let units = Units::new(table(features, &vec![like; UNITS])).over_slots(UNITS as u64);
     let mut equal = 0;
     for number in 0..PAIRS {
         let visits = stage.play(&units, &units, &SecureNoise, number)?;

@@ -211,6 +211,21 @@ pub fn cases(wanted: Option<&str>) -> Vec<Case> {
     cases
 }
 
+/// The rows of this very section and model under local trust. No other task is resolved.
+#[cfg(feature = "planted-bugs")]
+pub(super) fn local(update: &str, model: &str) -> Vec<Case> {
+    let update = UPDATES.iter().filter(|section| section.name == update);
+    let pairs = update.flat_map(|update| MODELS.iter().filter(|section| section.name == model).map(move |model| (update, model)));
+    let of = |(update, model): (&UpdateSection, &ModelSection)| {
+        let case = |relation| {
+            let task = resolve(model, update, relation, Trust::Local)?;
+            Some(Case { update: update.name, model: model.name, relation, view: View::Message, task, records: model.records })
+        };
+        [Relation::AddRemove, Relation::ReplaceOne].map(case).into_iter().flatten().collect::<Vec<_>>()
+    };
+    pairs.flat_map(of).collect()
+}
+
 /// Names that a task may give and no row has: updates, models, and sections of this file that no task accepts.
 #[must_use]
 pub fn missing(cases: &[Case]) -> Vec<String> {

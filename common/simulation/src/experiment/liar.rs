@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{ReleaseError, SumBound, Summation, Summed};
 use dp_pvi_privacy::{Argument, ClientId, DpEvent, Pending, Sensitive, UnitTable, Units};
@@ -30,11 +31,15 @@ pub enum Lie {
     Curvature,
     /// The gradient's coordinates, up in one round and down in the next.
     Swinging,
+    /// With all that can be known: the first visit's products downwards, so that the server's steps are long, and then the gradient against the
+    /// coefficients of the run without a liar.
+    Mirror,
 }
 
 impl Lie {
-    /// Direction of the push at a visit: coordinates with their signs. d coordinates of the gradient stand first.
-    fn direction(self, visit: u32, d: u32, coordinates: u32) -> Vec<(u32, f64)> {
+    /// Direction of the push at a visit: coordinates with their shares. One coordinate of the gradient for each coefficient stands first.
+    fn direction(self, visit: u32, coefficients: &[f64], coordinates: u32) -> Vec<(u32, f64)> {
+        let d = u32::try_from(coefficients.len()).unwrap_or(u32::MAX);
         let d = d.min(coordinates);
         match self {
             Self::All => (0..coordinates).map(|j| (j, 1.0)).collect(),
@@ -42,6 +47,8 @@ impl Lie {
             Self::One(j) => vec![(j.min(coordinates - 1), 1.0)],
             Self::Curvature => (d.min(coordinates - 1)..coordinates).map(|j| (j, -1.0)).collect(),
             Self::Swinging => (0..d).map(|j| (j, if visit.is_multiple_of(2) { 1.0 } else { -1.0 })).collect(),
+            Self::Mirror if visit == 0 => (0..coordinates).map(|j| (j, -1.0)).collect(),
+            Self::Mirror => (0..d).zip(coefficients).map(|(j, coefficient)| (j, -coefficient)).collect(),
         }
     }
 }
@@ -61,6 +68,8 @@ impl UnitTable for Copies {
 
 /// A site that declares `units` and sends the longest vector that passes.
 struct Liar {
+    /// Of the run without it.
+    coefficients: Vec<f64>,
     units: u64,
     lie: Lie,
     noise: SeededNoise,
@@ -68,21 +77,22 @@ struct Liar {
 
 impl Compute for Liar {
     fn train(&mut self, job: TrainJob) -> Visit {
-        let (units, lie, noise) = (self.units, self.lie, self.noise);
+        let (units, lie, noise, coefficients) = (self.units, self.lie, self.noise, self.coefficients.clone());
         Box::new(move || {
             let failed = |problem: String| TrainError { kind: TrainErrorKind::Internal, message: problem };
             let TrainJob { task, visit, permit, .. } = job;
             let UpdateSpec::NaturalGradient(spec) = &task.update else {
                 return Err(failed("the liar lies about natural gradients".into()));
             };
-            let mechanism = spec.mechanism(&task, visit).map_err(|error| failed(error.to_string()))?;
-            let direction = lie.direction(visit, task.dimension, mechanism.dimension());
-            let copies = longest(&task, visit, units, direction.len()).map_err(failed)?;
+            let mechanism = spec.mechanism(&task.setting(), visit).map_err(|error| failed(error.to_string()))?;
+            let direction = lie.direction(visit, &coefficients, mechanism.dimension());
+            let length = direction.iter().map(|(_, share)| share * share).sum::<f64>().sqrt();
+            let largest = direction.iter().map(|(_, share)| share.abs()).fold(0.0, f64::max);
+            let copies = longest(&task, visit, units, length / largest).map_err(failed)?;
             let sum = task.sum(visit).map_err(|error| failed(error.to_string()))?.ok_or_else(|| failed("the visit has no sum".into()))?;
-            #[allow(clippy::cast_precision_loss, reason = "a number of coordinates")]
-            let each = sum.clip.get() / (direction.len() as f64).sqrt() * (1.0 - 1e-9);
+            let each = sum.clip.get() / length * (1.0 - 1e-9);
             let step = permit.into_steps().next().ok_or_else(|| failed("the permit holds no step".into()))?;
-            let lie: Vec<(u32, f64)> = direction.iter().map(|(j, sign)| (*j, sign * each)).collect();
+            let lie: Vec<(u32, f64)> = direction.iter().map(|(j, share)| (*j, share * each)).collect();
             let lie = Argument::copy_of(&lie).map_err(|error| failed(error.to_string()))?;
             let message = mechanism
                 .release(&Units::new(Copies(copies)), &Sensitive::NOTHING, &lie, copies_of, step, &noise)
@@ -98,8 +108,9 @@ fn copies_of(lie: &Vec<(u32, f64)>, sum: Summation<'_, Copies>) -> Result<Summed
     Ok(sum.each(|(), _, (), term| term.extend(lie.iter().copied())))
 }
 
-/// How many terms in one direction pass, with room for the noise that comes on top: on the norm, and on a coordinate.
-fn longest(task: &ResolvedTask, visit: u32, units: u64, spread: usize) -> Result<usize, String> {
+/// How many terms in one direction pass, with room for the noise that comes on top: on the norm, and on a coordinate. `spread` is the direction's length
+/// over its largest coordinate.
+fn longest(task: &ResolvedTask, visit: u32, units: u64, spread: f64) -> Result<usize, String> {
     let (event, terms) = task.sum_of_site(visit, units).map_err(|error| error.to_string())?.ok_or("the payload is no lattice vector")?;
     let (DpEvent::DiscreteGaussian(release), Some(bound)) = (&event, SumBound::of_event(&event, terms)) else {
         return Err("the visit is not one noised sum".into());
@@ -110,7 +121,7 @@ fn longest(task: &ResolvedTask, visit: u32, units: u64, spread: usize) -> Result
         let d = f64::from(release.dimension);
         // The noise stands across the direction, but for six standard deviations along it.
         let norm = (bound.norm().powi(2) - noise.powi(2) * (d.sqrt() + 6.0).powi(2)).max(0.0).sqrt() - 6.0 * noise;
-        let coordinate = (bound.coordinate() as f64 - 8.0 * noise) * (spread as f64).sqrt();
+        let coordinate = (bound.coordinate() as f64 - 8.0 * noise) * spread;
         (norm.min(coordinate) / step).max(0.0) as usize
     };
     Ok(copies)
@@ -140,6 +151,12 @@ impl Session {
         let honest = self.run(seed, threads, || ())?;
         // Letters only.
         let liar = ClientId::new("liar").expect("a valid name");
+        let posterior = self.task().posterior(&honest.lambda).to_vec();
+        let coefficients = match Gaussian::from_natural(self.task().family(), posterior) {
+            Ok(posterior) => posterior.standard().mean().to_vec(),
+            // A posterior of another family: the update is refused below.
+            Err(_) => Vec::new(),
+        };
         let mut records = Vec::new();
         for visit in 0..self.task().visits() {
             let Some((event, terms)) = self.task().sum_of_site(visit, units)? else { continue };
@@ -154,7 +171,7 @@ impl Session {
             threads,
             || (),
             |sites: &mut Vec<Site>| {
-                let compute = Rc::new(RefCell::new(Liar { units, lie, noise: SeededNoise::new(seed ^ 0xfa15e) }));
+                let compute = Rc::new(RefCell::new(Liar { coefficients, units, lie, noise: SeededNoise::new(seed ^ 0xfa15e) }));
                 let name = liar.clone();
                 let budget = sites[0].budget;
                 sites.push(Site::new(name, units, self.task(), budget, compute));

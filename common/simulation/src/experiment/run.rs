@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dp_pvi_data::{Public, load_public, select_public};
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
-use dp_pvi_posterior::metrics::{HeldOutMetrics, evaluate};
-use dp_pvi_posterior::predictive::Predictor;
+use dp_pvi_posterior::reading::metrics::{HeldOutMetrics, evaluate};
+use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::Budget;
@@ -183,7 +183,8 @@ impl Session {
             // Digits and hyphens only, at most 64 bytes.
             let client = ClientId::new(format!("client-{:0width$}", number + 1)).expect("a valid name");
             let units = table.len() as u64;
-            let compute = Inference { units: Arc::new(Units::new(table)), noise: noise.clone() };
+            // As a site's program does: layouts and bounds go by the declared number.
+            let compute = Inference { units: Arc::new(Units::new(table).over_slots(units)), noise: noise.clone() };
             Site::new(client, units, &self.task, self.budget(), Rc::new(RefCell::new(compute)))
         });
         let mut sites: Vec<Site> = sites.collect();
@@ -272,7 +273,7 @@ impl<N: NoiseSource + Clone + 'static> Compute for Inference<N> {
         Box::new(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-            let output = update::run(&job, &units, permit, &noise)
+            let output = methods::run(&job, &units, permit, &noise)
                 .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
             Ok(Trained { message: output.message, pending: output.pending })
         })

@@ -4,48 +4,7 @@
 //! the output directory, so that an interrupted reproduction goes on where it stopped. What a cell gives depends on its seed and on the text of its
 //! experiment only, not on the number of threads.
 //!
-//! # Measured
-//! Figures 2 and 3: natural gradients and committees once more with today's defaults, the other methods as they were measured in full before; their settings
-//! resolve to the same tasks.
-//!
-//! Figure 1 in full, two minutes on four cores of a 2.6 GHz EPYC, 6 minutes and 41 seconds on two of a 2.0 GHz Xeon (ε = 1, replace-one, five seeds; log-likelihood on the balanced and the
-//! two unbalanced splits, the paper's at its nominal ε in brackets; standard errors of about 0.002 include the split; without protection −0.3305):
-//!
-//! | method | balanced | unbalanced 1 | unbalanced 2 |
-//! |---|---|---|---|
-//! | DP optimisation | −0.340 (−0.349) | −0.340 (−0.342) | −0.340 (−0.345) |
-//! | local averaging | −0.349 (−0.356) | −0.355 (−0.378) | −0.373 (−0.384) |
-//! | local averaging, aggregated | −0.345 (−0.338) | −0.349 (−0.364) | −0.365 (−0.371) |
-//! | virtual clients | −0.341 (−0.353) | −0.342 (−0.353) | −0.345 (−0.348) |
-//! | virtual clients, aggregated | −0.336 (−0.343) | −0.337 (−0.338) | −0.336 (−0.337) |
-//! | BCM same | −0.388 (−0.439) | −0.385 (−0.454) | −0.383 (−0.467) |
-//! | BCM split | −0.387 (−0.371) | −0.384 (−0.402) | −0.384 (−0.369) |
-//! | global VI, aggregated | −0.341 (−0.328) | the same | the same |
-//! | natural gradients, alone and aggregated | −0.341, −0.334 | the same | the same |
-//!
-//! Figure 2 in full, 112 s: stays of diabetics in place of MIMIC-III, few records a site (balanced; without protection −0.548): virtual clients alone −0.628
-//! and aggregated −0.601, global VI −0.600, natural gradients −0.621 and −0.594, DP optimisation −0.645, local averaging −0.684 and −0.637, BCM −0.641. The paper's values, of
-//! −0.51 to −0.59, are of other records.
-//!
-//! Figure 3 (ε = ½, 200 sites, replace-one, five seeds; about a minute of processor time a run, so two hours of it for the whole figure; aggregated
-//! sums count on all sites but one):
-//!
-//! | method | balanced | unbalanced 1 | unbalanced 2 |
-//! |---|---|---|---|
-//! | DP optimisation | −0.384 (−0.410) | −0.384 (−0.409) | −0.385 (−0.422) |
-//! | local averaging | −0.429 | −0.481 | −0.606 |
-//! | local averaging, aggregated | −0.341 (−0.366) | −0.354 (−0.346) | −0.390 (−0.349) |
-//! | virtual clients | −0.373 | −0.375 | −0.375 |
-//! | virtual clients, aggregated | −0.338 (−0.340) | −0.339 (−0.349) | −0.338 (−0.348) |
-//! | BCM same | −0.614 (−0.484) | −0.606 (−0.482) | −0.596 (−0.485) |
-//! | BCM split | −0.618 (−0.484) | −0.609 (−0.485) | −0.598 (−0.529) |
-//! | global VI, aggregated | −0.345 (−0.328) | the same | the same |
-//! | natural gradients, alone and aggregated | −0.381, −0.338 | the same | the same |
-//!
-//! Figure 4 in full, 741 s of processor time shared by two threads (a network, ε = 2, replace-one, five seeds; log-likelihood on the balanced and the two
-//! unbalanced splits, the paper's nominal ε = 2 in brackets): DP optimisation −0.337, −0.349 and −0.363 (−0.323, −0.325, −0.323); one trusted
-//! pool −0.333 (−0.311); BCM with the same prior −0.363, −0.458 and −0.458 (−0.418, –, −0.515), with a split one −0.363, −0.443 and −0.457 (−0.364, −0.459, −0.549).
-//! What the paper's code samples costs 7.54 where it says 2.
+//! What came out: `deploy/guide/src/results/dp-pvi-figures.md`.
 
 use super::dp_pvi_cells::{Cell, Plan, run_cells};
 use super::dp_pvi_methods::{self as methods, Method};

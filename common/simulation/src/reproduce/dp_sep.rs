@@ -1,12 +1,12 @@
 //! What the reproductions of DP-SEP share: runs of one site through the production updates and rules, and small statistics.
 
+use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{Job, run};
-use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, ReleaseId, RunId, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 
 use super::ReproduceError;
@@ -40,7 +40,8 @@ pub(super) fn rounds(task: &ResolvedTask, table: RecordTable, seed: u64) -> Resu
     let identity = LedgerIdentity { data: "reproduction".into(), unit: task.privacy.unit, relation: task.privacy.relation };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
     let mut ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).map_err(wrong)?;
-    let units = Units::new(table);
+    let declared = table.len() as u64;
+    let units = Units::new(table).over_slots(declared);
     let (rule, noise) = (task.rule(), SeededNoise::new(seed));
     let mut state = rule.initial();
     for visit in 0..task.visits() {

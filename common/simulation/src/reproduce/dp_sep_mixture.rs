@@ -9,12 +9,12 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_inference::model::gaussian_mixture::GaussianMixture;
+use dp_pvi_inference::methods::propagation::{Factors, Shared};
+use dp_pvi_inference::models::gaussian_mixture::GaussianMixture;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::ep::{Factors, Shared};
-use dp_pvi_posterior::mixture::matching::Distance;
-use dp_pvi_posterior::mixture::{Components, Covariance, MixtureShape};
-use dp_pvi_posterior::rule::EmRule;
+use dp_pvi_posterior::methods::EmRule;
+use dp_pvi_posterior::models::gaussian_mixture::matching::Distance;
+use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, MixtureShape};
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use nalgebra::{DMatrix, DVector};
 use rand_core::Rng;
@@ -188,7 +188,7 @@ fn gibbs(points: &[[f64; DIMENSION]], seed: u64, sweeps: u32) -> Components {
         let mut sums = [[0.0; DIMENSION]; COMPONENTS];
         for x in points {
             let mut logs: [f64; COMPONENTS] = std::array::from_fn(|j| -0.5 * precision * square(x, &means[j]));
-            dp_pvi_posterior::mixture::responsibilities(&mut logs);
+            dp_pvi_posterior::models::gaussian_mixture::responsibilities(&mut logs);
             let mut u = unit(&mut coins);
             let mut j = 0;
             while j + 1 < COMPONENTS && u >= logs[j] {
@@ -359,7 +359,7 @@ fn task_em(epsilon: f64, seed: u64) -> Result<ResolvedTask, ReproduceError> {
 /// DP-EM estimates the mixture: its means, and σ̂²/N_j as their covariance.
 fn em_distance(task: &ResolvedTask, state: &[f64], truth: &Components) -> Result<Option<Distance>, ReproduceError> {
     let UpdateSpec::DpEm(spec) = &task.update else { return Err(ReproduceError::Result("the task has another update".into())) };
-    let Some(mixture) = EmRule::new(task, spec.scales()).mixture(state) else { return Ok(None) };
+    let Some(mixture) = EmRule::new(&task.setting(), spec.scales()).mixture(state) else { return Ok(None) };
     #[allow(clippy::cast_precision_loss, reason = "a number of points")]
     let part = |((mean, covariance), weight): ((DVector<f64>, DMatrix<f64>), f64)| (mean, covariance / (weight * POINTS as f64).max(1.0));
     let parts = mixture.means.into_iter().zip(mixture.covariances).zip(mixture.weights).map(part).collect();

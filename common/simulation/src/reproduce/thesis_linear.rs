@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use dp_pvi_posterior::adaptive_clip::{RATE, next_bound, share_within, split_noise};
+use dp_pvi_posterior::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
 use dp_pvi_privacy::accountant::{Neighbours, Phase, Plan, Sampling};
 use dp_pvi_privacy::{ClipNorm, Delta, NoiseMultiplier};
 use plotters::prelude::*;

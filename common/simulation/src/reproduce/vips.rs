@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::{self, Job};
-use dp_pvi_posterior::rule::Arrived;
+use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{PrivacySpec, ResolvedTask, StatisticsSpec, UpdateSpec, VipsSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, NoiseMultiplier, Payload, ReleaseId, Released, RunId, SiteState, Units};
+use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, NoiseMultiplier, Payload, ReleaseId, Released, RunId, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
@@ -111,7 +111,8 @@ impl Alone {
         let key = SigningKey::from_bytes(&[7; 32]);
         let ledger = Ledger::open(MemoryStore::new(), key, identity, budget).map_err(|error| wrong(&error))?;
         let state = task.rule().initial();
-        Ok(Self { task: task.clone(), units: Units::new(table), ledger, noise: SeededNoise::new(seed), state })
+        let declared = table.len() as u64;
+        Ok(Self { task: task.clone(), units: Units::new(table).over_slots(declared), ledger, noise: SeededNoise::new(seed), state })
     }
 
     pub(super) fn visit(&mut self, visit: u32) -> Result<(), ReproduceError> {
@@ -119,7 +120,7 @@ impl Alone {
         let release = ReleaseId { run: RunId { task: self.task.hash(), number: 0 }, client, round: visit };
         let permit = self.ledger.reserve(&release, &self.task.visit_event(visit)?, Hash::default()).map_err(|error| wrong(&error))?;
         let job = Job { task: &self.task, visit, lambda: &self.state, state: &SiteState::None };
-        let output = update::run(&job, &self.units, permit, &self.noise).map_err(|error| wrong(&error))?;
+        let output = methods::run(&job, &self.units, permit, &self.noise).map_err(|error| wrong(&error))?;
         let sum = match output.message.released().map(Released::get) {
             Some(Payload::Lattice(sum)) => sum.to_f64(),
             _ => return Err(ReproduceError::Result("the update releases no sum".into())),

@@ -15,12 +15,12 @@ use std::path::Path;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
-use dp_pvi_inference::model::polya_gamma::{Blocks, LogisticStatistics};
-use dp_pvi_inference::model::statistics::total;
+use dp_pvi_inference::capabilities::statistics::total;
+use dp_pvi_inference::models::logistic_regression::polya_gamma::{Blocks, LogisticStatistics};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::polya_gamma::{m_step, raise_to, sensitivities};
-use dp_pvi_posterior::predictive::{Example, Prediction, Predictor};
-use dp_pvi_posterior::summary::Level;
+use dp_pvi_posterior::numerics::polya_gamma::{m_step, raise_to, sensitivities};
+use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
 use nalgebra::{DMatrix, DVector};
 use plotters::prelude::*;
@@ -342,7 +342,7 @@ fn intervals(file: &Path, task: &ResolvedTask, private: &Predictor, free: &Predi
     for (row, &j) in (0..).zip(&order) {
         let y = 48 + 20 * row;
         root.draw(&Text::new(names[j].clone(), (12, y - 8), ("sans-serif", 13))).map_err(|e| failed(&e))?;
-        let ends = |i: &dp_pvi_posterior::summary::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
+        let ends = |i: &dp_pvi_posterior::reading::summary::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
         root.draw(&PathElement::new(ends(&private[j], y - 2), BLUE.stroke_width(4))).map_err(|e| failed(&e))?;
         root.draw(&PathElement::new(ends(&free[j], y + 3), BLACK.stroke_width(1))).map_err(|e| failed(&e))?;
     }

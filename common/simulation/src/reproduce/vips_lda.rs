@@ -12,13 +12,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use dp_pvi_inference::methods::Job;
+use dp_pvi_inference::methods::vips::Point;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_inference::update::Job;
-use dp_pvi_inference::update::vips::Point;
-use dp_pvi_posterior::lda::Topics;
-use dp_pvi_posterior::lda::document::Sweeps;
-use dp_pvi_posterior::lda::perplexity::held_out;
-use dp_pvi_posterior::rule::{Arrived, VipsRule};
+use dp_pvi_posterior::methods::{Arrived, VipsRule};
+use dp_pvi_posterior::models::latent_dirichlet::Topics;
+use dp_pvi_posterior::models::latent_dirichlet::document::Sweeps;
+use dp_pvi_posterior::models::latent_dirichlet::perplexity::held_out;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable};
@@ -118,7 +118,7 @@ fn open(options: &Options<'_>, epsilon: f64, rounds: u32, form: Form) -> Result<
 }
 
 fn topics(task: &ResolvedTask, state: &[f64]) -> Result<Topics, ReproduceError> {
-    VipsRule::topics(task, state).map_err(|error| ReproduceError::Result(error.to_string()))
+    VipsRule::topics(&task.setting(), state).map_err(|error| ReproduceError::Result(error.to_string()))
 }
 
 fn perplexity(topics: &Topics, test: &RecordTable) -> f64 {

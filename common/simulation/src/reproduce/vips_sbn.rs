@@ -21,12 +21,12 @@
 use std::fmt::Write as _;
 
 use dp_pvi_data::load_public;
-use dp_pvi_inference::model::sigmoid_belief::{ClippedImages, ImageStatistics};
+use dp_pvi_inference::models::sigmoid_belief::{ClippedImages, ImageStatistics};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::rule::{Arrived, VipsRule};
+use dp_pvi_posterior::methods::{Arrived, VipsRule};
+use dp_pvi_posterior::models::sigmoid_belief::Network;
+use dp_pvi_posterior::models::sigmoid_belief::hidden::Prepared;
 use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::sigmoid_belief::Network;
-use dp_pvi_posterior::sigmoid_belief::hidden::Prepared;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, StatisticsSpec, UpdateSpec};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::BatchTerms;
@@ -110,7 +110,7 @@ fn task(batch: u32, epsilon: f64) -> Result<(String, ResolvedTask), ReproduceErr
 }
 
 fn network(task: &ResolvedTask, state: &[f64]) -> Result<Network, ReproduceError> {
-    VipsRule::network(task, state).map_err(|error| wrong(&error))
+    VipsRule::network(&task.setting(), state).map_err(|error| wrong(&error))
 }
 
 /// The protected run.

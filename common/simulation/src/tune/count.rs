@@ -18,6 +18,7 @@ use super::TuneError;
 use crate::experiment::TrialsKind;
 use dp_pvi_privacy::SecureNoise;
 use rand_core::Rng;
+use zeroize::Zeroizing;
 
 /// Denominator of γ and of the fractional part of a mean.
 const ONE: u64 = 1 << 32;
@@ -66,6 +67,13 @@ impl<R: Rng> SecureCoins<R> {
                 return word % bound;
             }
         }
+    }
+
+    /// What a key is made of.
+    pub(super) fn key(&mut self) -> Zeroizing<[u8; 32]> {
+        let mut key = Zeroizing::new([0; 32]);
+        self.0.fill_bytes(key.as_mut_slice());
+        key
     }
 
     /// A seed.
@@ -219,7 +227,7 @@ mod tests {
 
     /// An attempt ends with k with exactly the stated multiple of P(K = k): all decisions are walked through.
     #[test]
-    fn finding_privacy_3_the_number_of_trials_has_the_law_of_its_theorem() {
+    fn finding_accounting_3_the_number_of_trials_has_the_law_of_its_theorem() {
         for mean in [1.5, 5.0, 40.0] {
             let Trials::Logarithmic(gamma) = Trials::new(TrialsKind::Logarithmic, mean).unwrap() else { panic!() };
             assert!(gamma.mean() <= mean && Gamma(gamma.0 - 1).mean() > mean);

@@ -11,14 +11,14 @@
 //!   records when one comes or goes (add-remove with anything but a file for each site).
 //! * The number of trials has exactly the law of the theorem (module `count`).
 //! * The charge of every site is one event with the ε and δ of the whole selection (module `cost`): all trials, those that fail, and the
-//!   choice between them. It is reserved before the first trial and never given back, in a ledger that is kept in memory for this one
-//!   selection: no ledger file of a site has an entry of it, and whoever uses the records again has to count it. What is printed is what that
-//!   ledger then says at the task's δ.
+//!   choice between them. It is reserved before the first trial and never given back, in the ledger of a folder that belongs to the records
+//!   (module `book`): the next selection on them reads it. What is printed is what that ledger then says at the task's δ.
 //! * The event's δ is half the task's, so that a ledger with the task's δ has room beside the failure of a black box.
 //! * How many trials there were is not printed, nor how the others did: the proof counts on that. How long the program runs does tell
 //!   the number, so that is for the eyes of those only who hold the records.
 //! * A trial that fails takes its turn like any other.
 
+mod book;
 mod cost;
 mod count;
 
@@ -27,16 +27,15 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use dp_pvi_privacy::accountant::{AccountantError, epsilon_upper};
-use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{ClientId, Delta, DpEvent, Epsilon, Ledger, Relation, ReleaseId, RunId, SecureNoise};
-use ed25519_dalek::SigningKey;
+use dp_pvi_privacy::{Delta, DpEvent, Epsilon, Relation, SecureNoise};
 use serde::Serialize;
 
+pub use self::book::Book;
+use self::book::Charge;
 pub use self::count::{Gamma, Mean, Trials};
 use crate::experiment::{Experiment, ExperimentError, Session, Slicing, TuneSection, processors};
-use crate::federation::client_key;
 
 /// Why nothing was chosen.
 #[derive(Debug, thiserror::Error)]
@@ -56,9 +55,17 @@ pub enum TuneError {
     /// No randomness.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
-    /// A site's budget.
-    #[error("a site's ledger refuses the selection: {0}")]
+    /// The budget, or the ledger.
+    #[error("the ledger refuses the selection, and nothing was run: {0}")]
     Ledger(#[from] LedgerError),
+    /// The folder of the ledger.
+    #[error("{}: {problem}", path.display())]
+    Folder {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
 }
 
 impl TuneError {
@@ -68,8 +75,9 @@ impl TuneError {
         match self {
             Self::Config(_) | Self::Task(_) | Self::Accountant(_) => 2,
             Self::Experiment(error) => error.exit_code(),
+            Self::Ledger(LedgerError::Store(_)) | Self::Folder { .. } | Self::NoRandomness(_) => 12,
+            Self::Ledger(LedgerError::OtherIdentity(_)) => 7,
             Self::Ledger(_) => 8,
-            Self::NoRandomness(_) => 12,
         }
     }
 }
@@ -112,8 +120,17 @@ pub struct Choice {
     pub log_likelihood: Option<f64>,
     /// λ of the best trial: it is paid for and may be used.
     pub lambda: Vec<f64>,
-    /// What every site's ledger has booked, in words.
+    /// What the ledger of the records has booked, in words.
     pub booked: String,
+}
+
+/// What all selections of one ledger may cost together, where it is more than one selection.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Limits {
+    /// ε, instead of that of `[tune]`.
+    pub epsilon: Option<f64>,
+    /// δ, instead of the task's.
+    pub delta: Option<f64>,
 }
 
 /// Bisections of ε of a trial: to a relative 1e-4.
@@ -200,11 +217,11 @@ impl Selection {
         event(self.cost.event.0, self.cost.event.1)
     }
 
-    /// Charges every site's ledger, then runs the trials and releases the best.
+    /// Charges the ledger of the records, then runs the trials and releases the best.
     ///
     /// # Errors
-    /// A ledger refuses, the data cannot be read, or the operating system gives no randomness.
-    pub fn run(&self, data: &Path) -> Result<Choice, TuneError> {
+    /// The ledger refuses, the data cannot be read, or the operating system gives no randomness.
+    pub fn run(&self, data: &Path, book: &Book, limits: Limits) -> Result<Choice, TuneError> {
         self.refuse_private_tests(data)?;
         let mut sessions = Vec::with_capacity(self.section.candidates.len());
         // All data is read before anything is charged: a file that is missing costs nothing.
@@ -213,7 +230,7 @@ impl Selection {
             sessions.push(Session::open(experiment, &self.path, data)?);
         }
         let mut coins = count::secure()?;
-        let booked = self.charge(&sessions[0], coins.word())?;
+        let booked = self.charge(&sessions[0], book, limits, &coins.key())?;
         let count = self.trials.draw(&mut coins);
         let mut best: Option<(usize, f64, Vec<f64>)> = None;
         for _ in 0..count {
@@ -225,7 +242,11 @@ impl Selection {
                 best = Some((candidate, score, run.lambda));
             }
         }
-        let booked = format!("epsilon {booked:.4} at delta {:e}, before the first trial", self.cost.delta);
+        let delta = limits.delta.unwrap_or(self.cost.delta);
+        let booked = match book {
+            Book::Forgotten => format!("epsilon {booked:.4} at delta {delta:e}, before the first trial"),
+            Book::Folder(folder) => format!("epsilon {booked:.4} at delta {delta:e} in {}, all selections together", folder.display()),
+        };
         Ok(match best {
             None => Choice { candidate: None, options: String::new(), log_likelihood: None, lambda: Vec::new(), booked },
             Some((candidate, score, lambda)) => Choice {
@@ -248,28 +269,18 @@ impl Selection {
         }
     }
 
-    /// Reserves the selection in a ledger of every site, whose budget is what `[tune]` allows. The largest ε that a ledger then states.
-    fn charge(&self, session: &Session, seed: u64) -> Result<f64, TuneError> {
+    /// Reserves the selection. The ε that the ledger then states.
+    fn charge(&self, session: &Session, book: &Book, limits: Limits, seed: &[u8; 32]) -> Result<f64, TuneError> {
         let task = session.task();
+        let wrong = |error: dp_pvi_privacy::unit::InvalidUnit| TuneError::Config(error.to_string());
         let budget = Budget {
-            epsilon: Epsilon::new(self.section.epsilon).map_err(|error| TuneError::Config(error.to_string()))?,
-            delta: task.privacy.delta,
+            epsilon: Epsilon::new(limits.epsilon.unwrap_or(self.section.epsilon)).map_err(wrong)?,
+            delta: limits.delta.map_or(Ok(task.privacy.delta), Delta::new).map_err(wrong)?,
             per_run: None,
             allow_non_private: false,
         };
-        let mut booked = 0.0f64;
-        for number in 0..session.experiment().number_of_clients() {
-            // Digits and a hyphen only.
-            let client = ClientId::new(format!("client-{}", number + 1)).map_err(|error| TuneError::Config(error.to_string()))?;
-            let identity = LedgerIdentity { data: client.to_string(), unit: task.privacy.unit, relation: task.privacy.relation };
-            let key: SigningKey = client_key(seed, &client);
-            let mut ledger = Ledger::open(MemoryStore::new(), key, identity, budget)?;
-            let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client, round: 0 };
-            // The permit is for the whole selection; each trial works under the ledgers of its own federation.
-            drop(ledger.reserve(&release, &self.event()?, task.hash())?);
-            booked = booked.max(ledger.spent()?.epsilon.get());
-        }
-        Ok(booked)
+        let identity = LedgerIdentity { data: "tune".into(), unit: task.privacy.unit, relation: task.privacy.relation };
+        book.charge(&Charge { identity, budget, task: task.hash(), event: &self.event()? }, seed)
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dp_pvi_posterior::statement::{Booked, statement};
+use dp_pvi_posterior::reading::statement::{Booked, statement};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, RowBody};
 use dp_pvi_privacy::mechanism::Message;

@@ -87,7 +87,7 @@ fn the_best_order_after_the_fact_is_not_taken() {
 /// Two orders are as good as each other for the first event and a budget, but for the margin that discrete noise needs. A later event that needs it
 /// is read at the order that the first event fixed.
 #[test]
-fn finding_gate_3_a_later_margin_does_not_change_the_order() {
+fn a_later_margin_does_not_change_the_order() {
     let mut prices = Prices::new(Relation::ReplaceOne);
     let charges = [rho(), laplace(), sampled(0.5, 0.02)].map(|event| prices.learn(&event).unwrap());
     let costs: Vec<_> = charges.iter().map(|charge| charge.cost.clone().unwrap()).collect();

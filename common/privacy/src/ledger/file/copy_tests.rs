@@ -287,25 +287,58 @@ fn a_backup_is_whole_and_overwrites_nothing() {
     assert_eq!(names.len(), 3, "ledger, lock, backup: {names:?}");
 }
 
+/// The copy as it is.
+fn unmended(_: SqliteLedger) -> Result<(), StoreError> {
+    Ok(())
+}
+
+/// Whoever has the copy may send once more what the lost ledger has sent under the reservation.
+#[test]
+fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name() {
+    let folder = memory();
+    let (path, target) = (folder.path().join("ledger.db"), folder.path().join("backup.db"));
+    drop(SqliteLedger::create(&path).unwrap());
+    let mut ledger = Ledger::open(SqliteLedger::create(&path).unwrap().unwrap(), signer(), identity(), budget()).unwrap();
+    ledger.reserve(&release(0), &crate::DpEvent::NonPrivate, crate::Hash::default()).unwrap();
+    let rows = ledger.rows().len();
+    backup(&path, &target).unwrap();
+    drop(ledger);
+    fs::remove_file(&path).unwrap();
+    let mut closed = 0;
+    restore(&target, &path, |store| {
+        assert!(!path.exists());
+        closed = Ledger::open(store, signer(), identity(), budget())?.close_reserved()?;
+        Ok::<_, LedgerError>(())
+    })
+    .unwrap();
+    // Another process.
+    crate::danger::forget_permits(&path);
+    let mut back = open(&path).unwrap();
+    assert_eq!((closed, back.rows().len()), (1, rows + 1));
+    assert_eq!(back.state(&release(0)), Some(ReleaseState::Settled { included: false }));
+    let again = back.reserve(&release(0), &crate::DpEvent::NonPrivate, crate::Hash::default());
+    assert!(matches!(again, Err(LedgerError::Conflict(_))));
+}
+
 #[test]
 fn a_backup_comes_back_only_where_no_ledger_is() {
     let folder = memory();
     let (path, target) = (folder.path().join("ledger.db"), folder.path().join("backup.db"));
     let rows = filled(&path, 25);
     backup(&path, &target).unwrap();
-    assert!(matches!(restore(&target, &path), Err(StoreError::Unavailable(m)) if m.contains("move it away")));
+    assert!(matches!(restore(&target, &path, unmended), Err(StoreError::Unavailable(m)) if m.contains("move it away")));
     fs::remove_file(&path).unwrap();
     // What a lost ledger left would be rolled into the restored one.
     fs::write(suffixed(&path, "-journal"), b"left").unwrap();
-    assert!(matches!(restore(&target, &path), Err(StoreError::Corrupt(m)) if m.contains("move that one away")));
+    assert!(matches!(restore(&target, &path, unmended), Err(StoreError::Corrupt(m)) if m.contains("move that one away")));
     fs::remove_file(suffixed(&path, "-journal")).unwrap();
     let mut damaged = fs::read(&target).unwrap();
     damaged[100] ^= 0xff;
     let bad = folder.path().join("bad.db");
     fs::write(&bad, damaged).unwrap();
-    assert!(matches!(restore(&bad, &path), Err(StoreError::Corrupt(_))));
+    assert!(matches!(restore(&bad, &path, unmended), Err(StoreError::Corrupt(_))));
     assert!(!path.exists() && !suffixed(&path, ".new").exists());
-    restore(&target, &path).unwrap();
+    restore(&target, &path, unmended).unwrap();
     let mut store = SqliteLedger::open(&path).unwrap();
     assert_eq!(store.rows().unwrap(), rows);
     assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Unavailable(_)), "locked");

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::danger::assume_signed;
-use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, StoreError};
+use crate::ledger::reserve::MOST_RETRIES;
+use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody, StoreError};
 use crate::mechanism::release_non_private;
 use crate::{
     Argument, ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, RunId,
@@ -109,6 +110,8 @@ fn t1_6_a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
     assert!(matches!(full, LedgerError::Store(StoreError::Unavailable(_))), "{full}");
     drop(ledger);
 
+    // Another process.
+    crate::danger::forget_permits(&path);
     let mut ledger = open(&path).unwrap();
     assert_eq!(ledger.state(&release(0)), Some(ReleaseState::Reserved));
     let permit = ledger.reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
@@ -146,4 +149,29 @@ fn changed_attachments_and_factors_are_corruption() {
     }
     fs::write(&path, &whole).unwrap();
     assert_eq!(open(&path).unwrap().site_state(&release(0).run).unwrap().public(3), Ok(vec![1.0; 3]));
+}
+
+/// A reservation gave a permit at every opening of the ledger: any number of results for one charge.
+#[test]
+fn finding_gate_one_charge_mints_once_a_process_and_few_times_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let reserve = || open(&path).unwrap().reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).map(drop);
+    reserve().unwrap();
+    for again in 1..=MOST_RETRIES as usize {
+        assert!(matches!(reserve(), Err(LedgerError::PermitOutstanding(_))), "the same process, attempt {again}");
+        crate::danger::forget_permits(&path);
+        reserve().unwrap();
+        let ledger = open(&path).unwrap();
+        assert_eq!(ledger.rows().len(), 2 + again);
+        assert!(matches!(&ledger.rows().last().unwrap().0.body, RowBody::Retried { release: id } if *id == release(0)));
+    }
+    crate::danger::forget_permits(&path);
+    assert!(matches!(reserve(), Err(LedgerError::RetriesSpent(_))));
+    // The charge stays, and nothing of it can be included.
+    let mut ledger = open(&path).unwrap();
+    assert_eq!(ledger.state(&release(0)), Some(ReleaseState::Reserved));
+    assert!(ledger.spent().unwrap().epsilon.get().is_infinite());
+    assert!(ledger.settle(&release(0), true, 0.5).is_err());
+    ledger.settle(&release(0), false, 0.5).unwrap();
 }

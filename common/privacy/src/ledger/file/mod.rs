@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::ledger::row::StoredRow;
-use crate::ledger::store::{Extra, LedgerStore, StoreError};
+use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
 use crate::release::{Hash, ReleaseId, RunId};
 pub use backup::{backup, restore};
 use lock::WriterLock;
@@ -66,6 +66,8 @@ pub struct SqliteLedger {
     head: Head,
     /// What opening has read already, until somebody asks for it.
     opened: Option<Vec<StoredRow>>,
+    /// The file, without links in its path.
+    place: PathBuf,
     /// Keeps other writers out for as long as it lives.
     _lock: WriterLock,
 }
@@ -114,7 +116,8 @@ impl SqliteLedger {
         make_durable(&connection)?;
         check_file(&connection)?;
         let (rows, head) = read_rows(&connection)?;
-        Ok(Self { connection, head, opened: Some(rows), _lock: lock })
+        let place = path.canonicalize().map_err(|e| StoreError::Unavailable(format!("{}: {e}", path.display())))?;
+        Ok(Self { connection, head, opened: Some(rows), place, _lock: lock })
     }
 
     /// Number of rows.
@@ -132,6 +135,12 @@ impl SqliteLedger {
 
 #[cfg(not(any(test, feature = "unsealed")))]
 impl crate::sealed::Sealed for SqliteLedger {}
+
+impl ChargeStore for SqliteLedger {
+    fn place(&self) -> Option<&Path> {
+        Some(&self.place)
+    }
+}
 
 impl LedgerStore for SqliteLedger {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {

@@ -37,7 +37,7 @@ fn finding_privacy_filter_the_order_is_fixed_by_the_first_charge() {
     assert!((would_be - 4.458_238_511_004_57).abs() < 1e-9, "{would_be}");
     assert!((over(ledger.would_admit(&run(7), &[(laplace(), 1)])) - would_be).abs() < 1e-12);
     assert!((ledger.would_cost(&[(laplace(), 1)]).unwrap().epsilon.get() - would_be).abs() < 1e-12);
-    // A run is fixed by its task: its own ε is a plan's.
+    // Without a limit of its own, a run's ε is a plan's.
     assert!((ledger.spent_in(&run(1)).unwrap().epsilon.get() - 1.0).abs() < 1e-2);
     // Opened again it is the same ledger.
     let before = ledger.spent().unwrap();
@@ -45,6 +45,23 @@ fn finding_privacy_filter_the_order_is_fixed_by_the_first_charge() {
     let mut again = open(&store, budget(4.0)).unwrap();
     assert_eq!(again.spent().unwrap(), before);
     assert!((over(reserve(&mut again, 3, &laplace())) - would_be).abs() < 1e-12);
+}
+
+/// A site need not pay a run to its end, so which of its visits come may depend on what was released: the limit of a run is a filter, too.
+#[test]
+fn finding_attack2_9_the_limit_of_a_run_is_a_filter() {
+    let limited = Budget { per_run: Some(Epsilon::new(4.0).unwrap()), ..budget(100.0) };
+    let mut ledger = open(&MemoryStore::new(), limited).unwrap();
+    for (round, event) in (0..).zip([rho(), laplace(), laplace()]) {
+        ledger.reserve(&release(1, round), &event, header(round)).unwrap();
+    }
+    assert!((ledger.spent_in(&run(1)).unwrap().epsilon.get() - 3.304_006_115_830_93).abs() < 1e-6);
+    assert_eq!(ledger.losses_in(&run(1)).fallback, ledger.losses_in(&run(1)).joint);
+    // As a plan, all four cost 3.470.
+    match ledger.reserve(&release(1, 3), &laplace(), header(3)) {
+        Err(LedgerError::OverRunBudget { would_be, .. }) => assert!((would_be - 4.458_238_511_004_57).abs() < 1e-9, "{would_be}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Gaussians are added up by μ² with all of δ, whatever else might come; when it comes, both rules have their own part of δ.

@@ -49,11 +49,25 @@ fn a_private_change_moves_a_private_state_iff_the_update_was_included() {
     assert!(matches!(public(&[1.0]).public(), Some([_])) && private(&[1.0]).public().is_none() && Pending::None.public().is_none());
 }
 
+/// How many private words there are is a function of the records. A refusal of one number and not of another would be seen by the server.
 #[test]
-fn kinds_and_lengths_never_mix_in_one_run() {
+fn finding_attack2_7_no_answer_depends_on_the_length_of_a_private_state() {
+    let (store, mut ledger) = fresh(1000.0);
+    for (round, words) in [&[1.0, 2.0][..], &[1.0, 1.0, 3.0], &[4.0], &[]].iter().enumerate() {
+        let id = release(0, u32::try_from(round).unwrap());
+        commit(&mut ledger, &id, private(words)).unwrap();
+        drop(ledger);
+        ledger = open(&store, budget(1000.0)).unwrap();
+        ledger.settle(&id, true, 1.0).unwrap();
+    }
+    assert_eq!(open_private(ledger.site_state(&run(0)).unwrap()), [6.0, 3.0, 3.0]);
+}
+
+#[test]
+fn kinds_and_public_lengths_never_mix_in_one_run() {
     for (first, others) in [
         (public as fn(&[f64]) -> Pending, [private(&[1.0, 2.0]), public(&[1.0]), private(&[])]),
-        (private, [public(&[1.0, 2.0]), private(&[1.0, 2.0, 3.0]), public(&[])]),
+        (private, [public(&[1.0, 2.0]), public(&[1.0]), public(&[])]),
     ] {
         for settled in [true, false] {
             let (store, mut ledger) = fresh(1000.0);
@@ -81,7 +95,7 @@ fn copy(pending: &Pending) -> Pending {
     match pending {
         Pending::None => Pending::None,
         Pending::Public(change) => Pending::Public(change.clone()),
-        Pending::Private(change) => Pending::Private(Sensitive::of(change.0.clone())),
+        Pending::Private(change) => Pending::Private(Sensitive::of(change.value().unwrap().clone())),
     }
 }
 
@@ -215,7 +229,7 @@ fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
 
 /// What a store sees of a private state: no word of it, under any key but the site's.
 #[test]
-fn finding_privacy_gate_a_store_sees_no_private_word() {
+fn finding_gate_3_a_store_sees_no_private_word() {
     let store = MemoryStore::new();
     let mut ledger = open(&store, budget(100.0)).unwrap();
     let words = [70.01, -3.5, 1e-300];
@@ -243,7 +257,7 @@ fn finding_privacy_gate_a_store_sees_no_private_word() {
 
 /// A ledger whose private words were stored as they are is read, and what it writes next is encrypted.
 #[test]
-fn finding_privacy_gate_plain_words_of_older_ledgers_are_read_and_encrypted_when_written_next() {
+fn finding_gate_3_plain_words_of_older_ledgers_are_read_and_encrypted_when_written_next() {
     let words: Vec<u8> = [1.5f64, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let plain = [&[2, 2][..], &[9; 32], &words].concat();
     let state = SiteState::from_bytes(&plain, |_| None).unwrap();
@@ -269,7 +283,7 @@ fn finding_privacy_gate_plain_words_of_older_ledgers_are_read_and_encrypted_when
 
 /// A message says the release, the header and the head that the ledger has, or is not committed.
 #[test]
-fn finding_privacy_gate_a_message_claims_what_the_ledger_charged() {
+fn finding_gate_5_a_message_claims_what_the_ledger_charged() {
     let (_, mut ledger) = fresh(100.0);
     let id = release(0, 0);
     ledger.reserve(&id, &event(), header(0)).unwrap();
@@ -290,4 +304,19 @@ fn finding_privacy_gate_a_message_claims_what_the_ledger_charged() {
         assert!(matches!(ledger.commit(&id, &attachment(lie)), Err(LedgerError::Conflict(_))));
     }
     ledger.commit(&id, &attachment(truth)).unwrap();
+}
+
+/// A private change that panicked: it is committed and settled like any other, at any time of a run, and moves nothing.
+#[test]
+fn finding_gate_a_change_that_panicked_leaves_the_state_as_it_is() {
+    let broken = || Pending::Private(Sensitive::of(0.0).map(&crate::Argument::nothing(), |(), _| panic!("a record")));
+    let (store, mut ledger) = fresh(1000.0);
+    for (round, change) in [(0, broken()), (1, private(&[1.0, -2.0])), (2, broken()), (3, private(&[0.5, 0.5]))] {
+        let id = release(0, round);
+        commit(&mut ledger, &id, change).unwrap();
+        ledger = open(&store, budget(1000.0)).unwrap();
+        ledger.settle(&id, true, 1.0).unwrap();
+        ledger = open(&store, budget(1000.0)).unwrap();
+    }
+    assert_eq!(open_private(ledger.site_state(&run(0)).unwrap()), vec![1.5, -1.5]);
 }

@@ -376,7 +376,7 @@ fn finding_privacy_6_a_unit_outside_the_sample_changes_no_bit() {
 
 /// A model that panics over records ends nothing, and says nothing: what is released is the noise, as if nobody were there.
 #[test]
-fn finding_privacy_gate_a_panic_of_a_model_says_nothing() {
+fn finding_gate_1_a_panic_of_a_model_says_nothing() {
     #[derive(Serialize, Deserialize)]
     struct Panics;
     impl BatchTerms<Rows> for Panics {

@@ -81,3 +81,61 @@ fn shares_of_many_sites_are_one_sum() {
     let sampled = ShareSum::new(20, clip, noise, 4, 100_000, Some(SamplingRate::nearest(0.01).unwrap()), Terms::Units).unwrap();
     assert!(SumBound::of_shares(&sampled, 5).coordinate() < 5 * sampled.coordinate_bound() / 20);
 }
+
+#[test]
+fn what_is_brought_in_is_within_the_bound_and_what_was_within_is_not_changed() {
+    let bound = SumBound::of_event(&sum(4, 1.0, None).event(), 10).unwrap();
+    let most = i64::try_from(bound.coordinate()).unwrap();
+    for values in [
+        [0; 4],
+        [1, -2, 3, 4],
+        [most / 8; 4],
+        [most, 0, 0, 1],
+        [most + 1, 0, 0, 0],
+        [most; 4],
+        [-most, most, -most, 1],
+        [i64::MAX; 4],
+        [i64::MIN; 4],
+        [i64::MIN, i64::MAX, 0, -1],
+    ] {
+        let mut inside = values;
+        bound.bring_in(&mut inside);
+        assert!(bound.admits(&inside), "{values:?}");
+        if bound.admits(&values) {
+            assert_eq!(inside, values);
+        }
+        assert!(values.iter().zip(&inside).all(|(before, after)| before.signum() * after.signum() >= 0), "{inside:?}");
+    }
+    // Cut to the length of the bound, in the same direction.
+    let mut long = [most / 2, most / 2, 0, 0];
+    let tight = SumBound { norm: bound.norm() / 100.0, ..bound };
+    tight.bring_in(&mut long);
+    let length = (long[0] as f64).hypot(long[1] as f64);
+    assert!(long[0] == long[1] && length <= tight.norm() && length >= tight.norm() * (1.0 - 1e-4));
+}
+
+/// With three sites and one unit each, C = 1 and z = 4: the coordinate bound is 3·C_int + 3·64(s+1), the norm's 3(C_int+1) + s√3(√d + √(2L)).
+/// In few dimensions the norm is the smaller one, in many the coordinate: each half alone turns a vector away.
+#[test]
+fn finding_attack_b7_each_half_of_a_bound_of_shares_fails_alone() {
+    let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(4.0).unwrap());
+    let bound = |dimension| {
+        let share = ShareSum::new(dimension, clip, noise, 3, 1, None, Terms::Units).unwrap();
+        (SumBound::of_shares(&share, 3), share)
+    };
+    let (few, share) = bound(20);
+    let (steps, scale) = (share.clip_steps() as f64, share.scale() as f64);
+    assert_eq!(few.coordinate(), u128::from(3 * share.clip_steps() + 3 * 64 * (share.scale() + 1)));
+    let norm = 3.0 * (steps + 1.0) + scale * 3f64.sqrt() * (20f64.sqrt() + (2.0 * TAIL).sqrt());
+    assert!((few.norm() / norm - 1.0).abs() < 2e-9);
+    #[allow(clippy::cast_possible_truncation)]
+    let longest = few.norm().floor() as i64;
+    // Norm alone.
+    assert!(u128::from(longest.unsigned_abs()) < few.coordinate());
+    assert!(few.admits(&[longest, 0, 0]) && !few.admits(&[longest, longest / 100, 0]));
+    // Coordinate alone.
+    let (many, _) = bound(20_000);
+    let most = i64::try_from(many.coordinate()).unwrap();
+    assert!((most + 1) as f64 <= many.norm() / 1.1);
+    assert!(many.admits(&[0, -most]) && !many.admits(&[0, most + 1]) && !many.admits(&[-most - 1, 0]));
+}

@@ -1,4 +1,6 @@
 #![allow(clippy::unwrap_used)]
+use std::time::Duration;
+
 use dp_pvi_privacy::{Hash, ReleaseId};
 
 use super::*;
@@ -286,4 +288,90 @@ fn finding_attack_weakness_1_a_welcome_carries_the_site_s_own_word_for_the_head_
     desk.poll();
     assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))));
     assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))), "also when the run has a hello with a lower head");
+}
+
+/// A month of restarts every few minutes, whatever the reason, locks nobody out.
+#[test]
+fn a_site_that_restarts_often_in_a_long_run_is_never_locked_out() {
+    use RefusalReason::{Approval, Policy, Unable};
+    for (reason, every) in [(Approval, 60), (Unable, 150), (Policy, 300)] {
+        let task = synchronous(3, 2);
+        let mut desk = Desk::new(&task);
+        desk.hello("a").unwrap();
+        for restart in 0..2000 {
+            desk.now = desk.now.plus(Duration::from_secs(every));
+            withdraw_quietly(&mut desk, "a", reason);
+            assert!(desk.hello("a").is_ok(), "{reason:?}, restart {restart}");
+        }
+        assert!(!desk.coordinator.members()[&client("a")].withdrawn);
+        let before = desk.state();
+        assert_eq!(Coordinator::restore(settings(&task), desk.records.clone()).unwrap().state_for_tests(), before);
+    }
+}
+
+/// The reason that a site gives is its own word: who leaves and comes back as fast as it can fills no disk, with none of them.
+#[test]
+fn finding_attack_a_flood_of_returns_stays_bounded_and_ends_by_itself() {
+    for reason in [RefusalReason::Approval, RefusalReason::Unable, RefusalReason::Policy] {
+        let mut desk = Desk::new(&synchronous(3, 2));
+        desk.hello("a").unwrap();
+        let flood = |desk: &mut Desk| {
+            let mut waits = Vec::new();
+            for _ in 0..1000 {
+                withdraw_quietly(desk, "a", reason);
+                match desk.hello("a") {
+                    Ok(_) => {}
+                    Err(Rejected::TooOften { seconds }) => waits.push(seconds),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            waits
+        };
+        let waits = flood(&mut desk);
+        let most = 2 * crate::coordinator::MAX_JOINS as usize + 4;
+        assert!(desk.records.len() <= most && waits.iter().all(|wait| (1..=60).contains(wait)), "{} {waits:?}", desk.records.len());
+        let before = desk.records.len();
+        // An hour later: sixty more, and not one beyond.
+        desk.now = desk.now.plus(Duration::from_secs(3600));
+        flood(&mut desk);
+        assert_eq!(desk.records.len() - before, 2 * 60);
+        // It need not wait for the next run.
+        let Err(Rejected::TooOften { seconds }) = desk.hello("a") else { panic!("nothing is left") };
+        desk.now = desk.now.plus(Duration::from_secs(seconds));
+        desk.hello("a").unwrap();
+    }
+}
+
+/// A vector of a noised sum is taken with its bound or not at all.
+#[test]
+fn finding_attack_b7_a_lattice_vector_without_a_bound_is_rejected() {
+    let private = "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"";
+    let task = crate::testing::task(private, "epsilon = 1.0", 2);
+    let desk = Desk::joined(&task);
+    let round = desk.round("a").unwrap();
+    let form = task.message(0).unwrap();
+    let update = |round_number: u32, header: Hash| Update {
+        release: ReleaseId { run: desk.coordinator.run(), client: client("a"), round: round_number },
+        header,
+        kind: form.kind,
+        coordinates: form.coordinates,
+        payload: Hash::default(),
+        ledger_head: head(1),
+        upload: None,
+    };
+    let honest = update(0, round.header.hash());
+    assert!(desk.coordinator.bound(&client("a"), &honest).unwrap().is_some());
+    // A round that is not there, a site of which nothing is known, and one that declared nothing.
+    assert_eq!(desk.coordinator.bound(&client("a"), &update(7, Hash::default())), Err(Rejected::UnknownRound));
+    assert!(matches!(desk.coordinator.bound(&client("x"), &honest), Err(Rejected::Unbounded(_))));
+    let values = Update { kind: dp_pvi_privacy::PayloadKind::Values, ..honest };
+    assert_eq!(desk.coordinator.bound(&client("a"), &values), Ok(None));
+}
+
+/// Leaves the run, without what time brings.
+fn withdraw_quietly(desk: &mut Desk, name: &str, reason: RefusalReason) {
+    let release = ReleaseId { run: desk.coordinator.run(), client: client(name), round: 0 };
+    let refusal = Signed::seal(&Refusal { release, header: Hash::default(), reason }, &key(name));
+    let refused = desk.coordinator.on_refusal(&client(name), &refusal, desk.now).unwrap();
+    desk.durable(refused);
 }

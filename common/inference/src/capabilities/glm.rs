@@ -1,0 +1,117 @@
+//! What generalised linear models share: a record enters only through its linear predictor xᵀθ, which is one-dimensional
+//! Gaussian under q.
+//!
+//! With a = E_q xᵀθ and s² = Var_q xᵀθ, and f(a, s²) = E_q log p(y | xᵀθ), every derivative follows from two numbers: the
+//! *residual* r = ∂f/∂a and the *curvature* c = −2 ∂f/∂s² ≥ 0. Then
+//!
+//! * ∂/∂μ = r x, ∂/∂v_j = −½ c x_j², ∂/∂log σ_j = −c x_j² σ_j²;
+//! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
+
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_privacy::mechanism::Term;
+use nalgebra::{DMatrix, DVector};
+
+use crate::capabilities::Gradients;
+use crate::point::{MeanField, ScaleCoordinate};
+use dp_pvi_records::{RecordTable, RecordView};
+
+/// Derivatives of E_q log p(y | xᵀθ) at one record.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Statistics {
+    /// r = ∂f/∂a.
+    pub residual: f64,
+    /// c = −2 ∂f/∂s².
+    pub curvature: f64,
+}
+
+/// A likelihood of a linear predictor.
+pub trait LinearPredictor: Send + Sync {
+    /// Residual and curvature for a predictor with this mean and variance.
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
+
+    /// f = E log p(target | predictor).
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
+
+    /// A curvature of about the size that a record with this target has near an optimum: where an exact fit starts, and nothing else.
+    fn typical_curvature(&self, target: f64) -> f64;
+}
+
+/// Mean and variance of xᵀθ under a mean-field q.
+#[inline]
+#[must_use]
+pub fn project(record: RecordView<'_>, q: &MeanField) -> (f64, f64) {
+    let moments = q.moments();
+    // Two running sums each: a sum waits for the one before it, and rows are short.
+    let (mut mean, mut variance) = ([0.0; 2], [0.0; 2]);
+    let (indices, last_index) = record.indices.as_chunks::<2>();
+    let (values, last_value) = record.values.as_chunks::<2>();
+    for (j, x) in indices.iter().zip(values) {
+        for k in 0..2 {
+            let [mu, v] = moments[j[k] as usize];
+            mean[k] += x[k] * mu;
+            variance[k] += x[k] * x[k] * v;
+        }
+    }
+    for (&j, &x) in last_index.iter().zip(last_value) {
+        let [mu, v] = moments[j as usize];
+        mean[0] += x * mu;
+        variance[0] += x * x * v;
+    }
+    (mean[0] + mean[1], variance[0] + variance[1])
+}
+
+impl<M: LinearPredictor> Gradients for M {
+    #[inline]
+    fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
+        let (mean, variance) = project(record, q);
+        let Statistics { residual, curvature } = self.statistics(mean, variance, record.target);
+        // A record with a number that is not finite, or that overflows, contributes 0.
+        if !(residual.is_finite() && variance.is_finite()) {
+            return;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "2d is a 32-bit number: a mechanism over 2d coordinates exists")]
+        let offset = q.dimension() as u32;
+        let entries = || record.indices.iter().zip(record.values);
+        term.extend(entries().map(|(&j, x)| (j, residual * x)));
+        match q.coordinate() {
+            ScaleCoordinate::LogScale => {
+                let moments = q.moments();
+                term.extend(entries().map(|(&j, x)| (offset + j, -curvature * x * x * moments[j as usize][1])));
+            }
+            ScaleCoordinate::HalfVariance { weight } => {
+                let factor = -weight * curvature;
+                term.extend(entries().map(|(&j, x)| (offset + j, factor * x * x)));
+            }
+        }
+    }
+}
+
+/// f at one record, for a q of either family.
+pub fn expected_log_likelihood(model: &impl LinearPredictor, record: RecordView<'_>, q: &Gaussian) -> f64 {
+    let (mean, variance) = q.standard().project(record.indices, record.values);
+    model.expected_log_density(mean, variance, record.target)
+}
+
+/// Σ f over the finite records of a table.
+pub fn total(model: &impl LinearPredictor, table: &RecordTable, q: &Gaussian) -> f64 {
+    table.records().filter(RecordView::is_finite).map(|record| expected_log_likelihood(model, record, q)).sum()
+}
+
+/// Σ r x and Σ c xxᵀ over the finite records of a table, with (r, c) from `statistics`.
+pub fn sums(table: &RecordTable, statistics: impl Fn(RecordView<'_>) -> Statistics) -> (DVector<f64>, DMatrix<f64>) {
+    let d = table.dimension();
+    let mut first = DVector::zeros(d);
+    let mut second = DMatrix::zeros(d, d);
+    for record in table.records().filter(RecordView::is_finite) {
+        let Statistics { residual, curvature } = statistics(record);
+        for (k, (j, x)) in record.entries().enumerate() {
+            first[j] += residual * x;
+            let weight = curvature * x;
+            for (i, y) in record.entries().take(k + 1) {
+                second[(i, j)] += weight * y;
+            }
+        }
+    }
+    second.fill_lower_triangle_with_upper_triangle();
+    (first, second)
+}

@@ -1,0 +1,254 @@
+//! Natural-gradient ascent with backtracking on the local bound of a log-concave linear predictor.
+
+use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use nalgebra::{Cholesky, DMatrix, DVector};
+
+use crate::capabilities::LocalOptimum;
+use crate::capabilities::dual;
+use crate::capabilities::glm::{self, LinearPredictor};
+use dp_pvi_records::{RecordTable, RecordView};
+
+/// Iterations, whatever the data.
+const ITERATIONS: usize = 200;
+/// Times that a step is halved.
+const HALVINGS: usize = 20;
+/// A step is accepted if the bound falls by less than this share of 1 + |bound|: without it, rounding stalls the search near 1e-8.
+const SLACK: f64 = 1e-12;
+
+/// Maximises w Σ E_q log p(record | θ) − KL(q‖cavity). The search ends when no parameter changes by more than `tolerance` of the largest.
+///
+/// One iteration sets Λ' = (1−ρ)Λ + ρ(Λ_c + H) and μ' = μ + ρ A⁻¹(g + h_c − Λ_c μ), where A = Λ_c + w Xᵀdiag(B2)X is the full matrix
+/// for both families (it only preconditions the mean field), begins with ρ = 1 and halves ρ until the bound does not decrease.
+/// Λ starts at Λ_c + wΣc₀xxᵀ (its diagonal in the mean field), c₀ the model's [`LinearPredictor::typical_curvature`], μ at the mean of `start`.
+///
+/// In the mean field only the columns that have an entry are fitted, which is where small shards of wide one-hot rows save their time: at the
+/// other coordinates the optimum is the cavity. A few records are solved record by record ([`dual`]).
+fn natural_gradient(
+    model: &impl LinearPredictor,
+    table: &RecordTable,
+    weight: f64,
+    tolerance: f64,
+    cavity: &Gaussian,
+    start: &Gaussian,
+) -> Result<Gaussian, InvalidParameters> {
+    let d = cavity.family().dimension();
+    if matches!(cavity.family(), Family::DiagonalGaussian { .. }) {
+        if let Some(optimum) = dual::optimum(model, table, weight, tolerance, cavity) {
+            return optimum;
+        }
+        let support = support(table, d);
+        if support.is_empty() {
+            return Ok(cavity.clone());
+        }
+        if support.len() < d {
+            let narrow = |q: &Gaussian| {
+                let natural = [0, d].iter().flat_map(|block| support.iter().map(move |&j| q.natural()[block + j])).collect();
+                Gaussian::from_natural(Family::DiagonalGaussian { dimension: support.len() }, natural)
+            };
+            let (small_cavity, small_start) = (narrow(cavity)?, narrow(start)?);
+            let fit = ascend(model, &restricted(table, &support, d), weight, tolerance, &small_cavity, &small_start)?;
+            let mut natural = cavity.natural().to_vec();
+            for (position, &j) in support.iter().enumerate() {
+                natural[j] = fit.natural()[position];
+                natural[d + j] = fit.natural()[support.len() + position];
+            }
+            return Gaussian::from_natural(*cavity.family(), natural);
+        }
+    }
+    ascend(model, table, weight, tolerance, cavity, start)
+}
+
+/// Columns that have an entry, ascending.
+fn support(table: &RecordTable, d: usize) -> Vec<usize> {
+    let mut used = vec![false; d];
+    table.records().flat_map(|record| record.indices).for_each(|&j| used[j as usize] = true);
+    (0..d).filter(|&j| used[j]).collect()
+}
+
+/// The table over the columns of its support.
+fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
+    let mut position = vec![0_u32; d];
+    (0u32..).zip(support).for_each(|(new, &old)| position[old] = new);
+    let mut builder = RecordTable::builder(support.len());
+    for record in table.records() {
+        builder.start_unit();
+        let indices: Vec<u32> = record.indices.iter().map(|&j| position[j as usize]).collect();
+        // Ascending columns keep their order, and the rows are no more and no longer.
+        if builder.push(&indices, record.values, record.target).is_err() {
+            break;
+        }
+    }
+    builder.finish()
+}
+
+/// The search over all columns of the table.
+fn ascend(
+    model: &impl LinearPredictor,
+    table: &RecordTable,
+    weight: f64,
+    tolerance: f64,
+    cavity: &Gaussian,
+    start: &Gaussian,
+) -> Result<Gaussian, InvalidParameters> {
+    let family = *cavity.family();
+    let shape = Shape { family };
+    let cavity_precision = shape.matrix(cavity);
+    let cavity_h = DVector::from_column_slice(&cavity.natural()[..family.dimension()]);
+    let bound = |q: &Gaussian| weight * glm::total(model, table, q) - q.kl(cavity);
+
+    let typical = |record: RecordView<'_>| weight * model.typical_curvature(record.target);
+    let first = glm::sums(table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1;
+    let mut mean = DVector::from_column_slice(start.standard().mean());
+    let mut precision = shape.restrict(&cavity_precision + first);
+    let mut q = shape.distribution(&mean, &precision)?;
+    let mut value = bound(&q);
+    for _ in 0..ITERATIONS {
+        let (gradient, curvature) = glm::sums(table, |record| {
+            let (a, s2) = q.standard().project(record.indices, record.values);
+            let glm::Statistics { residual, curvature } = model.statistics(a, s2, record.target);
+            glm::Statistics { residual: weight * residual, curvature: weight * curvature }
+        });
+        let matrix = &cavity_precision + curvature;
+        let slope = gradient + &cavity_h - &cavity_precision * &mean;
+        let factor = Cholesky::new(matrix.clone()).ok_or(InvalidParameters::Domain("the preconditioner is not positive definite"))?;
+        let direction = factor.solve(&slope);
+        let target = shape.restrict(matrix);
+        let mut rho = 1.0;
+        let mut accepted = None;
+        for _ in 0..=HALVINGS {
+            let mean = &mean + &direction * rho;
+            let precision = &precision * (1.0 - rho) + &target * rho;
+            let candidate = shape.distribution(&mean, &precision)?;
+            let candidate_value = bound(&candidate);
+            if candidate_value >= value - SLACK * (1.0 + value.abs()) {
+                accepted = Some((mean, precision, candidate, candidate_value));
+                break;
+            }
+            rho *= 0.5;
+        }
+        let Some((new_mean, new_precision, new_q, new_value)) = accepted else { break };
+        let still = unchanged(mean.as_slice(), new_mean.as_slice(), tolerance)
+            && unchanged(precision.as_slice(), new_precision.as_slice(), tolerance);
+        (mean, precision, q, value) = (new_mean, new_precision, new_q, new_value);
+        if still {
+            break;
+        }
+    }
+    Ok(q)
+}
+
+/// The optimum of a model with a log-concave linear predictor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NaturalGradient<M>(pub(crate) M);
+
+impl<M: LinearPredictor> LocalOptimum for NaturalGradient<M> {
+    fn weighted_optimum(
+        &self,
+        table: &RecordTable,
+        weight: f64,
+        tolerance: f64,
+        cavity: &Gaussian,
+        start: &Gaussian,
+    ) -> Result<Gaussian, InvalidParameters> {
+        natural_gradient(&self.0, table, weight, tolerance, cavity, start)
+    }
+}
+
+/// The two families as one matrix type: in a mean field precisions are diagonal matrices.
+struct Shape {
+    family: Family,
+}
+
+impl Shape {
+    fn matrix(&self, q: &Gaussian) -> DMatrix<f64> {
+        let d = self.family.dimension();
+        let precision = &q.natural()[d..];
+        match self.family {
+            Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&DVector::from_column_slice(precision)),
+            Family::FullGaussian { .. } => unsvec(precision, d),
+        }
+    }
+
+    fn restrict(&self, matrix: DMatrix<f64>) -> DMatrix<f64> {
+        match self.family {
+            Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&matrix.diagonal()),
+            Family::FullGaussian { .. } => matrix,
+        }
+    }
+
+    fn distribution(&self, mean: &DVector<f64>, precision: &DMatrix<f64>) -> Result<Gaussian, InvalidParameters> {
+        let mut natural = (precision * mean).as_slice().to_vec();
+        match self.family {
+            Family::DiagonalGaussian { .. } => natural.extend(precision.diagonal().iter()),
+            Family::FullGaussian { .. } => natural.extend(svec(precision)),
+        }
+        Gaussian::from_natural(self.family, natural)
+    }
+}
+
+fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
+    let largest = new.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
+    old.iter().zip(new).all(|(a, b)| (a - b).abs() <= tolerance * largest)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_expfam::any::{Family, Gaussian};
+
+    use super::{ascend, natural_gradient};
+    use crate::capabilities::glm::LinearPredictor;
+    use crate::models::logistic_regression::LogisticRegression;
+    use crate::testing::close;
+    use dp_pvi_records::RecordTable;
+
+    /// Λ − Λ_c − w Σ c x² and w Σ r x − Λ_c (μ − μ_c), over w + the largest precision of the cavity.
+    fn slopes(table: &RecordTable, weight: f64, cavity: &Gaussian, q: &Gaussian) -> Vec<f64> {
+        let d = q.family().dimension();
+        let precision = &cavity.natural()[d..];
+        let mut slopes: Vec<f64> = (0..d)
+            .map(|j| precision[j] * (cavity.standard().mean()[j] - q.standard().mean()[j]))
+            .chain((0..d).map(|j| q.natural()[d + j] - precision[j]))
+            .collect();
+        for record in table.records() {
+            let (a, s2) = q.standard().project(record.indices, record.values);
+            let at = LogisticRegression.statistics(a, s2, record.target);
+            for (j, x) in record.entries() {
+                slopes[j] += weight * at.residual * x;
+                slopes[d + j] -= weight * at.curvature * x * x;
+            }
+        }
+        let scale = weight + precision.iter().copied().fold(0.0, f64::max);
+        slopes.iter().map(|s| s / scale).collect()
+    }
+
+    /// The reduced searches end where the bound is stationary, and where the search over all columns ends: one record, few columns, and
+    /// weights that all but fit a record.
+    #[test]
+    fn small_shards_have_the_optimum_of_the_whole_search() {
+        let family = Family::DiagonalGaussian { dimension: 6 };
+        let rows: [(&[u32], &[f64], f64); 4] =
+            [(&[0, 2, 5], &[1.0, -1.4, 1.0], 1.0), (&[0, 3, 5], &[1.0, 0.7, 1.0], 0.0), (&[2, 5], &[2.0, 1.0], 0.0), (&[5], &[1.0], 1.0)];
+        for (precision, weight) in [(1.0, 1.0), (0.1, 400.0), (250.0, 4000.0), (3000.0, 1.0)] {
+            let mut natural = [0.3, -2.0, 0.4, 0.0, 1.0, -1.5].map(|m| m * precision).to_vec();
+            natural.extend([1.0, 2.0, 0.5, 1.0, 4.0, 10.0].map(|l| l * precision));
+            let cavity = Gaussian::from_natural(family, natural).unwrap();
+            let start = Gaussian::from_natural(family, family.isotropic(0.2, 0.5)).unwrap();
+            for taken in [0..0, 0..1, 1..2, 3..4, 0..2, 0..4] {
+                let mut builder = RecordTable::builder(6);
+                for (indices, values, target) in &rows[taken.clone()] {
+                    builder.start_unit();
+                    builder.push(indices, values, *target).unwrap();
+                }
+                let table = builder.finish();
+                let reduced = natural_gradient(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                close(&slopes(&table, weight, &cavity, &reduced), &[0.0; 12], 1e-10);
+                let whole = ascend(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let relative = |q: &Gaussian| q.natural().iter().map(|v| v / precision.max(weight)).collect::<Vec<_>>();
+                close(&relative(&reduced), &relative(&whole), 1e-6);
+            }
+        }
+    }
+}

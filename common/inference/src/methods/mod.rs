@@ -1,0 +1,152 @@
+//! Methods: what a site computes in one visit, one room for every update, of the same name as its public half in `dp-pvi-posterior`.
+//!
+//! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
+//! factor come out. To add an update, write a folder beside the ones that are here and add an arm to [`run`].
+
+mod asked;
+mod bcm;
+mod client_level;
+mod dp_em;
+pub mod dp_optimisation;
+mod ep;
+mod global_vi;
+mod local_averaging;
+pub mod natural_gradient;
+mod parameter_perturbation;
+pub mod propagation;
+mod pvi;
+mod sep;
+pub mod shards;
+pub mod vips;
+mod virtual_clients;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod carried;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod conformance;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+mod tests;
+
+use dp_pvi_expfam::Factor;
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
+use dp_pvi_privacy::mechanism::{Message, ReleaseError};
+use dp_pvi_privacy::{DpEvent, NoiseSource, Pending, Permit, SiteState, StepPermit, Units};
+
+use crate::error::InferenceError;
+use crate::models;
+use dp_pvi_records::RecordTable;
+
+/// What a site is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The task.
+    pub task: &'a ResolvedTask,
+    /// Number of the visit, from 0.
+    pub visit: u32,
+    /// λ: natural parameters of the posterior that the server sent.
+    pub lambda: &'a [f64],
+    /// What the site carries on: λ_m where it is public, or its private-clean factors; nothing before its first included update.
+    pub state: &'a SiteState,
+}
+
+/// What comes out.
+#[derive(Debug)]
+pub struct Output {
+    /// What is sent: Δ = λ* − λ, undamped.
+    pub message: Message,
+    /// Change of the state, to be scaled by ρ if the update is included.
+    pub pending: Pending,
+}
+
+/// Runs the task's update.
+///
+/// # Privacy
+/// What leaves went through the mechanism that the permit is for; a permit for another event releases nothing. Neither errors
+/// nor the number of iterations depend on records, beyond what a released value already says.
+///
+/// # Errors
+/// See [`InferenceError`]; nothing was released then.
+pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit, noise: &N) -> Result<Output, InferenceError> {
+    let model = models::from_spec(&job.task.model);
+    match &job.task.update {
+        UpdateSpec::Pvi {} => pvi::run(job, &Local::new(job)?, model.as_ref(), units, permit),
+        UpdateSpec::DpOptimisation(spec) => {
+            dp_optimisation::run(spec, &dp_optimisation::local(spec, job)?, &job.task.model, units, permit, noise)
+        }
+        UpdateSpec::Vips(spec) => vips::run(spec, job, units, permit, noise),
+        UpdateSpec::NaturalGradient(spec) => natural_gradient::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Bcm(spec) => bcm::run(spec, job, units, permit, noise),
+        UpdateSpec::GlobalVi(spec) => global_vi::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Shards(spec) => shards::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::Propagation(spec) => propagation::visit::run(spec, job, model.as_ref(), units, permit, noise),
+        UpdateSpec::DpEm(spec) => dp_em::run(spec, job, units, permit, noise),
+    }
+}
+
+/// The local problem: global posterior, cavity and prior. All of it is public, given the transcript.
+pub(crate) struct Local {
+    global: Gaussian,
+    /// λ − λ_m with its precision raised to κ_c Λ0 where it was below; h is kept.
+    cavity: Gaussian,
+    /// Λ0.
+    prior_scale: f64,
+    /// Means at which the model's first fit starts, while λ is the prior: nothing was learned yet by anybody.
+    start: Option<Vec<f64>>,
+    /// Public scales of the features of a gradient that is clipped; 1 for updates that have none.
+    scales: Vec<f64>,
+    visit: u32,
+}
+
+impl Local {
+    fn new(job: &Job) -> Result<Self, InferenceError> {
+        let family = job.task.family();
+        let factor =
+            job.state.public(job.lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+        Ok(Self {
+            global: Gaussian::from_natural(family, job.lambda.to_vec())
+                .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
+            cavity: cavity(family, &job.task.prior_natural(), job.lambda, &factor)?,
+            prior_scale: job.task.prior.scale,
+            start: if job.lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
+            scales: vec![1.0; family.dimension()],
+            visit: job.visit,
+        })
+    }
+
+    /// d.
+    fn dimension(&self) -> usize {
+        self.global.family().dimension()
+    }
+
+    /// λ* − λ.
+    fn change(&self, optimum: &[f64]) -> Vec<f64> {
+        optimum.iter().zip(self.global.natural()).map(|(new, old)| new - old).collect()
+    }
+}
+
+/// The one step of a permit for exactly `event`.
+fn only_step(permit: Permit, event: &DpEvent) -> Result<StepPermit, InferenceError> {
+    if permit.event() != event {
+        return Err(ReleaseError::PermitMismatch.into());
+    }
+    permit.into_steps().next().ok_or(InferenceError::Job("the permit holds no step"))
+}
+
+/// λ − λ_m with its precision raised to κ_c Λ0 where it was below; h is kept.
+fn cavity(family: Family, prior: &[f64], lambda: &[f64], factor: &[f64]) -> Result<Gaussian, InferenceError> {
+    let length = |_| InferenceError::Job("lambda or the factor has another length than the task's family");
+    let lambda = Factor::new(family, lambda.to_vec()).map_err(length)?;
+    let factor = Factor::new(family, factor.to_vec()).map_err(length)?;
+    let mut cavity = (lambda - &factor).into_natural();
+    let precision = &mut cavity[family.dimension()..];
+    if let Some(floored) = PrecisionFloor::Cavity.apply(family, &prior[family.dimension()..], precision) {
+        precision.copy_from_slice(&floored.precision);
+    }
+    Gaussian::from_natural(family, cavity)
+        .map_err(|_| InferenceError::Job("the factor is too far from lambda for a cavity: it is not of this run"))
+}

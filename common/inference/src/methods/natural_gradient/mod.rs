@@ -1,0 +1,164 @@
+//! Bounded natural-gradient variational inference: one noised sum a visit, and everything else is the
+//! server's ([`NaturalGradientRule`]).
+//!
+//! # Privacy
+//! * **Unit and relation**: the task's; one term per unit.
+//! * **Sensitivity**: C (add-remove) or 2C (replace-one). A record's term has a public bound, ‖(r x, w c x∘x)‖ from ‖x‖ ≤ R and the
+//!   bounds on r and c (module `methods::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
+//!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
+//!   neither: the mechanism clips and checks every term.
+//! * **Event**: one unsampled release a visit, each with its share of the run's budget.
+//! * **State**: none. What a site sends is a function of its records and of the public state.
+
+use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_posterior::methods::NaturalGradientRule;
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, UpdateSpec};
+use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
+
+use super::asked::Asked;
+use super::{Job, Output, only_step};
+use crate::capabilities::glm::{LinearPredictor, Statistics, project};
+use crate::error::InferenceError;
+use crate::models::{self, Model};
+use crate::point::{MeanField, ScaleCoordinate};
+use dp_pvi_records::{RecordTable, RecordView};
+
+pub(super) fn run<N: NoiseSource>(
+    spec: &NaturalGradientSpec,
+    job: &Job<'_>,
+    model: &dyn Model,
+    units: &Units<RecordTable>,
+    permit: Permit,
+    noise: &N,
+) -> Result<Output, InferenceError> {
+    let mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    Terms::new(spec, job, model)?;
+    let permit = only_step(permit, &mechanism.event())?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
+    Ok(Output { message, pending: Pending::None })
+}
+
+fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+    let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
+        return Err(InferenceError::Job("the task names another update"));
+    };
+    let model = models::from_spec(&asked.task.model);
+    let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
+    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
+}
+
+/// What a record adds to the sum of a visit.
+pub struct Terms<'a> {
+    spec: NaturalGradientSpec,
+    dimension: usize,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    Gram,
+    MeanField(&'a dyn LinearPredictor, MeanField),
+    Full(&'a dyn LinearPredictor, Standard),
+}
+
+impl<'a> Terms<'a> {
+    /// At the point of the job's state.
+    ///
+    /// # Errors
+    /// The model has no linear predictor, or the state is not of this task.
+    pub fn new(spec: &NaturalGradientSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
+        let predictor = model.linear_predictor().ok_or(InferenceError::Capability("natural gradients", "a linear predictor"))?;
+        let family = job.task.family();
+        let kind = match spec.visit(job.visit) {
+            NaturalGradientVisit::Gram => Kind::Gram,
+            NaturalGradientVisit::Gradient => {
+                let other = |_| InferenceError::Job("the state is not one of this update");
+                let point: Gaussian = NaturalGradientRule::point(family, job.lambda).map_err(other)?;
+                match point.standard() {
+                    Standard::Diagonal(q) => {
+                        let q = MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?;
+                        Kind::MeanField(predictor, q)
+                    }
+                    full @ Standard::Full(_) => Kind::Full(predictor, full.clone()),
+                }
+            }
+        };
+        Ok(Self { spec: *spec, dimension: family.dimension(), kind })
+    }
+
+    /// Adds a record's term. A record with a number that is not finite contributes 0.
+    #[inline]
+    pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
+        match &self.kind {
+            Kind::Gram => self.products(record, self.spec.curvature_bound, 0, term),
+            Kind::MeanField(predictor, q) => {
+                let (mean, variance) = project(record, q);
+                let Some(statistics) = self.statistics(*predictor, record, mean, variance) else { return };
+                let Statistics { residual, curvature } = self.weighted(record, statistics);
+                let entries = || record.indices.iter().zip(record.values);
+                let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
+                term.extend(entries().map(|(&j, x)| (j, residual * x)));
+                term.extend(entries().map(|(&j, x)| (offset + j, weight * x * x)));
+            }
+            Kind::Full(predictor, q) => {
+                let (mean, variance) = q.project(record.indices, record.values);
+                let Some(statistics) = self.statistics(*predictor, record, mean, variance) else { return };
+                let Statistics { residual, curvature } = self.weighted(record, statistics);
+                term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
+                self.products(record, self.spec.curvature_weight * curvature, self.offset(), term);
+            }
+        }
+    }
+
+    /// Residual and curvature within their bounds.
+    #[inline]
+    fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
+        let Statistics { residual, curvature } = predictor.statistics(mean, variance, record.target);
+        let (residual_bound, curvature_bound) = (self.spec.residual_bound, self.spec.curvature_bound);
+        (residual.is_finite() && curvature.is_finite() && variance.is_finite()).then(|| Statistics {
+            residual: residual.clamp(-residual_bound, residual_bound),
+            curvature: curvature.clamp(0.0, curvature_bound),
+        })
+    }
+
+    /// Times a number at most 1 that keeps the term within C, whichever of the two classes the record has: with the other one the residual is
+    /// shorter or longer by 1.
+    #[inline]
+    fn weighted(&self, record: RecordView<'_>, statistics: Statistics) -> Statistics {
+        if !self.spec.weighted {
+            return statistics;
+        }
+        let Statistics { residual, curvature } = statistics;
+        let square: f64 = record.values.iter().map(|x| x * x).sum();
+        let fourth = match self.kind {
+            Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
+            Kind::Gram | Kind::Full(..) => square * square,
+        };
+        let longest = residual.abs().max(1.0 - residual.abs());
+        let length = (longest * longest * square + (self.spec.curvature_weight * curvature).powi(2) * fourth).sqrt();
+        let factor = (self.spec.clip_norm.get() / length).min(1.0);
+        Statistics { residual: factor * residual, curvature: factor * curvature }
+    }
+
+    /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.
+    fn products(&self, record: RecordView<'_>, factor: f64, offset: u32, term: &mut Term) {
+        for (k, (i, x)) in record.entries().enumerate() {
+            // Row i of the upper triangle begins after rows 0..i, of d, d − 1, … entries.
+            let row = i * (2 * self.dimension - i + 1) / 2;
+            #[allow(clippy::cast_possible_truncation, reason = "below the number of coordinates, which is a 32-bit number")]
+            let row = offset + (row - i) as u32;
+            let scaled = factor * x;
+            term.add(row + record.indices[k], scaled * x);
+            let rest = record.indices[k + 1..].iter().zip(&record.values[k + 1..]);
+            term.extend(rest.map(|(&j, y)| (row + j, std::f64::consts::SQRT_2 * scaled * y)));
+        }
+    }
+
+    fn offset(&self) -> u32 {
+        // A mechanism over more coordinates than these exists.
+        u32::try_from(self.dimension).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec};
+use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SiteState, UnitTable};
+
+use super::{Job, Terms};
+use crate::models::{self, Model};
+use crate::testing::{close, matrix, random_units, rows, table, task, vector, vectors};
+use dp_pvi_records::{RecordTable, RecordView};
+
+fn spec() -> NaturalGradientSpec {
+    NaturalGradientSpec {
+        noise_multiplier: NoiseMultiplier::new(1.0).unwrap(),
+        preconditioner: Preconditioner::Gram,
+        gram_share: 0.2,
+        budget_growth: 1.0,
+        step: 1.8,
+        averaging: 0.0,
+        eigenvalue_floor: 0.0,
+        shrinkage: 0.0,
+        residual_bound: 1.0,
+        curvature_bound: 0.25,
+        curvature_weight: 0.8,
+        clip_norm: ClipNorm::new(100.0).unwrap(),
+        weighted: false,
+    }
+}
+
+fn task_with(spec: NaturalGradientSpec, approximation: Approximation, dimension: usize, rounds: u32) -> ResolvedTask {
+    let update = UpdateSpec::NaturalGradient(spec);
+    ResolvedTask {
+        schedule: ScheduleSpec::Synchronous { rounds },
+        damping: vec![1.0; rounds as usize],
+        ..task(ModelSpec::LogisticRegression {}, approximation, dimension as u32, update)
+    }
+}
+
+/// The state after every visit, without clip, lattice and noise: statistics and rule alone.
+fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordTable) -> Vec<Vec<f64>> {
+    let rule = task.rule();
+    let model = models::from_spec(&task.model);
+    let mut states = vec![rule.initial()];
+    for visit in 0..task.visits() {
+        let state = states.last().unwrap();
+        let terms = Terms::new(spec, &Job { task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
+        let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
+        let mut term = Term::default();
+        for unit in 0..data.len() {
+            term.clear();
+            data.unit(unit).records().for_each(|record| terms.add(record, &mut term));
+            term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+        }
+        let next = rule.apply(state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        states.push(next);
+    }
+    states
+}
+
+/// `logreg.pgvi_rho1p8_from_prior`: mean, variance, g and H of six rounds.
+#[test]
+fn the_golden_trace_comes_out() {
+    let Some(golden) = vectors("logreg") else { return };
+    let data = table(3, &rows(&matrix(&golden["X"]), &vector(&golden["y"])));
+    let spec = spec();
+    let rounds = golden["pgvi_rho1p8_from_prior"]["rounds"].as_array().unwrap();
+    let task = task_with(spec, Approximation::MeanField, 3, 1 + rounds.len() as u32);
+    let states = without_noise(&task, &spec, &data);
+    for (round, state) in rounds.iter().zip(&states[2..]) {
+        let q = Gaussian::from_natural(task.family(), task.posterior(state).to_vec()).unwrap();
+        close(q.standard().mean(), &vector(&round["mean"]), 1e-10);
+        close(&q.standard().variances(), &vector(&round["var"]), 1e-10);
+        // The running mean of one curvature is that curvature.
+        close(&state[9..12], &vector(&round["H"]), 1e-10);
+    }
+}
+
+/// `logreg.natural_gradient_rho1_from_prior`: the diagonal preconditioner.
+#[test]
+fn the_golden_diagonal_trace_comes_out() {
+    let Some(golden) = vectors("logreg") else { return };
+    let data = table(3, &rows(&matrix(&golden["X"]), &vector(&golden["y"])));
+    let spec = NaturalGradientSpec { preconditioner: Preconditioner::Diagonal, step: 1.0, ..spec() };
+    let steps = golden["natural_gradient_rho1_from_prior"].as_array().unwrap();
+    let task = task_with(spec, Approximation::MeanField, 3, steps.len() as u32);
+    for (step, state) in steps.iter().zip(&without_noise(&task, &spec, &data)[1..]) {
+        close(&state[..3], &vector(&step["h"]), 1e-10);
+        close(&state[3..6], &vector(&step["prec"]), 1e-10);
+    }
+}
+
+/// T16.2: without noise and clip the fixed point is the optimum of the bound, for both families.
+#[test]
+fn without_noise_the_limit_is_the_optimum() {
+    for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
+        for (averaging, tolerance) in [(0.0, 1e-10), (0.02, 1e-9)] {
+            let data = table(4, &random_units(3, 80, 4));
+            let spec = NaturalGradientSpec { averaging, ..spec() };
+            let task = task_with(spec, approximation, 4, 300);
+            let states = without_noise(&task, &spec, &data);
+            let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
+            let optimum =
+                models::logistic_regression::LogisticRegression.local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
+            let last = task.posterior(states.last().unwrap());
+            let size = optimum.natural().iter().fold(1.0f64, |m, v| m.max(v.abs()));
+            close(last, optimum.natural(), tolerance * size);
+        }
+    }
+}
+
+/// T16.10: with ρ = 1 the bound never falls (Böhning & Lindsay).
+#[test]
+fn without_noise_every_step_raises_the_bound() {
+    let data = table(4, &random_units(5, 120, 4));
+    let spec = NaturalGradientSpec { step: 1.0, ..spec() };
+    let task = task_with(spec, Approximation::MeanField, 4, 30);
+    let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
+    let bound = |state: &Vec<f64>| {
+        let q = Gaussian::from_natural(task.family(), task.posterior(state).to_vec()).unwrap();
+        crate::capabilities::glm::total(&models::logistic_regression::LogisticRegression, &data, &q) - q.kl(&prior)
+    };
+    let bounds: Vec<f64> = without_noise(&task, &spec, &data)[1..].iter().map(bound).collect();
+    for pair in bounds.windows(2) {
+        assert!(pair[1] >= pair[0] - 1e-10, "{pair:?}");
+    }
+    assert!(bounds[29] > bounds[0] + 1.0);
+}
+
+/// No record's term is longer than C; a record's weight is the same for either class, and some are below 1.
+#[test]
+fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
+    let (d, clip) = (5, 0.9);
+    let data = table(d, &random_units(4, 200, d));
+    let plain = spec();
+    let weighted = NaturalGradientSpec { weighted: true, clip_norm: ClipNorm::new(clip).unwrap(), ..plain };
+    for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
+        let task = task_with(weighted, approximation, d, 3);
+        let model = models::from_spec(&task.model);
+        let mut state = task.rule().initial();
+        let len = task.family().len();
+        state[len..][..d].copy_from_slice(&[0.9, -0.4, 0.3, 1.2, -0.7]);
+        let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
+        let terms = [plain, weighted].map(|spec| Terms::new(&spec, &job, model.as_ref()).unwrap());
+        let mut shortened = 0;
+        for record in data.records() {
+            let weight = |target: f64| {
+                let [plain, weighted] = [&terms[0], &terms[1]].map(|terms| {
+                    let mut term = Term::default();
+                    terms.add(RecordView { target, ..record }, &mut term);
+                    term
+                });
+                let length = weighted.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+                assert!(length <= clip * (1.0 + 1e-12), "{length}");
+                let ratios: Vec<f64> = plain.entries().iter().zip(weighted.entries()).map(|((_, a), (_, b))| b / a).collect();
+                close(&ratios, &vec![ratios[0]; ratios.len()], 1e-12);
+                (ratios[0], length)
+            };
+            let [(zero, a), (one, b)] = [0.0, 1.0].map(weight);
+            assert!((zero - one).abs() < 1e-12 && zero <= 1.0 + 1e-12, "{zero} {one}");
+            // The longer of both is as long as it may be.
+            assert!(zero > 0.999 || (a.max(b) - clip).abs() < 1e-9, "{a} {b}");
+            shortened += u32::from(zero < 0.99);
+        }
+        assert!(shortened > 50, "{shortened}");
+    }
+}
+
+/// No record of a checked table is shortened: the a-priori bound is one.
+#[test]
+fn no_term_is_longer_than_the_public_bound() {
+    let (d, radius) = (5, 4.0);
+    let data = table(d, &random_units(9, 200, d));
+    let bound = |approximation| {
+        // ‖x∘x‖ ≤ R·max|x|, ‖xxᵀ‖ = R²: rows here have entries of at most 2.
+        let square = if approximation == Approximation::MeanField { 2.0 * radius } else { radius * radius };
+        (radius, 5f64.sqrt().mul_add(0.5, 0.5).powf(2.5) * radius / square)
+    };
+    for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
+        let (bound, curvature_weight) = bound(approximation);
+        let spec = NaturalGradientSpec { curvature_weight, ..spec() };
+        let task = task_with(spec, approximation, d, 3);
+        let model = models::from_spec(&task.model);
+        let mut state = task.rule().initial();
+        let family = task.family();
+        // A point with large logits: residuals from 0 to 1.
+        for (j, h) in state[family.len()..][..d].iter_mut().enumerate() {
+            *h = if j % 2 == 0 { 1.5 } else { -1.0 };
+        }
+        let mut longest = 0.0f64;
+        for visit in [0, 1] {
+            let terms = Terms::new(&spec, &Job { task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref()).unwrap();
+            for record in data.records() {
+                let mut term = Term::default();
+                terms.add(record, &mut term);
+                let norm = term.entries().iter().map(|(_, v)| v * v).sum::<f64>().sqrt();
+                let size = record.values.iter().map(|v| v * v).sum::<f64>();
+                assert!(size <= radius * radius);
+                let limit = if visit == 0 { 0.25 * radius * radius } else { bound };
+                assert!(norm <= limit * (1.0 + 1e-12), "{norm} {limit}");
+                longest = longest.max(norm / limit);
+            }
+        }
+        assert!(longest > 0.5, "{longest}");
+    }
+}

@@ -1,0 +1,182 @@
+//! A Bayesian neural network with ReLU layers: shape, parameters and where a fit begins.
+
+use std::fmt::{Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+use crate::neural_network::{InvalidShape, Network, Output};
+use crate::spec::TaskError;
+use crate::spec::check::{invalid, positive, require};
+use crate::spec::words::Short;
+use crate::{ModelRules, ModelSpec, options};
+use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_schema::{LabelKind, Schema};
+
+/// Numbers of a network.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NeuralNetworkSpec {
+    /// Units of every hidden layer.
+    pub hidden: Vec<u32>,
+    /// What is predicted.
+    pub output: NetworkOutput,
+    /// Monte-Carlo samples S of a record's gradient, averaged before anything is clipped.
+    pub samples: u32,
+}
+
+/// What a network predicts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum NetworkOutput {
+    /// y ~ N(output, noise_sd²).
+    Number {
+        /// Known standard deviation of the observation noise.
+        noise_sd: f64,
+    },
+    /// P(y = 1) = σ(output).
+    Binary {},
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// Default: one layer of 50 units.
+    hidden: Option<Vec<u32>>,
+    /// Given: a number is predicted; absent: a class.
+    noise_sd: Option<f64>,
+    /// Default: 10.
+    samples: Option<u32>,
+}
+
+pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
+    let raw: Raw = options(table, "neural-network")?;
+    Ok(ModelSpec::NeuralNetwork(NeuralNetworkSpec {
+        hidden: raw.hidden.unwrap_or_else(|| vec![50]),
+        output: raw.noise_sd.map_or(NetworkOutput::Binary {}, |noise_sd| NetworkOutput::Number { noise_sd }),
+        samples: raw.samples.unwrap_or(10),
+    }))
+}
+
+impl NeuralNetworkSpec {
+    /// The network over rows of this many features.
+    ///
+    /// # Errors
+    /// A layer without units, or too many weights.
+    pub fn network(&self, features: usize) -> Result<Network, InvalidShape> {
+        let hidden: Vec<usize> = self.hidden.iter().map(|&units| units as usize).collect();
+        let output = match self.output {
+            NetworkOutput::Number { noise_sd } => Output::Number { noise_sd },
+            NetworkOutput::Binary {} => Output::Binary,
+        };
+        Network::new(features, &hidden, output)
+    }
+
+    /// The network that has this many parameters: the number of features follows.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn network_of(&self, parameters: usize) -> Result<Network, InvalidShape> {
+        let slope = self.hidden.first().map_or(1, |&units| units as usize).max(1);
+        let one = self.network(1)?.dimension();
+        let features = parameters.checked_sub(one).ok_or(InvalidShape)? / slope + 1;
+        self.network(features).ok().filter(|network| network.dimension() == parameters).ok_or(InvalidShape)
+    }
+}
+
+/// Most Monte-Carlo samples of a record: more gain nothing beside the noise.
+const MAX_SAMPLES: u32 = 1000;
+
+impl ModelRules for NeuralNetworkSpec {
+    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+        require((1..=8).contains(&self.hidden.len()), "hidden must list the units of one to eight layers")?;
+        require((1..=MAX_SAMPLES).contains(&self.samples), "samples must lie between 1 and 1000")?;
+        if let Err(error) = self.network(schema.dimension() as usize) {
+            return invalid(&format!("hidden: {error}"));
+        }
+        match self.output {
+            NetworkOutput::Number { noise_sd } => {
+                require(positive(noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
+                require(
+                    matches!(schema.label().kind, LabelKind::Number(_)),
+                    "a neural network with noise_sd predicts a number: give the schema's label kind = \"number\", or leave noise_sd out",
+                )
+            }
+            NetworkOutput::Binary {} => require(
+                matches!(schema.label().kind, LabelKind::Binary { .. }),
+                "a neural network without noise_sd predicts a class: give the schema's label kind = \"binary\", or noise_sd",
+            ),
+        }
+    }
+
+    fn parameters(&self, features: u32) -> u32 {
+        // A shape that is none has no parameter; `check` says what is wrong with it.
+        self.network(features as usize).ok().and_then(|network| u32::try_from(network.dimension()).ok()).unwrap_or(0)
+    }
+
+    fn names(&self, _schema: &Schema) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Not log-concave.
+    fn floor(&self) -> PrecisionFloor {
+        PrecisionFloor::General
+    }
+
+    fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
+        self.network(features as usize).ok().map(|network| network.initial_mean())
+    }
+
+    fn is_batched(&self) -> bool {
+        true
+    }
+
+    /// From the prior's scale a first fit fails: every layer adds its own noise to the next.
+    fn initial_log_scale(&self, _prior_scale: f64) -> f64 {
+        0.05f64.ln()
+    }
+}
+
+impl Display for NeuralNetworkSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let units: Vec<String> = self.hidden.iter().map(u32::to_string).collect();
+        write!(f, "neural network, hidden units {}", units.join(" and "))?;
+        match self.output {
+            NetworkOutput::Number { noise_sd } => write!(f, ", noise sd {}", Short(noise_sd))?,
+            NetworkOutput::Binary {} => f.write_str(", two classes")?,
+        }
+        write!(f, ", {} samples of a gradient", self.samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::{NetworkOutput, NeuralNetworkSpec, resolve};
+    use crate::ModelSpec;
+
+    #[test]
+    fn options_have_defaults_and_no_others() {
+        let of = |text: &str| resolve(&text.parse().unwrap());
+        let ModelSpec::NeuralNetwork(spec) = of("").unwrap() else { panic!("a network") };
+        assert_eq!(spec, NeuralNetworkSpec { hidden: vec![50], output: NetworkOutput::Binary {}, samples: 10 });
+        let ModelSpec::NeuralNetwork(spec) = of("hidden = [20, 10]\nnoise_sd = 0.5\nsamples = 3").unwrap() else { panic!("a network") };
+        assert_eq!(spec, NeuralNetworkSpec { hidden: vec![20, 10], output: NetworkOutput::Number { noise_sd: 0.5 }, samples: 3 });
+        assert_eq!(spec.to_string(), "neural network, hidden units 20 and 10, noise sd 0.5, 3 samples of a gradient");
+        assert!(of("width = 3").is_err());
+    }
+
+    #[test]
+    fn the_number_of_features_follows_from_the_number_of_parameters() {
+        for hidden in [vec![50], vec![3, 2], vec![1]] {
+            let spec = NeuralNetworkSpec { hidden, output: NetworkOutput::Binary {}, samples: 1 };
+            for features in [1, 2, 105] {
+                let network = spec.network(features).unwrap();
+                assert_eq!(spec.network_of(network.dimension()).unwrap(), network);
+            }
+            assert!(spec.network_of(0).is_err() && spec.network_of(2).is_err());
+        }
+        let spec = NeuralNetworkSpec { hidden: vec![50], output: NetworkOutput::Binary {}, samples: 1 };
+        assert!(spec.network_of(5_300).is_err());
+    }
+}

@@ -1,0 +1,23 @@
+//! Bayesian Poisson regression (`family = "poisson-regression"`): y ~ Poisson(exp(xᵀθ)), y = 0, 1, 2, …
+//!
+//! **Assumes** a label that is the count itself: lower bound 0, no centre, no scale, no transform. **Bounds**: none; residual and curvature grow with the
+//! rate, so the task gives `residual_bound` and `curvature_bound`, or a `clip_norm`. What lies beyond is cut, which biases fits of large counts.
+//!
+//! **When**: counts of events over the same time or place. A coefficient is the logarithm of a rate ratio. Prediction integrates the rate, see
+//! [`count`].
+//!
+//! **Source**: McCullagh and Nelder 1989, chapter 6.
+
+pub mod count;
+mod task;
+
+use crate::{ModelEntry, ModelFamily};
+pub(crate) use task::PoissonRegression;
+
+/// The registry's line.
+pub(crate) const ENTRY: ModelEntry = ModelEntry {
+    family: ModelFamily::PoissonRegression,
+    name: "poisson-regression",
+    help: "a count, whose logarithm is linear in the features",
+    resolve: task::resolve,
+};

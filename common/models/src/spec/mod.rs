@@ -1,0 +1,118 @@
+//! Parts of a task's document that the rooms of models and methods read: the family, the prior, the schedule, the guarantee and who is
+//! trusted with it; and how a number out of range is refused.
+
+mod aggregation;
+pub mod check;
+pub mod words;
+
+pub use aggregation::{AggregationSpec, RawAggregation};
+pub use check::TaskError;
+
+use dp_pvi_expfam::any::Family;
+use dp_pvi_privacy::{Delta, Epsilon, PrivacyUnit, Relation};
+use serde::{Deserialize, Serialize};
+
+/// Approximating families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Approximation {
+    /// Independent coordinates.
+    MeanField,
+    /// Full covariance.
+    FullCovariance,
+}
+
+/// Prior of every coefficient.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriorSpec {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub scale: f64,
+}
+
+/// Order of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ScheduleSpec {
+    /// One site a round, in a fixed cycle (ascending client id); rounds = sweeps × sites.
+    Sequential {
+        /// Times that every site is visited.
+        sweeps: u32,
+    },
+    /// All sites every round.
+    Synchronous {
+        /// Rounds.
+        rounds: u32,
+    },
+    /// Every site at its own pace: a round takes what has come as soon as something has, and a site computes from the λ of up to
+    /// `max_staleness` rounds before the one that its update enters. A round waits for sites that would fall behind that.
+    Asynchronous {
+        /// Times that every site is visited, at most.
+        sweeps: u32,
+        /// Rounds by which λ may be older.
+        max_staleness: u32,
+    },
+}
+
+impl Approximation {
+    /// The family over so many parameters.
+    #[must_use]
+    pub fn family(self, dimension: u32) -> Family {
+        let dimension = dimension as usize;
+        match self {
+            Self::MeanField => Family::DiagonalGaussian { dimension },
+            Self::FullCovariance => Family::FullGaussian { dimension },
+        }
+    }
+}
+
+impl ScheduleSpec {
+    /// Times that one site is asked for an update.
+    #[must_use]
+    pub fn visits(self) -> u32 {
+        match self {
+            Self::Sequential { sweeps } | Self::Asynchronous { sweeps, .. } => sweeps,
+            Self::Synchronous { rounds } => rounds,
+        }
+    }
+
+    /// Rounds by which an update's λ may be older than the round that it enters; `None` where rounds wait for all that were asked.
+    #[must_use]
+    pub fn staleness(self) -> Option<u32> {
+        match self {
+            Self::Asynchronous { max_staleness, .. } => Some(max_staleness),
+            Self::Sequential { .. } | Self::Synchronous { .. } => None,
+        }
+    }
+}
+
+/// The guarantee that the task states.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivacySpec {
+    /// Whose data is protected.
+    pub unit: PrivacyUnit,
+    /// Neighbouring data sets.
+    pub relation: Relation,
+    /// ε of the whole run at one site, an upper bound; absent = none (ε = ∞).
+    pub epsilon: Option<Epsilon>,
+    /// δ.
+    pub delta: Delta,
+    /// Who adds the noise.
+    pub trust: Trust,
+    /// Most units that one site may declare; absent = as many as the lattice holds. With `trust = "aggregated"` it stands in `aggregation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_units: Option<u64>,
+}
+
+/// Trust models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// Every site protects itself.
+    Local,
+    /// Noise is whole only in the sum.
+    Aggregated,
+}

@@ -1,0 +1,11 @@
+//! Mathematics that belongs to no single model or method: quadrature, distributions, optimisers, projections, and how what a unit adds to
+//! a sum is kept within a bound ([`clipping`]). Nothing here knows a task, and no record enters it.
+
+pub mod clipping;
+pub mod floor;
+pub mod noisy_likelihood;
+pub mod normal;
+pub mod optim;
+pub mod polya_gamma;
+pub mod quadrature;
+pub mod simplex;

@@ -1,0 +1,412 @@
+//! Numbers of DP optimisation: options, defaults, price.
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
+use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
+use serde::{Deserialize, Serialize};
+
+use crate::clipping::adaptive;
+use crate::methods::Setting;
+use crate::methods::check::{requires_epsilon, requires_local_trust};
+use crate::methods::noise_aware::{History, Posterior};
+use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::methods::{PviRule, Rule};
+use crate::numerics::floor::PrecisionFloor;
+use crate::spec::check::checked;
+use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::spec::words::Short;
+use crate::spec::{Approximation, TaskError};
+
+/// Numbers of DP optimisation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DpOptimisationSpec {
+    /// Steps L of a visit.
+    pub steps: u32,
+    /// Poisson rate q of a step, as numerator over 2³².
+    pub sampling_rate: SamplingRate,
+    /// C.
+    pub clip_norm: ClipNorm,
+    /// z.
+    pub noise_multiplier: NoiseMultiplier,
+    /// What a step does with the released sum.
+    pub optimizer: Optimizer,
+    /// Step size η at the first step of a visit.
+    pub learning_rate: f64,
+    /// Factor on the step size after every step.
+    pub learning_rate_decay: f64,
+    /// log σ at which the first visit starts is at most this (the prior's scale otherwise).
+    pub initial_log_scale: f64,
+    /// F, public precision that is added to the local one where a mean step is divided by it: what the precision of a coordinate
+    /// will be about, so that early steps are not too long (preconditioned only). Divided by a feature's scale where there are any.
+    pub step_precision: f64,
+    /// Weight w of the curvature block against the gradient block inside the joint clip (preconditioned only).
+    pub curvature_weight: f64,
+    /// Share of a visit's last iterates whose mean is the visit's result (preconditioned only).
+    pub averaging: f64,
+    /// B, public bound on the units of a site, for models whose gradients are summed batch by batch in floating point (path `sum`);
+    /// absent for those that are summed term by term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_units: Option<u64>,
+    /// How C follows a private quantile of the units' gradient norms within a visit; absent: it stays. Each visit begins at `clip_norm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive_clip: Option<AdaptiveClipSpec>,
+    /// e: before the clip the entries of a category with L levels are multiplied by L^e, and divided by it after the release; absent: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level_exponent: Option<f64>,
+    /// Whether records of two classes are kept within C by weights that do not depend on their class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
+}
+
+/// Numbers of private adaptive clipping: with its gradient a unit reports whether it was within C, in one release.
+///
+/// # Privacy
+/// A unit's term is (a·min(1, ‖u‖/C)·u/‖u‖, ±w/2) with a² + w²/4 = 1: its norm is at most 1 whatever C is, so every step is the same event as
+/// with a fixed C and the same z. The gradient's own multiplier is z/a, the indicator's noise z/w.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptiveClipSpec {
+    /// qn: public expected number of units in a step's sum.
+    pub expected_units: f64,
+    /// γ: share of the units that is to be within C.
+    pub target: f64,
+    /// η_C: step of ln C.
+    pub rate: f64,
+    /// w.
+    pub weight: f64,
+}
+
+impl AdaptiveClipSpec {
+    /// a: what is left for the gradient.
+    #[must_use]
+    pub fn gradient_share(&self) -> f64 {
+        (1.0 - 0.25 * self.weight * self.weight).sqrt()
+    }
+}
+
+/// What a step of DP optimisation does with the released sum; post-processing either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// The curvature block sets the local precision, and the mean moves by the gradient over that precision.
+    Preconditioned,
+    /// Adam on (μ, log σ).
+    Adam,
+    /// The Bayesian learning rule with a step that no curvature, however negative or noisy, takes out of the positive numbers (Lin, Schmidt
+    /// and Khan 2020): for models that are not log-concave.
+    PositivityPreserving,
+}
+
+/// Options of `[pvi]` with `update = "dp-optimisation"`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// L. Default: 5.
+    steps: Option<u32>,
+    /// q. Default: 1 (every unit in every step, accounted exactly).
+    sampling_rate: Option<f64>,
+    /// In place of `sampling_rate`: expected number of units in a step, with `units_per_site`.
+    expected_batch: Option<f64>,
+    /// Public nominal number of units of a site, from which `expected_batch` gives the rate of all sites.
+    units_per_site: Option<u64>,
+    /// C. Default: half the model's public bound on a gradient, 0.35 of it where records are weighted; required where it has none.
+    clip_norm: Option<f64>,
+    /// Default: `preconditioned` for log-concave models, `adam` for others.
+    optimizer: Option<Optimizer>,
+    /// η. Default: 0.3 (preconditioned), 0.05 (Adam), 0.1 (positivity-preserving).
+    learning_rate: Option<f64>,
+    /// Default: 1, 0.99 for Adam.
+    learning_rate_decay: Option<f64>,
+    /// Default: the logarithm of `prior_scale`; log 0.05 for neural networks.
+    initial_log_scale: Option<f64>,
+    /// F. Default: see `RawTask::resolve`.
+    step_precision: Option<f64>,
+    /// Constant of the default of `step_precision`. Default: 3, 2 where records are weighted.
+    shrinkage: Option<f64>,
+    /// w. Default: 1.
+    curvature_weight: Option<f64>,
+    /// Default: 0.5, 0.2 where records are weighted.
+    averaging: Option<f64>,
+    /// B. Default: 100,000, for models whose gradients are summed batch by batch; no other takes it.
+    max_units: Option<u64>,
+    /// C follows a quantile of the gradient norms, for models without a public bound on them. Default: it does not.
+    adaptive_clip: Option<RawAdaptiveClip>,
+    /// e. Default: 0, 1/4 where records are weighted.
+    level_exponent: Option<f64>,
+    /// Default: true for logistic regression by preconditioned steps, false otherwise.
+    weighted: Option<bool>,
+}
+
+/// `adaptive_clip = { units = 4000 }`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAdaptiveClip {
+    /// Public nominal number of units of a site. Required.
+    units: u64,
+    /// γ. Default: 0.9.
+    target: Option<f64>,
+    /// η_C. Default: 0.3.
+    rate: Option<f64>,
+}
+
+/// σ_b: noise on the number of units within C, as a share of the units in the sum: costs less than 1 % of a step.
+const INDICATOR_NOISE: f64 = 0.05;
+/// Largest w: with few units the indicator is noisy rather than dear.
+const LARGEST_WEIGHT: f64 = 0.5;
+
+/// Defaults that depend on whether records are weighted.
+struct Balance {
+    /// C as a share of the public bound on a gradient.
+    clip: f64,
+    averaging: f64,
+    /// Constant of F.
+    shrinkage: f64,
+    level_exponent: Option<f64>,
+}
+
+impl Balance {
+    const fn of(weighted: bool) -> Self {
+        if weighted {
+            Self { clip: 0.35, averaging: 0.2, shrinkage: 2.0, level_exponent: Some(0.25) }
+        } else {
+            Self { clip: 0.5, averaging: 0.5, shrinkage: 3.0, level_exponent: None }
+        }
+    }
+}
+
+/// Default of B: rounding a sum of so many terms costs less than rounding it to the lattice.
+const MAX_UNITS: u64 = 100_000;
+
+/// Bounds of log σ: every start must lie inside.
+const LOG_SCALE: std::ops::RangeInclusive<f64> = -10.0..=2.0;
+
+pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
+    let raw: Raw = resolving.options("dp-optimisation")?;
+    let spec = raw.spec(resolving)?;
+    let with = UpdateSpec::DpOptimisation;
+    resolving.check(&with(spec))?;
+    let z = resolving.calibrated(|noise_multiplier| with(DpOptimisationSpec { noise_multiplier, ..spec }))?;
+    let mut spec = DpOptimisationSpec { noise_multiplier: z, ..spec };
+    if raw.shrinkage.is_some() && (raw.step_precision.is_some() || spec.optimizer != Optimizer::Preconditioned) {
+        return invalid("shrinkage sets the step precision of optimizer = \"preconditioned\" where step_precision does not");
+    }
+    if raw.step_precision.is_none() && spec.optimizer == Optimizer::Preconditioned {
+        // The event does not depend on it: z stays calibrated.
+        let shrinkage = raw.shrinkage.unwrap_or(Balance::of(spec.weighted).shrinkage);
+        spec.step_precision = shrinkage * noise_precision(&resolving.task, &spec, resolving.expected_sites);
+    }
+    if let Some(adaptive) = &mut spec.adaptive_clip {
+        // Nor on this.
+        adaptive.weight = (spec.noise_multiplier.get() / (INDICATOR_NOISE * adaptive.expected_units)).min(LARGEST_WEIGHT);
+    }
+    resolving.checked(with(spec))
+}
+
+impl Raw {
+    /// All numbers but z, which stands at 1 until it is calibrated.
+    fn spec(&self, resolving: &Resolving<'_>) -> Result<DpOptimisationSpec, TaskError> {
+        let model = resolving.task.model.rules();
+        // Only a log-concave likelihood has a curvature that the preconditioned step can count on.
+        let log_concave = model.floor() == PrecisionFloor::LogConcave;
+        let optimizer = self.optimizer.unwrap_or(if log_concave { Optimizer::Preconditioned } else { Optimizer::Adam });
+        let (rate, decay) = match optimizer {
+            Optimizer::Preconditioned => (0.3, 1.0),
+            Optimizer::Adam => (0.05, 0.99),
+            Optimizer::PositivityPreserving => (0.1, 1.0),
+        };
+        let sampling_rate = self.sampling_rate()?;
+        #[allow(clippy::cast_precision_loss, reason = "a count")]
+        let adaptive_clip = self.adaptive_clip.map(|raw| AdaptiveClipSpec {
+            expected_units: sampling_rate.get() * raw.units as f64,
+            target: raw.target.unwrap_or(adaptive::TARGET),
+            rate: raw.rate.unwrap_or(adaptive::RATE),
+            weight: LARGEST_WEIGHT,
+        });
+        let task = &resolving.task;
+        let of_class = model.predictor_bounds().is_some_and(|bounds| bounds.of_class);
+        let weighted = self.weighted.unwrap_or(of_class && optimizer == Optimizer::Preconditioned);
+        let balance = Balance::of(weighted);
+        let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| balance.clip * bound);
+        let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {
+            return invalid(&format!(
+                "gradients of {} have no public bound: give clip_norm, the largest gradient norm of a unit that shall count in full",
+                task.model
+            ));
+        };
+        Ok(DpOptimisationSpec {
+            steps: self.steps.unwrap_or(5),
+            sampling_rate,
+            clip_norm: checked(ClipNorm::new(clip))?,
+            noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
+            optimizer,
+            learning_rate: self.learning_rate.unwrap_or(rate),
+            learning_rate_decay: self.learning_rate_decay.unwrap_or(decay),
+            initial_log_scale: self.initial_log_scale.unwrap_or_else(|| model.initial_log_scale(task.prior.scale)),
+            step_precision: self.step_precision.unwrap_or(0.0),
+            curvature_weight: self.curvature_weight.unwrap_or(1.0),
+            averaging: self.averaging.unwrap_or(balance.averaging),
+            max_units: self.max_units.or(model.is_batched().then_some(MAX_UNITS)),
+            adaptive_clip,
+            level_exponent: self.level_exponent.or(balance.level_exponent),
+            weighted,
+        })
+    }
+
+    fn sampling_rate(&self) -> Result<SamplingRate, TaskError> {
+        match (self.sampling_rate, self.expected_batch, self.units_per_site) {
+            (rate, None, None) => checked(SamplingRate::nearest(rate.unwrap_or(1.0))),
+            #[allow(clippy::cast_precision_loss, reason = "a count, rounded to a rate afterwards")]
+            (None, Some(batch), Some(units)) if units > 0 => checked(SamplingRate::nearest((batch / units as f64).min(1.0))),
+            (None, ..) => invalid("expected_batch needs units_per_site above 0, and the other way round"),
+            (Some(_), ..) => invalid("give sampling_rate, or expected_batch with units_per_site, not both"),
+        }
+    }
+}
+
+/// K s/τ, once z is known: F in units of its constant (`RawTask::resolve`).
+fn noise_precision(task: &Setting<'_>, spec: &DpOptimisationSpec, sites: u32) -> f64 {
+    let steps = f64::from(spec.steps);
+    let tail = (spec.averaging * steps).ceil().max(1.0);
+    let way = spec.learning_rate * (steps - 0.5 * (tail - 1.0)) * task.damping.iter().sum::<f64>();
+    let step_noise = spec.noise_multiplier.get() * spec.clip_norm.get() / spec.sampling_rate.get();
+    let noise = f64::from(sites).sqrt() * step_noise / (steps * f64::from(task.visits())).sqrt();
+    way * noise / task.prior.scale
+}
+
+impl DpOptimisationSpec {
+    /// The mechanism of one step over gradients of `coordinates` = 2d entries.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn mechanism(&self, coordinates: u32) -> Result<LatticeSum, LatticeOverflow> {
+        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
+        LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, LatticePath::Term)
+    }
+
+    /// The mechanism of one step that sums batch by batch, over sites of at most `max_units` units.
+    ///
+    /// # Errors
+    /// As [`Self::mechanism`].
+    pub fn batch_mechanism(&self, coordinates: u32, max_units: u64) -> Result<BatchSum, LatticeOverflow> {
+        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
+        BatchSum::new(coordinates, self.sum_norm(), self.noise_multiplier, sampling, Terms::Units, max_units)
+    }
+
+    /// Largest norm of a unit's term: C, or 1 where terms are sent in units of C.
+    fn sum_norm(&self) -> ClipNorm {
+        if self.adaptive_clip.is_some() { ClipNorm::new(1.0).unwrap_or(self.clip_norm) } else { self.clip_norm }
+    }
+
+    /// Number of coordinates of one released sum: 2d, and one for the units within C where it adapts.
+    #[must_use]
+    pub fn coordinates(&self, dimension: u32) -> u32 {
+        dimension.saturating_mul(2).saturating_add(u32::from(self.adaptive_clip.is_some()))
+    }
+
+    /// What one step is to an accountant.
+    fn step_event(&self, coordinates: u32) -> Result<DpEvent, LatticeOverflow> {
+        match self.max_units {
+            Some(max_units) => Ok(self.batch_mechanism(coordinates, max_units)?.event()),
+            None => Ok(self.mechanism(coordinates)?.event()),
+        }
+    }
+}
+
+impl UpdateRules for DpOptimisationSpec {
+    fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
+        requires_epsilon(task, "dp-optimisation")?;
+        requires_local_trust(task, "dp-optimisation")?;
+        require(task.approximation == Approximation::MeanField, "update = \"dp-optimisation\" needs approximation = \"mean-field\"")?;
+        let rules = task.model.rules();
+        require(
+            rules.is_linear() || rules.is_batched(),
+            "update = \"dp-optimisation\" needs a model with gradients: a regression or a neural network",
+        )?;
+        requires_clip_norms([&self.clip_norm])?;
+        require(self.steps >= 1, "steps must be at least 1")?;
+        require(positive(self.learning_rate), "learning_rate must be a number between 1e-30 and 1e30")?;
+        require(self.learning_rate_decay > 0.0 && self.learning_rate_decay <= 1.0, "learning_rate_decay must be above 0 and at most 1")?;
+        require(LOG_SCALE.contains(&self.initial_log_scale), "initial_log_scale must lie between -10 and 2")?;
+        require(self.step_precision.is_finite() && self.step_precision >= 0.0, "step_precision must be finite and not negative")?;
+        require(positive(self.curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")?;
+        require(self.averaging > 0.0 && self.averaging <= 1.0, "averaging must be above 0 and at most 1")?;
+        require(
+            self.max_units.is_some() == task.model.rules().is_batched(),
+            "max_units belongs to models whose gradients are summed batch by batch (neural networks), and only to them",
+        )?;
+        if let Some(AdaptiveClipSpec { expected_units, target, rate, weight }) = self.adaptive_clip {
+            require(
+                task.model.rules().gradient_bound(task.feature_bound).is_none() && self.max_units.is_some(),
+                "adaptive_clip is for neural networks: gradients of other models have a public bound, or a norm to choose by hand",
+            )?;
+            require(expected_units >= 1.0 && expected_units.is_finite(), "adaptive_clip needs units of at least 1/sampling_rate")?;
+            require(target > 0.0 && target < 1.0, "adaptive_clip: target must lie strictly between 0 and 1")?;
+            require(positive(rate), "adaptive_clip: rate must be a number between 1e-30 and 1e30")?;
+            require(weight > 0.0 && weight <= 1.0, "adaptive_clip: weight must be above 0 and at most 1")?;
+        }
+        self.check_balance(task)?;
+        self.step_event(self.coordinates(task.dimension))?;
+        Ok(())
+    }
+
+    fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
+        Ok(self.step_event(self.coordinates(task.dimension))?.repeated(self.steps.into()))
+    }
+
+    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
+        Ok(MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 })
+    }
+
+    fn passes(&self) -> u32 {
+        self.steps
+    }
+
+    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
+        SiteStateForm::Public(task.family().len())
+    }
+
+    fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
+        Box::new(PviRule::new(task))
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
+    fn knows_noise(&self) -> bool {
+        self.optimizer == Optimizer::Preconditioned
+    }
+
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Option<Posterior> {
+        super::noise_aware::posterior(task, self, history)
+    }
+
+    fn released(&self) -> String {
+        format!(
+            "at every visit a change of the natural parameters that was computed from {} noised sums of clipped gradients and from public values only",
+            self.steps
+        )
+    }
+}
+
+impl Display for DpOptimisationSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let optimizer = match self.optimizer {
+            Optimizer::Preconditioned => "preconditioned",
+            Optimizer::Adam => "Adam",
+            Optimizer::PositivityPreserving => "positivity-preserving",
+        };
+        write!(
+            f,
+            "DP optimisation ({optimizer}{}): {} steps a visit, sampling rate {}, clipping norm {}{}, noise multiplier {}",
+            if self.weighted { ", records weighted by their features" } else { "" },
+            self.steps,
+            Short(self.sampling_rate.get()),
+            Short(self.clip_norm.get()),
+            if self.adaptive_clip.is_some() { " at the start of a visit, then by a private quantile" } else { "" },
+            Short(self.noise_multiplier.get())
+        )
+    }
+}

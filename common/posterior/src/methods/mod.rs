@@ -1,0 +1,440 @@
+//! What the public side knows of an update: its numbers, what a visit is to an accountant, what a site sends and keeps, and which rule
+//! moves the state. To add an update, write a room beside these, its line in the registry, and its numbers in [`UpdateSpec`] and
+//! [`UpdateKind`]; what it computes on records is the folder of the same name in `dp-pvi-inference`.
+
+pub mod bcm;
+mod calibration;
+mod check;
+pub mod client_level;
+pub mod dp_em;
+pub mod dp_optimisation;
+pub mod ep;
+pub mod global_vi;
+pub mod local_averaging;
+pub mod natural_gradient;
+pub mod noise_aware;
+pub mod parameter_perturbation;
+pub(crate) mod price;
+pub mod propagation;
+pub mod pvi;
+mod rule;
+pub mod schedule;
+pub mod sep;
+mod setting;
+pub mod shards;
+mod sum;
+pub mod vips;
+pub mod virtual_clients;
+
+use std::fmt::{Display, Formatter};
+use std::ops::Range;
+
+use dp_pvi_privacy::{DpEvent, NoiseMultiplier, PayloadKind};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use bcm::{BcmSpec, CommitteePrior};
+pub use dp_em::{DpEmSpec, EmRule};
+pub use dp_optimisation::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
+pub use global_vi::{GlobalViRule, GlobalViSpec};
+pub use natural_gradient::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
+pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule, network_noise, network_posterior};
+pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
+pub use pvi::PviRule;
+pub use rule::{Arrived, Rule, Step};
+pub use setting::Setting;
+pub use shards::{Coding, FactorState, ShardMethod, ShardRule, ShardSpec};
+pub use sum::SumSpec;
+pub use vips::{
+    Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsRule, VipsSpec,
+};
+
+use self::noise_aware::{History, Posterior};
+use self::schedule::Damping;
+use crate::spec::check::invalid;
+use crate::spec::{ScheduleSpec, TaskError};
+
+/// Local updates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum UpdateSpec {
+    /// Exact local optimum, no protection (ε = ∞).
+    Pvi {},
+    /// DP optimisation.
+    DpOptimisation(DpOptimisationSpec),
+    /// Bounded natural gradients.
+    NaturalGradient(NaturalGradientSpec),
+    /// Bayesian committee machine.
+    Bcm(BcmSpec),
+    /// Summed gradients and a server's Adam.
+    GlobalVi(GlobalViSpec),
+    /// Clipped changes of whole shards.
+    Shards(ShardSpec),
+    /// Perturbed expected sufficient statistics.
+    Vips(VipsSpec),
+    /// Expectation propagation with a shared factor or private ones.
+    Propagation(PropagationSpec),
+    /// Expectation maximisation from noised statistics.
+    DpEm(DpEmSpec),
+}
+
+/// Names of the updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdateKind {
+    /// Exact local optimum, no protection.
+    Pvi,
+    /// Clipped and noised gradient sums.
+    DpOptimisation,
+    /// Noised sums of bounded natural gradients.
+    NaturalGradient,
+    /// One fit of every site, multiplied.
+    Bcm,
+    /// Noised sums of clipped gradients.
+    GlobalVi,
+    /// A noised change of a site's whole fit.
+    ParameterPerturbation,
+    /// A noised average of the changes of a site's shards.
+    LocalAveraging,
+    /// A noised sum of the changes of a site's shards.
+    VirtualClients,
+    /// A noised change of a site's whole fit, where the site is what is protected.
+    ClientLevel,
+    /// Noised sums of expected sufficient statistics.
+    Vips,
+    /// Stochastic expectation propagation: one factor that stands for every record.
+    Sep,
+    /// Expectation propagation with a private factor for every record.
+    Ep,
+    /// Expectation maximisation from noised statistics.
+    DpEm,
+}
+
+/// What a site sends at a visit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageForm {
+    /// Kind of payload; a lattice payload's exponent is the task's.
+    pub kind: PayloadKind,
+    /// Number of coordinates.
+    pub coordinates: u64,
+}
+
+/// Everything that is known of a visit before it runs.
+pub(crate) struct VisitForm {
+    /// What it is to an accountant.
+    pub(crate) event: DpEvent,
+    /// What is sent.
+    pub(crate) message: MessageForm,
+    /// The sum that it releases, if that is what it sends.
+    pub(crate) sum: Option<SumSpec>,
+}
+
+/// What a site keeps between its visits, beside its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SiteStateForm {
+    /// Nothing.
+    None,
+    /// That many numbers, a function of released values: the sum of ρ times what it sent.
+    Public(usize),
+    /// That many numbers without noise, which never leave the site (`private-clean`).
+    Private(usize),
+}
+
+impl SiteStateForm {
+    /// Number of numbers.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Public(len) | Self::Private(len) => len,
+        }
+    }
+
+    /// Whether there is nothing to keep.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What an update says about itself.
+pub(crate) trait UpdateRules: Display {
+    /// Refuses numbers out of range and tasks that the update cannot serve.
+    fn check(&self, task: &Setting<'_>) -> Result<(), TaskError>;
+
+    /// What one visit is to an accountant. Pure: no data is read.
+    fn event(&self, task: &Setting<'_>, visit: u32) -> Result<DpEvent, TaskError>;
+
+    /// The sum that a visit releases, if that is what it sends: what may be aggregated.
+    fn sum(&self, task: &Setting<'_>, visit: u32) -> Result<Option<SumSpec>, TaskError> {
+        let _ = (task, visit);
+        Ok(None)
+    }
+
+    /// What a site sends at a visit.
+    fn message(&self, task: &Setting<'_>, visit: u32) -> Result<MessageForm, TaskError>;
+
+    /// Hands over these visits in order, as they are one by one. Where visits share a budget, the shares are added up once for all of
+    /// them: a plan of thousands of visits is read many times.
+    fn each_visit(
+        &self,
+        task: &Setting<'_>,
+        visits: Range<u32>,
+        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        visits.into_iter().try_for_each(|visit| {
+            take(VisitForm { event: self.event(task, visit)?, message: self.message(task, visit)?, sum: self.sum(task, visit)? })
+        })
+    }
+
+    /// Passes over a site's records (steps, sweeps, fits of shards) in a visit, at most.
+    fn passes(&self) -> u32;
+
+    /// Length of the state that [`rule`](Self::rule) moves, without building it.
+    fn state_len(&self, task: &Setting<'_>) -> u64 {
+        task.family_len()
+    }
+
+    /// Most terms of norm C in what a site sends that declared so many units: one a unit, unless the terms are something else.
+    fn most_terms(&self, units: u64) -> u64 {
+        units
+    }
+
+    /// What a site keeps.
+    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm;
+
+    /// How the state moves.
+    fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule>;
+
+    /// Whether what is sent is protected.
+    fn is_private(&self) -> bool {
+        true
+    }
+
+    /// Whether the unit of privacy is the site.
+    fn protects_sites(&self) -> bool {
+        false
+    }
+
+    /// Whether an update still means the same when λ has moved on since: a change of natural parameters does, a gradient at λ does not.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
+    /// The update's name, where a unit's shard may follow from its number among the units.
+    fn cuts_by_position(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Standard deviation of an observation's noise, where a state has learned it.
+    fn learned_noise(&self, state: &[f64]) -> Option<f64> {
+        let _ = state;
+        None
+    }
+
+    /// Whether [`Self::noise_aware`] may have an answer.
+    fn knows_noise(&self) -> bool {
+        false
+    }
+
+    /// The noise-aware posterior of a run with a public history.
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Option<Posterior> {
+        let _ = (task, history);
+        None
+    }
+
+    /// What somebody should know before a run, in sentences.
+    fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
+        let _ = task;
+        Vec::new()
+    }
+
+    /// What is released at a visit, in words: "at every visit …".
+    fn released(&self) -> String;
+}
+
+/// What an update may use where it makes its numbers explicit.
+pub(crate) struct Resolving<'a> {
+    /// The task without its update.
+    pub(crate) task: Setting<'a>,
+    /// The options of `[pvi]` that belong to the update.
+    pub(crate) options: &'a toml::Table,
+    /// `clip_norm` of `[privacy]`.
+    pub(crate) clip_norm: Option<f64>,
+    /// Public guess of the number of sites, at least 1.
+    pub(crate) expected_sites: u32,
+    /// Refuses an update with which the task contradicts itself or cannot be computed.
+    pub(crate) check: &'a dyn Fn(&UpdateSpec) -> Result<(), TaskError>,
+}
+
+impl UpdateSpec {
+    pub(crate) fn rules(&self) -> &dyn UpdateRules {
+        match self {
+            Self::Pvi {} => &pvi::Pvi,
+            Self::DpOptimisation(spec) => spec,
+            Self::NaturalGradient(spec) => spec,
+            Self::Bcm(spec) => spec,
+            Self::GlobalVi(spec) => spec,
+            Self::Shards(spec) => spec,
+            Self::Vips(spec) => spec,
+            Self::Propagation(spec) => spec,
+            Self::DpEm(spec) => spec,
+        }
+    }
+
+    /// Whether what is sent is protected; otherwise ε = ∞.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.rules().is_private()
+    }
+
+    /// What is released, in words: "at every visit …".
+    #[must_use]
+    pub fn released(&self) -> String {
+        self.rules().released()
+    }
+}
+
+/// The registry: one line for every method, in the order in which people read them.
+const REGISTRY: [&MethodEntry; 13] = [
+    &natural_gradient::ENTRY,
+    &dp_optimisation::ENTRY,
+    &vips::ENTRY,
+    &virtual_clients::ENTRY,
+    &local_averaging::ENTRY,
+    &parameter_perturbation::ENTRY,
+    &client_level::ENTRY,
+    &sep::ENTRY,
+    &ep::ENTRY,
+    &global_vi::ENTRY,
+    &bcm::ENTRY,
+    &dp_em::ENTRY,
+    &pvi::ENTRY,
+];
+
+/// What the registry knows of a method.
+pub(crate) struct MethodEntry {
+    /// Its kind in a task.
+    pub(crate) kind: UpdateKind,
+    /// Its name in `task.toml`.
+    pub(crate) name: &'static str,
+    /// What it is, in half a line.
+    pub(crate) help: &'static str,
+    /// From its options to its numbers.
+    pub(crate) resolve: fn(&Resolving<'_>) -> Result<UpdateSpec, TaskError>,
+    /// ρ where the task says nothing.
+    pub(crate) damping: fn(&Pace) -> Damping,
+}
+
+/// What a default of ρ may depend on.
+pub(crate) struct Pace {
+    /// Order of work.
+    pub(crate) schedule: ScheduleSpec,
+    /// Public guess of the number of sites.
+    pub(crate) sites: u32,
+    /// Largest number of non-zero entries of a feature row.
+    pub(crate) max_nonzeros: u32,
+}
+
+impl Pace {
+    /// `sequential` where one site moves at a time; less where several move λ at once, because their changes add up.
+    pub(crate) fn damping(&self, sequential: Damping) -> Damping {
+        match self.schedule {
+            ScheduleSpec::Sequential { .. } => sequential,
+            ScheduleSpec::Synchronous { .. } => Damping::synchronous(self.sites, self.max_nonzeros),
+            ScheduleSpec::Asynchronous { max_staleness, .. } => Damping::asynchronous(self.sites, self.max_nonzeros, max_staleness),
+        }
+    }
+}
+
+/// Names of all methods as `task.toml` has them, each with what it is in half a line.
+pub fn registered() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REGISTRY.iter().map(|entry| (entry.name, entry.help))
+}
+
+impl UpdateKind {
+    fn entry(self) -> &'static MethodEntry {
+        REGISTRY.into_iter().find(|entry| entry.kind == self).expect("a test finds every kind in the registry")
+    }
+
+    /// The update with every number explicit and the noise calibrated.
+    pub(crate) fn resolve(self, resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
+        (self.entry().resolve)(resolving)
+    }
+
+    /// ρ where the task says nothing.
+    pub(crate) fn default_damping(self, schedule: ScheduleSpec, sites: u32, max_nonzeros: u32) -> Damping {
+        (self.entry().damping)(&Pace { schedule, sites, max_nonzeros })
+    }
+}
+
+impl ShardMethod {
+    /// What the room of a method over shards says to its engine.
+    pub(crate) fn traits(self) -> &'static shards::ShardTraits {
+        match self {
+            Self::ParameterPerturbation => &parameter_perturbation::TRAITS,
+            Self::LocalAveraging => &local_averaging::TRAITS,
+            Self::VirtualClients => &virtual_clients::TRAITS,
+            Self::ClientLevel => &client_level::TRAITS,
+        }
+    }
+}
+
+impl Display for UpdateSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.rules().fmt(f)
+    }
+}
+
+impl Resolving<'_> {
+    /// The update's options, no other key left.
+    pub(crate) fn options<T: DeserializeOwned>(&self, update: &str) -> Result<T, TaskError> {
+        match self.options.clone().try_into() {
+            Ok(options) => Ok(options),
+            Err(error) => invalid(&format!("[pvi] update = \"{update}\": {}", error.to_string().trim_end())),
+        }
+    }
+
+    /// Refuses an update with which the task contradicts itself or cannot be computed.
+    pub(crate) fn check(&self, update: &UpdateSpec) -> Result<(), TaskError> {
+        (self.check)(update)
+    }
+
+    /// The update, checked.
+    pub(crate) fn checked(&self, update: UpdateSpec) -> Result<UpdateSpec, TaskError> {
+        self.check(&update)?;
+        Ok(update)
+    }
+
+    /// Smallest z with which the run costs at most what the task states.
+    pub(crate) fn calibrated(&self, with: impl Fn(NoiseMultiplier) -> UpdateSpec) -> Result<NoiseMultiplier, TaskError> {
+        calibration::calibrated(&self.task, with)
+    }
+
+    /// The clipping norm, which may be written in `[pvi]` or in `[privacy]`.
+    pub(crate) fn clip_norm(&self, in_pvi: Option<f64>) -> Result<Option<f64>, TaskError> {
+        match (in_pvi, self.clip_norm) {
+            (Some(_), Some(_)) => invalid("clip_norm is given twice, in [pvi] and in [privacy]: keep one"),
+            (clip, other) => Ok(clip.or(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{REGISTRY, UpdateKind};
+
+    /// The names are those that serde reads, and no kind is missing: an enum's last variant is asked by number.
+    #[test]
+    fn every_kind_is_in_the_registry_once() {
+        for entry in REGISTRY {
+            assert_eq!(serde_json::to_value(entry.kind).unwrap(), entry.name);
+            assert_eq!(entry.kind.entry().name, entry.name);
+            assert!(!entry.help.is_empty() && entry.help.len() < 100, "{}", entry.name);
+        }
+        let unknown = serde_json::from_str::<UpdateKind>("\"?\"").unwrap_err().to_string();
+        let known = unknown.matches('`').count() / 2 - 1;
+        assert_eq!(REGISTRY.len(), known, "{unknown}");
+    }
+}

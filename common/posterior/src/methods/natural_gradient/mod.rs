@@ -1,0 +1,44 @@
+//! Bounded natural-gradient variational inference (`update = "natural-gradient"`).
+//!
+//! The first visit asks for the Gram matrix c̄ Σ xxᵀ, of which the server makes a preconditioner P. Every later visit asks for
+//! [Σ r x ; w Σ c x∘x] at the current posterior (with full covariance w Σ c svec(xxᵀ)), r and c being a record's expected residual and curvature.
+//! The server steps μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)) and averages.
+//!
+//! **Assumes** a likelihood of a linear predictor. **Sensitivity**: C (add-remove) or 2C (replace-one) a visit, clipped and checked. The terms have a
+//! public bound by ‖x‖ ≤ R, |r| ≤ r̄ and 0 ≤ c ≤ c̄.
+//!
+//! **The curvature costs nothing** for a Bernoulli likelihood with a logit, where r = y − E σ(z) and c = E σ(z)(1 − σ(z)) ≤ |r|(1 − |r|) by Jensen's
+//! inequality. With Q the bound on ‖x∘x‖ (R² for svec(xxᵀ)), r²R² + w²c²Q² ≤ R² for all |r| ≤ 1 if and only if
+//! (wQ/R)² ≤ min (1 + r)/(r²(1 − r)) = φ⁵, taken at r = 1/φ, φ the golden ratio. So w = φ^(5/2) R/Q. Other models give the curvature a tenth of
+//! a visit's budget.
+//!
+//! **Weights.** To shorten a term biases the fit. With `weighted` a record's term is multiplied by min(1, C/longest), longest its norm with the class
+//! that makes it longer. That depends on features and public state alone, so that the mean residual of a true model stays 0. Of a person with
+//! many records each is weighted by itself, and their sum is clipped.
+//!
+//! **Defaults**: ρ = 2, stable because P is above the Hessian; a fifth of the budget for the Gram matrix; C = 0.6 of the largest norm, since rows
+//! are seldom as long as R. Figures: `deploy/guide/src/results/defaults.md`.
+//!
+//! **When**: the first choice for regressions with all sites in every round. Its intervals include the noise.
+//!
+//! **Source**: this project; the bound on the Hessian is Böhning and Lindsay 1988, the weights are those of Künsch, Stefanski and Carroll 1989.
+
+mod noise_aware;
+mod rule;
+mod task;
+
+pub use rule::NaturalGradientRule;
+use task::resolve;
+pub use task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
+
+use crate::methods::schedule::Damping;
+use crate::methods::{MethodEntry, UpdateKind};
+
+/// The registry's line.
+pub(crate) const ENTRY: MethodEntry = MethodEntry {
+    kind: UpdateKind::NaturalGradient,
+    name: "natural-gradient",
+    help: "noised sums of bounded natural gradients: the first choice for regressions",
+    resolve,
+    damping: |_| Damping::Constant(1.0),
+};

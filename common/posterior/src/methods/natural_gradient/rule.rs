@@ -1,0 +1,259 @@
+//! The server's step of bounded natural-gradient variational inference.
+//!
+//! The state is [λ | μ | H̄ | svec P]: the posterior, the point at which the next gradient is taken, the running mean of the released
+//! curvatures, and the preconditioner (absent with a diagonal one, 0 before it is known). λ has the mean of the averaged iterates and
+//! precision Λ = Λ0 + H̄, floored at Λ0.
+//!
+//! * Gram visit: P = Λ0 + V max(E, f) Vᵀ with V E Vᵀ the released matrix. Since c ≤ c̄, P is a bound on the Hessian wherever q is
+//!   (Böhning & Lindsay), so that ρ ≤ 2 is stable. f is the larger of κ s√(d/2), s the noise of a coordinate, below which an
+//!   eigenvalue says nothing, and of the floor below which moves are noise (next paragraph).
+//! * Gradient visit: H̄ moves towards the released curvature, μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)).
+//!
+//! A direction with little curvature moves by K/f times its gradient over the whole run, with K = ρ times the mean index of the
+//! averaged iterates; s = zC√sites is left of the noise on that gradient after all visits. For a coefficient of the prior's size τ the
+//! best linear filter has gain τ/(2s) at its peak, so f is at least `shrinkage`·K s/τ: the same argument as for the step precision of DP
+//! optimisation.
+//!
+//! Without noise the fixed point is the optimum of the evidence lower bound. Averages run over ⌈averaging·T⌉ visits, weighted by budget.
+
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
+use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
+
+use crate::methods::{Arrived, Rule, Step};
+use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Setting};
+use crate::numerics::floor::PrecisionFloor;
+use crate::spec::Trust;
+
+/// The rule of one task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NaturalGradientRule {
+    spec: NaturalGradientSpec,
+    family: Family,
+    /// λ0.
+    prior: Vec<f64>,
+    prior_mean: f64,
+    prior_precision: f64,
+    /// Budget share of every visit.
+    shares: Vec<f64>,
+    /// Noise on one coordinate of one site's sum, in every visit.
+    noise: Vec<f64>,
+    trust: Trust,
+}
+
+impl NaturalGradientRule {
+    /// The rule of a task with this update.
+    #[must_use]
+    pub fn new(task: &Setting<'_>, spec: NaturalGradientSpec) -> Self {
+        let visits = task.visits();
+        // A task that was checked has both for every visit.
+        let noise = |(visit, &share)| spec.clip_and_noise(task, visit, share).map_or(0.0, |(clip, noise)| clip.get() * noise.get());
+        let shares = spec.shares(visits);
+        Self {
+            family: task.family(),
+            prior: task.prior_natural(),
+            prior_mean: task.prior.mean,
+            prior_precision: task.prior.scale.powi(-2),
+            noise: (0..visits).zip(&shares).map(noise).collect(),
+            shares,
+            trust: task.privacy.trust,
+            spec,
+        }
+    }
+
+    /// Where a site takes its gradient: the posterior of a state with the mean of its iterate.
+    ///
+    /// # Errors
+    /// The state is not one of this rule.
+    pub fn point(family: Family, state: &[f64]) -> Result<Gaussian, dp_pvi_expfam::InvalidParameters> {
+        let parts = Parts::new(family, state).ok_or(dp_pvi_expfam::InvalidParameters::Domain("the state is too short"))?;
+        let natural = with_mean(family, parts.mean, &parts.lambda[family.dimension()..]);
+        Gaussian::from_natural(family, natural)
+    }
+
+    fn gram(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
+        let d = self.family.dimension();
+        let parts = Parts::new(self.family, state)?;
+        if arrived.sum.len() != triangle(d) || parts.preconditioner.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
+            return None;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        let floor = (self.spec.eigenvalue_floor * self.noise(arrived) * (d as f64 / 2.0).sqrt()).max(self.smallest_precision(arrived));
+        let eigen = SymmetricEigen::try_new(unsvec(arrived.sum, d), f64::EPSILON, 1000 * d.max(10))?;
+        let raised = DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(floor) + self.prior_precision));
+        let matrix = svec(&(&eigen.eigenvectors * raised * eigen.eigenvectors.transpose()));
+        let mut state = state.to_vec();
+        let start = state.len() - matrix.len();
+        state[start..].copy_from_slice(&matrix);
+        Some(state)
+    }
+
+    fn gradient(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+        let d = self.family.dimension();
+        let parts = Parts::new(self.family, state)?;
+        if arrived.sum.len() != d + parts.curvature.len() || !arrived.sum.iter().all(|v| v.is_finite()) {
+            return None;
+        }
+        let (gradient, curvature) = arrived.sum.split_at(d);
+        let gain = self.gain(arrived.visit);
+        let curvature: Vec<f64> = parts
+            .curvature
+            .iter()
+            .zip(curvature)
+            .map(|(mean, released)| mean + gain.curvature * (released / self.spec.curvature_weight - mean))
+            .collect();
+        let mut precision: Vec<f64> = self.prior[d..].iter().zip(&curvature).map(|(prior, h)| prior + h).collect();
+        let mut floored = 0;
+        if let Some(raised) = PrecisionFloor::LogConcave.apply(self.family, &self.prior[d..], &precision) {
+            (precision, floored) = (raised.precision, raised.directions);
+        }
+        let slope: Vec<f64> = gradient.iter().zip(parts.mean).map(|(g, mu)| g + self.prior_precision * (self.prior_mean - mu)).collect();
+        let direction = match self.spec.preconditioner {
+            Preconditioner::Gram => Cholesky::new(unsvec(parts.preconditioner, d))?.solve(&DVector::from_vec(slope)).as_slice().to_vec(),
+            Preconditioner::Diagonal => {
+                let noise = self.noise(arrived) / self.spec.curvature_weight;
+                let floor = (self.spec.eigenvalue_floor * noise).max(self.smallest_precision(arrived));
+                let diagonal = diagonal(self.family, &precision);
+                slope.iter().zip(diagonal).map(|(slope, precision)| slope / precision.max(floor)).collect()
+            }
+        };
+        let mean: Vec<f64> = parts.mean.iter().zip(&direction).map(|(mu, step)| mu + self.spec.step * step).collect();
+        let old = Gaussian::from_natural(self.family, parts.lambda.to_vec()).ok()?;
+        let average: Vec<f64> = mean.iter().zip(old.standard().mean()).map(|(new, old)| old + gain.mean * (new - old)).collect();
+        let lambda = with_mean(self.family, &average, &precision);
+        Gaussian::from_natural(self.family, lambda.clone()).ok()?;
+        let next = Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: parts.preconditioner }.concat();
+        next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
+    }
+
+    /// Share of a visit's iterate in the running mean after it.
+    pub(crate) fn mean_gain(&self, visit: u32) -> f64 {
+        self.gain(visit).mean
+    }
+
+    /// Standard deviation of the noise on one coordinate of a sum over so many sites.
+    pub(crate) fn sum_noise(&self, visit: u32, sites: u32) -> f64 {
+        self.noise(&Arrived { visit, sites, sum: &[] })
+    }
+
+    /// Standard deviation of the noise on one coordinate of a sum.
+    fn noise(&self, arrived: &Arrived<'_>) -> f64 {
+        let one = self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0);
+        match self.trust {
+            Trust::Local => one * f64::from(arrived.sites).sqrt(),
+            Trust::Aggregated => one,
+        }
+    }
+
+    /// `shrinkage`·K s/τ.
+    fn smallest_precision(&self, arrived: &Arrived<'_>) -> f64 {
+        let (visits, first) = self.visits();
+        let window = f64::from(self.window());
+        let gain = self.spec.step * (f64::from(visits - first) - 0.5 * (window - 1.0));
+        let gradient = |visit: u32| self.shares.get(visit as usize).copied().unwrap_or(0.0);
+        let share: f64 = (first..visits).map(gradient).sum();
+        let sites = match self.trust {
+            Trust::Local => f64::from(arrived.sites),
+            Trust::Aggregated => 1.0,
+        };
+        let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (sites / share.max(f64::MIN_POSITIVE)).sqrt();
+        self.spec.shrinkage * gain * noise * self.prior_precision.sqrt()
+    }
+
+    /// Number of visits, and the first one that brings a gradient.
+    fn visits(&self) -> (u32, u32) {
+        let visits = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
+        (visits, u32::from(self.spec.visit(0) == NaturalGradientVisit::Gram))
+    }
+
+    /// Number of visits that are averaged.
+    fn window(&self) -> u32 {
+        let (visits, first) = self.visits();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a number of visits")]
+        let window = (self.spec.averaging * f64::from(visits - first)).ceil().max(1.0) as u32;
+        window
+    }
+
+    /// How much of a running mean a visit replaces. The mean of iterates begins with the last ⌈averaging·T⌉ gradient visits and is the
+    /// iterate itself before; the mean of curvatures runs over at most as many visits from the first on.
+    fn gain(&self, visit: u32) -> Gain {
+        let ((visits, first), window) = (self.visits(), self.window());
+        let share_since = |start: u32| {
+            let share = |t: u32| self.shares.get(t as usize).copied().unwrap_or(1.0);
+            share(visit) / (start.min(visit)..=visit).map(share).sum::<f64>()
+        };
+        let tail = visits.saturating_sub(window);
+        Gain {
+            mean: if visit <= tail { 1.0 } else { share_since(tail) },
+            curvature: share_since(first.max((visit + 1).saturating_sub(window))),
+        }
+    }
+}
+
+struct Gain {
+    mean: f64,
+    curvature: f64,
+}
+
+impl Rule for NaturalGradientRule {
+    fn initial(&self) -> Vec<f64> {
+        let d = self.family.dimension();
+        let preconditioner = match self.spec.preconditioner {
+            Preconditioner::Gram => triangle(d),
+            Preconditioner::Diagonal => 0,
+        };
+        let (mean, curvature) = (vec![self.prior_mean; d], vec![0.0; self.family.len() - d]);
+        let preconditioner = vec![0.0; preconditioner];
+        Parts { lambda: &self.prior, mean: &mean, curvature: &curvature, preconditioner: &preconditioner }.concat()
+    }
+
+    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+        let step = match self.spec.visit(arrived.visit) {
+            NaturalGradientVisit::Gram => self.gram(state, arrived).map(|state| Step { state, correction: None, floored: 0 }),
+            NaturalGradientVisit::Gradient => self.gradient(state, arrived),
+        };
+        step.unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: self.family.dimension() })
+    }
+}
+
+/// A state, cut.
+struct Parts<'a> {
+    lambda: &'a [f64],
+    mean: &'a [f64],
+    curvature: &'a [f64],
+    preconditioner: &'a [f64],
+}
+
+impl<'a> Parts<'a> {
+    fn new(family: Family, state: &'a [f64]) -> Option<Self> {
+        let (len, d) = (family.len(), family.dimension());
+        let (lambda, rest) = state.split_at_checked(len)?;
+        let (mean, rest) = rest.split_at_checked(d)?;
+        let (curvature, preconditioner) = rest.split_at_checked(len - d)?;
+        Some(Self { lambda, mean, curvature, preconditioner })
+    }
+
+    fn concat(&self) -> Vec<f64> {
+        [self.lambda, self.mean, self.curvature, self.preconditioner].concat()
+    }
+}
+
+/// (Λμ, Λ).
+fn with_mean(family: Family, mean: &[f64], precision: &[f64]) -> Vec<f64> {
+    let h = match family {
+        Family::FullGaussian { dimension } => (unsvec(precision, dimension) * DVector::from_column_slice(mean)).as_slice().to_vec(),
+        Family::DiagonalGaussian { .. } => precision.iter().zip(mean).map(|(p, m)| p * m).collect(),
+    };
+    [h.as_slice(), precision].concat()
+}
+
+/// The diagonal of a precision block.
+fn diagonal(family: Family, precision: &[f64]) -> Vec<f64> {
+    match family {
+        Family::FullGaussian { dimension } => unsvec(precision, dimension).diagonal().as_slice().to_vec(),
+        Family::DiagonalGaussian { .. } => precision.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

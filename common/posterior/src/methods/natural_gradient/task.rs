@@ -1,0 +1,388 @@
+//! Numbers of bounded natural gradients: options, defaults, price. What they mean is said in the page of the [room](super).
+
+use std::fmt::{Display, Formatter};
+use std::ops::Range;
+
+use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_privacy::mechanism::SumMechanism;
+use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
+use serde::{Deserialize, Serialize};
+
+use crate::methods::check::requires_epsilon;
+use crate::methods::noise_aware::{History, Posterior};
+use crate::methods::setting::triangle_numbers;
+use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
+use crate::methods::{NaturalGradientRule, Rule};
+use crate::methods::{Setting, SumSpec};
+use crate::spec::check::checked;
+use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::spec::words::Short;
+use crate::spec::{Approximation, ScheduleSpec, TaskError};
+
+/// Numbers of bounded natural-gradient variational inference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NaturalGradientSpec {
+    /// z of one release that would cost what the whole run costs; visit t has z/√(its share of the budget).
+    pub noise_multiplier: NoiseMultiplier,
+    /// What the server divides the gradient by.
+    pub preconditioner: Preconditioner,
+    /// Share of the budget of the Gram matrix (unused with a diagonal preconditioner).
+    pub gram_share: f64,
+    /// Share of a visit over that of the one before.
+    pub budget_growth: f64,
+    /// ρ: length of a step.
+    pub step: f64,
+    /// Share of the last iterates whose mean, weighted by budget, is the posterior's mean; the curvature is averaged over as many.
+    pub averaging: f64,
+    /// κ: the preconditioner is nowhere below κ s√(d/2), s the noise on the Gram matrix (κ s, s the noise on a curvature, where it is
+    /// diagonal), so that noise is not taken for curvature.
+    pub eigenvalue_floor: f64,
+    /// The preconditioner is nowhere below this times K s/τ either: K the gain of the run in steps, s the noise that is left on the
+    /// gradient, τ the prior's scale.
+    pub shrinkage: f64,
+    /// r̄: residuals are cut to this.
+    pub residual_bound: f64,
+    /// c̄: curvatures are cut to this; also the weight of the Gram matrix.
+    pub curvature_bound: f64,
+    /// w: weight of the curvature block against the gradient block.
+    pub curvature_weight: f64,
+    /// C of every visit after the Gram matrix.
+    pub clip_norm: ClipNorm,
+    /// Whether records of two classes are kept within C by weights that do not depend on their class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
+}
+
+/// Preconditioners of the mean's step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preconditioner {
+    /// The Gram matrix, released once at the first visit.
+    Gram,
+    /// The precision itself, in every visit: no matrix, shorter steps.
+    Diagonal,
+}
+
+/// Share of a visit's budget that the curvature block gets where it is not free.
+const CURVATURE_SHARE: f64 = 0.1;
+
+/// Default of C over the largest norm of a term: see the [room](super)'s page.
+const CLIP_SHARE: f64 = 0.6;
+
+/// Largest d with a Gram matrix: the state holds d(d+1)/2 numbers, and the server factorises it.
+const LARGEST_GRAM: u32 = 2048;
+
+/// Options of `[pvi]` with `update = "natural-gradient"`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// Default: `gram`.
+    preconditioner: Option<Preconditioner>,
+    /// Default: 0.2.
+    gram_share: Option<f64>,
+    /// Default: 1.
+    budget_growth: Option<f64>,
+    /// ρ. Default: 2 (Gram), min(1, 1.5/s) (diagonal).
+    step: Option<f64>,
+    /// Default: 0.5.
+    averaging: Option<f64>,
+    /// κ. Default: 2, the spectral norm of the noise.
+    eigenvalue_floor: Option<f64>,
+    /// Default: 3.
+    shrinkage: Option<f64>,
+    /// r̄. Default: the model's; required where it has none.
+    residual_bound: Option<f64>,
+    /// c̄. Default: the model's; required where it has none.
+    curvature_bound: Option<f64>,
+    /// w. Default: see the [room](super)'s page.
+    curvature_weight: Option<f64>,
+    /// C. Default: [`CLIP_SHARE`] of the largest norm that the bounds allow; with all of it nothing is ever weighted or clipped.
+    clip_norm: Option<f64>,
+    /// Default: true for logistic regression whose residuals are not cut, false otherwise.
+    weighted: Option<bool>,
+}
+
+pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
+    let raw: Raw = resolving.options("natural-gradient")?;
+    let spec = raw.spec(resolving)?;
+    let with = UpdateSpec::NaturalGradient;
+    resolving.check(&with(spec))?;
+    let z = resolving.calibrated(|noise_multiplier| with(NaturalGradientSpec { noise_multiplier, ..spec }))?;
+    resolving.checked(with(NaturalGradientSpec { noise_multiplier: z, ..spec }))
+}
+
+impl Raw {
+    /// All numbers but z, which stands at 1 until it is calibrated.
+    fn spec(&self, resolving: &Resolving<'_>) -> Result<NaturalGradientSpec, TaskError> {
+        let task = &resolving.task;
+        let preconditioner = self.preconditioner.unwrap_or(Preconditioner::Gram);
+        let bounds = task.model.rules().predictor_bounds();
+        let named = |given: Option<f64>, bound: Option<f64>, name: &str| match given.or(bound) {
+            Some(value) if positive(value) => Ok(value),
+            Some(_) => invalid(&format!("{name} must be a finite number above 0")),
+            None => invalid(&format!("{} has no public {name}: give one in [pvi]", task.model)),
+        };
+        let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
+        let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
+        let radius = task.feature_bound;
+        let square = match task.approximation {
+            Approximation::MeanField => radius * task.parsed_schema()?.max_abs_entry().min(radius),
+            Approximation::FullCovariance => radius * radius,
+        };
+        // A residual that is cut to less has no such relation to the curvature any more: then the shares are added up.
+        let free = bounds.filter(|b| residual >= b.residual && curvature >= b.curvature).and_then(|b| b.free_curvature);
+        let (weight, joint) = match (self.curvature_weight, free) {
+            (None, Some(free)) => (free * radius / square, residual * radius),
+            (given, _) => {
+                let weight =
+                    given.unwrap_or_else(|| (CURVATURE_SHARE / (1.0 - CURVATURE_SHARE)).sqrt() * residual * radius / (curvature * square));
+                (weight, (residual * radius).hypot(weight * curvature * square))
+            }
+        };
+        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(CLIP_SHARE * joint);
+        let step = match preconditioner {
+            Preconditioner::Gram => 2.0,
+            Preconditioner::Diagonal => (1.5 / f64::from(task.max_nonzeros.max(1))).min(1.0),
+        };
+        Ok(NaturalGradientSpec {
+            noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
+            preconditioner,
+            gram_share: self.gram_share.unwrap_or(0.2),
+            budget_growth: self.budget_growth.unwrap_or(1.0),
+            step: self.step.unwrap_or(step),
+            averaging: self.averaging.unwrap_or(0.5),
+            eigenvalue_floor: self.eigenvalue_floor.unwrap_or(2.0),
+            shrinkage: self.shrinkage.unwrap_or(3.0),
+            residual_bound: residual,
+            curvature_bound: curvature,
+            curvature_weight: weight,
+            clip_norm: checked(ClipNorm::new(clip))?,
+            weighted: self.weighted.unwrap_or(of_class(task) && residual >= 1.0),
+        })
+    }
+}
+
+/// Whether a record's residual with the other class follows from that with its own.
+fn of_class(task: &Setting<'_>) -> bool {
+    task.model.rules().predictor_bounds().is_some_and(|bounds| bounds.of_class)
+}
+
+/// What a visit asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NaturalGradientVisit {
+    /// c̄ Σ svec(xxᵀ).
+    Gram,
+    /// [Σ r x ; w Σ c x∘x], or w Σ c svec(xxᵀ) with full covariance.
+    Gradient,
+}
+
+impl NaturalGradientSpec {
+    /// What a visit asks for.
+    #[must_use]
+    pub fn visit(&self, visit: u32) -> NaturalGradientVisit {
+        match self.preconditioner {
+            Preconditioner::Gram if visit == 0 => NaturalGradientVisit::Gram,
+            Preconditioner::Gram | Preconditioner::Diagonal => NaturalGradientVisit::Gradient,
+        }
+    }
+
+    /// Share of a visit in the budget of a run of so many visits. It adds up the growth of all of them: for many visits at once see
+    /// [`shares`](Self::shares).
+    #[must_use]
+    pub fn share(&self, visit: u32, visits: u32) -> f64 {
+        self.share_of(visit, visits, self.total_growth(visits.max(visit + 1)))
+    }
+
+    /// Shares of all visits of a run of so many visits, in order.
+    #[must_use]
+    pub fn shares(&self, visits: u32) -> Vec<f64> {
+        let total = self.total_growth(visits);
+        (0..visits).map(|visit| self.share_of(visit, visits, total)).collect()
+    }
+
+    /// Visits before those whose budget grows.
+    fn first(&self) -> u32 {
+        match self.preconditioner {
+            Preconditioner::Gram => 1,
+            Preconditioner::Diagonal => 0,
+        }
+    }
+
+    fn growth(&self, visit: u32) -> f64 {
+        self.budget_growth.powi((visit - self.first()).cast_signed())
+    }
+
+    fn total_growth(&self, visits: u32) -> f64 {
+        (self.first()..visits).map(|visit| self.growth(visit)).sum()
+    }
+
+    fn share_of(&self, visit: u32, visits: u32, total_growth: f64) -> f64 {
+        let first = self.first();
+        let gram = if first == 1 && visits > 1 { self.gram_share } else { 0.0 };
+        if visit < first {
+            return if visits > 1 { gram } else { 1.0 };
+        }
+        (1.0 - gram) * self.growth(visit) / total_growth
+    }
+
+    /// The mechanism of a visit.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the lattice.
+    pub fn mechanism(&self, task: &Setting<'_>, visit: u32) -> Result<SumMechanism, TaskError> {
+        self.sum_of(task, visit, self.share(visit, task.visits()))?.mechanism(task)
+    }
+
+    fn sum_of(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<SumSpec, TaskError> {
+        let (clip, noise) = self.clip_and_noise(task, visit, share)?;
+        let coordinates = u32::try_from(self.coordinates(task, visit));
+        let Ok(coordinates) = coordinates else { return invalid("the model has too many parameters for one sum") };
+        Ok(SumSpec { coordinates, clip, noise, sampling: None, terms: Terms::Units })
+    }
+
+    /// C and z of a visit with this share of the budget.
+    pub(crate) fn clip_and_noise(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
+        let clip = match self.visit(visit) {
+            NaturalGradientVisit::Gram => checked(ClipNorm::new(self.curvature_bound * task.feature_bound * task.feature_bound))?,
+            NaturalGradientVisit::Gradient => self.clip_norm,
+        };
+        let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;
+        Ok((clip, noise))
+    }
+
+    fn coordinates(&self, task: &Setting<'_>, visit: u32) -> usize {
+        let d = task.dimension as usize;
+        match (self.visit(visit), task.approximation) {
+            (NaturalGradientVisit::Gram, _) => triangle(d),
+            (NaturalGradientVisit::Gradient, Approximation::MeanField) => 2 * d,
+            (NaturalGradientVisit::Gradient, Approximation::FullCovariance) => d + triangle(d),
+        }
+    }
+}
+
+impl UpdateRules for NaturalGradientSpec {
+    fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
+        requires_epsilon(task, "natural-gradient")?;
+        require(
+            matches!(task.schedule, ScheduleSpec::Synchronous { .. }),
+            "update = \"natural-gradient\" sums over all sites: use schedule = \"synchronous\"",
+        )?;
+        require(task.damping.iter().all(|&rho| rho >= 1.0), "update = \"natural-gradient\" has a step of its own: remove damping")?;
+        require(task.model.rules().is_linear(), "update = \"natural-gradient\" needs a generalised linear model")?;
+        match self.preconditioner {
+            Preconditioner::Gram => {
+                require(task.visits() >= 2, "update = \"natural-gradient\" needs at least 2 rounds: the first releases the Gram matrix")?;
+                require(
+                    task.dimension <= LARGEST_GRAM,
+                    "more than 2048 coefficients are too many for a Gram matrix: use preconditioner = \"diagonal\"",
+                )?;
+                require(self.step > 0.0 && self.step <= 2.0, "step must be above 0 and at most 2")?;
+            }
+            Preconditioner::Diagonal => require(self.step > 0.0 && self.step <= 1.0, "step must be above 0 and at most 1")?,
+        }
+        require(
+            task.approximation == Approximation::MeanField || task.dimension <= LARGEST_GRAM,
+            "more than 2048 coefficients are too many for approximation = \"full-covariance\"",
+        )?;
+        require(self.gram_share > 0.0 && self.gram_share < 1.0, "gram_share must lie strictly between 0 and 1")?;
+        require(self.budget_growth >= 0.1 && self.budget_growth <= 10.0, "budget_growth must lie between 0.1 and 10")?;
+        require((0.0..=1.0).contains(&self.averaging), "averaging must lie between 0 and 1")?;
+        require(self.shrinkage >= 0.0 && self.shrinkage.is_finite(), "shrinkage must be finite and not negative")?;
+        require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;
+        require(
+            !self.weighted || (of_class(task) && self.residual_bound >= 1.0),
+            "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\", and a residual_bound of at least 1",
+        )?;
+        requires_clip_norms([&self.clip_norm])?;
+        require(positive(self.residual_bound), "residual_bound must be a number between 1e-30 and 1e30")?;
+        require(positive(self.curvature_bound), "curvature_bound must be a number between 1e-30 and 1e30")?;
+        require(positive(self.curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")
+    }
+
+    fn sum(&self, task: &Setting<'_>, visit: u32) -> Result<Option<SumSpec>, TaskError> {
+        self.sum_of(task, visit, self.share(visit, task.visits())).map(Some)
+    }
+
+    fn each_visit(
+        &self,
+        task: &Setting<'_>,
+        visits: Range<u32>,
+        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let total = self.total_growth(task.visits());
+        visits.into_iter().try_for_each(|visit| {
+            let share = if visit < task.visits() {
+                self.share_of(visit, task.visits(), total)
+            } else {
+                // After the task's last visit, as `share` has it.
+                self.share(visit, task.visits())
+            };
+            let sum = self.sum_of(task, visit, share)?;
+            let mechanism = sum.mechanism(task)?;
+            take(VisitForm { event: mechanism.event(), message: MessageForm::of_sum(&mechanism), sum: Some(sum) })
+        })
+    }
+
+    fn event(&self, task: &Setting<'_>, visit: u32) -> Result<DpEvent, TaskError> {
+        Ok(self.mechanism(task, visit)?.event())
+    }
+
+    fn message(&self, task: &Setting<'_>, visit: u32) -> Result<MessageForm, TaskError> {
+        Ok(MessageForm::of_sum(&self.mechanism(task, visit)?))
+    }
+
+    fn passes(&self) -> u32 {
+        1
+    }
+
+    /// Behind λ: the mean of the iterate, the curvature, and the Gram matrix.
+    fn state_len(&self, task: &Setting<'_>) -> u64 {
+        let preconditioner = match self.preconditioner {
+            Preconditioner::Gram => triangle_numbers(task.dimension.into()),
+            Preconditioner::Diagonal => 0,
+        };
+        2 * task.family_len() + preconditioner
+    }
+
+    fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
+        SiteStateForm::None
+    }
+
+    fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
+        Box::new(NaturalGradientRule::new(task, *self))
+    }
+
+    fn knows_noise(&self) -> bool {
+        self.preconditioner == Preconditioner::Gram
+    }
+
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Option<Posterior> {
+        super::noise_aware::posterior(task, self, history)
+    }
+
+    fn released(&self) -> String {
+        let first = match self.preconditioner {
+            Preconditioner::Gram => " (at the first visit: of the products of its features)",
+            Preconditioner::Diagonal => "",
+        };
+        format!("at every visit one noised sum over the records, of residual times features and of curvature times squared features{first}")
+    }
+}
+
+impl Display for NaturalGradientSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let preconditioner = match self.preconditioner {
+            Preconditioner::Gram => "Gram matrix",
+            Preconditioner::Diagonal => "diagonal",
+        };
+        write!(
+            f,
+            "bounded natural gradients ({preconditioner}{}): step {}, sensitivity bound {}, noise multiplier of the run {}",
+            if self.weighted { ", records weighted by their features" } else { "" },
+            Short(self.step),
+            Short(self.clip_norm.get()),
+            Short(self.noise_multiplier.get())
+        )
+    }
+}

@@ -1,0 +1,77 @@
+//! Partitioned variational inference without protection.
+
+use std::fmt::{Display, Formatter};
+
+use dp_pvi_privacy::{DpEvent, PayloadKind};
+use serde::Deserialize;
+
+use crate::methods::Setting;
+use crate::methods::check::requires_local_trust;
+use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::methods::{PviRule, Rule};
+use crate::spec::TaskError;
+use crate::spec::check::{invalid, require};
+
+pub(crate) struct Pvi;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {}
+
+pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
+    let Raw {} = resolving.options("pvi")?;
+    if resolving.clip_norm.is_some() {
+        return invalid("update = \"pvi\" clips nothing: remove clip_norm, or use update = \"dp-optimisation\"");
+    }
+    resolving.checked(UpdateSpec::Pvi {})
+}
+
+impl UpdateRules for Pvi {
+    fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
+        requires_local_trust(task, "pvi")?;
+        require(
+            task.model.rules().is_linear(),
+            "update = \"pvi\" needs a model with an exact local optimum: linear, logistic, probit or Poisson regression",
+        )?;
+        require(task.privacy.epsilon.is_none(), "update = \"pvi\" protects nothing: remove epsilon, or use update = \"dp-optimisation\"")
+    }
+
+    fn event(&self, _task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
+        Ok(DpEvent::NonPrivate)
+    }
+
+    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
+        Ok(MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 })
+    }
+
+    /// The local optimum has its own bound on iterations.
+    fn passes(&self) -> u32 {
+        1
+    }
+
+    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
+        SiteStateForm::Public(task.family().len())
+    }
+
+    fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
+        Box::new(PviRule::new(task))
+    }
+
+    fn is_private(&self) -> bool {
+        false
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
+    fn released(&self) -> String {
+        "at every visit the exact change of the natural parameters, computed from the records without noise".to_owned()
+    }
+}
+
+impl Display for Pvi {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("exact local optimum, without privacy protection")
+    }
+}

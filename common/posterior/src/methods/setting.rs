@@ -1,0 +1,86 @@
+//! What a method is told of its task: the model, the family, the prior, the public facts of the schema, the order of work and the
+//! guarantee; not what the update is.
+
+use dp_pvi_expfam::any::Family;
+
+use crate::models::ModelSpec;
+use crate::schema::Schema;
+use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, ScheduleSpec, TaskError};
+
+/// A task as models and methods see it. The fields are those of the task's document.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// Likelihood.
+    pub model: &'a ModelSpec,
+    /// Approximating family.
+    pub approximation: Approximation,
+    /// Prior of every coefficient.
+    pub prior: PriorSpec,
+    /// The schema file, as text.
+    pub schema: &'a str,
+    /// Number of features: columns of the encoded rows.
+    pub features: u32,
+    /// Number of model parameters d.
+    pub dimension: u32,
+    /// Public bound R on the L2 norm of a feature row.
+    pub feature_bound: f64,
+    /// Largest number of non-zero entries of a feature row.
+    pub max_nonzeros: u32,
+    /// Order of work.
+    pub schedule: ScheduleSpec,
+    /// ρ of every visit.
+    pub damping: &'a [f64],
+    /// Guarantee.
+    pub privacy: &'a PrivacySpec,
+    /// Numbers of aggregated trust; absent with local trust.
+    pub aggregation: Option<AggregationSpec>,
+}
+
+impl Setting<'_> {
+    /// Times that one site is asked for an update.
+    #[must_use]
+    pub fn visits(&self) -> u32 {
+        self.schedule.visits()
+    }
+
+    /// The approximating family.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        self.approximation.family(self.dimension)
+    }
+
+    /// Length of λ, without building it.
+    #[must_use]
+    pub fn family_len(&self) -> u64 {
+        let d = u64::from(self.dimension);
+        match self.approximation {
+            Approximation::MeanField => 2 * d,
+            Approximation::FullCovariance => d + triangle_numbers(d),
+        }
+    }
+
+    /// λ0: natural parameters of the prior.
+    #[must_use]
+    pub fn prior_natural(&self) -> Vec<f64> {
+        self.family().isotropic(self.prior.mean, self.prior.scale * self.prior.scale)
+    }
+
+    /// λ: the natural parameters of the posterior, which are the head of a state.
+    #[must_use]
+    pub fn posterior<'a>(&self, state: &'a [f64]) -> &'a [f64] {
+        &state[..self.family().len().min(state.len())]
+    }
+
+    /// The schema.
+    ///
+    /// # Errors
+    /// The text is not a schema (never for a task that was resolved or read).
+    pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
+        Ok(Schema::parse(self.schema)?)
+    }
+}
+
+/// d(d + 1)/2, which fits: d is below 2³².
+pub(crate) fn triangle_numbers(d: u64) -> u64 {
+    d * (d + 1) / 2
+}

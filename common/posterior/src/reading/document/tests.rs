@@ -1,0 +1,186 @@
+#![allow(clippy::unwrap_used)]
+
+use dp_pvi_privacy::ClientId;
+
+use super::{DocumentError, Evaluation, Intervals, PosteriorDocument};
+use crate::methods::noise_aware::Posterior;
+use crate::reading::metrics::HeldOutMetrics;
+use crate::reading::predictive::{Example, Prediction};
+use crate::reading::statement::{Booked, PrivacyStatement, StatementError, statement};
+use crate::task::{RawTask, ResolveContext, ResolvedTask};
+
+const SCHEMA: &str = r#"
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+"#;
+
+fn task(update: &str, privacy: &str) -> ResolvedTask {
+    let text = format!(
+        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
+    );
+    let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
+}
+
+fn open() -> ResolvedTask {
+    task("update = \"pvi\"", "")
+}
+
+fn private() -> ResolvedTask {
+    task("update = \"dp-optimisation\"\nexpected_sites = 3\nrelease_tick_seconds = 30", "epsilon = 2.0")
+}
+
+fn document(task: &ResolvedTask) -> PosteriorDocument {
+    let site = ClientId::new("hospital-1").unwrap();
+    let metrics = HeldOutMetrics {
+        records: 3,
+        log_likelihood: -0.4,
+        accuracy: Some(0.9),
+        brier: Some(0.1),
+        calibration_error: Some(0.02),
+        reliability: vec![(0.1, 0.2, 3)],
+        ..HeldOutMetrics::default()
+    };
+    let evaluation = Evaluation { evaluator: ClientId::new("evaluator").unwrap(), round: 3, metrics };
+    let statements = vec![statement(task, &site, 3).unwrap()];
+    PosteriorDocument::new(task, 0, 9, &[0.7, -0.1, 3.0, 1.0 / 3.0], statements, vec![evaluation]).unwrap()
+}
+
+#[test]
+fn documents_come_back_bit_by_bit() {
+    for task in [open(), private()] {
+        let document = document(&task);
+        let text = document.to_json();
+        let back = PosteriorDocument::from_json(&text).unwrap();
+        assert_eq!(back, document);
+        assert_eq!(back.task().unwrap(), task);
+        assert_eq!(back.task_hash().unwrap(), task.hash());
+        assert_eq!(back.coefficients[0].name, "age");
+        let row = Example { indices: &[0, 1], values: &[0.5, 1.0], target: 0.0 };
+        let Prediction::Class { logit_mean, .. } = back.predictor().unwrap().predict(row) else { panic!("a class") };
+        assert!((logit_mean - (0.5 * 0.7 / 3.0 - 0.3)).abs() < 1e-15);
+    }
+}
+
+#[test]
+fn documents_that_were_changed_are_refused() {
+    let text = document(&private()).to_json();
+    for (from, to) in [
+        ("\"format\": 1", "\"format\": 7"),
+        ("\"run\"", "\"runs\""),
+        ("  \"natural_parameters\": [\n    0.7", "  \"natural_parameters\": [\n    0.8"),
+        ("  \"natural_parameters\": [\n    0.7", "  \"natural_parameters\": [\n    1e400"),
+        ("diagonal-gaussian", "full-gaussian"),
+        ("\"name\": \"age\"", "\"name\": \"weight\""),
+        ("sweeps\\\": 3", "sweeps\\\": 4"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        assert!(PosteriorDocument::from_json(&text.replacen(from, to, 1)).is_err(), "{from}");
+    }
+    let hash = private().hash().to_string();
+    let other = text.replace(&hash, &"0".repeat(64));
+    assert!(matches!(PosteriorDocument::from_json(&other), Err(DocumentError::Inconsistent(_))));
+    assert!(PosteriorDocument::new(&open(), 0, 1, &[0.0, 0.0, -1.0, 1.0], vec![], vec![]).is_err());
+}
+
+#[test]
+fn the_noise_aware_posterior_stands_beside_the_plain_one() {
+    let plain = document(&private());
+    assert!(plain.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
+    assert!(matches!(plain.predictor_with(Intervals::NoiseAware), Err(DocumentError::NoNoiseAware)));
+    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5 };
+    let both = plain.clone().with_noise_aware(aware(vec![0.35, -0.1, 1.5, 0.25])).unwrap();
+    assert_eq!((&both.coefficients, &both.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
+    assert!(both.privacy[0].remarks.iter().any(|r| r.contains("Two posteriors")));
+    assert!(!both.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
+    let text = both.to_json();
+    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), both);
+    let row = Example { indices: &[0], values: &[1.0], target: 0.0 };
+    let sd = |intervals| match both.predictor_with(intervals).unwrap().predict(row) {
+        Prediction::Class { logit_sd, .. } => logit_sd,
+        other => panic!("{other:?}"),
+    };
+    assert!((sd(Intervals::Plain) - 3f64.powf(-0.5)).abs() < 1e-15 && (sd(Intervals::NoiseAware) - 1.5f64.powf(-0.5)).abs() < 1e-15);
+    assert!(PosteriorDocument::from_json(&text.replacen("0.35", "0.36", 1)).is_err());
+    assert!(plain.with_noise_aware(aware(vec![0.0, 0.0, -1.0, 1.0])).is_err());
+}
+
+#[test]
+fn statements_say_what_the_whole_plan_costs() {
+    let site = ClientId::new("hospital-1").unwrap();
+    let task = private();
+    let full = statement(&task, &site, 3).unwrap();
+    assert!(full.epsilon.unwrap() <= 2.0 && full.epsilon.unwrap() > 1.98);
+    for answered in 0..3 {
+        let fewer = statement(&task, &site, answered).unwrap();
+        assert_eq!((fewer.epsilon, fewer.releases), (full.epsilon, answered));
+    }
+    assert!(full.remarks.iter().any(|r| r.contains("30 s")));
+    assert_eq!(full.numerical_margin, full.remarks.iter().any(|r| r.contains("Numerical margin")));
+    assert!(full.released.contains("5 noised sums"));
+    let none = statement(&open(), &site, 2).unwrap();
+    assert_eq!(none.epsilon, None);
+    assert!(none.remarks.iter().any(|r| r.contains("No privacy protection")) && none.remarks[0].contains("as soon as"));
+}
+
+/// A budget that grows from visit to visit: the visits that were answered may be the dear ones.
+#[test]
+fn finding_privacy_4_no_ledger_books_more_than_the_statement_says() {
+    let site = ClientId::new("hospital-1").unwrap();
+    for (growth, first_three, answered_three) in [(3.0, 0.499, 0.955), (10.0, 0.424, 0.996)] {
+        let text = format!(
+            "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+             update = \"natural-gradient\"\nbudget_growth = {growth:?}\n\
+             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+        let task = RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap();
+        let charge = |visit: u32| Booked { event: task.visit_event(visit).unwrap(), fallback: None };
+        let statement = statement(&task, &site, 3).unwrap();
+        assert_eq!((statement.epsilon, statement.releases), (Some(task.loss(5).unwrap().epsilon.get()), 3));
+        let answered = statement.compare(&task, &[charge(0), charge(3), charge(4)]).unwrap().epsilon.get();
+        assert!((answered - answered_three).abs() < 5e-4, "{growth}: {answered}");
+        // The first three visits, however many were answered, are no bound.
+        let prefix = task.loss(3).unwrap().epsilon.get();
+        assert!((prefix - first_three).abs() < 5e-4 && prefix < answered, "{growth}: {prefix}");
+        let too_low = PrivacyStatement { epsilon: Some(prefix), ..statement.clone() };
+        let refused = too_low.compare(&task, &[charge(0), charge(3), charge(4)]);
+        assert!(matches!(refused, Err(StatementError::TooLow { .. })), "{refused:?}");
+        // A visit that is booked twice is none of the plan's.
+        let twice = statement.compare(&task, &[charge(4), charge(4)]);
+        assert!(matches!(twice, Err(StatementError::NotPlanned(1))), "{twice:?}");
+        assert_eq!(statement.compare(&task, &[]).unwrap().epsilon.get(), 0.0);
+    }
+}
+
+#[test]
+fn finding_attack_b7_a_run_without_a_posterior_has_a_document_all_the_same() {
+    let task = private();
+    let infinite = [f64::NAN, f64::INFINITY, 1.0, 1.0];
+    let Err(DocumentError::Parameters(problem)) = PosteriorDocument::new(&task, 0, 1, &infinite, vec![], vec![]) else {
+        panic!("no distribution")
+    };
+    let statements = document(&task).privacy;
+    let metrics = HeldOutMetrics { records: 10, log_likelihood: f64::NAN, ..HeldOutMetrics::default() };
+    let evaluation = Evaluation { evaluator: ClientId::new("eve").unwrap(), round: 1, metrics: metrics.clone() };
+    let written = PosteriorDocument::without_posterior(&task, 0, 1, &problem, statements.clone(), vec![evaluation]);
+    let text = written.to_json();
+    assert!(text.contains("\"log_likelihood\": \"not finite\""), "{text}");
+    let back = PosteriorDocument::from_json(&text).unwrap();
+    assert!(back.problem.is_some() && back.predictor().is_err());
+    assert_eq!(back.privacy, statements, "what it cost is said all the same");
+    assert!(back.evaluations[0].metrics.is_same(&metrics) && !back.evaluations[0].metrics.is_finite());
+    // A document cannot have it both ways.
+    let both = document(&task).to_json().replacen("\"privacy\":", "\"problem\": \"none\",\n  \"privacy\":", 1);
+    assert!(matches!(PosteriorDocument::from_json(&both), Err(DocumentError::Inconsistent(_))));
+}

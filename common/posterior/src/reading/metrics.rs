@@ -1,0 +1,330 @@
+//! Held-out metrics on public test records.
+
+use serde::{Deserialize, Serialize};
+
+use crate::reading::predictive::{Prediction, Predictor};
+use crate::reading::public::{Public, TestRecords};
+
+/// Metrics that were computed on public records: [`evaluate`] is the only way to one. An evaluator reports nothing else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublicMetrics(HeldOutMetrics);
+
+impl PublicMetrics {
+    /// The numbers.
+    #[must_use]
+    pub fn get(&self) -> &HeldOutMetrics {
+        &self.0
+    }
+
+    /// What there is to say of λ that is no distribution: no density, and so no other metric.
+    #[must_use]
+    pub fn of_no_distribution<T: TestRecords>(records: &Public<T>) -> Self {
+        let records = records.get().examples().count() as u64;
+        Self(HeldOutMetrics { records, log_likelihood: f64::NAN, ..HeldOutMetrics::default() })
+    }
+
+    /// The numbers, for a message or a table.
+    #[must_use]
+    pub fn into_inner(self) -> HeldOutMetrics {
+        self.0
+    }
+}
+
+/// Numbers of a report, as they are sent, stored and read back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutMetrics {
+    /// Number of test records.
+    pub records: u64,
+    /// Mean log predictive density. A number that is not finite is a finding about the posterior; JSON says "not finite".
+    #[serde(with = "number")]
+    pub log_likelihood: f64,
+    /// Share of correct classes (classification), or of pixels that come back right (images).
+    pub accuracy: Option<f64>,
+    /// Root mean squared error (regression).
+    pub rmse: Option<f64>,
+    /// Brier score (classification).
+    pub brier: Option<f64>,
+    /// Expected calibration error over 15 equal-mass bins (classification).
+    pub calibration_error: Option<f64>,
+    /// Per bin: mean prediction, observed rate, records.
+    pub reliability: Vec<(f64, f64, u64)>,
+    /// Area under the ROC curve, ties counted half; absent where one class is missing (classification).
+    #[serde(default)]
+    pub auc: Option<f64>,
+    /// Records by probability integral transform of their target, in [`PIT_BINS`] equal bins: flat where predictions are calibrated
+    /// (regression).
+    #[serde(default)]
+    pub pit: Vec<u64>,
+    /// Content of a central predictive interval, and share of the targets inside (regression).
+    #[serde(default)]
+    pub interval_coverage: Vec<(f64, f64)>,
+}
+
+impl HeldOutMetrics {
+    /// Whether all numbers are finite. Where they are not, the posterior was no distribution, or gave a record no density.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.numbers().all(f64::is_finite)
+    }
+
+    /// Whether both say the same, bit by bit: a number that is not one is itself here.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let counts = |metrics: &Self| (metrics.records, metrics.reliability.iter().map(|(_, _, count)| *count).collect::<Vec<_>>());
+        let absent =
+            |metrics: &Self| [metrics.accuracy, metrics.rmse, metrics.brier, metrics.calibration_error, metrics.auc].map(|x| x.is_none());
+        let bits = |metrics: &Self| metrics.numbers().map(f64::to_bits).collect::<Vec<_>>();
+        counts(self) == counts(other) && absent(self) == absent(other) && self.pit == other.pit && bits(self) == bits(other)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
+        let Self { log_likelihood, accuracy, rmse, brier, calibration_error, auc, reliability, interval_coverage, .. } = self;
+        let pairs = reliability.iter().map(|(a, b, _)| [*a, *b]).chain(interval_coverage.iter().map(|(a, b)| [*a, *b]));
+        let single = [Some(*log_likelihood), *accuracy, *rmse, *brier, *calibration_error, *auc];
+        single.into_iter().flatten().chain(pairs.flatten())
+    }
+}
+
+/// Number of bins of the probability integral transform.
+pub const PIT_BINS: usize = 10;
+/// Central intervals whose coverage is reported.
+const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
+
+/// Number of equal-mass bins of the calibration error.
+pub const BINS: usize = 15;
+
+/// Evaluates a posterior on public test records. Without records every metric is absent or 0.
+#[must_use]
+pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> PublicMetrics {
+    let (mut count, mut numbers, mut log_likelihood, mut squares) = (0_u64, 0_u64, 0.0, 0.0);
+    let (mut classes, mut transforms) = (Vec::new(), Vec::new());
+    let mut pixels = None;
+    for record in records.get().examples() {
+        count += 1;
+        if let Some(image) = predictor.reconstruct(record) {
+            log_likelihood += image.log_density;
+            *pixels.get_or_insert(0.0) += image.accuracy;
+            continue;
+        }
+        log_likelihood += predictor.log_density(record);
+        match predictor.predict(record) {
+            Prediction::Number { mean, variance } => {
+                numbers += 1;
+                transforms.push(0.5 * libm::erfc((mean - record.target) / (2.0 * variance).sqrt()));
+                squares += (record.target - mean).powi(2);
+            }
+            Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => classes.push((probability, record.target)),
+            // A mixture predicts no target.
+            Prediction::Component { .. } => {}
+        }
+    }
+    let mean = |sum: f64| sum / as_f64(count.max(1));
+    let regression = numbers > 0;
+    let classification = !classes.is_empty();
+    let reliability = reliability(&mut classes);
+    let auc = auc(&classes);
+    let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
+    let finite = |pairs: &[(f64, f64, u64)]| pairs.iter().all(|(p, y, _)| p.is_finite() && y.is_finite());
+    // Bins of predictions that are no probabilities say nothing.
+    let reliability = if finite(&reliability) { reliability } else { Vec::new() };
+    PublicMetrics(HeldOutMetrics {
+        records: count,
+        log_likelihood: mean(log_likelihood),
+        accuracy: pixels.map(mean).or_else(|| classification.then(|| mean(as_f64(hits as u64)))),
+        rmse: regression.then(|| mean(squares).sqrt()),
+        brier: classification.then(|| mean(classes.iter().map(|(p, y)| (p - y).powi(2)).sum())),
+        calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),
+        reliability,
+        auc,
+        pit: histogram(&transforms),
+        interval_coverage: if regression { coverage(&transforms) } else { Vec::new() },
+    })
+}
+
+/// A number in JSON, where one that is not finite has no form of its own; elsewhere its bits.
+mod number {
+    use serde::de::{Error, Visitor};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    const WORDS: &str = "not finite";
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() && !value.is_finite() {
+            serializer.serialize_str(WORDS)
+        } else {
+            serializer.serialize_f64(*value)
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        if deserializer.is_human_readable() { deserializer.deserialize_any(Number) } else { f64::deserialize(deserializer) }
+    }
+
+    struct Number;
+
+    #[allow(clippy::cast_precision_loss, reason = "a whole number that somebody wrote for a real one")]
+    impl Visitor<'_> for Number {
+        type Value = f64;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a number, or \"not finite\"")
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+            Ok(value)
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+
+        fn visit_u64<E: Error>(self, value: u64) -> Result<f64, E> {
+            Ok(value as f64)
+        }
+
+        fn visit_str<E: Error>(self, value: &str) -> Result<f64, E> {
+            if value == WORDS { Ok(f64::NAN) } else { Err(E::custom("a number is expected")) }
+        }
+    }
+}
+
+/// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does
+/// not depend on the order of the records; a bin may then be larger, or vanish.
+fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
+    classes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut bins = Vec::with_capacity(BINS);
+    let mut start = 0;
+    for bin in 1..=BINS {
+        let mut end = (bin * classes.len() / BINS).max(start);
+        while end > start && end < classes.len() && classes[end].0.total_cmp(&classes[end - 1].0).is_eq() {
+            end += 1;
+        }
+        if end > start {
+            let n = (end - start) as u64;
+            let (p, y) = classes[start..end].iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
+            bins.push((p / as_f64(n), y / as_f64(n), n));
+        }
+        start = end;
+    }
+    bins
+}
+
+/// Probability that a random success is predicted higher than a random failure, by ranks. `classes` are sorted by prediction.
+fn auc(classes: &[(f64, f64)]) -> Option<f64> {
+    let (mut failures, mut successes, mut above) = (0.0, 0.0, 0.0);
+    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
+        let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
+        let negative = as_f64(tie.len() as u64) - positive;
+        above += positive * (failures + 0.5 * negative);
+        failures += negative;
+        successes += positive;
+    }
+    (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
+}
+
+/// Counts of values in [0, 1] by equal bins; empty without values.
+fn histogram(transforms: &[f64]) -> Vec<u64> {
+    if transforms.is_empty() {
+        return Vec::new();
+    }
+    let mut bins = vec![0; PIT_BINS];
+    for value in transforms {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the bins")]
+        let bin = (value * as_f64(PIT_BINS as u64)).clamp(0.0, as_f64(PIT_BINS as u64 - 1)) as usize;
+        bins[bin] += 1;
+    }
+    bins
+}
+
+/// A target is inside the central interval of content c iff its transform is within c/2 of ½.
+fn coverage(transforms: &[f64]) -> Vec<(f64, f64)> {
+    let inside = |level: f64| transforms.iter().filter(|u| (*u - 0.5).abs() <= 0.5 * level).count() as u64;
+    LEVELS.map(|level| (level, as_f64(inside(level)) / as_f64(transforms.len() as u64))).to_vec()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a number of records is far below 2^52")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use dp_pvi_expfam::any::Family;
+
+    use super::{BINS, HeldOutMetrics, auc, reliability};
+    use crate::reading::predictive::{Example, Predictor};
+    use crate::reading::public::Public;
+    use crate::task::ModelSpec;
+
+    fn certain(model: ModelSpec) -> Predictor {
+        // μ = 1, variance 1e-12: the logit is the feature itself.
+        Predictor::new(model, Family::DiagonalGaussian { dimension: 1 }, &[1e12, 1e12]).unwrap()
+    }
+
+    fn evaluate<'a>(predictor: &Predictor, records: impl IntoIterator<Item = Example<'a>>) -> HeldOutMetrics {
+        super::evaluate(predictor, &Public::declare(records.into_iter().collect::<Vec<_>>())).into_inner()
+    }
+
+    #[test]
+    fn classification_metrics_equal_hand_computed_values() {
+        let predictor = certain(ModelSpec::LogisticRegression {});
+        let logits = [[2.0], [-1.0], [0.5]];
+        let targets = [1.0, 1.0, 0.0];
+        let records = logits.iter().zip(targets).map(|(x, target)| Example { indices: &[0], values: x, target });
+        let m = evaluate(&predictor, records);
+        let p = |z: f64| 1.0 / (1.0 + (-z).exp());
+        assert!((m.log_likelihood - (p(2.0).ln() + p(-1.0).ln() + p(-0.5).ln()) / 3.0).abs() < 1e-9);
+        assert!((m.accuracy.unwrap() - 1.0 / 3.0).abs() < 1e-15);
+        let brier = ((p(2.0) - 1.0).powi(2) + (p(-1.0) - 1.0).powi(2) + p(0.5).powi(2)) / 3.0;
+        assert!((m.brier.unwrap() - brier).abs() < 1e-9);
+        // Three records: every one is a bin of its own.
+        let error = ((1.0 - p(2.0)) + (1.0 - p(-1.0)) + p(0.5)) / 3.0;
+        assert!((m.calibration_error.unwrap() - error).abs() < 1e-9);
+        assert_eq!((m.rmse, m.records, m.reliability.len()), (None, 3, 3));
+        // Of the pairs (2, 0.5) and (−1, 0.5) one is in the right order.
+        assert_eq!((m.auc, m.pit.len(), m.interval_coverage.len()), (Some(0.5), 0, 0));
+    }
+
+    #[test]
+    fn regression_metrics_equal_hand_computed_values() {
+        let predictor = certain(ModelSpec::LinearRegression { noise_sd: 2.0 });
+        let m = evaluate(&predictor, [(&[1.0], 2.0), (&[-1.0], 2.0)].map(|(values, target)| Example { indices: &[0], values, target }));
+        assert!((m.rmse.unwrap() - 5.0_f64.sqrt()).abs() < 1e-12);
+        let log = -0.5 * (2.0 * std::f64::consts::PI * 4.0_f64).ln() - 0.5 * (0.25 + 2.25) / 2.0;
+        assert!((m.log_likelihood - log).abs() < 1e-9);
+        // Residuals ½ and 3/2 standard deviations above the mean: Φ = 0.69 and 0.93.
+        assert_eq!(m.pit, [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]);
+        assert_eq!(m.interval_coverage, [(0.5, 0.5), (0.8, 0.5), (0.9, 1.0), (0.95, 1.0)]);
+        assert!(m.auc.is_none() && m.accuracy.is_none() && m.brier.is_none() && m.calibration_error.is_none() && m.reliability.is_empty());
+    }
+
+    #[test]
+    fn bins_have_equal_mass_and_never_cut_equal_predictions() {
+        let mut classes: Vec<(f64, f64)> = (0..150).map(|i| (f64::from(i) / 150.0, f64::from(i % 2))).collect();
+        let bins = reliability(&mut classes);
+        assert_eq!(bins.len(), BINS);
+        assert!(bins.iter().all(|b| b.2 == 10 && (b.1 - 0.5).abs() < 1e-15));
+        let mut constant = vec![(0.3, 1.0); 40];
+        constant.extend([(0.3, 0.0); 60]);
+        let bins = reliability(&mut constant);
+        assert_eq!(bins.len(), 1);
+        assert!((bins[0].0 - 0.3).abs() < 1e-14 && (bins[0].1 - 0.4).abs() < 1e-14 && bins[0].2 == 100);
+    }
+
+    #[test]
+    fn ties_count_half_in_the_area_under_the_curve() {
+        assert_eq!(auc(&[(0.2, 0.0), (0.5, 1.0), (0.5, 0.0), (0.9, 1.0)]), Some(0.875));
+        assert_eq!(auc(&[(0.3, 1.0), (0.3, 0.0)]), Some(0.5));
+        assert_eq!((auc(&[(0.3, 1.0)]), auc(&[])), (None, None));
+    }
+
+    #[test]
+    fn no_records_give_no_metrics() {
+        let m = evaluate(&certain(ModelSpec::LogisticRegression {}), std::iter::empty());
+        assert_eq!((m.records, m.accuracy, m.rmse, m.brier), (0, None, None, None));
+        assert!(m.log_likelihood.abs() < f64::MIN_POSITIVE);
+    }
+}

@@ -1,0 +1,142 @@
+//! Charging a release and minting its permit.
+//!
+//! # One charge, one result that leaves
+//!
+//! A site that crashes after RESERVED trains again without a new charge: nothing of the first attempt had left the process. So a permit is
+//! minted again for a reservation that is still open. What keeps that from being a way to many results for one charge:
+//!
+//! * A ledger that is opened for reading mints nothing ([`ChargeStore`]).
+//! * A process mints once for a release of a ledger's file, however often it opens the file.
+//! * Every further permit is written first, as a durable RETRIED row, and there are at most [`MOST_RETRIES`]. Then the release is refused for ever;
+//!   its charge stays.
+//!
+//! So at most 1 + [`MOST_RETRIES`] results are ever computed for one charge, each in a process of its own, and the ledger shows how many. One is committed,
+//! and only what is committed is sent. That the others end with their processes is up to the code above this crate: what a
+//! mechanism released can be read before it is committed (an inner step of a visit needs the one before).
+//!
+//! Every attempt has fresh noise. To draw the same noise again would be worse where the inputs are not the same to the last bit: the difference of two results
+//! would then show the inputs without any noise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::event::DpEvent;
+use crate::ledger::Ledger;
+use crate::ledger::error::LedgerError;
+use crate::ledger::permit::Permit;
+use crate::ledger::row::{LedgerIdentity, ReleaseState, RowBody};
+use crate::ledger::store::{ChargeStore, RowSigner};
+use crate::release::{Hash, ReleaseId};
+use crate::shards::PermitScope;
+
+/// How often a permit is minted again for a release that crashes left RESERVED.
+pub const MOST_RETRIES: u32 = 8;
+
+impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
+    /// Charges `event` durably, then mints the permit. The same release with the same event and header that is still
+    /// RESERVED (a crash) is minted again without a new charge, after a durable RETRIED row: once a process, and at most [`MOST_RETRIES`] times.
+    ///
+    /// # Errors
+    /// Over budget, frozen, conflict, permit already given out, too many crashes, store.
+    pub fn reserve(&mut self, release: &ReleaseId, event: &DpEvent, header: Hash) -> Result<Permit, LedgerError> {
+        self.reserve_any(release, event, None, header)
+    }
+
+    /// [`Ledger::reserve`] for an aggregated sum: `event` is what the *sum* of all sites is, and charged to the budget; `fallback` is what this
+    /// site's own part is if everything else is known. Both are booked, and the cap on the fallback is compared, too.
+    ///
+    /// # Errors
+    /// As [`Ledger::reserve`], and [`LedgerError::OverFallback`].
+    pub fn reserve_aggregated(
+        &mut self,
+        release: &ReleaseId,
+        event: &DpEvent,
+        fallback: &DpEvent,
+        header: Hash,
+    ) -> Result<Permit, LedgerError> {
+        self.reserve_any(release, event, Some(fallback), header)
+    }
+
+    fn reserve_any(
+        &mut self,
+        release: &ReleaseId,
+        event: &DpEvent,
+        fallback: Option<&DpEvent>,
+        header: Hash,
+    ) -> Result<Permit, LedgerError> {
+        self.refuse_doubt()?;
+        if self.book.frozen() {
+            return Err(LedgerError::Frozen);
+        }
+        let place = self.store.place().map(Path::to_path_buf);
+        if self.minted.contains(release) || place.as_ref().is_some_and(|place| Minted::lock().has(place, release)) {
+            return Err(LedgerError::PermitOutstanding(release.clone()));
+        }
+        let bytes = event.to_bytes();
+        let fallback_bytes = fallback.map(DpEvent::to_bytes);
+        let retries = match self.book.reservation(release) {
+            None => None,
+            Some(known)
+                if known.matches(&bytes, fallback_bytes.as_deref(), header) && self.state(release) == Some(ReleaseState::Reserved) =>
+            {
+                Some(known.retries())
+            }
+            Some(_) => return Err(LedgerError::Conflict(release.clone())),
+        };
+        if retries.is_some_and(|retries| retries >= MOST_RETRIES) {
+            return Err(LedgerError::RetriesSpent(release.clone()));
+        }
+        let charge = self.book.prices_mut().learn(event)?;
+        let worst = match fallback {
+            Some(fallback) => self.book.prices_mut().learn(fallback)?,
+            None => charge.clone(),
+        };
+        let times = if retries.is_some() { 0 } else { 1 };
+        self.check_budget(&release.run, &[(charge, times)])?;
+        self.check_fallback(&[(worst, times)])?;
+        let release = release.clone();
+        let body = match retries {
+            None => RowBody::Reserved { release: release.clone(), event: bytes, header, fallback: fallback_bytes },
+            Some(_) => RowBody::Retried { release: release.clone() },
+        };
+        if retries.is_none() {
+            self.write_units()?;
+        }
+        self.append(body, None)?;
+        self.minted.insert(release.clone());
+        if let Some(place) = place {
+            Minted::lock().insert(place, release.clone());
+        }
+        let LedgerIdentity { unit, relation, .. } = self.identity;
+        let scope = PermitScope { unit, relation, salt: self.shard_salt(&release.run) };
+        Ok(Permit::mint(event.clone(), release, scope).with_fallback(fallback.cloned()))
+    }
+}
+
+/// Permits that this process gave out, whichever handle to a ledger's file gave them.
+struct Minted(MutexGuard<'static, BTreeMap<PathBuf, BTreeSet<ReleaseId>>>);
+
+static MINTED: Mutex<BTreeMap<PathBuf, BTreeSet<ReleaseId>>> = Mutex::new(BTreeMap::new());
+
+impl Minted {
+    fn lock() -> Self {
+        // Nothing below leaves the set half-changed.
+        Self(MINTED.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn has(&self, place: &Path, release: &ReleaseId) -> bool {
+        self.0.get(place).is_some_and(|minted| minted.contains(release))
+    }
+
+    fn insert(&mut self, place: PathBuf, release: ReleaseId) {
+        self.0.entry(place).or_default().insert(release);
+    }
+}
+
+/// Forgets what this process minted from the ledger at `place`, as a restart would.
+#[cfg(any(test, feature = "unsealed"))]
+pub(crate) fn forget(place: &Path) {
+    let place = place.canonicalize().unwrap_or_else(|_| place.to_path_buf());
+    Minted::lock().0.remove(&place);
+}

@@ -1,0 +1,284 @@
+//! Records grouped into privacy units, in compressed sparse rows.
+//!
+//! A table is built once by a loader and then only read. Indices are `u32` and values `f64`; a row of one-hot and numeric
+//! columns takes 12 bytes an entry, and the rows of one unit lie side by side, so that a random unit costs a few cache lines.
+//! A unit is a record, or all records of one person; it may be empty (its records were dropped) and then contributes 0.
+
+use dp_pvi_privacy::{ContentId, StableIds, UnitTable};
+use dp_pvi_schema::public::{Example, TestRecords};
+
+/// A row that a table cannot hold. Messages name positions, never values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// `push` came before the first `start_unit`.
+    #[error("a record was pushed before its unit was started: call start_unit first")]
+    NoUnit,
+    /// Index and value slices differ in length.
+    #[error("a record has {indices} indices but {values} values: give one value for every index")]
+    Lengths {
+        /// Number of indices.
+        indices: usize,
+        /// Number of values.
+        values: usize,
+    },
+    /// Indices are not strictly ascending.
+    #[error("the indices of a record must be strictly ascending")]
+    Order,
+    /// An index is not below the dimension.
+    #[error("an index of a record is not below the dimension {dimension}: check the schema")]
+    Dimension {
+        /// The dimension.
+        dimension: usize,
+    },
+    /// More than 2³²−1 entries or units.
+    #[error("more entries than one table can hold (4294967295): split the data set between sites")]
+    TooLarge,
+}
+
+/// One record, borrowed: the non-zero features and the target (0 or 1 for a binary class).
+#[derive(Clone, Copy)]
+pub struct RecordView<'a> {
+    /// Positions of the non-zero features, strictly ascending.
+    pub indices: &'a [u32],
+    /// Their values.
+    pub values: &'a [f64],
+    /// What is predicted.
+    pub target: f64,
+}
+
+impl<'a> RecordView<'a> {
+    /// Pairs (position, value).
+    #[inline]
+    pub fn entries(self) -> impl Iterator<Item = (usize, f64)> + 'a {
+        self.indices.iter().zip(self.values).map(|(&index, &value)| (index as usize, value))
+    }
+
+    /// Whether every number is finite. A record that is not contributes 0, everywhere.
+    #[inline]
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.target.is_finite() && self.values.iter().all(|value| value.is_finite())
+    }
+}
+
+/// All records of one unit, borrowed.
+#[derive(Clone, Copy)]
+pub struct UnitView<'a> {
+    table: &'a RecordTable,
+    first: u32,
+    end: u32,
+}
+
+impl<'a> UnitView<'a> {
+    /// The unit's records.
+    #[inline]
+    pub fn records(self) -> impl Iterator<Item = RecordView<'a>> {
+        (self.first as usize..self.end as usize).map(move |record| self.table.record(record))
+    }
+}
+
+/// Records of all units of a data set.
+///
+/// Not `Debug`: nothing prints records.
+#[derive(Clone)]
+pub struct RecordTable {
+    dimension: usize,
+    /// Units' first records, with a closing entry.
+    units: Vec<u32>,
+    /// Records' first entries, with a closing entry.
+    rows: Vec<u32>,
+    indices: Vec<u32>,
+    values: Vec<f64>,
+    targets: Vec<f64>,
+}
+
+impl RecordTable {
+    /// A builder for rows with `dimension` features.
+    #[must_use]
+    pub fn builder(dimension: usize) -> RecordTableBuilder {
+        RecordTableBuilder {
+            table: Self { dimension, units: Vec::new(), rows: vec![0], indices: Vec::new(), values: Vec::new(), targets: Vec::new() },
+        }
+    }
+
+    /// Number of features d.
+    #[inline]
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// All records, unit by unit. Used on public data, and inside `Units::map`.
+    #[inline]
+    pub fn records(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
+        (0..self.targets.len()).map(|record| self.record(record))
+    }
+
+    /// The record at a position below the number of records.
+    #[inline]
+    fn record(&self, position: usize) -> RecordView<'_> {
+        let entries = self.rows[position] as usize..self.rows[position + 1] as usize;
+        RecordView { indices: &self.indices[entries.clone()], values: &self.values[entries], target: self.targets[position] }
+    }
+}
+
+impl UnitTable for RecordTable {
+    type Unit<'a> = UnitView<'a>;
+
+    fn len(&self) -> usize {
+        self.units.len() - 1
+    }
+
+    #[inline]
+    fn unit(&self, position: usize) -> UnitView<'_> {
+        UnitView { table: self, first: self.units[position], end: self.units[position + 1] }
+    }
+}
+
+impl TestRecords for RecordTable {
+    fn examples(&self) -> impl Iterator<Item = Example<'_>> {
+        self.records().map(|r| Example { indices: r.indices, values: r.values, target: r.target })
+    }
+}
+
+/// A unit's id is made of its records, all numbers of them: neither its position nor other units play a part.
+impl StableIds for RecordTable {
+    fn id(&self, position: usize) -> u64 {
+        let mut id = ContentId::default();
+        for record in self.unit(position).records() {
+            id.absorb(record.indices.len() as u64);
+            id.absorb(record.target.to_bits());
+            for (&index, value) in record.indices.iter().zip(record.values) {
+                id.absorb(index.into());
+                id.absorb(value.to_bits());
+            }
+        }
+        id.finish()
+    }
+}
+
+/// Builds a [`RecordTable`] unit by unit.
+pub struct RecordTableBuilder {
+    /// `units` has no closing entry yet.
+    table: RecordTable,
+}
+
+impl RecordTableBuilder {
+    /// Starts the next unit. Without a following [`push`](Self::push) the unit stays empty and contributes 0.
+    pub fn start_unit(&mut self) {
+        // `push` keeps the number of records below 2^32.
+        #[allow(clippy::cast_possible_truncation, reason = "push keeps the number of records below 2^32")]
+        self.table.units.push(self.table.targets.len() as u32);
+    }
+
+    /// Adds a record to the current unit. Zeros need not be given; non-finite numbers are kept and make the record contribute 0.
+    ///
+    /// # Errors
+    /// The row has no unit, is not sorted, does not fit the dimension, or the table is full.
+    pub fn push(&mut self, indices: &[u32], values: &[f64], target: f64) -> Result<(), RecordError> {
+        let table = &mut self.table;
+        if table.units.is_empty() {
+            return Err(RecordError::NoUnit);
+        }
+        if indices.len() != values.len() {
+            return Err(RecordError::Lengths { indices: indices.len(), values: values.len() });
+        }
+        if indices.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(RecordError::Order);
+        }
+        if indices.last().is_some_and(|&last| last as usize >= table.dimension) {
+            return Err(RecordError::Dimension { dimension: table.dimension });
+        }
+        let end = u32::try_from(table.indices.len() + indices.len()).map_err(|_| RecordError::TooLarge)?;
+        u32::try_from(table.targets.len() + 1).map_err(|_| RecordError::TooLarge)?;
+        table.indices.extend_from_slice(indices);
+        table.values.extend_from_slice(values);
+        table.rows.push(end);
+        table.targets.push(target);
+        Ok(())
+    }
+
+    /// The finished table.
+    #[must_use]
+    pub fn finish(self) -> RecordTable {
+        let mut table = self.table;
+        #[allow(clippy::cast_possible_truncation, reason = "push keeps the number of records below 2^32")]
+        table.units.push(table.targets.len() as u32);
+        table.units.shrink_to_fit();
+        table.rows.shrink_to_fit();
+        table.indices.shrink_to_fit();
+        table.values.shrink_to_fit();
+        table.targets.shrink_to_fit();
+        table
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_keep_their_records_and_empty_units_stay() {
+        let mut builder = RecordTable::builder(4);
+        builder.start_unit();
+        builder.push(&[0, 3], &[1.0, 2.0], 1.0).unwrap();
+        builder.push(&[], &[], 0.0).unwrap();
+        builder.start_unit();
+        builder.start_unit();
+        builder.push(&[2], &[-1.0], 0.5).unwrap();
+        let table = builder.finish();
+        assert_eq!((table.len(), table.dimension(), table.records().len()), (3, 4, 3));
+        let copy = |r: RecordView<'_>| (r.indices.to_vec(), r.values.to_vec(), r.target);
+        let units: Vec<Vec<_>> = (0..3).map(|unit| table.unit(unit).records().map(copy).collect()).collect();
+        assert_eq!(units[0], vec![(vec![0, 3], vec![1.0, 2.0], 1.0), (vec![], vec![], 0.0)]);
+        assert!(units[1].is_empty());
+        assert_eq!(units[2], vec![(vec![2], vec![-1.0], 0.5)]);
+        assert_eq!(RecordTable::builder(4).finish().len(), 0);
+    }
+
+    #[test]
+    fn a_units_id_depends_on_all_its_records_and_on_nothing_else() {
+        type Unit = Vec<(Vec<u32>, Vec<f64>, f64)>;
+        let ids = |units: &[Unit]| -> Vec<u64> {
+            let mut builder = RecordTable::builder(4);
+            for unit in units {
+                builder.start_unit();
+                unit.iter().for_each(|(indices, values, target)| builder.push(indices, values, *target).unwrap());
+            }
+            let table = builder.finish();
+            (0..table.len()).map(|position| table.id(position)).collect()
+        };
+        let record = |index, value, target| (vec![index], vec![value], target);
+        let units: Vec<Unit> = vec![
+            vec![record(0, 1.0, 1.0)],
+            vec![record(0, 1.0, 0.0)],
+            vec![record(1, 1.0, 1.0)],
+            vec![record(0, 2.0, 1.0)],
+            vec![record(0, 1.0, 1.0), record(0, 1.0, 1.0)],
+            vec![(vec![0, 1], vec![1.0, 1.0], 1.0)],
+            vec![],
+        ];
+        let all = ids(&units);
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), units.len());
+        for gone in 0..units.len() {
+            let (mut fewer, mut expected) = (units.clone(), all.clone());
+            fewer.remove(gone);
+            expected.remove(gone);
+            assert_eq!(ids(&fewer), expected);
+        }
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_refused_and_leave_no_trace() {
+        let mut builder = RecordTable::builder(3);
+        assert_eq!(builder.push(&[0], &[1.0], 1.0), Err(RecordError::NoUnit));
+        builder.start_unit();
+        assert_eq!(builder.push(&[0, 1], &[1.0], 1.0), Err(RecordError::Lengths { indices: 2, values: 1 }));
+        assert_eq!(builder.push(&[1, 1], &[1.0, 1.0], 1.0), Err(RecordError::Order));
+        assert_eq!(builder.push(&[2, 1], &[1.0, 1.0], 1.0), Err(RecordError::Order));
+        assert_eq!(builder.push(&[3], &[1.0], 1.0), Err(RecordError::Dimension { dimension: 3 }));
+        let table = builder.finish();
+        assert_eq!((table.len(), table.records().len()), (1, 0));
+    }
+}

@@ -1,0 +1,451 @@
+#![doc = include_str!("../README.md")]
+
+use std::collections::HashSet;
+
+pub mod content;
+pub mod public;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+/// Why a text is not a schema. Every message names the column and says what to write.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Not TOML, or a key that does not exist.
+    #[error("the schema cannot be read: {0}")]
+    Unreadable(String),
+    /// A column that contradicts itself.
+    #[error("schema, column `{column}`: {problem}")]
+    Column {
+        /// Name of the column.
+        column: String,
+        /// What is wrong, and what to write instead.
+        problem: String,
+    },
+    /// The schema as a whole.
+    #[error("schema: {0}")]
+    Whole(String),
+}
+
+/// A checked public schema. See the [module](self) for its file format.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schema {
+    content: content::Content,
+    columns: Vec<Column>,
+    label: Label,
+    unit_column: Option<String>,
+    missing_tokens: Vec<String>,
+    other_columns: OtherColumns,
+    intercept: Option<u32>,
+    csv: CsvFormat,
+    dimension: u32,
+    max_nonzeros: u32,
+    worst_case_norm: f64,
+    norm_bound: f64,
+}
+
+/// One described column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Name in the file.
+    pub name: String,
+    /// First entry of x that this column fills.
+    pub offset: u32,
+    /// What it holds.
+    pub kind: ColumnKind,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ColumnKind {
+    /// One entry of x.
+    Number(NumberRule),
+    /// One entry of x for every level.
+    Category(CategoryRule),
+    /// One entry of x: 1 for true.
+    Boolean(BooleanRule),
+    /// No entry of x; never parsed.
+    Ignored,
+}
+
+/// A number: clamp to [`lower`, `upper`], transform, subtract `centre`, divide by `scale`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NumberRule {
+    /// Least value, in the unit of the file.
+    pub lower: f64,
+    /// Greatest value, in the unit of the file.
+    pub upper: f64,
+    /// What happens to a value outside.
+    pub outside: Outside,
+    /// Applied before centre and scale.
+    pub transform: Transform,
+    /// Public constant that becomes 0, after the transform.
+    pub centre: f64,
+    /// Public constant that becomes 1 above the centre.
+    pub scale: f64,
+    /// What happens to a missing value.
+    pub missing: CellPolicy,
+    /// What happens to text that is no finite number.
+    pub invalid: CellPolicy,
+}
+
+/// A category: one entry of x for every level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CategoryRule {
+    /// Levels in the order of their entries.
+    pub values: Vec<String>,
+    /// When a cell is a level.
+    pub matching: Matching,
+    /// What happens to a missing value.
+    pub missing: CellPolicy,
+    /// What happens to a level that is not listed.
+    pub invalid: CellPolicy,
+}
+
+/// A truth value: true is 1, false is 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BooleanRule {
+    /// Texts that mean true.
+    pub true_values: Vec<String>,
+    /// Texts that mean false.
+    pub false_values: Vec<String>,
+    /// What happens to a missing value.
+    pub missing: CellPolicy,
+    /// What happens to a text in neither list.
+    pub invalid: CellPolicy,
+}
+
+/// What is predicted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Label {
+    /// Name of the column.
+    pub column: String,
+    /// What it holds.
+    pub kind: LabelKind,
+    /// What happens to a missing label: `Reject` or `Drop`.
+    pub missing: CellPolicy,
+    /// What happens to text that is no label: `Reject` or `Drop`.
+    pub invalid: CellPolicy,
+}
+
+/// What a label holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LabelKind {
+    /// Two classes: the target is 1 for a positive text and 0 otherwise.
+    Binary {
+        /// Texts of the class 1.
+        positive: Vec<String>,
+        /// Texts of the class 0; absent: every text that is not positive.
+        negative: Option<Vec<String>>,
+        /// Cut from the end of the text before it is compared.
+        strip_suffix: Option<String>,
+    },
+    /// A number, with the same rule as a feature.
+    Number(NumberRule),
+    /// Nothing is predicted; every target is 0.
+    Absent,
+}
+
+/// What happens to a number outside its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outside {
+    /// It becomes the nearer end.
+    Clamp,
+    /// As [`CellPolicy::Reject`].
+    Reject,
+    /// The record contributes 0.
+    Drop,
+}
+
+/// What happens to a cell that holds no value of its column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CellPolicy {
+    /// Every entry of the field is 0 (for a number: as if the value were its centre).
+    Zero,
+    /// Before a run an error that names row and column; in a run the record contributes 0.
+    Reject,
+    /// The record contributes 0.
+    Drop,
+}
+
+/// Change of a number before centre and scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transform {
+    /// None.
+    Identity,
+    /// log(1 + x), for skewed amounts.
+    Log1p,
+}
+
+/// When a cell is a level of a category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Matching {
+    /// The texts are equal.
+    Text,
+    /// The numbers are equal: `3` is `3.0`.
+    Number,
+}
+
+/// What happens to columns of a file that the schema does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherColumns {
+    /// The file is not loaded.
+    Reject,
+    /// They are not read.
+    Ignore,
+}
+
+/// How text files are cut into cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsvFormat {
+    /// Between two cells.
+    pub delimiter: u8,
+    /// Names of the columns in order, for files without a header line.
+    pub names: Option<Vec<String>>,
+    /// Blanks around a cell.
+    pub blanks: Blanks,
+    /// First character of lines that hold no values.
+    pub comment: Option<u8>,
+}
+
+/// Blanks around a cell of a text file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blanks {
+    /// Are not part of the value.
+    Trimmed,
+    /// Are part of the value.
+    Kept,
+}
+
+impl Schema {
+    /// Parses and checks the text of a schema file.
+    ///
+    /// # Errors
+    /// See [`SchemaError`].
+    pub fn parse(text: &str) -> Result<Self, SchemaError> {
+        match content::parse(text)? {
+            Some(schema) => Ok(schema),
+            None => raw::parse(text),
+        }
+    }
+
+    /// What the files hold.
+    #[must_use]
+    pub fn content(&self) -> &content::Content {
+        &self.content
+    }
+
+    /// Number of entries d of a feature row, with the intercept.
+    #[must_use]
+    pub fn dimension(&self) -> u32 {
+        self.dimension
+    }
+
+    /// The d names of the coefficients, in order: `age`, `ward=surgery`, `(intercept)`.
+    #[must_use]
+    pub fn coefficient_names(&self) -> Vec<String> {
+        let mut names = content::names(&self.content);
+        for column in &self.columns {
+            match &column.kind {
+                ColumnKind::Number(_) | ColumnKind::Boolean(_) => names.push(column.name.clone()),
+                ColumnKind::Category(rule) => names.extend(rule.values.iter().map(|value| format!("{}={value}", column.name))),
+                ColumnKind::Ignored => {}
+            }
+        }
+        names.extend(self.intercept.map(|_| "(intercept)".to_owned()));
+        names
+    }
+
+    /// R: no row that a loader makes is longer (L2).
+    #[must_use]
+    pub fn row_norm_bound(&self) -> f64 {
+        self.norm_bound
+    }
+
+    /// The longest row (L2) that the ranges allow before rows are scaled down to [`Schema::row_norm_bound`]; rounded up.
+    #[must_use]
+    pub fn worst_case_norm(&self) -> f64 {
+        self.worst_case_norm
+    }
+
+    /// Largest number of entries of a row that are not 0.
+    #[must_use]
+    pub fn max_nonzeros(&self) -> u32 {
+        self.max_nonzeros
+    }
+
+    /// Upper bound on |x_j| over all entries.
+    #[must_use]
+    pub fn max_abs_entry(&self) -> f64 {
+        let entries = self.columns.iter().map(|column| column.kind.max_abs());
+        let rest = if self.intercept.is_some() { 1.0 } else { content::max_abs_entry(&self.content) };
+        entries.fold(rest, f64::max).min(self.norm_bound)
+    }
+
+    /// Upper bound on the target's absolute value, after centre and scale.
+    #[must_use]
+    pub fn max_abs_target(&self) -> f64 {
+        match &self.label.kind {
+            LabelKind::Binary { .. } => 1.0,
+            LabelKind::Number(rule) => rule.max_abs(),
+            LabelKind::Absent => 0.0,
+        }
+    }
+
+    /// The column that says whose record a row is; absent: every record is a unit.
+    #[must_use]
+    pub fn unit_column(&self) -> Option<&str> {
+        self.unit_column.as_deref()
+    }
+
+    /// What one privacy unit of the files is, in words that stay the same: a ledger holds the schema to them.
+    #[must_use]
+    pub fn unit_in_words(&self) -> String {
+        match (&self.content, self.unit_column()) {
+            (content::Content::Table, Some(column)) => format!("all rows of a table with one value of `{column}`"),
+            (content::Content::Table, None) => "one row of a table".into(),
+            (content::Content::Documents(_), _) => "one document".into(),
+            (content::Content::Images(_), _) => "one image".into(),
+        }
+    }
+
+    /// What is predicted.
+    #[must_use]
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// The described columns, in order.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Position of the entry that is always 1.
+    #[must_use]
+    pub fn intercept(&self) -> Option<u32> {
+        self.intercept
+    }
+
+    /// Texts that mean a missing value.
+    #[must_use]
+    pub fn missing_tokens(&self) -> &[String] {
+        &self.missing_tokens
+    }
+
+    /// What happens to columns of a file that are not named here.
+    #[must_use]
+    pub fn other_columns(&self) -> OtherColumns {
+        self.other_columns
+    }
+
+    /// How text files are cut into cells.
+    #[must_use]
+    pub fn csv(&self) -> &CsvFormat {
+        &self.csv
+    }
+}
+
+impl Label {
+    /// Whether the target is a class, 0 or 1.
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        matches!(self.kind, LabelKind::Binary { .. })
+    }
+}
+
+impl ColumnKind {
+    /// Number of entries of x.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Number(_) | Self::Boolean(_) => 1,
+            Self::Category(rule) => rule.values.len(),
+            Self::Ignored => 0,
+        }
+    }
+
+    /// The greatest |entry|.
+    fn max_abs(&self) -> f64 {
+        match self {
+            Self::Number(rule) => rule.max_abs(),
+            Self::Category(_) | Self::Boolean(_) => 1.0,
+            Self::Ignored => 0.0,
+        }
+    }
+}
+
+/// Where a number lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the range.
+    Inside,
+    /// Below the lower end.
+    Below,
+    /// Above the upper end.
+    Above,
+}
+
+impl NumberRule {
+    /// Where a finite value lies.
+    #[must_use]
+    pub fn place(&self, value: f64) -> Place {
+        if value < self.lower {
+            Place::Below
+        } else if value > self.upper {
+            Place::Above
+        } else {
+            Place::Inside
+        }
+    }
+
+    /// The entry of x: clamped, transformed, centred, scaled. Non-decreasing in `value`, so its bounds are those of the ends.
+    #[must_use]
+    pub fn encode(&self, value: f64) -> f64 {
+        (self.transform.apply(value.clamp(self.lower, self.upper)) - self.centre) / self.scale
+    }
+
+    /// The value in the unit of the file that has this entry: what a prediction of a numeric label means.
+    #[must_use]
+    pub fn decode(&self, entry: f64) -> f64 {
+        self.transform.undo(entry * self.scale + self.centre)
+    }
+
+    /// The greatest |entry|.
+    #[must_use]
+    pub fn max_abs(&self) -> f64 {
+        self.encode(self.lower).abs().max(self.encode(self.upper).abs())
+    }
+}
+
+impl Transform {
+    fn apply(self, value: f64) -> f64 {
+        match self {
+            Self::Identity => value,
+            Self::Log1p => libm::log1p(value),
+        }
+    }
+
+    fn undo(self, value: f64) -> f64 {
+        match self {
+            Self::Identity => value,
+            Self::Log1p => libm::expm1(value),
+        }
+    }
+}
+
+/// Length of the longest row: every field at its worst, rounded up so that no rounding of a row's own norm exceeds it.
+fn worst_case_norm(columns: &[Column], intercept: Option<u32>) -> f64 {
+    let squares: f64 = columns.iter().map(|column| column.kind.max_abs().powi(2)).sum();
+    (squares + if intercept.is_some() { 1.0 } else { 0.0 }).sqrt() * (1.0 + 1e-12)
+}
+
+/// The first name that occurs twice.
+fn first_repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
+}

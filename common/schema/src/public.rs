@@ -1,0 +1,56 @@
+//! Values that nobody has to protect, and test records among them.
+//!
+//! Held-out metrics are a release like any other unless the records they are computed on are public. The type says so:
+//! `metrics::evaluate` of dp-pvi-posterior takes only `Public` records, and what it returns,
+//! `PublicMetrics`, is the only thing that an evaluator can report.
+
+/// One row of features with its target: public test data, or a new row to predict.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Example<'a> {
+    /// Ascending positions of the non-zero features, below d.
+    pub indices: &'a [u32],
+    /// Their values.
+    pub values: &'a [f64],
+    /// Class 0 or 1, or the number to be predicted.
+    pub target: f64,
+}
+
+/// A value that nobody has to protect.
+///
+/// # Privacy
+/// No mechanism stands between a `Public` value and the network. The one place that may declare a value public is the loader of public
+/// files, which refuses data that has a privacy ledger; a test over the sources holds this.
+#[derive(Clone)]
+pub struct Public<T>(T);
+
+impl<T> Public<T> {
+    /// States that a value is public. For the loader of public files only.
+    #[must_use]
+    pub fn declare(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> &T {
+        &self.0
+    }
+
+    /// The value; it is no longer marked as public.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// Records that a posterior can be evaluated on.
+pub trait TestRecords {
+    /// All records, in any order.
+    fn examples(&self) -> impl Iterator<Item = Example<'_>>;
+}
+
+impl TestRecords for Vec<Example<'_>> {
+    fn examples(&self) -> impl Iterator<Item = Example<'_>> {
+        self.iter().copied()
+    }
+}

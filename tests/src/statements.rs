@@ -1,0 +1,68 @@
+//! What was promised and what was charged: after a run of real processes every site's statement in `posterior.json` is compared with that site's
+//! ledger, event by event.
+
+use std::fs;
+
+use dp_pvi_client::config::Config;
+use dp_pvi_client::{keys, ledger};
+use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_posterior::reading::statement::Booked;
+use dp_pvi_privacy::{ClientId, RunId};
+
+use crate::federation::Federation;
+
+/// Reads the exported posterior and the ledger of every site of the federation, and compares the statements with the charges of the run: every
+/// charge is that of a planned visit, all of them together cost no more than is stated, every update in the posterior was charged, and no site
+/// was charged without a statement. Call it when the sites' processes have ended. Returns the number of charges of all sites.
+///
+/// # Panics
+/// When one of these does not hold, or a file cannot be read.
+pub fn statements_cover_ledgers(federation: &Federation) -> usize {
+    covered(federation, |_| true)
+}
+
+/// The same for these sites only, where others did not follow the protocol.
+///
+/// # Panics
+/// As [`statements_cover_ledgers`].
+pub fn statements_cover_ledgers_of(federation: &Federation, honest: &[&str]) -> usize {
+    covered(federation, |site| honest.contains(&site.as_str()))
+}
+
+fn covered(federation: &Federation, honest: impl Fn(&ClientId) -> bool) -> usize {
+    let posterior = federation.home("server").join("results/posterior.json");
+    let text = fs::read_to_string(&posterior).unwrap_or_else(|e| panic!("{}: {e}", posterior.display()));
+    let document = PosteriorDocument::from_json(&text).expect("posterior.json can be read");
+    let task = document.task().expect("its task can be read");
+    let run = RunId { task: task.hash(), number: document.run };
+    let mut charges = 0;
+    for (site, booked) in charged(federation, run).into_iter().filter(|(site, _)| honest(site)) {
+        let statement = document.privacy.iter().find(|statement| statement.site == site);
+        let Some(statement) = statement else {
+            assert!(booked.is_empty(), "{site} was charged {} times, and has no statement", booked.len());
+            continue;
+        };
+        let loss = statement.compare(&task, &booked).unwrap_or_else(|problem| panic!("{site}: {problem}"));
+        assert!(statement.releases as usize <= booked.len(), "{site}: {} updates, {} charges", statement.releases, booked.len());
+        assert!(loss.epsilon.get() <= statement.epsilon.unwrap_or(f64::INFINITY), "{site}: {loss:?}");
+        charges += booked.len();
+    }
+    charges
+}
+
+/// What every site's ledger booked for a run.
+fn charged(federation: &Federation, run: RunId) -> Vec<(ClientId, Vec<Booked>)> {
+    let homes = federation.homes();
+    let charged = homes.iter().filter_map(|home| {
+        let file = home.join("client.toml");
+        let text = fs::read_to_string(&file).ok()?;
+        let config =
+            Config::parse(&text, home, federation.client_environment.clone()).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let private = config.data.private.as_ref()?;
+        let key = keys::identity(&config.tls.identity).expect("the site's key");
+        let ledger = ledger::look(private, key).unwrap_or_else(|e| panic!("{}: {e}", private.ledger.display()));
+        let booked = Booked::of_run(ledger.rows(), &run).expect("its own events");
+        Some((config.site.name, booked))
+    });
+    charged.collect()
+}

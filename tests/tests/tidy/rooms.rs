@@ -1,0 +1,177 @@
+//! Rooms: a model and a method have one name and one folder on each side, and modules import in one direction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use dp_pvi_tests::place::root;
+use dp_pvi_tests::source::{Source, production};
+
+use crate::sources::{kebab, variants};
+
+/// Crates whose modules are rooms.
+const HOUSES: &[&str] = &["common/models/src", "common/posterior/src", "common/inference/src"];
+
+/// Rooms of models and of methods: the public place, the private one, and where the public one declares the names.
+const PLACES: &[(&str, &str, &str)] = &[
+    ("common/models/src", "common/inference/src/models", "lib.rs"),
+    ("common/posterior/src/methods", "common/inference/src/methods", "mod.rs"),
+];
+
+/// Methods that share an engine: the folders of the engines, which no task names.
+const ENGINES: &[&str] = &["propagation", "shards"];
+
+/// Folders below `place` that hold a module.
+fn folders(place: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(root().join(place)).unwrap().flatten();
+    entries.filter(|e| e.path().join("mod.rs").is_file()).map(|e| e.file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn every_model_and_method_has_a_room_of_its_name_on_both_sides() {
+    for ((public, private, file), (name, engines)) in PLACES.iter().zip([("ModelFamily", &[][..]), ("UpdateKind", ENGINES)]) {
+        let declared = variants(&format!("{public}/{file}"), name);
+        let named: BTreeSet<String> =
+            declared.iter().map(|v| kebab(v).replace('-', "_")).chain(engines.iter().map(|e| (*e).to_owned())).collect();
+        assert_eq!(folders(private), named, "folders of {private}");
+        let offered = folders(public);
+        let missing: Vec<_> = named.difference(&offered).collect();
+        assert!(missing.is_empty(), "{public} has no room for {missing:?}");
+    }
+}
+
+/// A room's first lines say what it computes, and they fit on a page.
+#[test]
+fn every_room_has_a_page() {
+    for (public, private, _) in PLACES {
+        for place in [public, private] {
+            for room in folders(place) {
+                let path = format!("{place}/{room}/mod.rs");
+                let text = fs::read_to_string(root().join(&path)).unwrap();
+                let page = text.lines().take_while(|line| line.starts_with("//!")).count();
+                assert!((1..=50).contains(&page), "{path} begins with {page} lines of documentation: 1 to 50 are a page");
+            }
+        }
+    }
+}
+
+/// The module of a file: its place below `src`, without `mod.rs`.
+fn module(house: &str, path: &str) -> Vec<String> {
+    let path = path.strip_prefix(house).unwrap().trim_start_matches('/').trim_end_matches(".rs");
+    path.split('/').filter(|part| !["mod", "lib"].contains(part)).map(str::to_owned).collect()
+}
+
+/// Modules that a file names by `crate::` or `super::`, as far down as there are modules.
+fn named(source: &Source, from: &[String], modules: &BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
+    let mut found = BTreeSet::new();
+    for (at, start) in source.code.match_indices("crate::") {
+        follow(&source.code[at + start.len()..], Vec::new(), modules, &mut found);
+    }
+    // One `super` leads from a file to the module that declares it.
+    for (at, start) in source.code.match_indices("super::") {
+        let inner = source.code[..at].ends_with("super::") || source.code[at + start.len()..].starts_with("super::");
+        if let (false, Some((_, parent))) = (inner, from.split_last()) {
+            follow(&source.code[at + start.len()..], parent.to_vec(), modules, &mut found);
+        }
+    }
+    found
+}
+
+/// Adds what a path names that goes on with `rest` after the module `path`, every part of a group by itself.
+fn follow(rest: &str, mut path: Vec<String>, modules: &BTreeSet<Vec<String>>, found: &mut BTreeSet<Vec<String>>) {
+    if let Some(group) = rest.strip_prefix('{') {
+        let mut depth = 0;
+        let mut start = Some(0);
+        for (at, c) in group.char_indices() {
+            if let (Some(from), 0) = (start, depth)
+                && matches!(c, ',' | '}')
+            {
+                follow(group[from..at].trim_start(), path.clone(), modules, found);
+                start = Some(at + 1);
+            }
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => return,
+                '}' => depth -= 1,
+                _ => {}
+            }
+        }
+        return;
+    }
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+    path.push(rest[..end].to_owned());
+    if !modules.contains(&path) {
+        path.pop();
+        if !path.is_empty() {
+            found.insert(path);
+        }
+        return;
+    }
+    match rest[end..].strip_prefix("::") {
+        Some(after) => follow(after, path, modules, found),
+        None => {
+            found.insert(path);
+        }
+    }
+}
+
+/// A circle among modules of one level: siblings and what is below them count as one. `None` where there is none.
+fn circle(edges: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn walk<'a>(at: &'a str, edges: &'a BTreeMap<String, BTreeSet<String>>, path: &mut Vec<&'a str>) -> Option<Vec<String>> {
+        if let Some(start) = path.iter().position(|p| *p == at) {
+            return Some(path[start..].iter().map(|p| (*p).to_owned()).collect());
+        }
+        path.push(at);
+        let found = edges.get(at).into_iter().flatten().find_map(|next| walk(next, edges, path));
+        path.pop();
+        found
+    }
+    edges.keys().find_map(|start| walk(start, edges, &mut Vec::new()))
+}
+
+#[test]
+fn paths_are_followed_into_groups() {
+    let module = |path: &str| path.split("::").map(str::to_owned).collect::<Vec<_>>();
+    let modules = BTreeSet::from(["a", "a::b", "a::c", "a::c::d", "e"].map(module));
+    let source = |code: &str| Source { path: String::new(), text: String::new(), code: code.to_owned() };
+    let named = |code: &str| named(&source(code), &module("a::b"), &modules);
+    assert_eq!(named("use crate::a::{b::X, c::{d::Y, Z}}; use crate::e;"), BTreeSet::from(["a::b", "a::c::d", "a::c", "e"].map(module)));
+    assert_eq!(named("use super::c::d;"), BTreeSet::from(["a::c::d"].map(module)));
+}
+
+#[test]
+fn a_circle_is_seen() {
+    let edges = |pairs: &[(&str, &str)]| {
+        let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        pairs.iter().for_each(|(a, b)| {
+            edges.entry((*a).to_owned()).or_default().insert((*b).to_owned());
+        });
+        edges
+    };
+    assert_eq!(circle(&edges(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    assert!(circle(&edges(&[("a", "b"), ("b", "c"), ("c", "b")])).is_some());
+}
+
+/// Modules of one parent import each other in one direction. A child may import what its parent offers, and a parent its children.
+#[test]
+fn modules_import_in_one_direction() {
+    for house in HOUSES {
+        let sources = production(&root(), &[house]);
+        let modules: BTreeSet<Vec<String>> = sources.iter().map(|s| module(house, &s.path)).collect();
+        let mut edges: BTreeMap<Vec<String>, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+        for source in &sources {
+            let from = module(house, &source.path);
+            for to in named(source, &from, &modules) {
+                let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+                if let (Some(a), Some(b)) = (from.get(shared), to.get(shared)) {
+                    edges.entry(from[..shared].to_vec()).or_default().entry(a.clone()).or_default().insert(b.clone());
+                }
+            }
+        }
+        assert!(edges.values().map(BTreeMap::len).sum::<usize>() > 5, "{house} has modules that import each other");
+        for (parent, edges) in &edges {
+            if let Some(found) = circle(edges) {
+                panic!("{house}: modules of {} import each other in a circle: {}", parent.join("::"), found.join(" -> "));
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The files of the tree, as a clone of it has them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use dp_pvi_tests::place::root;
+
+/// What lies in the folder without being part of it: what cargo builds, git's own files, what fuzzing finds.
+const ASIDE: &[&str] = &["target", ".git", "tests/fuzz/target", "tests/fuzz/corpus", "tests/fuzz/artifacts", "deploy/guide/book"];
+
+/// Paths of all files, relative to the root.
+pub(super) fn files() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    collect(&root(), "", &mut found);
+    found
+}
+
+fn collect(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())).flatten() {
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if ASIDE.contains(&path.as_str()) {
+            continue;
+        }
+        if entry.path().is_dir() {
+            collect(&entry.path(), &format!("{path}/"), found);
+        } else {
+            found.insert(path);
+        }
+    }
+}
+
+/// A file of the tree as text.
+pub(super) fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// What a module is for fits on a screen. What needs more room is a page of its own, which the module includes or names.
+#[test]
+fn no_module_begins_with_more_than_forty_lines_of_documentation() {
+    let long = |path: &String| read(path).lines().filter(|line| line.starts_with("//!")).count() > 40;
+    let found: Vec<_> = files().into_iter().filter(|path| path.ends_with(".rs")).filter(long).collect();
+    assert_eq!(found, Vec::<String>::new());
+}
