@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Delta, Epsilon, Hash, PrivacyUnit, Relation};
+use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;

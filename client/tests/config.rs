@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_client::config::{Approve, Config, SAMPLE};
 use dp_pvi_posterior::task::Trust;
-use dp_pvi_privacy::{PrivacyUnit, Relation};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_secagg::charter::Floors;
 

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Outcome, Site};
+use dp_pvi_accounting::DpEvent;
 use dp_pvi_client::ledger;
 use dp_pvi_privacy::ledger::file::{SecondPlace, SqliteLedger};
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError, LedgerIdentity, ReleaseState};
-use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId};
+use dp_pvi_privacy::{Hash, Ledger, ReleaseId};
 
 /// One row more: a data set is frozen, or opened again.
 fn row(site: &Site) {

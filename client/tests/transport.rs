@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Federation, Site, committed, open_budget, open_task, run};
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_client::tls;
 use dp_pvi_client::transport::GrpcTransport;
 use dp_pvi_privacy::ledger::LedgerIdentity;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::{Hash, Ledger, PrivacyUnit, Relation};
+use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_proto::v1::federation_server::{Federation as Service, FederationServer};
 use dp_pvi_proto::{server as wire, v1};
 use dp_pvi_protocol::message::{Hello, Intent, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome};

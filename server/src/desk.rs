@@ -137,7 +137,8 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, RunId, Terms};
+    use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, Terms};
+    use dp_pvi_privacy::RunId;
     use dp_pvi_protocol::aggregation::Ask;
     use dp_pvi_secagg::charter::{CharterBody, Member, Parties, SignedCharter};
     use dp_pvi_secagg::plan::PlanRequest;

@@ -2,10 +2,8 @@
 
 use dp_pvi_privacy::ledger::{Attachment, Claim};
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, NoiseShare};
-use dp_pvi_privacy::{
-    Argument, DpEvent, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, Shards, SiteState,
-    StepPermit, UnitTable, Units,
-};
+use dp_pvi_accounting::DpEvent;
+use dp_pvi_privacy::{Argument, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, Shards, SiteState, StepPermit, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 
 fn debug<T: std::fmt::Debug>(_: T) {}

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use dp_pvi_privacy::PrivacyUnit;
+use dp_pvi_accounting::PrivacyUnit;
 use serde_json::Value;
 use tempfile::TempDir;
 

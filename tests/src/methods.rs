@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use dp_pvi_accounting::PrivacyUnit;
 use dp_pvi_posterior::task::{ModelFamily, RawTask, ResolveContext, ResolvedTask, TaskError, UpdateKind};
-use dp_pvi_privacy::PrivacyUnit;
 use serde_json::json;
 
 use crate::federation::Party;

@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_client::{keys, tls};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::client::{self as frames, Answer, NextReader, WelcomeReader};
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::v1::{SignedMessage, SiteFrame, site_frame};

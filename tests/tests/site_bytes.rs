@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dp_pvi_accounting::Epsilon;
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys;
 use dp_pvi_client::snapshot::Snapshot;
@@ -17,7 +18,7 @@ use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Ledger, NoiseSource, RunId, SecureNoise};
+use dp_pvi_privacy::{ClientId, Ledger, NoiseSource, RunId, SecureNoise};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Settings};
 use dp_pvi_protocol::driver::{Clock, DriveError, Patience, SiteOutcome, TrainError, TrainErrorKind, Trainer, drive_site};
@@ -26,10 +27,10 @@ use dp_pvi_protocol::participant::{Approve, Identity, PartialRuns, Participant, 
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
-use dp_pvi_simulation::disk::ServerDisk;
-use dp_pvi_simulation::federation::FEDERATION;
-use dp_pvi_simulation::network::{Answer, Host, Request, tls_key};
-use dp_pvi_simulation::noise::SeededNoise;
+use dp_pvi_simulator::disk::ServerDisk;
+use dp_pvi_simulator::federation::FEDERATION;
+use dp_pvi_simulator::network::{Answer, Host, Request, tls_key};
+use dp_pvi_simulator::noise::SeededNoise;
 use dp_pvi_tests::methods::{MODELS, task, tried};
 use ed25519_dalek::SigningKey;
 

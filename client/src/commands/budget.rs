@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_filtered};
+use dp_pvi_accounting::{PrivacyLoss, epsilon_filtered};
 use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
+use dp_pvi_accounting::PrivacyLoss;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
-use dp_pvi_privacy::accountant::PrivacyLoss;
 use dp_pvi_proto::text::visible;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;

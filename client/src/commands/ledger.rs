@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError, ReleaseState, Row, RowBody};
-use dp_pvi_privacy::{DpEvent, Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::message::{Signed, Update};
 use serde_json::{Value, json};
 

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use dp_pvi_accounting::{DpEvent, PrivacyUnit};
+use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
-use dp_pvi_privacy::{DpEvent, PrivacyUnit, RunId};
 use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;

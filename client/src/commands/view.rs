@@ -1,9 +1,10 @@
 //! The ledger as a reader sees it, beside the writer.
 
+use dp_pvi_accounting::DpEvent;
 pub(crate) use dp_pvi_privacy::ledger::file::OnDisk;
 use dp_pvi_privacy::ledger::file::ViewStore;
 use dp_pvi_privacy::ledger::{FreezeState, Row, RowBody};
-use dp_pvi_privacy::{DpEvent, Hash, ReleaseId};
+use dp_pvi_privacy::{Hash, ReleaseId};
 
 use crate::config::PrivateData;
 use crate::error::{ClientError, Result};

@@ -18,6 +18,7 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use divan::Bencher;
+use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Epsilon, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate, Terms};
 use dp_pvi_inference::models;
 use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
 use dp_pvi_posterior::task::ModelSpec;
@@ -25,10 +26,7 @@ use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::LatticeSum;
 use dp_pvi_privacy::mechanism::{ReleaseError, Summation, Summed};
-use dp_pvi_privacy::{
-    Argument, ClientId, ClipNorm, Delta, DpEvent, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, PrivacyUnit, Relation, ReleaseId,
-    RunId, SamplingRate, SecureNoise, StepPermit, Terms, Units,
-};
+use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, ReleaseId, RunId, SecureNoise, StepPermit, Units};
 use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;

@@ -12,6 +12,7 @@
 //! mean-field optimum, as mean ± standard error over data sets and two spreads of the true coefficients. No real data is read.
 //! ε = 1, δ = 1e-5, replace-one.
 
+use dp_pvi_accounting::{Epsilon, PrivacyUnit};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::models;
@@ -20,7 +21,7 @@ use dp_pvi_posterior::numerics::quadrature::log_sigmoid_expectation;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, PrivacyUnit, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SecureNoise, SiteState, Units};
 use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 

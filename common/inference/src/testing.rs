@@ -5,16 +5,14 @@ use std::path::PathBuf;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Epsilon, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate};
 use dp_pvi_posterior::task::{
     Approximation, DpOptimisationSpec, ENGINE, ModelSpec, Optimizer, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{
-    ClientId, ClipNorm, Delta, DpEvent, Epsilon, Hash, Ledger, NoiseMultiplier, NoiseSource, Permit, PrivacyUnit, Purpose, Relation,
-    ReleaseId, RunId, SamplingRate, StepPermit,
-};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Permit, Purpose, ReleaseId, RunId, StepPermit};
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;
 use serde_json::Value;

@@ -7,6 +7,7 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use dp_pvi_accounting::PrivacyUnit;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_posterior::methods::Arrived;
@@ -16,7 +17,7 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, PrivacyUnit, Purpose, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
 use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 

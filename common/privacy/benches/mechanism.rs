@@ -9,15 +9,13 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use divan::{Bencher, black_box};
-use dp_pvi_privacy::accountant::{self, Curve};
+use dp_pvi_accounting::{self, Curve};
+use dp_pvi_accounting::{ClipNorm, Delta, Epsilon, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate, Terms};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::sampler::{Coins, DiscreteGaussianSampler};
-use dp_pvi_privacy::{
-    Argument, ClientId, ClipNorm, Delta, Epsilon, Hash, LatticePath, Ledger, NoiseMultiplier, NoiseSource, PrivacyUnit, Purpose, Relation,
-    ReleaseId, RunId, SamplingRate, SecureNoise, StepPermit, Terms, UnitTable, Units,
-};
+use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, NoiseSource, Purpose, ReleaseId, RunId, SecureNoise, StepPermit, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 
 fn main() {
@@ -136,7 +134,7 @@ fn calibrate_replace_one(bencher: Bencher) {
         let event = |z| {
             let rate = SamplingRate::nearest(0.05).unwrap();
             let sum = LatticeSum::new(DIMENSION, ClipNorm::new(1.0).unwrap(), z, Some(rate), Terms::Units, LatticePath::Term);
-            sum.map_or(dp_pvi_privacy::DpEvent::NonPrivate, |sum| sum.event().repeated(1000))
+            sum.map_or(dp_pvi_accounting::DpEvent::NonPrivate, |sum| sum.event().repeated(1000))
         };
         accountant::calibrate(event, Relation::ReplaceOne, Epsilon::new(1.0).unwrap(), Delta::new(1e-5).unwrap()).unwrap()
     });

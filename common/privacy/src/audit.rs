@@ -15,8 +15,8 @@
 //!
 //! Everything here is a function of numbers that were released, so it needs no permit.
 
-use crate::accountant::Gdp;
-use crate::unit::{Delta, Epsilon};
+use dp_pvi_accounting::Gdp;
+use dp_pvi_accounting::unit::{Delta, Epsilon};
 
 /// What an attack shows.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -17,7 +17,7 @@ use crate::ledger::StepPermit;
 use crate::noise::SecureNoise;
 use crate::release::Hash;
 use crate::sampler::Coins;
-use crate::unit::SamplingRate;
+use dp_pvi_accounting::unit::SamplingRate;
 
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,7 @@ static PLANTED: AtomicU8 = AtomicU8::new(0);
 
 /// Makes every mechanism of this process do this from now on, or nothing wrong again.
 pub fn plant(bug: Option<Bug>) {
+    dp_pvi_accounting::planted::forget_the_factor(bug == Some(Bug::FactorOne));
     PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::SeqCst);
 }
 

@@ -3,10 +3,10 @@
 //! | claim | proof |
 //! |---|---|
 //! | everything that is let out keeps to the budget: the argument as a whole, and what it assumes | [`argument`] |
-//! | discrete Gaussian noise on a fine lattice costs what continuous noise costs, with a margin | [`discrete_gaussian`] |
-//! | a sampled term that is replaced: the worst pair, and the error of its quadrature | [`pair_b`] |
+//! | discrete Gaussian noise on a fine lattice costs what continuous noise costs, with a margin | [`discrete_gaussian`](dp_pvi_accounting::proofs::discrete_gaussian) |
+//! | a sampled term that is replaced: the worst pair, and the error of its quadrature | [`pair_b`](dp_pvi_accounting::proofs::pair_b) |
 //! | a visit with state that was carried over from earlier visits costs what its event says; one proof for every update | [`carried_state`] |
-//! | a ledger keeps to its budget although its tasks are chosen in the light of earlier results | [`filter`] |
+//! | a ledger keeps to its budget although its tasks are chosen in the light of earlier results | [`filter`](dp_pvi_accounting::proofs::filter) |
 //! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
 //! | sums that a model forms by itself | [`batched_sums`] |
 //! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
@@ -16,24 +16,9 @@ pub mod argument {
     #![doc = include_str!("../proofs/argument.md")]
 }
 
-/// Discrete Gaussian noise accounted as continuous.
-pub mod discrete_gaussian {
-    #![doc = include_str!("../proofs/discrete_gaussian.md")]
-}
-
-/// Poisson sampling where a term is replaced.
-pub mod pair_b {
-    #![doc = include_str!("../proofs/pair_b.md")]
-}
-
 /// Visits with carried state.
 pub mod carried_state {
     #![doc = include_str!("../proofs/carried_state.md")]
-}
-
-/// The ledger's filter.
-pub mod filter {
-    #![doc = include_str!("../proofs/filter.md")]
 }
 
 /// Aggregated trust.

@@ -22,11 +22,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::event::DpEvent;
 use crate::inside::{Kept, withheld};
 use crate::mechanism::{MAX_UNITS, SumBound};
 use crate::release::LatticeVector;
 use crate::shards::Grouping;
+use dp_pvi_accounting::event::DpEvent;
 
 /// A table of privacy units as a loader builds it: disjoint by construction.
 pub trait UnitTable: Send + Sync {

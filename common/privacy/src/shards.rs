@@ -31,9 +31,9 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
-use crate::adjacency::{PrivacyUnit, Relation, Terms};
 use crate::inside::{Kept, withheld};
 use crate::records::{UnitTable, Units};
+use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 
 /// What the units of a table are to an accountant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,9 @@
 //! What is not compared: which of several ledgers of one site the head belonged to, beyond the unit and relation that a hello names. A site with
 //! two data sets needs two names.
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
 use ed25519_dalek::VerifyingKey;
 use serde::{Deserialize, Serialize};
 

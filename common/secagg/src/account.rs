@@ -3,9 +3,9 @@
 //! Both are upper bounds of the accountants of `dp-pvi-privacy`; this module only says what to ask them. The joint loss holds if
 //! server and summer do not collude and at most c sites do with either; the fallback holds whatever all others do.
 
-use dp_pvi_privacy::accountant::{AccountantError, PrivacyLoss, epsilon_upper};
+use dp_pvi_accounting::{AccountantError, PrivacyLoss, epsilon_upper};
+use dp_pvi_accounting::{Delta, DpEvent, Epsilon, Relation};
 use dp_pvi_privacy::mechanism::ShareSum;
-use dp_pvi_privacy::{Delta, DpEvent, Epsilon, Relation};
 
 /// The two figures that a statement shows side by side.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use dp_pvi_privacy::{ClientId, ClipNorm, Hash, NoiseMultiplier, RunId, SamplingRate, Terms};
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 

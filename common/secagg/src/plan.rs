@@ -9,8 +9,8 @@
 //! * h = min(M − f − c, cap), U_min = h + c: whoever is missing, h honest shares are in every sum. The cap (20 unless the charter
 //!   raises it) is on trust: if all others are known, the loss is √h times larger in μ.
 
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_privacy::mechanism::ShareSum;
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
 
 /// Bits of the ring that this crate's messages use.
 pub const RING_BITS: u32 = 64;

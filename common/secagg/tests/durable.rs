@@ -3,10 +3,11 @@
 
 mod world;
 
+use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{Delta, Epsilon, Ledger, Payload, Pending, PrivacyUnit, Relation, ReleaseId};
+use dp_pvi_privacy::{Ledger, Payload, Pending, ReleaseId};
 use dp_pvi_secagg::client::ClientState;
 use dp_pvi_secagg::mask::MaskSeed;
 use rand_core::Rng;

@@ -3,8 +3,9 @@
 
 mod world;
 
+use dp_pvi_accounting::{SamplingRate, Terms};
 use dp_pvi_privacy::mechanism::SumBound;
-use dp_pvi_privacy::{Hash, LatticeVector, SamplingRate, Terms};
+use dp_pvi_privacy::{Hash, LatticeVector};
 use dp_pvi_secagg::bounds;
 use dp_pvi_secagg::charter::{CharterBody, Floors, Member, SignedCharter, SumRounds};
 use dp_pvi_secagg::client::{Client, Outgoing, Sent, Settled};

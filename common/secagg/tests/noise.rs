@@ -3,9 +3,9 @@
 
 mod world;
 
-use dp_pvi_privacy::accountant::{Gdp, epsilon_upper};
+use dp_pvi_accounting::{Delta, DpEvent, Epsilon, NoiseMultiplier, Relation};
+use dp_pvi_accounting::{Gdp, epsilon_upper};
 use dp_pvi_privacy::sampler::DiscreteGaussianSampler;
-use dp_pvi_privacy::{Delta, DpEvent, Epsilon, NoiseMultiplier, Relation};
 use dp_pvi_secagg::account::{AggregatedLoss, log10_tau_upper};
 use dp_pvi_secagg::plan::{PlanError, PlanRequest, fits, worst_sum};
 use world::*;

@@ -20,6 +20,7 @@
 
 use std::path::PathBuf;
 
+use dp_pvi_accounting::Epsilon;
 use dp_pvi_data::{load_public, select_public};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
@@ -27,9 +28,9 @@ use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Permit, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, RunId, SecureNoise, SiteState, Units};
 use dp_pvi_simulation::experiment::{Experiment, Session};
-use dp_pvi_simulation::federation::client_key;
+use dp_pvi_simulator::federation::client_key;
 
 fn main() {
     if data().join("adult/adult.data.gz").is_file() {

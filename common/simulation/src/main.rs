@@ -521,13 +521,13 @@ fn cost(how: &account::Steps, sigma: f64, steps: u64, plot: Option<&Path>, print
         for i in 1..=24u64 {
             let done = (steps * i).div_ceil(24);
             if rounds.last().is_none_or(|(before, _)| done > *before) {
-                let at = dp_pvi_privacy::Delta::new(how.delta).map_err(AccountError::from)?;
+                let at = dp_pvi_accounting::Delta::new(how.delta).map_err(AccountError::from)?;
                 rounds.push((done, how.plan(sigma, done)?.epsilon_estimate(at)));
             }
         }
         #[allow(clippy::cast_precision_loss, reason = "a drawing")]
         let rounds: Vec<_> = rounds.into_iter().map(|(done, epsilon)| (done as f64, epsilon)).collect();
-        account::plot(file, &plan, dp_pvi_privacy::Delta::new(how.delta).map_err(AccountError::from)?, &rounds)?;
+        account::plot(file, &plan, dp_pvi_accounting::Delta::new(how.delta).map_err(AccountError::from)?, &rounds)?;
     }
     Ok(())
 }
@@ -618,8 +618,8 @@ fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, prin
     let allowance = match epsilon {
         None => None,
         Some(epsilon) => Some(account::Allowance {
-            epsilon: dp_pvi_privacy::Epsilon::new(epsilon).map_err(AccountError::from)?,
-            delta: delta.map_or(Ok(task.privacy.delta), dp_pvi_privacy::Delta::new).map_err(AccountError::from)?,
+            epsilon: dp_pvi_accounting::Epsilon::new(epsilon).map_err(AccountError::from)?,
+            delta: delta.map_or(Ok(task.privacy.delta), dp_pvi_accounting::Delta::new).map_err(AccountError::from)?,
             booked,
         }),
     };

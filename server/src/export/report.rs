@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::reading::noise_aware::LOW_SIGNAL;
 use dp_pvi_posterior::reading::summary::Coefficient;
-use dp_pvi_privacy::{ClientId, PrivacyUnit, Relation};
+use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::message::{HeldOutMetrics, Role, RoundOutcome, RunOutcome};
 
 use super::history::History;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, PrivacyUnit, Relation, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::client::{self as wire, Answer, NextReader};
 use dp_pvi_proto::identity::{Enrolment, generate_identity, public_identity_from_pem, spki_hash};
 use dp_pvi_proto::v1::federation_client::FederationClient;

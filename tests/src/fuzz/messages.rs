@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use dp_pvi_privacy::accountant::{Neighbours, Phase, Plan, Sampling};
+use dp_pvi_accounting::DpEvent;
+use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, DpEvent, Hash, PayloadKind, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::client::NextReader;
 use dp_pvi_proto::summer::{ANSWER_BYTES, AnswerReader, QuestionReader};
 use dp_pvi_proto::{client, server, v1};

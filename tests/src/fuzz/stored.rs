@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
+use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_privacy::ledger::file::{SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::{Budget, Extra, LedgerIdentity, LedgerStore, RowSigner, StoreError, StoredRow, decoders};
-use dp_pvi_privacy::{Delta, DpEvent, Epsilon, Hash, Ledger, PrivacyUnit, Relation, ReleaseId, RunId};
+use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_protocol::coordinator::{Coordinator, Record};
 use dp_pvi_protocol::driver::Server;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::witness::SignedHead;
 use dp_pvi_secagg::summer::RoundRecord;
 use dp_pvi_server::ca::{Enrolled, IssuedCertificate, Member};
-use dp_pvi_simulation::disk::ServerDisk;
+use dp_pvi_simulator::disk::ServerDisk;
 use ed25519_dalek::SigningKey;
 
 use super::run::client;

@@ -109,18 +109,18 @@ fn invariant_6_server_wire_and_client_know_no_model_and_no_update() {
     }
 }
 
+/// Simulation and experiments: nothing that a site runs is made of them.
+fn simulation(path: &str) -> bool {
+    path.starts_with("common/simulation/") || path.starts_with("common/simulator/")
+}
+
 /// Invariant 5: no clock and no ambient randomness in common. The one exemption for randomness is the secure noise source; the
 /// one for clocks is the simulator's program, which reports the processor time of a run.
 #[test]
 fn invariant_5_no_clock_and_no_ambient_randomness_in_common() {
     let sources = production(&root(), &["common"]);
     let clocks = ["SystemTime", "Instant::now", "time::Instant", "tokio::time", "OffsetDateTime::now", "clock_gettime", "UNIX_EPOCH"];
-    absent(
-        &sources,
-        &clocks,
-        |path| path.starts_with("common/simulation/src/bin/") || path == "common/simulation/src/main.rs",
-        "no clock in common",
-    );
+    absent(&sources, &clocks, |path| path == "common/simulation/src/main.rs", "no clock in common");
     let randomness =
         ["getrandom", "thread_rng", "rand::rng()", "rand::random", "OsRng", "SysRng", "from_os_rng", "from_entropy", "RandomState::new"];
     absent(&sources, &randomness, |path| path == "common/privacy/src/noise.rs", "randomness comes from a NoiseSource");
@@ -139,7 +139,7 @@ fn the_doors_in_the_gate_are_for_simulation_and_tests() {
     assert_eq!(sources.iter().find(|s| s.path == declaration).unwrap().lines_with("danger").len(), 1, "declared once, not used there");
     // What rustls calls danger is a verifier of certificates.
     let other = "server/src/tls.rs";
-    let allowed = |path: &str| [&danger.path, declaration, other].contains(&path) || path.starts_with("common/simulation/");
+    let allowed = |path: &str| [&danger.path, declaration, other].contains(&path) || simulation(path);
     let dangers = sources.iter().filter(|source| source.path == other).flat_map(|source| source.lines_with("danger"));
     assert!(dangers.into_iter().all(|line| line.contains("rustls::")), "another danger in {other}");
     absent(&sources, &names.iter().map(String::as_str).collect::<Vec<_>>(), allowed, "a door in the gate is used by production code");
@@ -151,7 +151,7 @@ fn t4_4_noise_cannot_be_seeded_outside_simulation() {
     let sources = production(&root(), PRODUCT);
     let seeding =
         ["SeedableRng", "seed_from_u64", "from_seed", "from_rng", "ChaCha20Rng", "ChaCha12Rng", "ChaCha8Rng", "StdRng", "SmallRng"];
-    let source_of_noise = |path: &str| path == "common/privacy/src/noise.rs" || path.starts_with("common/simulation/");
+    let source_of_noise = |path: &str| path == "common/privacy/src/noise.rs" || simulation(path);
     // A mask is the keystream of a seed that two parties share; it hides, and protects nothing by itself.
     let allowed = |path: &str| source_of_noise(path) || path == "common/secagg/src/mask.rs";
     absent(&sources, &seeding, allowed, "a seedable generator outside the secure noise source");
@@ -168,7 +168,7 @@ fn t4_4_noise_cannot_be_seeded_outside_simulation() {
 #[test]
 fn finding_gate_5_values_are_called_public_and_tables_are_built_in_few_places() {
     let sources = production(&root(), PRODUCT);
-    let elsewhere = |path: &str| path.starts_with("common/simulation/") || path.starts_with("common/privacy/src/");
+    let elsewhere = |path: &str| simulation(path) || path.starts_with("common/privacy/src/");
     // Public halves of jobs; and the sealed seed of an upload.
     let arguments = |path: &str| {
         elsewhere(path) || ["common/inference/src/methods/asked.rs", "common/protocol/src/participant/site.rs"].contains(&path)

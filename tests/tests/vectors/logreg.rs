@@ -1,5 +1,6 @@
 //! `logreg`: optima, and everything at one point.
 
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::capabilities::glm::project;
 use dp_pvi_inference::methods::Job;
@@ -12,8 +13,8 @@ use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::methods::{Arrived, Coding};
 use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::{FactorState, ModelSpec, NaturalGradientSpec, Preconditioner, ShardMethod, UpdateSpec};
+use dp_pvi_privacy::SiteState;
 use dp_pvi_privacy::mechanism::Term;
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SiteState};
 
 use super::federation::{Problem, factors_equal, natural_equals, table};
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};

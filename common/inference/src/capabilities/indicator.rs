@@ -1,8 +1,9 @@
 //! Gradients in units of a clipping norm, with one coordinate that says whether a unit was within it.
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_posterior::task::AdaptiveClipSpec;
+use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::BatchTerms;
-use dp_pvi_privacy::{ClipNorm, UnitTable};
 use rand_core::Rng;
 
 /// Terms (a·u/max(C, ‖u‖), ±w/2), of norm at most √(a² + w²/4) = 1: the sign says whether ‖u‖ ≤ C.

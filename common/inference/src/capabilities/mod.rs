@@ -17,10 +17,10 @@ pub(crate) mod optimum;
 pub mod statistics;
 pub mod tilted;
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::task::AdaptiveClipSpec;
-use dp_pvi_privacy::ClipNorm;
 use dp_pvi_privacy::mechanism::{BatchSummation, Summed, Term};
 
 use self::glm::LinearPredictor;

@@ -15,15 +15,14 @@
 //!
 //! Limits without noise and convergence (16.2, 16.10) need each method's own optimum and stand beside the methods.
 
+use dp_pvi_accounting::{DiscreteGaussian, DpEvent, PrivacyUnit, Relation, Terms};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, SiteStateForm, UpdateSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::{
-    Argument, DiscreteGaussian, DpEvent, Hash, Ledger, Payload, PayloadKind, Pending, PrivacyUnit, Relation, SiteState, Terms, Units,
-};
+use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, Pending, SiteState, Units};
 use ed25519_dalek::SigningKey;
 
 use super::{Job, Output, run};

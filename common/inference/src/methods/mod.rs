@@ -30,12 +30,13 @@ mod conformance;
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
+use dp_pvi_accounting::DpEvent;
 use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, ReleaseError};
-use dp_pvi_privacy::{DpEvent, NoiseSource, Pending, Permit, SiteState, StepPermit, Units};
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, StepPermit, Units};
 
 use crate::error::InferenceError;
 use crate::models;

@@ -1,10 +1,11 @@
 //! Conformance of every model with every update: what ran is what was permitted, what is summed moves by no more than the
 //! declared sensitivity, and nothing depends on anything but its arguments.
 
+use dp_pvi_accounting::{DpEvent, Relation, Terms};
 use dp_pvi_posterior::task::{Approximation, DpOptimisationSpec, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{DpEvent, LatticeVector, NoiseSource, Payload, Purpose, Relation, ReleaseId, SecureNoise, SiteState, Terms, Units};
+use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Purpose, ReleaseId, SecureNoise, SiteState, Units};
 
 use super::dp_optimisation::GradientSum;
 use super::{Job, Local, Output, dp_optimisation, run};

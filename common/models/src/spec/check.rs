@@ -1,6 +1,6 @@
 //! Why a document is refused, and the words with which a number out of range is.
 
-use dp_pvi_privacy::ClipNorm;
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_privacy::mechanism::LatticeOverflow;
 
 use dp_pvi_schema::SchemaError;
@@ -22,7 +22,7 @@ pub enum TaskError {
     Schema(#[from] SchemaError),
     /// The target cannot be reached.
     #[error("task: {0}")]
-    Accountant(#[from] dp_pvi_privacy::accountant::AccountantError),
+    Accountant(#[from] dp_pvi_accounting::AccountantError),
 }
 
 /// Whether a number that must be above 0 is one that anybody could mean: between 1e-30 and 1e30. What is computed from such numbers stays far
@@ -60,6 +60,6 @@ pub fn invalid<T>(message: &str) -> Result<T, TaskError> {
 ///
 /// # Errors
 /// The refusal.
-pub fn checked<T>(value: Result<T, dp_pvi_privacy::unit::InvalidUnit>) -> Result<T, TaskError> {
+pub fn checked<T>(value: Result<T, dp_pvi_accounting::unit::InvalidUnit>) -> Result<T, TaskError> {
     value.map_err(|e| TaskError::Invalid(e.to_string()))
 }

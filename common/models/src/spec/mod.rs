@@ -8,8 +8,8 @@ pub mod words;
 pub use aggregation::{AggregationSpec, RawAggregation};
 pub use check::TaskError;
 
+use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_expfam::any::Family;
-use dp_pvi_privacy::{Delta, Epsilon, PrivacyUnit, Relation};
 use serde::{Deserialize, Serialize};
 
 /// Approximating families.

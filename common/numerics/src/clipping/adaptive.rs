@@ -7,7 +7,7 @@
 //! Where a model has a public bound on a unit's contribution (generalised linear models) use that and do not adapt. Otherwise start
 //! from the largest plausible bound with [`TARGET`] and [`RATE`]: a low quantile starves the sum, because most units are nearly silent.
 
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier};
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 
 /// γ: share of units within the bound that is aimed at.
 pub const TARGET: f64 = 0.9;
@@ -54,7 +54,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::{RATE, TARGET, next_bound, share_within, split_noise};
-    use dp_pvi_privacy::{ClipNorm, NoiseMultiplier};
+    use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 
     fn norm(value: f64) -> ClipNorm {
         ClipNorm::new(value).unwrap()

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use dp_pvi_privacy::accountant::calibrate;
-use dp_pvi_privacy::{DpEvent, Epsilon, NoiseMultiplier};
+use dp_pvi_accounting::calibrate;
+use dp_pvi_accounting::{DpEvent, Epsilon, NoiseMultiplier};
 
 use super::price::{visit_events, whole_loss};
 use super::{Setting, UpdateSpec};

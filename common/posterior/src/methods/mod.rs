@@ -29,7 +29,8 @@ pub mod virtual_clients;
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
-use dp_pvi_privacy::{DpEvent, NoiseMultiplier, PayloadKind};
+use dp_pvi_accounting::{DpEvent, NoiseMultiplier};
+use dp_pvi_privacy::PayloadKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

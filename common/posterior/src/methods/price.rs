@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use dp_pvi_privacy::accountant::{Composition, Prices, PrivacyLoss};
-use dp_pvi_privacy::{Delta, DpEvent};
+use dp_pvi_accounting::{Composition, Prices, PrivacyLoss};
+use dp_pvi_accounting::{Delta, DpEvent};
 
 use super::{Setting, UpdateSpec};
 use crate::spec::TaskError;

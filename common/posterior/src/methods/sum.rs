@@ -1,7 +1,8 @@
 //! A visit's noised sum, and what a site sends that releases it.
 
+use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{LatticeSum, ShareSum, SumMechanism};
-use dp_pvi_privacy::{ClipNorm, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 
 use super::{MessageForm, Setting};
 use crate::spec::{AggregationSpec, TaskError};

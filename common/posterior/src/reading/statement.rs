@@ -4,9 +4,10 @@
 //! is known only afterwards and may depend on earlier results; an ε of the visits that were answered would need the theorem of a privacy odometer
 //! (Rogers, Roth, Ullman and Vadhan 2016), with a δ of its own. No such figure is stated.
 
-use dp_pvi_privacy::accountant::{AccountantError, Composition, Method, Prices, PrivacyLoss};
+use dp_pvi_accounting::{AccountantError, Composition, Method, Prices, PrivacyLoss};
+use dp_pvi_accounting::{DpEvent, PrivacyUnit, Relation, UnknownEvent};
 use dp_pvi_privacy::ledger::{Row, RowBody};
-use dp_pvi_privacy::{ClientId, DpEvent, Hash, PrivacyUnit, Relation, RunId, UnknownEvent};
+use dp_pvi_privacy::{ClientId, Hash, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::task::{ResolvedTask, TaskError, Trust};

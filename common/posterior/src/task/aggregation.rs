@@ -1,8 +1,8 @@
 //! What aggregated trust asks of a task, and what is left of a sum if all other sites' shares of the noise are known.
 
-use dp_pvi_privacy::accountant::{PrivacyLoss, epsilon_upper};
+use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
 
 use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError, Trust};
 use crate::spec::check::{invalid, require};

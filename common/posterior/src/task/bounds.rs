@@ -1,8 +1,8 @@
 //! Bounds on what a task may ask of anybody, and on its texts. A task above them is refused where it is read, whoever wrote it, and before
 //! anything is built from it: sizes are computed from the task's numbers alone.
 
+use dp_pvi_accounting::{DpEvent, Terms};
 use dp_pvi_privacy::mechanism::MAX_UNITS;
-use dp_pvi_privacy::{DpEvent, Terms};
 
 use super::{ResolvedTask, TaskError};
 use crate::schema::{ColumnKind, LabelKind, Schema};

@@ -1,7 +1,7 @@
 //! One place that says which resolved documents can be computed. Both ways to a task lead through it: resolving, and reading what a
 //! server sent.
 
-use dp_pvi_privacy::{PrivacyUnit, Relation};
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 
 use super::{ResolvedTask, TaskError};
 use crate::schema::Schema;

@@ -18,9 +18,10 @@ pub use crate::models::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutp
 pub use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
 
+use dp_pvi_accounting::{Delta, DpEvent, Relation};
+use dp_pvi_accounting::{Prices, PrivacyLoss};
 use dp_pvi_expfam::any::Family;
-use dp_pvi_privacy::accountant::{Prices, PrivacyLoss};
-use dp_pvi_privacy::{Delta, DpEvent, Hash, Relation};
+use dp_pvi_privacy::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::{Rule, Setting, price};

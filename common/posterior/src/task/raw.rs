@@ -1,6 +1,6 @@
 //! `task.toml`, and how it becomes a resolved task.
 
-use dp_pvi_privacy::{Delta, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use serde::Deserialize;
 
 use super::{

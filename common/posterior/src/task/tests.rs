@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_privacy::accountant::Method;
-use dp_pvi_privacy::{DpEvent, Relation};
+use dp_pvi_accounting::Method;
+use dp_pvi_accounting::{DpEvent, Relation};
 
 use super::{Optimizer, RawTask, ResolveContext, ResolvedTask, ScheduleSpec, TaskError, UpdateSpec};
 

@@ -6,17 +6,17 @@ use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
 use super::*;
-use crate::accountant::calibrate;
-use crate::adjacency::{PrivacyUnit, Relation, Terms};
 use crate::danger::assume_public;
-use crate::event::LatticePath;
 use crate::ledger::{Pending, Permit, SiteState};
 use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
 use crate::noise::{NoRandomness, NoiseSource, Purpose};
 use crate::records::{Argument, Sensitive, UnitTable, Units};
 use crate::shards::{PermitScope, ShardSalt};
-use crate::unit::{ClipNorm, NoiseMultiplier};
 use crate::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
+use dp_pvi_accounting::calibrate;
+use dp_pvi_accounting::event::LatticePath;
+use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier};
 
 /// S.
 const ROUNDS: u64 = 10;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::accountant::{Composition, Prices};
-use crate::adjacency::Relation;
-use crate::event::DpEvent;
 use crate::ledger::error::LedgerError;
 use crate::ledger::reserve::MOST_RETRIES;
 use crate::ledger::row::{FreezeState, ReleaseState, RowBody};
 use crate::ledger::store::StoreError;
 use crate::release::{Hash, ReleaseId, RunId};
+use dp_pvi_accounting::adjacency::Relation;
+use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_accounting::{Composition, Prices};
 
 /// Hash of a factor's bytes, as in a SETTLED row.
 pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {

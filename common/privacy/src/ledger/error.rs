@@ -1,9 +1,9 @@
 //! Why the ledger refuses.
 
-use crate::accountant::AccountantError;
 use crate::ledger::row::ReleaseState;
 use crate::ledger::store::StoreError;
 use crate::release::ReleaseId;
+use dp_pvi_accounting::AccountantError;
 
 /// Why the ledger refused.
 #[derive(Debug, thiserror::Error)]

@@ -46,15 +46,15 @@ pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::accountant::{Charge, Composition, FilterRule, Method, Prices, PrivacyLoss};
-use crate::adjacency::{PrivacyUnit, Relation};
-use crate::event::DpEvent;
 use crate::ledger::book::Book;
 use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::ShardSalt;
-use crate::unit::Epsilon;
+use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
+use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_accounting::unit::Epsilon;
+use dp_pvi_accounting::{Charge, Composition, FilterRule, Method, Prices, PrivacyLoss};
 
 /// The ledger of one data set.
 pub struct Ledger<S, K> {
@@ -365,7 +365,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     }
 
     /// Loss of all charged events, at the budget's δ, as the filter of the budget reads it: above the budget if and only if the filter would
-    /// not have admitted them ([`crate::proofs::filter`]).
+    /// not have admitted them ([`dp_pvi_accounting::proofs::filter`]).
     ///
     /// # Errors
     /// None today; an accountant may come to refuse.

@@ -1,8 +1,8 @@
 //! The right to run a mechanism. Only a ledger mints it, and only after the charge is durable.
 
-use crate::event::DpEvent;
 use crate::release::ReleaseId;
 use crate::shards::PermitScope;
+use dp_pvi_accounting::event::DpEvent;
 
 /// The right to run exactly one event once. Not `Clone`; only a ledger mints it.
 #[derive(Debug)]

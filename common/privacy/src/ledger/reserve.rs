@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::event::DpEvent;
 use crate::ledger::Ledger;
 use crate::ledger::error::LedgerError;
 use crate::ledger::permit::Permit;
@@ -29,6 +28,7 @@ use crate::ledger::row::{LedgerIdentity, ReleaseState, RowBody};
 use crate::ledger::store::{ChargeStore, RowSigner};
 use crate::release::{Hash, ReleaseId};
 use crate::shards::PermitScope;
+use dp_pvi_accounting::event::DpEvent;
 
 /// How often a permit is minted again for a release that crashes left RESERVED.
 pub const MOST_RETRIES: u32 = 8;

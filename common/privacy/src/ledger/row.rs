@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::accountant::FilterRule;
-use crate::adjacency::{PrivacyUnit, Relation};
 use crate::ledger::error::LedgerError;
 use crate::ledger::store::{RowSigner, StoreError};
 use crate::release::{Hash, ReleaseId};
-use crate::unit::{Delta, Epsilon};
+use dp_pvi_accounting::FilterRule;
+use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
+use dp_pvi_accounting::unit::{Delta, Epsilon};
 
 /// What a ledger is about; fixed by its first row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Budget {
     pub delta: Delta,
     /// Limit on ε of one run.
     pub per_run: Option<Epsilon>,
-    /// Whether a permit for [`DpEvent::NonPrivate`](crate::DpEvent::NonPrivate) may be minted.
+    /// Whether a permit for [`DpEvent::NonPrivate`](dp_pvi_accounting::DpEvent::NonPrivate) may be minted.
     pub allow_non_private: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum RowBody {
     Reserved {
         /// Which release.
         release: ReleaseId,
-        /// Canonical bytes of the event ([`DpEvent::to_bytes`](crate::DpEvent::to_bytes)); under aggregation, of the sum of all sites.
+        /// Canonical bytes of the event ([`DpEvent::to_bytes`](dp_pvi_accounting::DpEvent::to_bytes)); under aggregation, of the sum of all sites.
         event: Vec<u8>,
         /// Hash of the signed round header that asked for it.
         header: Hash,

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 
 use super::memory::{Failure, MemoryStore};
 use super::*;
-use crate::accountant::{FilterRule, Method, epsilon_upper};
-use crate::adjacency::{PrivacyUnit, Relation, Terms};
 use crate::danger::{assume_released, assume_signed};
-use crate::event::{DiscreteGaussian, LatticePath};
 use crate::release::{ClientId, LatticeVector, Payload};
-use crate::unit::Delta;
+use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
+use dp_pvi_accounting::event::{DiscreteGaussian, LatticePath};
+use dp_pvi_accounting::unit::Delta;
+use dp_pvi_accounting::{FilterRule, Method, epsilon_upper};
 
 mod aggregated;
 mod filter;
@@ -301,7 +301,8 @@ fn finding_attack2_5_what_a_unit_is_is_written_down_and_compared() {
 #[test]
 fn an_event_that_nobody_bounds_is_refused() {
     let (store, mut ledger) = fresh(100.0);
-    let nested = DpEvent::PoissonSampled { rate: crate::SamplingRate::nearest(0.5).unwrap(), event: Box::new(event().repeated(2)) };
+    let nested =
+        DpEvent::PoissonSampled { rate: dp_pvi_accounting::SamplingRate::nearest(0.5).unwrap(), event: Box::new(event().repeated(2)) };
     assert!(matches!(ledger.reserve(&release(0, 0), &nested, header(0)), Err(LedgerError::Accountant(_))));
     assert_eq!(store.len(), 1);
 }

@@ -37,8 +37,6 @@
 use rand_core::Rng;
 use serde::de::DeserializeOwned;
 
-use crate::adjacency::Terms;
-use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
 use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
@@ -48,7 +46,9 @@ use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Released, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::{Coins, DiscreteGaussianSampler};
-use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_accounting::adjacency::Terms;
+use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
+use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 
 /// η: how far a told norm may be from the norm of what is added, relative to it.
 pub const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;

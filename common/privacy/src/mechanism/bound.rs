@@ -21,10 +21,10 @@
 //! A site that has more records than it declared is honest too, and its sum can be longer. So the sender brings its noised vector into the bound
 //! of what it declared before it lets go of it ([`SumBound::bring_in`]), and is never turned away.
 
-use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
 use crate::mechanism::ShareSum;
 use crate::sampler::gaussian;
-use crate::unit::SamplingRate;
+use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
+use dp_pvi_accounting::unit::SamplingRate;
 
 /// L: each of at most two tails has probability e^{−L} = 2^{−101}.
 const TAIL: f64 = 101.0 * std::f64::consts::LN_2;

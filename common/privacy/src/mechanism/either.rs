@@ -2,12 +2,12 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::event::DpEvent;
 use crate::ledger::StepPermit;
 use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
 use crate::noise::NoiseSource;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::release::{LatticeVector, Payload};
+use dp_pvi_accounting::event::DpEvent;
 
 /// A sum of clipped terms: with its whole noise, or with this site's share of it.
 ///

@@ -1,6 +1,6 @@
 //! From a clipping norm and a noise multiplier to integers: lattice exponent, noise scale, norm bound. Exact.
 
-use crate::unit::{ClipNorm, NoiseMultiplier};
+use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier};
 
 /// Largest number of units of a table: sums of so many terms fit 64 bits by construction.
 pub const MAX_UNITS: u64 = 1 << 32;

@@ -24,13 +24,13 @@ pub use sum::LatticeSum;
 pub use summation::{Summation, Summed};
 pub use term::Term;
 
-use crate::event::DpEvent;
 use crate::inside::Withheld;
 use crate::ledger::Permit;
 use crate::noise::NoRandomness;
 use crate::records::{NotCopied, Released, Sensitive};
 use crate::sampler::SamplerError;
 use crate::shards::WrongGrouping;
+use dp_pvi_accounting::event::DpEvent;
 
 /// A release that did not happen.
 #[derive(Debug, thiserror::Error)]

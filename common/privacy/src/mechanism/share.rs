@@ -26,8 +26,6 @@ use rand_core::CryptoRng;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroize;
 
-use crate::adjacency::Terms;
-use crate::event::{DpEvent, LatticePath};
 use crate::ledger::StepPermit;
 use crate::mechanism::sum::Form;
 use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, ReleaseError, Summation, Summed};
@@ -35,7 +33,9 @@ use crate::noise::NoiseSource;
 use crate::records::{Argument, Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::gaussian;
-use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_accounting::adjacency::Terms;
+use dp_pvi_accounting::event::{DpEvent, LatticePath};
+use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 
 /// Sum of a site's clipped terms plus its share of the noise. See the [module](self).
 #[derive(Debug, Clone, PartialEq)]
@@ -301,9 +301,9 @@ impl<T> Masked<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accountant::{Gdp, epsilon_upper};
-    use crate::adjacency::Relation;
-    use crate::unit::Delta;
+    use dp_pvi_accounting::adjacency::Relation;
+    use dp_pvi_accounting::unit::Delta;
+    use dp_pvi_accounting::{Gdp, epsilon_upper};
 
     fn sum(noise: f64, shares: u32) -> ShareSum {
         let noise = NoiseMultiplier::new(noise).unwrap();

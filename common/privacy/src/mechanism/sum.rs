@@ -2,8 +2,6 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::adjacency::Terms;
-use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
 use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
@@ -14,12 +12,14 @@ use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::{Coins, DiscreteGaussianSampler};
-use crate::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_accounting::adjacency::Terms;
+use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
+use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 
 /// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units or a Poisson sample.
 ///
 /// # Privacy
-/// Proofs: [`crate::proofs::layouts`], [`crate::proofs::discrete_gaussian`], [`crate::proofs::carried_state`].
+/// Proofs: [`crate::proofs::layouts`], [`dp_pvi_accounting::proofs::discrete_gaussian`], [`crate::proofs::carried_state`].
 ///
 /// * **Unit and relation**: one term per unit of the table; [`Terms`] says whether a unit is a privacy unit or a shard. A table that does not fit
 ///   the terms, or the unit and relation of the ledger that gave the permit, is refused ([`crate::shards`]).

@@ -5,7 +5,7 @@ use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::lattice::Lattice;
 use crate::mechanism::term::Term;
 use crate::records::UnitTable;
-use crate::unit::ClipNorm;
+use dp_pvi_accounting::unit::ClipNorm;
 
 /// Units whose clipped terms are summed: handed by a mechanism to the function that knows the terms.
 ///

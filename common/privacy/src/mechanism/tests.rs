@@ -9,15 +9,14 @@ mod state;
 
 use super::lattice::Lattice;
 use super::*;
-use crate::adjacency::PrivacyUnit;
 use crate::ledger::{Permit, StepPermit};
 use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Sensitive};
 use crate::sampler::gaussian::bound;
 use crate::shards::{PermitScope, ShardSalt};
-use crate::{
-    ClientId, ClipNorm, Hash, LatticePath, NoiseMultiplier, Relation, ReleaseId, RunId, SamplingRate, SecureNoise, Terms, UnitTable, Units,
-};
+use crate::{ClientId, Hash, ReleaseId, RunId, SecureNoise, UnitTable, Units};
+use dp_pvi_accounting::adjacency::PrivacyUnit;
+use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, LatticePath, NoiseMultiplier, Relation, SamplingRate, Terms, epsilon_upper};
 
 /// Streams that depend on their arguments only; lives in tests.
 struct Seeded(u8);
@@ -459,3 +458,26 @@ impl rand_core::TryRng for Zeros {
 }
 
 impl rand_core::TryCryptoRng for Zeros {}
+
+/// The lattice's ε is that of the continuous noise with the margin, up to the rounding of the scale.
+#[test]
+fn lattice_events_cost_what_the_continuous_ones_do() {
+    let clip = ClipNorm::new(0.37).unwrap();
+    for (z, q) in [(1.0, None), (3.73, None), (5.0, Some(0.05)), (1.3, Some(0.01))] {
+        let rate = q.map(|q| SamplingRate::nearest(q).unwrap());
+        let z = NoiseMultiplier::new(z).unwrap();
+        let lattice = LatticeSum::new(3, clip, z, rate, Terms::Units, LatticePath::Term).unwrap().event();
+        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
+            let delta = Delta::new(1e-6).unwrap();
+            let discrete = epsilon_upper([&lattice], relation, delta).unwrap();
+            let gaussian = DpEvent::Gaussian { noise: z, terms: Terms::Units };
+            let continuous = match rate {
+                None => gaussian,
+                Some(rate) => DpEvent::PoissonSampled { rate, event: Box::new(gaussian) },
+            };
+            let continuous = epsilon_upper([&continuous], relation, delta).unwrap();
+            assert!((discrete.epsilon.get() / continuous.epsilon.get() - 1.0).abs() < 1e-5, "{discrete:?} {continuous:?}");
+            assert_eq!(discrete.numerical_margin, q.is_none() || relation == Relation::ReplaceOne);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use rand_core::Rng;
 
-use crate::unit::SamplingRate;
+use dp_pvi_accounting::unit::SamplingRate;
 
 /// Units per block: one random byte each.
 const BLOCK: usize = 1024;

@@ -6,7 +6,7 @@ use chacha20::rand_core::SeedableRng;
 use super::bernoulli::{exp_minus, exp_minus_wide, rational, uniform, wide};
 use super::gaussian::{MAX_SCALE, bound};
 use super::*;
-use crate::unit::SamplingRate;
+use dp_pvi_accounting::unit::SamplingRate;
 
 fn stream(seed: u8) -> ChaCha20Rng {
     ChaCha20Rng::from_seed([seed; 32])

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::danger::assume_public;
 use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
-use crate::{Argument, ClientId, ClipNorm, Hash, LatticePath, NoiseMultiplier, Permit, ReleaseId, RunId, SecureNoise};
+use crate::{Argument, ClientId, Hash, Permit, ReleaseId, RunId, SecureNoise};
+use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier};
 
 /// Units that are one number each.
 struct Numbers(Vec<u64>);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PrivacyUnit, Relation};
+use dp_pvi_privacy::{ClientId, Hash};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::SiteError;

@@ -12,10 +12,11 @@ mod site;
 
 use std::sync::Arc;
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Pending, Permit, PrivacyUnit, Relation, ReleaseId, SiteState};
+use dp_pvi_privacy::{Pending, Permit, ReleaseId, SiteState};
 use dp_pvi_secagg::error::SecAggError;
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
@@ -137,7 +138,7 @@ pub enum SiteError {
     Aggregation(#[from] SecAggError),
     /// Accountant.
     #[error(transparent)]
-    Accountant(#[from] dp_pvi_privacy::accountant::AccountantError),
+    Accountant(#[from] dp_pvi_accounting::AccountantError),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),

@@ -1,9 +1,10 @@
 #![allow(clippy::unwrap_used)]
+use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody};
-use dp_pvi_privacy::{Delta, Epsilon, Hash, Ledger, Pending, PrivacyUnit, Relation, danger};
+use dp_pvi_privacy::{Hash, Ledger, Pending, danger};
 use ed25519_dalek::SigningKey;
 
 use super::*;
@@ -486,7 +487,7 @@ fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
 fn epsilon(task: &ResolvedTask, visits: usize) -> f64 {
     let event = task.visit_event(0).unwrap();
     let events = std::iter::repeat_n(&event, visits);
-    dp_pvi_privacy::accountant::epsilon_upper(events, Relation::ReplaceOne, budget().delta).unwrap().epsilon.get()
+    dp_pvi_accounting::epsilon_upper(events, Relation::ReplaceOne, budget().delta).unwrap().epsilon.get()
 }
 
 #[test]

@@ -8,9 +8,9 @@ pub use plan::{Allowance, Forecast, MANY, Room, forecast};
 pub use plot::{PlotError, plot};
 pub use queries::{Answer, QueryError, answer, rows};
 
-use dp_pvi_privacy::accountant::calibrate::{self, Target};
-use dp_pvi_privacy::accountant::{AccountantError, Interval, Neighbours, Phase, Plan, Sampling};
-use dp_pvi_privacy::unit::{Delta, Epsilon, InvalidUnit};
+use dp_pvi_accounting::calibrate::{self, Target};
+use dp_pvi_accounting::unit::{Delta, Epsilon, InvalidUnit};
+use dp_pvi_accounting::{AccountantError, Interval, Neighbours, Phase, Plan, Sampling};
 use serde::Serialize;
 
 /// A question that cannot be answered.
@@ -131,7 +131,7 @@ pub struct Account {
     /// Best true positive rate of an attack at false positive rates of 0.1 %, 1 % and 10 % (certified upper bounds).
     pub true_positive_rate: [(f64, f64); 3],
     /// The machine-readable statement.
-    pub statement: dp_pvi_privacy::accountant::Statement,
+    pub statement: dp_pvi_accounting::Statement,
 }
 
 /// Everything about one plan.

@@ -1,8 +1,8 @@
 //! What a resolved task costs each site before it runs, and how many rounds a budget leaves.
 
+use dp_pvi_accounting::{Composition, Method, Prices};
+use dp_pvi_accounting::{Delta, Epsilon};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
-use dp_pvi_privacy::accountant::{Composition, Method, Prices};
-use dp_pvi_privacy::{Delta, Epsilon};
 use serde::Serialize;
 
 /// Rounds are counted up to here.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use dp_pvi_privacy::accountant::Plan;
-use dp_pvi_privacy::unit::Delta;
+use dp_pvi_accounting::Plan;
+use dp_pvi_accounting::unit::Delta;
 use plotters::prelude::*;
 
 /// The drawing failed.

@@ -1,9 +1,9 @@
 //! Tables of questions: rows as in the reference table. Answers that a row brings along are never read.
 
-use dp_pvi_privacy::accountant::calibrate::{self, Target};
-use dp_pvi_privacy::accountant::comparison::zcdp_epsilon;
-use dp_pvi_privacy::accountant::{AccountantError, Interval, Mechanism, Neighbours, Phase, Plan, Sampling};
-use dp_pvi_privacy::unit::{Delta, Epsilon};
+use dp_pvi_accounting::calibrate::{self, Target};
+use dp_pvi_accounting::comparison::zcdp_epsilon;
+use dp_pvi_accounting::unit::{Delta, Epsilon};
+use dp_pvi_accounting::{AccountantError, Interval, Mechanism, Neighbours, Phase, Plan, Sampling};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub enum QueryError {
     Accountant(#[from] AccountantError),
     /// A number out of range.
     #[error(transparent)]
-    Number(#[from] dp_pvi_privacy::unit::InvalidUnit),
+    Number(#[from] dp_pvi_accounting::unit::InvalidUnit),
     /// Not a table.
     #[error("not a table: neither an object with `rows` nor one JSON object a line ({0})")]
     Table(#[from] serde_json::Error),

@@ -4,8 +4,9 @@
 //! opposite the other way, so that clipped sums differ by nearly the whole sensitivity. Nothing promises that a unit keeps to the schema,
 //! so neither does a canary.
 
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_privacy::{PrivacyUnit, Relation, Units};
+use dp_pvi_privacy::Units;
 
 use super::registry::{Case, Records};
 

@@ -10,10 +10,11 @@
 //! data has chosen; without sampling its errors in both worlds together bound μ, and that is the one figure that is printed. And on one half of the runs a score (the likelihood ratio, or Fisher's direction) and a threshold are chosen, which the other
 //! half is counted with: that finds what the law does not expect, as a coordinate without noise.
 
+use dp_pvi_accounting::{Delta, DiscreteGaussian, DpEvent, Epsilon, Relation, Terms};
+use dp_pvi_accounting::{Gdp, Neighbours, Phase, Plan, Sampling, epsilon_upper};
 use dp_pvi_posterior::task::{NaturalGradientVisit, UpdateSpec};
-use dp_pvi_privacy::accountant::{Gdp, Neighbours, Phase, Plan, Sampling, epsilon_upper};
+use dp_pvi_privacy::Payload;
 use dp_pvi_privacy::audit::{ErrorRate, Rates, Scores, Test, direction, project};
-use dp_pvi_privacy::{Delta, DiscreteGaussian, DpEvent, Epsilon, Payload, Relation, Terms};
 use serde::Serialize;
 
 use super::law::Law;

@@ -9,13 +9,14 @@
 //! separates the discrete Gaussian from the continuous one at s ≥ 2²⁰. Under sampling the crowd is silent, so m = 0 whatever its coins are. A score
 //! need not be the exact ratio for a bound to hold: it only has to be chosen before the runs that are counted.
 
+use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Relation};
 use dp_pvi_posterior::task::SiteStateForm;
-use dp_pvi_privacy::{DiscreteGaussian, DpEvent, Payload, Relation};
+use dp_pvi_privacy::Payload;
 
 use super::AuditError;
 use super::canary::Worlds;
 use super::play::{Stage, Visit};
-use crate::noise::SeededNoise;
+use dp_pvi_simulator::noise::SeededNoise;
 
 /// Seeds that are tried until the canary's coin falls its way.
 const SEEDS: u32 = 64;

@@ -25,12 +25,13 @@ mod registry;
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
+use dp_pvi_accounting::AccountantError;
+use dp_pvi_accounting::DpEvent;
 use dp_pvi_inference::InferenceError;
 use dp_pvi_posterior::task::{TaskError, UpdateSpec};
-use dp_pvi_privacy::accountant::AccountantError;
+use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::LedgerError;
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{DpEvent, SecureNoise};
 use serde::Serialize;
 
 use self::canary::{Crowd, Worlds, worlds};

@@ -6,22 +6,23 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+use dp_pvi_accounting::Prices;
+use dp_pvi_accounting::{DpEvent, Epsilon};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
-use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{
-    ClientId, DpEvent, Epsilon, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, ReleaseId, RunId, SecureNoise, SiteState, Units,
+    ClientId, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, ReleaseId, RunId, SecureNoise, SiteState, Units,
 };
 
 use super::AuditError;
 use super::canary::Worlds;
 use super::registry::{Case, View};
-use crate::federation;
+use dp_pvi_simulator::federation;
 
 /// What is the same for all runs of a row.
 pub(super) struct Stage<'a> {

@@ -4,15 +4,16 @@
 //! coins that are used twice make some releases say less and others more. Both are still plain to see in what a mechanism sums: the first as an
 //! integer norm above the declared one, which needs no statistics, the second as equal samples where independent ones are equal once in thirty.
 
+use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Relation};
 use dp_pvi_posterior::task::{GlobalViSpec, ResolvedTask, Trust, UpdateSpec};
 use dp_pvi_privacy::audit::rate_below;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, Payload, Relation, SecureNoise, Units};
+use dp_pvi_privacy::{Payload, SecureNoise, Units};
 
 use super::canary::{Unit, table};
 use super::play::Stage;
 use super::registry::{Case, MODELS, UPDATES, View, resolve};
 use super::{AuditError, FALSE_FLAGS, MOST_RUNS, Row};
-use crate::noise::{SeededNoise, stream};
+use dp_pvi_simulator::noise::{SeededNoise, stream};
 use rand_core::Rng;
 
 /// Random terms of exactly the clipping norm.

@@ -9,8 +9,8 @@
 
 use std::fmt::{Display, Formatter};
 
+use dp_pvi_accounting::Relation;
 use dp_pvi_posterior::task::{ModelFamily, RawTask, ResolveContext, ResolvedTask, Trust, UpdateKind, UpdateSpec};
-use dp_pvi_privacy::Relation;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 

@@ -40,7 +40,7 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use serde::Deserialize;
 
 use super::ExperimentError;
-use crate::network::Faults;
+use dp_pvi_simulator::network::Faults;
 
 /// An experiment file as written.
 #[derive(Debug, Clone, Deserialize)]

@@ -8,15 +8,16 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dp_pvi_accounting::Epsilon;
+use dp_pvi_accounting::Prices;
 use dp_pvi_data::{Public, load_public, select_public};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::reading::metrics::{HeldOutMetrics, evaluate};
 use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::Budget;
-use dp_pvi_privacy::{ClientId, Epsilon, NoiseSource, UnitTable, Units};
+use dp_pvi_privacy::{ClientId, NoiseSource, UnitTable, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::message::{RefusalReason, RunOutcome};
@@ -25,8 +26,8 @@ use dp_pvi_protocol::participant::{TrainJob, Trained};
 use super::config::{Experiment, Slicing};
 use super::report::{RoundLine, SeedLine};
 use super::{ExperimentError, split};
-use crate::federation::{self, Compute, Federation, Outcome, Site, Visit};
-use crate::noise::SeededNoise;
+use dp_pvi_simulator::federation::{self, Compute, Federation, Outcome, Site, Visit};
+use dp_pvi_simulator::noise::SeededNoise;
 
 /// Processors of this machine.
 #[must_use]

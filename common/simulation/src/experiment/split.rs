@@ -5,7 +5,7 @@ use dp_pvi_privacy::{Hash, UnitTable};
 use rand_core::Rng;
 
 use super::config::{ClientsSection, Slicing};
-use crate::noise::stream;
+use dp_pvi_simulator::noise::stream;
 
 /// Positions of units.
 pub(super) type Positions = Vec<usize>;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_privacy::Delta;
-use dp_pvi_privacy::accountant::{Neighbours, Phase, Plan, Sampling};
+use dp_pvi_accounting::Delta;
+use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 

@@ -1,16 +1,17 @@
 //! What the reproductions of DP-SEP share: runs of one site through the production updates and rules, and small statistics.
 
+use dp_pvi_accounting::Epsilon;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, Payload, ReleaseId, RunId, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 
 use super::ReproduceError;
-use crate::noise::SeededNoise;
+use dp_pvi_simulator::noise::SeededNoise;
 
 /// Any error as one of a reproduction.
 pub(super) fn wrong(error: impl std::fmt::Display) -> ReproduceError {

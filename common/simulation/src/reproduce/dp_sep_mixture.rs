@@ -22,7 +22,7 @@ use rand_core::Rng;
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
 use super::vips::{Line, Progress, Run, chart};
 use super::{Options, ReproduceError};
-use crate::noise::stream;
+use dp_pvi_simulator::noise::stream;
 
 const POINTS: usize = 1000;
 const COMPONENTS: usize = 4;

@@ -23,7 +23,7 @@ use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
 use super::dp_sep_sets::{Data, SETS, Set};
 use super::vips::{Line, Progress, Run, chart};
 use super::{Options, ReproduceError};
-use crate::noise::stream;
+use dp_pvi_simulator::noise::stream;
 
 /// ε of the paper.
 const EPSILON: f64 = 1.0;

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_privacy::Delta;
-use dp_pvi_privacy::accountant::{Neighbours, Phase, Plan, Sampling};
+use dp_pvi_accounting::Delta;
+use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
 
 use super::dp_sep::wrong;
 use super::vips::{Line, Run, chart};
@@ -69,7 +69,7 @@ pub(super) fn run(options: &Options<'_>) -> Result<(), ReproduceError> {
 
 #[cfg(test)]
 mod tests {
-    use dp_pvi_privacy::accountant::Sampling;
+    use dp_pvi_accounting::Sampling;
 
     use super::{DELTA, exact, moments};
 

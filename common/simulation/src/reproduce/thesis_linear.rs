@@ -13,16 +13,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier};
+use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
 use dp_pvi_posterior::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
-use dp_pvi_privacy::accountant::{Neighbours, Phase, Plan, Sampling};
-use dp_pvi_privacy::{ClipNorm, Delta, NoiseMultiplier};
 use plotters::prelude::*;
 
 use super::dp_sep::wrong;
 use super::vips::{Line, Run, chart};
 use super::vips_blr::Normal;
 use super::{Options, ReproduceError};
-use crate::noise::stream;
+use dp_pvi_simulator::noise::stream;
 
 const DELTA: f64 = 1e-4;
 const SIGMA: f64 = 1.0;

@@ -3,20 +3,21 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use dp_pvi_accounting::{Epsilon, NoiseMultiplier};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{PrivacySpec, ResolvedTask, StatisticsSpec, UpdateSpec, VipsSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Epsilon, Hash, Ledger, NoiseMultiplier, Payload, ReleaseId, Released, RunId, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, Released, RunId, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
 
 use super::{Options, ReproduceError};
 use crate::experiment::{Experiment, Session};
-use crate::noise::SeededNoise;
+use dp_pvi_simulator::noise::SeededNoise;
 
 /// One number of a reproduction.
 pub(super) struct Line {

@@ -188,7 +188,7 @@ fn predictor_of(task: &ResolvedTask, q: &Gaussian) -> Result<Predictor, Reproduc
 /// The minimiser of a perturbed objective; a form that no product offers.
 fn perturbed(task: &ResolvedTask, table: &RecordTable, epsilon: f64, seed: u64) -> Result<DVector<f64>, ReproduceError> {
     let (sd, ridge) = perturbation(task.feature_bound, epsilon, DELTA);
-    let mut normal = Normal { stream: crate::noise::stream(seed, "objective perturbation", 0) };
+    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "objective perturbation", 0) };
     let linear = DVector::from_fn(task.dimension as usize, |_, _| sd * normal.draw());
     let objective = Objective { table, ridge: ridge.max(task.prior.scale.powi(-2)), linear };
     objective.minimise().ok_or_else(|| wrong(&"Newton's method does not end"))
@@ -221,7 +221,7 @@ fn published(task: &ResolvedTask, data: &RecordTable, epsilon: f64, seed: u64) -
     let [first_sd, second_sd] = sensitivities(task.feature_bound).map(|bound| bound * releases.sqrt() / mu);
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
     let level = 1e-4 * data.records().len() as f64;
-    let mut normal = Normal { stream: crate::noise::stream(seed, "vips as published", 0) };
+    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "vips as published", 0) };
     let prior = prior(task)?;
     let mut q = prior.clone();
     for _ in 0..ROUNDS {

@@ -141,7 +141,7 @@ fn free(task: &ResolvedTask, table: &RecordTable, bar: &ProgressBar) -> Result<N
         let terms = ClippedImages::new(ImageStatistics::owned(network, scales, images.sweeps), 1.0, Some(0.0));
         let half = |units: &[usize]| {
             let mut sums = vec![0.0; terms.coordinates()];
-            let mut none = crate::noise::stream(0, "no draws", 0);
+            let mut none = dp_pvi_simulator::noise::stream(0, "no draws", 0);
             let mut work = BatchTerms::<RecordTable>::start(&terms, &mut none);
             for chunk in units.chunks(128) {
                 let views: Vec<_> = chunk.iter().map(|&unit| table.unit(unit)).collect();

@@ -9,10 +9,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, ChargeStore, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, DpEvent, Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};

@@ -7,10 +7,10 @@
 //!   D′(α) = D(α) + (1 − 1/β)D(β) + ln(1/γ)/β + ln E[K]/(α − 1), for every β ≥ 1;
 //! * K ~ Poisson(m) (their Theorem 6): D′(α) = D(α) + m δ̂ + ln m/(α − 1), for (ε̂, δ̂)-private trials with e^ε̂ ≤ 1 + 1/(α − 1).
 
+use dp_pvi_accounting::Delta;
+use dp_pvi_accounting::rdp::ORDERS;
+use dp_pvi_accounting::{Charge, Curve};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::Delta;
-use dp_pvi_privacy::accountant::rdp::ORDERS;
-use dp_pvi_privacy::accountant::{Charge, Curve};
 
 use super::TuneError;
 use super::count::Trials;
@@ -72,7 +72,7 @@ mod tests {
 
     use super::{ORDERS, Trials, epsilon, selected};
     use crate::experiment::TrialsKind;
-    use dp_pvi_privacy::Delta;
+    use dp_pvi_accounting::Delta;
 
     /// A trial with five outcomes, in the order of their scores.
     const P: [f64; 5] = [0.30, 0.25, 0.20, 0.15, 0.10];

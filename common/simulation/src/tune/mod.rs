@@ -25,11 +25,12 @@ mod count;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 
+use dp_pvi_accounting::{AccountantError, epsilon_upper};
+use dp_pvi_accounting::{Delta, DpEvent, Epsilon, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
-use dp_pvi_privacy::accountant::{AccountantError, epsilon_upper};
+use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{Delta, DpEvent, Epsilon, Relation, SecureNoise};
 use serde::Serialize;
 
 pub use self::book::Book;
@@ -272,7 +273,7 @@ impl Selection {
     /// Reserves the selection. The ε that the ledger then states.
     fn charge(&self, session: &Session, book: &Book, limits: Limits, seed: &[u8; 32]) -> Result<f64, TuneError> {
         let task = session.task();
-        let wrong = |error: dp_pvi_privacy::unit::InvalidUnit| TuneError::Config(error.to_string());
+        let wrong = |error: dp_pvi_accounting::unit::InvalidUnit| TuneError::Config(error.to_string());
         let budget = Budget {
             epsilon: Epsilon::new(limits.epsilon.unwrap_or(self.section.epsilon)).map_err(wrong)?,
             delta: limits.delta.map_or(Ok(task.privacy.delta), Delta::new).map_err(wrong)?,
@@ -304,7 +305,7 @@ fn refuse_looks(experiment: &Experiment) -> Result<(), TuneError> {
 }
 
 fn event(epsilon: f64, delta: f64) -> Result<DpEvent, TuneError> {
-    let wrong = |error: dp_pvi_privacy::unit::InvalidUnit| TuneError::Config(error.to_string());
+    let wrong = |error: dp_pvi_accounting::unit::InvalidUnit| TuneError::Config(error.to_string());
     Ok(DpEvent::Approximate { epsilon: Epsilon::new(epsilon).map_err(wrong)?, delta: Some(Delta::new(delta).map_err(wrong)?) })
 }
 

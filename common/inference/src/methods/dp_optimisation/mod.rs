@@ -28,10 +28,11 @@ mod iterate;
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::task::{DpOptimisationSpec, ModelSpec};
 use dp_pvi_privacy::mechanism::{BatchSum, BatchSummation, LatticeSum, Message, Summation, Summed};
-use dp_pvi_privacy::{Argument, ClipNorm, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
+use dp_pvi_privacy::{Argument, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
 use serde::{Deserialize, Serialize};
 
 use self::balanced::Balanced;

@@ -2,13 +2,14 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use dp_pvi_accounting::{ClipNorm, DpEvent, Relation, Terms};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::task::{
     AdaptiveClipSpec, Approximation, ModelSpec, NetworkOutput, NeuralNetworkSpec, Optimizer, ResolvedTask, UpdateSpec,
 };
 use dp_pvi_privacy::mechanism::batch::compare;
 use dp_pvi_privacy::mechanism::{BatchTerms, ReleaseError};
-use dp_pvi_privacy::{ClipNorm, DpEvent, Payload, Relation, SiteState, Terms, Units};
+use dp_pvi_privacy::{Payload, SiteState, Units};
 
 use super::{GradientSum, Iterate};
 use crate::capabilities::WithIndicator;

@@ -1,8 +1,9 @@
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec};
 use dp_pvi_privacy::mechanism::Term;
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SiteState, UnitTable};
+use dp_pvi_privacy::{SiteState, UnitTable};
 
 use super::{Job, Terms};
 use crate::models::{self, Model};

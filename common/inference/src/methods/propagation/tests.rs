@@ -1,5 +1,7 @@
 //! Federated expectation propagation: what is released, what it does without noise, and what a site keeps.
 
+use dp_pvi_accounting::Gdp;
+use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier, PrivacyUnit, SamplingRate};
 use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::methods::{Arrived, EmRule, PropagationRule};
 use dp_pvi_posterior::models::gaussian_mixture::em::{Mixture, add_statistics, m_step, statistics_len};
@@ -7,10 +9,9 @@ use dp_pvi_posterior::models::pbp_network::Network;
 use dp_pvi_posterior::task::{
     Approximation, ClipTarget, DpEmSpec, FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec, VisitOrder,
 };
-use dp_pvi_privacy::accountant::Gdp;
 use dp_pvi_privacy::audit::{ErrorRate, lower_bound};
 use dp_pvi_privacy::danger::assume_public;
-use dp_pvi_privacy::{ClipNorm, Delta, NoiseMultiplier, Payload, Pending, PrivacyUnit, SamplingRate, Sensitive, SiteState, Units};
+use dp_pvi_privacy::{Payload, Pending, Sensitive, SiteState, Units};
 
 use super::{Adf, Factors, Shared};
 use crate::methods::{Job, Output, run};

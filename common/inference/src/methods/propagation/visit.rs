@@ -14,12 +14,13 @@
 //! * **State**: none with a shared factor. With factors per record, the very terms that were summed, without noise, behind the gate.
 //! * Without ε: everything is `NonPrivate` (ε = ∞).
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_posterior::clipping::metric::clip_blocks;
 use dp_pvi_posterior::methods::{Approximation, PropagationRule};
 use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, UpdateSpec, VisitOrder};
 use dp_pvi_privacy::mechanism::{Message, SumMechanism, Summation, Summed, Term, release_non_private};
 use dp_pvi_privacy::shards::WholeSite;
-use dp_pvi_privacy::{Argument, ClipNorm, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::{Adf, Factors, Shared, add};
 use crate::capabilities::tilted::{MomentMatching, Scratch, Sites};

@@ -1,5 +1,6 @@
 use std::num::NonZeroU32;
 
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, PrivacyUnit, Relation, Terms};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_expfam::gaussian::full::unsvec;
 use dp_pvi_posterior::clipping::metric::ClipMetric;
@@ -7,7 +8,7 @@ use dp_pvi_posterior::methods::{Arrived, Coding};
 use dp_pvi_posterior::task::{
     Approximation, FactorState, ModelSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, UpdateSpec,
 };
-use dp_pvi_privacy::{Argument, ClipNorm, NoiseMultiplier, Payload, Pending, PrivacyUnit, Relation, Sensitive, SiteState, Terms, Units};
+use dp_pvi_privacy::{Argument, Payload, Pending, Sensitive, SiteState, Units};
 
 use super::Fit;
 use crate::methods::{Job, run};

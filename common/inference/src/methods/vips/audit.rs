@@ -4,10 +4,11 @@
 //! The attack is the most powerful one against Gaussian noise: after every visit the release is projected on the victim's own clipped term
 //! at the public state, Σ_t ⟨R_t − Σ others, u_t⟩/σ_t². Its mean differs by Σ‖u_t‖²/σ_t² between the two worlds, its variance is the same sum.
 
+use dp_pvi_accounting::Relation;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::mechanism::Term;
-use dp_pvi_privacy::{Relation, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{SiteState, UnitTable, Units};
 
 use super::super::{Job, run};
 use super::Point;

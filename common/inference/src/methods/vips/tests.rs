@@ -1,5 +1,6 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::methods::{Arrived, VipsRule};
 use dp_pvi_posterior::models::latent_dirichlet::Shape;
@@ -9,7 +10,7 @@ use dp_pvi_posterior::task::{
     ResolvedTask, ScheduleSpec, SigmoidBeliefSpec, StatisticsSpec, UpdateSpec, VipsSpec,
 };
 use dp_pvi_privacy::mechanism::Term;
-use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SamplingRate, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{SiteState, UnitTable, Units};
 
 use super::{Job, Point};
 use crate::testing::{SeededNoise, close, matrix, permit, random_units, rows, table, task, uniform, vector, vectors};

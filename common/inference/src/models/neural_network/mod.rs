@@ -11,10 +11,10 @@ mod draws;
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::models::neural_network::{Forward, Network, Weights, public_normals};
 use dp_pvi_posterior::task::{AdaptiveClipSpec, NeuralNetworkSpec};
-use dp_pvi_privacy::ClipNorm;
 use dp_pvi_privacy::mechanism::{BatchSummation, Summed};
 
 pub use batch::{BatchGradients, Work};

@@ -14,9 +14,9 @@
 //!
 //! With full covariance ΔΛ stands for svec ΔΛ, whose Euclidean norm is the Frobenius norm.
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::svec_times;
-use dp_pvi_privacy::ClipNorm;
 use serde::{Deserialize, Serialize};
 
 /// Coordinates of a message.

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
-use dp_pvi_privacy::ClipNorm;
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_privacy::DpEvent;
+use dp_pvi_accounting::DpEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::Setting;

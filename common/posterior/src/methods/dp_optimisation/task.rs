@@ -2,8 +2,9 @@
 
 use std::fmt::{Display, Formatter};
 
+use dp_pvi_accounting::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
-use dp_pvi_privacy::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::clipping::adaptive;

@@ -78,8 +78,8 @@ mod tests {
     use super::GlobalViRule;
     use crate::methods::GlobalViSpec;
     use crate::methods::{Arrived, Rule};
+    use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
     use dp_pvi_expfam::any::{Family, Gaussian};
-    use dp_pvi_privacy::{ClipNorm, NoiseMultiplier, SamplingRate};
 
     fn rule() -> GlobalViRule {
         let spec = GlobalViSpec {

@@ -3,9 +3,9 @@
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
+use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;

@@ -2,8 +2,9 @@
 
 use std::fmt::{Display, Formatter};
 
+use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, SamplingRate, Terms};
+use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PayloadKind, PrivacyUnit, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::clipping::blocks::block_scales;

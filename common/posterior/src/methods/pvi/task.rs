@@ -2,7 +2,8 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_privacy::{DpEvent, PayloadKind};
+use dp_pvi_accounting::DpEvent;
+use dp_pvi_privacy::PayloadKind;
 use serde::Deserialize;
 
 use crate::methods::Setting;

@@ -2,8 +2,8 @@
 
 use std::fmt::{Display, Formatter};
 
+use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, Terms};
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::clipping::blocks::block_scales;

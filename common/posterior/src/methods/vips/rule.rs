@@ -14,9 +14,9 @@ mod documents;
 mod images;
 mod linear;
 
+use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec_times, triangle};
-use dp_pvi_privacy::ClipNorm;
 
 use self::documents::Documents;
 use self::images::Images;
@@ -100,7 +100,7 @@ impl VipsRule {
     ///
     /// # Errors
     /// The state is not one of this rule.
-    pub fn clip(state: &[f64]) -> Result<ClipNorm, dp_pvi_privacy::unit::InvalidUnit> {
+    pub fn clip(state: &[f64]) -> Result<ClipNorm, dp_pvi_accounting::unit::InvalidUnit> {
         ClipNorm::new(state.last().copied().unwrap_or(f64::NAN))
     }
 

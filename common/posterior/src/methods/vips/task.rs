@@ -11,9 +11,10 @@ mod tests;
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
+use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
-use dp_pvi_privacy::{ClipNorm, DpEvent, NoiseMultiplier, PayloadKind, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
 pub use images::ImagesSpec;

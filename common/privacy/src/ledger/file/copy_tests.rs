@@ -299,7 +299,7 @@ fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_t
     let (path, target) = (folder.path().join("ledger.db"), folder.path().join("backup.db"));
     drop(SqliteLedger::create(&path).unwrap());
     let mut ledger = Ledger::open(SqliteLedger::create(&path).unwrap().unwrap(), signer(), identity(), budget()).unwrap();
-    ledger.reserve(&release(0), &crate::DpEvent::NonPrivate, crate::Hash::default()).unwrap();
+    ledger.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, crate::Hash::default()).unwrap();
     let rows = ledger.rows().len();
     backup(&path, &target).unwrap();
     drop(ledger);
@@ -316,7 +316,7 @@ fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_t
     let mut back = open(&path).unwrap();
     assert_eq!((closed, back.rows().len()), (1, rows + 1));
     assert_eq!(back.state(&release(0)), Some(ReleaseState::Settled { included: false }));
-    let again = back.reserve(&release(0), &crate::DpEvent::NonPrivate, crate::Hash::default());
+    let again = back.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, crate::Hash::default());
     assert!(matches!(again, Err(LedgerError::Conflict(_))));
 }
 

@@ -9,10 +9,8 @@ use crate::danger::assume_signed;
 use crate::ledger::reserve::MOST_RETRIES;
 use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody, StoreError};
 use crate::mechanism::release_non_private;
-use crate::{
-    Argument, ClientId, Delta, DpEvent, Epsilon, Hash, Ledger, Payload, Pending, Permit, PrivacyUnit, Relation, ReleaseId, RunId,
-    UnitTable, Units,
-};
+use crate::{Argument, ClientId, Hash, Ledger, Payload, Pending, Permit, ReleaseId, RunId, UnitTable, Units};
+use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
 use ed25519_dalek::SigningKey;
 
 use super::SqliteLedger;

@@ -5,10 +5,11 @@ use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
 use super::*;
+use crate::SecureNoise;
 use crate::danger::assume_public;
 use crate::mechanism::{CleanTerms, Masked, ReleaseError, ShareSum, Summation, Summed};
 use crate::records::{Argument, Sensitive, UnitTable, Units};
-use crate::{ClipNorm, NoiseMultiplier, SecureNoise};
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 
 fn mechanism() -> ShareSum {
     let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(8.0).unwrap());

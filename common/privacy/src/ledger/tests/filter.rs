@@ -1,8 +1,8 @@
 //! The rule of the ledger's filter, through reservations: proofs/filter.md.
 
 use super::*;
-use crate::event::Rho;
-use crate::unit::NoiseMultiplier;
+use dp_pvi_accounting::event::Rho;
+use dp_pvi_accounting::unit::NoiseMultiplier;
 
 fn rho() -> DpEvent {
     DpEvent::Zcdp { rho: Rho::new(0.01).unwrap() }

@@ -11,7 +11,8 @@ use super::*;
 use crate::ledger::Permit;
 use crate::noise::NoRandomness;
 use crate::shards::{PermitScope, ShardSalt};
-use crate::{ClientId, Hash, PrivacyUnit, Relation, ReleaseId, RunId};
+use crate::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 
 const D: usize = 4;
 
@@ -247,8 +248,8 @@ fn the_event_charges_rounding_and_says_which_path_ran() {
     assert!(large.sensitivity_ratio(Relation::AddRemove) < 1.001, "{large:?}");
     // It is charged.
     let loss = |event: DiscreteGaussian| {
-        let delta = crate::Delta::new(1e-5).unwrap();
-        crate::accountant::epsilon_upper([&DpEvent::DiscreteGaussian(event)], Relation::AddRemove, delta).unwrap().epsilon.get()
+        let delta = dp_pvi_accounting::Delta::new(1e-5).unwrap();
+        dp_pvi_accounting::epsilon_upper([&DpEvent::DiscreteGaussian(event)], Relation::AddRemove, delta).unwrap().epsilon.get()
     };
     assert!(loss(large) > loss(DiscreteGaussian { excess: 0, ..large }));
     let clip = ClipNorm::new(1.0).unwrap();

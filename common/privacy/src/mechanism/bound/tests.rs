@@ -3,10 +3,10 @@
 use rand_core::SeedableRng;
 
 use super::*;
-use crate::adjacency::Terms;
 use crate::mechanism::LatticeSum;
 use crate::sampler::DiscreteGaussianSampler;
-use crate::unit::{ClipNorm, NoiseMultiplier};
+use dp_pvi_accounting::adjacency::Terms;
+use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier};
 
 fn sum(dimension: u32, noise: f64, rate: Option<f64>) -> LatticeSum {
     let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(noise).unwrap());

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use dp_pvi_accounting::Relation;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_privacy::Relation;
 
 use super::NaturalGradientRule;
 use crate::methods::Arrived;

@@ -1,6 +1,6 @@
 //! Topic models: the state and its M-step.
 
-use dp_pvi_privacy::ClipNorm;
+use dp_pvi_accounting::ClipNorm;
 
 use crate::clipping::adaptive::{next_bound, share_within};
 use crate::methods::{Arrived, Step};

@@ -1,6 +1,6 @@
 //! Sigmoid belief networks: the state and its M-step.
 
-use dp_pvi_privacy::ClipNorm;
+use dp_pvi_accounting::ClipNorm;
 
 use super::VipsRule;
 use crate::clipping::adaptive::{next_bound, share_within};

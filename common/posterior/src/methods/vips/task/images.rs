@@ -6,8 +6,8 @@
 //! Under local trust terms are summed batch by batch ([`BatchSum`]); under aggregation a site adds its share of the noise to a sum of
 //! single terms, which is exact and far slower.
 
+use dp_pvi_accounting::{ClipNorm, SamplingRate, Terms};
 use dp_pvi_privacy::mechanism::BatchSum;
-use dp_pvi_privacy::{ClipNorm, SamplingRate, Terms};
 use serde::{Deserialize, Serialize};
 
 use super::{Clip, INDICATOR_WEIGHT, Raw, VipsSpec};

@@ -10,7 +10,7 @@
 //!
 //! How the defaults were chosen: `deploy/guide/src/results/defaults.md`.
 
-use dp_pvi_privacy::ClipNorm;
+use dp_pvi_accounting::ClipNorm;
 use serde::{Deserialize, Serialize};
 
 use super::{Intervals, LARGEST_MATRIX, Raw};

@@ -1,3 +1,4 @@
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::excessive_precision))]
 //! Accountants: pure functions of events. Every bound is an upper bound unless it says that it is a lower one.
 //!
 //! # Which question goes where
@@ -40,18 +41,24 @@
 //! sound interval over the whole box of parameters).
 
 mod adaptive;
+pub mod adjacency;
 pub mod calibrate;
 pub mod comparison;
 mod composition;
 mod engine;
+pub mod event;
 mod filter;
 pub mod gdp;
 pub mod plan;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod pld;
+pub mod proofs;
 pub mod rdp;
 mod special;
 mod statement;
 mod tradeoff;
+pub mod unit;
 pub mod zcdp;
 
 #[cfg(test)]
@@ -63,18 +70,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use adaptive::{Filter, Odometer};
+pub use adjacency::{PrivacyUnit, Relation, Terms};
 pub use composition::Composition;
+pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho, UnknownEvent};
 pub use filter::FilterRule;
 pub use gdp::Gdp;
 pub use plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 pub use pld::Interval;
 pub use rdp::Curve;
 pub use statement::{Counted, Engine, FilterStatement, Statement};
+pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};
 pub use zcdp::Zcdp;
-
-use crate::adjacency::{Relation, Terms};
-use crate::event::{DiscreteGaussian, DpEvent};
-use crate::unit::{Delta, Epsilon, NoiseMultiplier, SamplingRate};
 
 /// From this noise scale on, discrete noise may be accounted as continuous, with [`MARGIN`].
 pub const CONTINUOUS_FROM: u64 = 1 << 20;

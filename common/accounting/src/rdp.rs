@@ -20,8 +20,8 @@
 
 use std::sync::LazyLock;
 
-use crate::accountant::pld::{self, Pair};
-use crate::accountant::special::log_add;
+use crate::pld::{self, Pair};
+use crate::special::log_add;
 use crate::unit::{Delta, Epsilon, SamplingRate};
 
 /// The orders at which every curve is kept, ascending.

@@ -41,7 +41,7 @@ impl Relation {
     #[must_use]
     pub fn sensitivity_factor(self, terms: Terms) -> u32 {
         #[cfg(feature = "planted-bugs")]
-        if crate::planted::is(crate::planted::Bug::FactorOne) {
+        if crate::planted::factor_is_forgotten() {
             return 1;
         }
         match (self, terms) {
@@ -61,7 +61,7 @@ impl Relation {
 
 impl Relation {
     /// [`Relation::may_book`] for one event of the task. Sums over shards need the very relation of the task: how units come into shards follows from
-    /// the relation, and shards that are right for one are wrong for the other ([`crate::shards`]).
+    /// the relation, and shards that are right for one are wrong for the other (the `shards` of `dp-pvi-privacy`).
     #[must_use]
     pub fn may_book_event(self, task: Self, event: &DpEvent) -> bool {
         self == task || (self.may_book(task) && !event.sums_shards())
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_sum_over_shards_is_booked_under_its_own_relation_only() {
-        let event = |terms| DpEvent::Gaussian { noise: crate::NoiseMultiplier::new(1.0).unwrap(), terms }.repeated(3);
+        let event = |terms| DpEvent::Gaussian { noise: crate::unit::NoiseMultiplier::new(1.0).unwrap(), terms }.repeated(3);
         for relation in [Relation::AddRemove, Relation::ReplaceOne] {
             assert!(relation.may_book_event(relation, &event(Terms::ShardResults)));
         }

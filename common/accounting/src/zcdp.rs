@@ -4,7 +4,7 @@
 //! A discrete Gaussian of parameter s on integer vectors of sensitivity Δ is Δ²/(2s²)-zCDP (Canonne, Kamath & Steinke
 //! 2020, Theorem 14 and Corollary 16); ρ adds, also fully adaptively (Feldman & Zrnic 2021).
 
-use crate::accountant::rdp;
+use crate::rdp;
 use crate::unit::{Delta, Epsilon};
 
 /// Total ρ of a composition.
@@ -68,7 +68,7 @@ impl Zcdp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accountant::gdp::Gdp;
+    use crate::gdp::Gdp;
 
     #[test]
     fn zcdp_is_above_the_exact_gaussian_and_not_far() {

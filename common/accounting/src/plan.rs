@@ -93,7 +93,7 @@ const VERSION: u8 = 1;
 /// The phases are kept as a multiset: their order and how a count is split do not matter, to the last bit.
 ///
 /// # Privacy
-/// Proofs: [`crate::proofs::pair_b`], and the table of [`crate::accountant::pld`].
+/// Proofs: [`crate::proofs::pair_b`], and the table of [`crate::pld`].
 ///
 /// The ε of a plan holds for *all* its steps together. A schedule whose later parameters are chosen from earlier outputs is not a plan:
 /// use [`Filter`](super::Filter). The ε after each round of a plan is not an odometer: use [`Odometer`](super::Odometer).

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+use dp_pvi_accounting::Prices;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
-use dp_pvi_privacy::accountant::Prices;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, StoreError};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Interval;
-use crate::accountant::comparison::zcdp_epsilon;
-use crate::accountant::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
+use crate::comparison::zcdp_epsilon;
+use crate::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 use crate::unit::{Delta, Epsilon};
 
 static ROWS: LazyLock<Vec<Value>> = LazyLock::new(|| {
@@ -130,7 +130,7 @@ fn golden_delta_points() {
 
 #[test]
 fn golden_calibration_rows() {
-    use crate::accountant::calibrate::{Target, sigma};
+    use crate::calibrate::{Target, sigma};
     for row in rows("calibrate_sigma") {
         let relation = plan(row).relation();
         let target = Target { epsilon: Epsilon::new(number(row, "eps")).unwrap(), delta: delta(number(row, "delta")) };

@@ -12,8 +12,8 @@
 
 use std::f64::consts::SQRT_2;
 
-use crate::accountant::count;
-use crate::accountant::special::erfcx;
+use crate::count;
+use crate::special::erfcx;
 use crate::unit::{Delta, Epsilon};
 
 /// Total of squared μ of a composition of unsampled Gaussian releases.

@@ -2,22 +2,21 @@
 //! that are cut off, clocks that jump, and a server, sites and a summer that crash at any write.
 //!
 //! Every seed draws its own mixture. After every run:
-//! * nothing was charged twice, and nothing arrived that was not charged ([`support::check`]);
+//! * nothing was charged twice, and nothing arrived that was not charged ([`crate::support::check`]);
 //! * every charged event is one that the plan has, each visit's at most once, so the plan's statement covers the ledger;
 //! * a run whose faults end before its deadlines (a *live* seed) is complete, and its posterior has the bits of the undisturbed run
 //!   under the same noise, where the schedule fixes the order of updates;
 //! * the asynchronous schedule has no such order: there the books of sites and server balance.
 //!
-//! 100 seeds; `DP_PVI_FAULT_SEEDS=1000 cargo test --release -p dp-pvi-simulation --test faults` for more.
+//! 100 seeds; `DP_PVI_FAULT_SEEDS=1000 cargo test --release -p dp-pvi-simulator faults::` for more.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
-
-mod support;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::support::{SCHEMA, bits, boundless, check, client, complete};
 use chacha20::ChaCha20Rng;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
@@ -27,11 +26,10 @@ use dp_pvi_privacy::ledger::RowBody;
 use dp_pvi_privacy::{Ledger, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
-use dp_pvi_simulation::network::{ClockJump, Faults, Machine, Partition, Span};
-use dp_pvi_simulation::noise::{SeededNoise, stream};
+use dp_pvi_simulator::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
+use dp_pvi_simulator::network::{ClockJump, Faults, Machine, Partition, Span};
+use dp_pvi_simulator::noise::{SeededNoise, stream};
 use rand_core::Rng;
-use support::{SCHEMA, bits, boundless, check, client, complete};
 
 const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];
 /// Of keys and noise: the same in every run, so that posteriors can be compared.

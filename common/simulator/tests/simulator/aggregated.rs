@@ -1,14 +1,13 @@
 //! Aggregated trust over a whole federation: real updates, real shares of noise, a summer, and a network that fails.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::support::{SCHEMA, boundless, check, client, complete};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::methods::Arrived;
@@ -27,10 +26,9 @@ use dp_pvi_secagg::signed::PublicKey;
 use dp_pvi_secagg::summer::StoreError;
 use dp_pvi_secagg::summer::memory::{MemoryStore as MemoryStores, MemoryVault};
 use dp_pvi_secagg::transcript::Outcome as Aggregated;
-use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit, client_key};
-use dp_pvi_simulation::network::{Faults, Partition};
-use dp_pvi_simulation::noise::SeededNoise;
-use support::{SCHEMA, boundless, check, client, complete};
+use dp_pvi_simulator::federation::{Compute, Federation, Site, Visit, client_key};
+use dp_pvi_simulator::network::{Faults, Partition};
+use dp_pvi_simulator::noise::SeededNoise;
 
 const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];
 
@@ -286,7 +284,7 @@ fn a_statement_names_the_fallback_beside_the_joint_loss() {
 fn crashes_and_losses_change_neither_the_posterior_nor_what_is_spent() {
     let task = task(3, 0);
     let (quiet, _) = federation(&task, 5);
-    let expected = support::bits(&quiet.simulate());
+    let expected = crate::support::bits(&quiet.simulate());
     for seed in 0..6 {
         let (mut federation, shares) = federation(&task, 5);
         federation.faults = Faults {
@@ -306,7 +304,7 @@ fn crashes_and_losses_change_neither_the_posterior_nor_what_is_spent() {
         complete(&outcome, "faults");
         check(&outcome, &sites, 5, "faults");
         equals_plain_sums(&task, &outcome.records, &shares);
-        assert_eq!(support::bits(&outcome), expected);
+        assert_eq!(crate::support::bits(&outcome), expected);
     }
 }
 
@@ -433,8 +431,8 @@ fn finding_attack_weakness_3_a_summer_whose_store_fails_is_asked_again() {
     let offer = offer.unwrap();
     let failures = Rc::new(std::cell::Cell::new(3));
     let server = PublicKey(settings.key.verifying_key().to_bytes());
-    let mut summer = SummerNode::new(dp_pvi_simulation::federation::summer_key(2), server, Full(Rc::clone(&failures)));
-    let mut dice = dp_pvi_simulation::noise::stream(1, "a full disk", 0);
+    let mut summer = SummerNode::new(dp_pvi_simulator::federation::summer_key(2), server, Full(Rc::clone(&failures)));
+    let mut dice = dp_pvi_simulator::noise::stream(1, "a full disk", 0);
     for _ in 0..3 {
         let reply = summer.handle(&offer, &mut dice);
         assert!(matches!(&reply, SummerReply::Refused(words) if words.contains("the disk is full")), "{reply:?}");

@@ -1,12 +1,11 @@
 //! The asynchronous schedule on whole federations: bounded staleness, books that balance through faults and crashes, and the same optimum.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::support::{Numbers, boundless, check, client, complete, federation, task};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::models;
@@ -18,11 +17,10 @@ use dp_pvi_privacy::{Hash, Ledger, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::RoundOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
-use dp_pvi_simulation::network::{Faults, Partition};
-use dp_pvi_simulation::noise::{SeededNoise, stream};
+use dp_pvi_simulator::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
+use dp_pvi_simulator::network::{Faults, Partition};
+use dp_pvi_simulator::noise::{SeededNoise, stream};
 use rand_core::Rng;
-use support::{Numbers, boundless, check, client, complete, federation, task};
 
 const STALENESS: u32 = 2;
 

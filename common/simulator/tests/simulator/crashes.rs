@@ -1,14 +1,12 @@
 //! T1.1 in simulation: a crash at any write of any machine changes nothing about the result, and nothing is spent twice.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::{Numbers, bits, check, complete, federation, sequential, synchronous};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::memory::Failure;
-use dp_pvi_simulation::federation::{Federation, Outcome, Site};
-use dp_pvi_simulation::network::Faults;
-use dp_pvi_simulation::noise::SeededNoise;
-use support::{Numbers, bits, check, complete, federation, sequential, synchronous};
+use dp_pvi_simulator::federation::{Federation, Outcome, Site};
+use dp_pvi_simulator::network::Faults;
+use dp_pvi_simulator::noise::SeededNoise;
 
 const SEED: u64 = 7;
 
@@ -127,9 +125,11 @@ fn same_seed_same_trace() {
 fn the_sum_holds_every_included_update_exactly_once() {
     for seed in 0..50 {
         let what = format!("storm {seed}");
-        let task = support::task("schedule = \"synchronous\"\nrounds = 5\ndamping = 1.0\nupdate = \"pvi\"", "", 2);
+        let task = crate::support::task("schedule = \"synchronous\"\nrounds = 5\ndamping = 1.0\nupdate = \"pvi\"", "", 2);
         let sites = ["alpha", "beta", "gamma"].iter().zip([0, 5, 10]);
-        let sites = sites.map(|(name, first)| support::site(name, &task, support::boundless(), Numbers::Unique { first }).0).collect();
+        let sites = sites
+            .map(|(name, first)| crate::support::site(name, &task, crate::support::boundless(), Numbers::Unique { first }).0)
+            .collect();
         let mut federation = Federation::new(&task, seed, sites);
         federation.faults = stormy();
         let (outcome, _) = run(federation, &what);

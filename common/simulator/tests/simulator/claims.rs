@@ -1,12 +1,11 @@
 //! One check per claim of the protocol, on a whole federation.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::support::{Numbers, bits, boundless, check, client, complete, federation, private, sequential, site, synchronous};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::reading::metrics::evaluate;
@@ -20,10 +19,9 @@ use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{DriveError, TrainError};
 use dp_pvi_protocol::message::{RefusalReason, RoundOutcome, RunOutcome};
 use dp_pvi_protocol::participant::{SiteError, TrainJob, Trained};
-use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit, client_key};
-use dp_pvi_simulation::network::Partition;
-use dp_pvi_simulation::noise::SeededNoise;
-use support::{Numbers, bits, boundless, check, client, complete, federation, private, sequential, site, synchronous};
+use dp_pvi_simulator::federation::{Compute, Federation, Site, Visit, client_key};
+use dp_pvi_simulator::network::Partition;
+use dp_pvi_simulator::noise::SeededNoise;
 
 fn numbers() -> Numbers {
     Numbers::Sensitive(SeededNoise::new(3))
@@ -42,7 +40,7 @@ fn budget_for(task: &ResolvedTask, visits: u32) -> Budget {
     let event = task.visit_event(0).unwrap();
     let cost = |visits: u32| {
         let events = std::iter::repeat_n(&event, visits as usize);
-        dp_pvi_privacy::accountant::epsilon_upper(events, task.privacy.relation, task.privacy.delta).unwrap().epsilon
+        dp_pvi_accounting::epsilon_upper(events, task.privacy.relation, task.privacy.delta).unwrap().epsilon
     };
     assert!(cost(visits) < cost(visits + 1));
     Budget { epsilon: cost(visits), delta: task.privacy.delta, per_run: None, allow_non_private: false }
@@ -55,7 +53,7 @@ fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_e
     for k in 0..5 {
         let (poor, log) = site("poor", &task, budget_for(&task, k.max(1)), numbers());
         let (rich, _) = site("rich", &task, boundless(), numbers());
-        let poor = if k == 0 { Site { budget: Budget { epsilon: dp_pvi_privacy::Epsilon::ZERO, ..poor.budget }, ..poor } } else { poor };
+        let poor = if k == 0 { Site { budget: Budget { epsilon: dp_pvi_accounting::Epsilon::ZERO, ..poor.budget }, ..poor } } else { poor };
         let federation = Federation::new(&task, 1, vec![poor, rich]);
         let sites = federation.sites.clone();
         let outcome = federation.simulate();
@@ -187,7 +185,7 @@ fn evaluators_do_not_change_a_bit() {
 #[test]
 fn updates_leave_at_multiples_of_the_release_tick() {
     let pvi = "schedule = \"synchronous\"\nrounds = 3\ndamping = 0.25\nupdate = \"pvi\"\nrelease_tick_seconds = 30";
-    let (mut federation, _) = federation(&support::task(pvi, "", 2), 1, numbers());
+    let (mut federation, _) = federation(&crate::support::task(pvi, "", 2), 1, numbers());
     federation.faults.delay_milliseconds = 1;
     let outcome = federation.simulate();
     complete(&outcome, "tick");

@@ -1,10 +1,10 @@
 //! The filter against numbers that were computed by hand (from the formulas of the proof, in another program), and against the rule it must not be.
 
 use super::*;
-use crate::accountant::{Filter, Prices, epsilon_filtered, epsilon_upper};
 use crate::adjacency::{Relation, Terms};
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath, Rho};
 use crate::unit::{NoiseMultiplier, SamplingRate};
+use crate::{Filter, Prices, epsilon_filtered, epsilon_upper};
 
 fn delta() -> Delta {
     Delta::new(1e-5).unwrap()
@@ -147,7 +147,7 @@ fn gaussians_first_keep_mu_until_another_event_comes() {
     let both = [(gaussian(0.5), 4), (sampled(0.5, 0.02), 10)];
     let reading = reads(&both, 20.0);
     let share = Delta::new(1e-5 * SPARE / f64::from(u32::try_from(ORDERS.len()).unwrap())).unwrap();
-    let curve = |event: &DpEvent| crate::accountant::Charge::of(event, Relation::AddRemove).unwrap().divergences().unwrap();
+    let curve = |event: &DpEvent| crate::Charge::of(event, Relation::AddRemove).unwrap().divergences().unwrap();
     let mut sum = curve(&both[0].0);
     sum.add(&curve(&both[0].0), 3);
     sum.add(&curve(&both[1].0), 10);

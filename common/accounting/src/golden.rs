@@ -9,10 +9,6 @@ use super::gdp::Gdp;
 use super::rdp;
 use super::zcdp::Zcdp;
 use super::*;
-use crate::adjacency::{Relation, Terms};
-use crate::event::{DiscreteGaussian, DpEvent, LatticePath};
-use crate::mechanism::LatticeSum;
-use crate::unit::ClipNorm;
 
 static ROWS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let root = std::env::var_os("DP_PVI_SHARED")
@@ -190,24 +186,6 @@ fn calibration_rows() {
         assert!(z.get() * (1.0 + rate_slack(q)) >= exact * (1.0 - number(row, "tol_sigma_rel")), "{}: {z:?} < {exact}", row["id"]);
         if q >= 1.0 {
             assert!(z.get() <= exact * (1.0 + 1e-4), "{}: {z:?} {exact}", row["id"]);
-        }
-    }
-}
-
-/// The lattice's ε is that of the continuous noise with the margin, up to the rounding of the scale.
-#[test]
-fn lattice_events_cost_what_the_continuous_ones_do() {
-    let clip = ClipNorm::new(0.37).unwrap();
-    for (z, q) in [(1.0, None), (3.73, None), (5.0, Some(0.05)), (1.3, Some(0.01))] {
-        let rate = q.map(|q| SamplingRate::nearest(q).unwrap());
-        let z = NoiseMultiplier::new(z).unwrap();
-        let lattice = LatticeSum::new(3, clip, z, rate, Terms::Units, LatticePath::Term).unwrap().event();
-        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
-            let delta = Delta::new(1e-6).unwrap();
-            let discrete = epsilon_upper([&lattice], relation, delta).unwrap();
-            let continuous = epsilon_upper([&event(z.get(), q.unwrap_or(1.0), 1.0)], relation, delta).unwrap();
-            assert!((discrete.epsilon.get() / continuous.epsilon.get() - 1.0).abs() < 1e-5, "{discrete:?} {continuous:?}");
-            assert_eq!(discrete.numerical_margin, q.is_none() || relation == Relation::ReplaceOne);
         }
     }
 }

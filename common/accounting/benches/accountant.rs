@@ -1,4 +1,4 @@
-//! Costs of the accountant; `cargo bench -p dp-pvi-privacy --bench accountant` prints them.
+//! Costs of the accountant; `cargo bench -p dp-pvi-accounting --bench accountant` prints them.
 //!
 //! Processor seconds of one thread of a 2-core 2.5 GHz machine whose other cores were busy with builds, fastest of several, beside what
 //! other tools need for the same question (one thread of such a machine, too):

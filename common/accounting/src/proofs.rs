@@ -1,0 +1,16 @@
+//! The arguments that the bounds of this crate rest on, each with the tests that check its premises.
+
+/// Discrete Gaussian noise accounted as continuous.
+pub mod discrete_gaussian {
+    #![doc = include_str!("../../privacy/proofs/discrete_gaussian.md")]
+}
+
+/// Poisson sampling where a term is replaced.
+pub mod pair_b {
+    #![doc = include_str!("../../privacy/proofs/pair_b.md")]
+}
+
+/// The ledger's filter.
+pub mod filter {
+    #![doc = include_str!("../../privacy/proofs/filter.md")]
+}

@@ -1,0 +1,9 @@
+//! The protocol's claims, on whole federations in virtual time.
+#![allow(clippy::unwrap_used)]
+
+mod aggregated;
+mod asynchronous;
+mod claims;
+mod crashes;
+mod faults;
+mod support;
