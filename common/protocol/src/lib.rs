@@ -25,7 +25,6 @@ pub mod aggregation;
 pub mod bounds;
 pub mod coordinator;
 pub mod driver;
-mod frequent;
 pub mod message;
 pub mod participant;
 pub mod sum;

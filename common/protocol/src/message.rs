@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::bounds::{self, OutOfBounds};
-use crate::frequent::FrequentKey;
 
 /// Protocol versions that this build speaks, best first.
 pub const PROTOCOL_VERSIONS: &[u32] = &[1];
@@ -124,15 +123,6 @@ impl<B: Body> Signed<B> {
     /// # Errors
     /// Wrong signature or form.
     pub fn open(&self, key: &VerifyingKey) -> Result<B, InvalidMessage> {
-        self.open_if(|message, signature| key.verify_strict(message, signature).is_ok())
-    }
-
-    /// As [`Signed::open`], with a key by which many messages are signed.
-    pub(crate) fn open_frequent(&self, key: &FrequentKey) -> Result<B, InvalidMessage> {
-        self.open_if(|message, signature| key.verifies(message, signature))
-    }
-
-    fn open_if(&self, verifies: impl FnOnce(&[u8], &Signature) -> bool) -> Result<B, InvalidMessage> {
         let (signature, way) = self.signature.split_first_chunk::<64>().ok_or(InvalidMessage::Signature)?;
         let hash = Hash::of(B::DOMAIN, &[&self.body]);
         let signed = match (way, B::TOGETHER) {
@@ -140,7 +130,7 @@ impl<B: Body> Signed<B> {
             (way, Together::Allowed) => HashTree::follow(B::DOMAIN, hash, way).ok_or(InvalidMessage::Signature)?,
             (_, Together::Never) => return Err(InvalidMessage::Signature),
         };
-        if !verifies(&signed.0, &Signature::from_bytes(signature)) {
+        if key.verify_strict(&signed.0, &Signature::from_bytes(signature)).is_err() {
             return Err(InvalidMessage::Signature);
         }
         self.peek()

@@ -168,7 +168,7 @@ fn finding_attack_b7_a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
     let longest = bound.norm() as i64;
     for values in [vec![i64::MAX; d], vec![i64::MIN; d], one(i64::MIN), one(most + 1), one(-most - 1), one(longest + 2), vec![longest; d]] {
         assert_eq!(submit(&mut desk, "a", &values), Err(Rejected::Payload(PayloadError::OutOfBounds)));
-        desk.coordinator.forget_heard_for_tests();
+        desk.coordinator.forget_verified_for_tests();
         assert_eq!(desk.state(), before);
     }
     // The longest vector that the declared units and their noise could give passes: nobody can tell it from an honest one.

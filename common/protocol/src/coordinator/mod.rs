@@ -37,7 +37,6 @@ pub use self::types::{
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
-use crate::frequent::FrequentKey;
 use crate::message::{
     Catchup, HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
     RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
@@ -54,18 +53,11 @@ pub struct Coordinator {
     run: Run,
     /// Most units that a site may declare.
     most_units: u64,
-    /// Sites that sent an update. Not a record: a restarted server verifies again.
-    heard: BTreeMap<ClientId, Heard>,
+    /// The last update of each site whose signature was verified: it is looked at twice, before and after its payload. Not a record: a
+    /// restarted server verifies again.
+    verified: BTreeMap<ClientId, Signed<Update>>,
     /// Since when the summer is waited for. Not a record: a restarted server has its patience anew.
     summer_since: Option<Timestamp>,
-}
-
-/// What is kept of a site to verify its updates.
-#[derive(Debug)]
-struct Heard {
-    key: FrequentKey,
-    /// The last update whose signature was verified: it is looked at twice, before and after its payload.
-    verified: Option<Signed<Update>>,
 }
 
 impl Coordinator {
@@ -88,7 +80,7 @@ impl Coordinator {
             run.apply(&record);
         }
         let most_units = run.task.most_units()?;
-        Ok(Self { settings, rule, run, most_units, heard: BTreeMap::new(), summer_since: None })
+        Ok(Self { settings, rule, run, most_units, verified: BTreeMap::new(), summer_since: None })
     }
 
     /// Answers a hello. The connection's peer and the message must agree. Who only looks gets the same answer, with what was
@@ -174,14 +166,8 @@ impl Coordinator {
     /// # Errors
     /// See [`Rejected`].
     pub fn on_update_begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Durable<Begin>, Rejected> {
-        let key = self.member(client, Role::Site)?.key;
-        if !self.heard.contains_key(client) {
-            self.heard.insert(client.clone(), Heard { key: FrequentKey::new(key), verified: None });
-        }
         let (body, verdict) = self.check_update(client, update)?;
-        if let Some(heard) = self.heard.get_mut(client) {
-            heard.verified = Some(update.clone());
-        }
+        self.verified.insert(client.clone(), update.clone());
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
@@ -372,7 +358,7 @@ impl Coordinator {
     pub fn set_enrolled(&mut self, clients: BTreeMap<ClientId, Enrolled>) {
         self.settings.clients = clients;
         // Keys may have changed.
-        self.heard.clear();
+        self.verified.clear();
     }
 
     /// What there is for a client that has `seen` transcript entries. λ and entries are shared, not copied.
@@ -524,11 +510,7 @@ impl Coordinator {
 
     fn check_update(&self, client: &ClientId, update: &Signed<Update>) -> Result<(Update, Verdict), Rejected> {
         let key = &self.member(client, Role::Site)?.key;
-        let body = match self.heard.get(client) {
-            Some(heard) if heard.verified.as_ref() == Some(update) => update.peek()?,
-            Some(heard) => update.open_frequent(&heard.key)?,
-            None => update.open(key)?,
-        };
+        let body = if self.verified.get(client) == Some(update) { update.peek()? } else { update.open(key)? };
         self.own_release(client, &body.release)?;
         let round = body.release.round;
         if let Some(given) = self.run.receipts.get(client).and_then(|of| of.get(&round)) {
@@ -786,8 +768,8 @@ impl Coordinator {
     }
 
     /// Verifies every update again.
-    pub(crate) fn forget_heard_for_tests(&mut self) {
-        self.heard.clear();
+    pub(crate) fn forget_verified_for_tests(&mut self) {
+        self.verified.clear();
     }
 }
 

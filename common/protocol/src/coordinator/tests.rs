@@ -87,7 +87,7 @@ fn a_bad_update_is_rejected_and_changes_nothing() {
         let (mut update, mut bytes) = desk.update(name, payload);
         change(&mut update, &mut bytes);
         let error = desk.send(name, &Signed::seal(&update, &key(signer)), bytes).unwrap_err();
-        desk.coordinator.heard.clear();
+        desk.coordinator.verified.clear();
         assert_eq!(desk.state(), before, "{error}");
         error
     };
