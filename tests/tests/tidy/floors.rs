@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 use dp_pvi_tests::place::root;
+use dp_pvi_tests::source::{Source, everything, scrub};
 
 /// Who may import whom among the crates of this workspace. `tests` may import anything.
 const FLOORS: &[(&str, &[&str])] = &[
@@ -134,6 +135,42 @@ fn invariant_1_what_touches_records_can_neither_log_nor_send() {
             assert!(!reachable.contains_key(*effect), "{floor} reaches {effect}: {}", reachable[*effect]);
         }
     }
+}
+
+/// Dependencies whose crate no source file names: generated code does.
+const UNNAMED: &[(&str, &str)] = &[("dp-pvi-proto", "tonic-prost")];
+
+#[test]
+fn every_dependency_is_used() {
+    let graph = Graph::load();
+    let mut named = BTreeSet::new();
+    for package in graph.metadata.workspace_packages() {
+        let folder = package.manifest_path.parent().unwrap().as_std_path().strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let sources = everything(&root(), &[&folder]);
+        for dependency in &package.dependencies {
+            named.insert(dependency.name.clone());
+            let crate_name = dependency.rename.as_ref().unwrap_or(&dependency.name).replace('-', "_");
+            let used = |source: &Source| -> bool {
+                // In code: comments and texts are blanks there, and so is what follows a longer name.
+                let code = scrub(&source.text);
+                code.match_indices(&crate_name).any(|(at, _)| {
+                    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                    !word(code[..at].chars().next_back()) && !word(code[at + crate_name.len()..].chars().next())
+                })
+            };
+            let places: Vec<_> = match dependency.kind {
+                // The tests' own crate is made of tests.
+                DependencyKind::Normal if folder != "tests" => sources.iter().filter(|s| s.path.contains("/src/")).collect(),
+                _ => sources.iter().collect(),
+            };
+            let exempt = UNNAMED.contains(&(package.name.as_str(), dependency.name.as_str()));
+            assert!(exempt || places.into_iter().any(used), "{} depends on {} and does not name it", package.name, dependency.name);
+        }
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let table = workspace.split("[workspace.dependencies]\n").nth(1).expect("a table of dependencies").split("\n[").next().unwrap();
+    let idle: Vec<_> = table.lines().filter_map(|l| l.split_once(" = ")).map(|(name, _)| name).filter(|n| !named.contains(*n)).collect();
+    assert!(idle.is_empty(), "no crate asks for these dependencies of the workspace: {idle:?}");
 }
 
 /// The audit's faults to order are compiled for its own test only: nothing in the workspace asks for them, not even for tests of other crates.

@@ -4,7 +4,9 @@ use super::Options;
 use super::cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth, Ward};
 use chacha20::ChaCha20Rng;
 use dp_pvi_posterior::schema::{ColumnKind, NumberRule, Schema, SchemaError};
-use rand_core::{Rng, SeedableRng};
+use rand::{RngExt as _, SeedableRng};
+use rand_distr::weighted::WeightedIndex;
+use rand_distr::{Distribution as _, Poisson, StandardNormal};
 use sha2::{Digest, Sha256};
 
 /// Case mix of a hospital.
@@ -249,7 +251,7 @@ fn truth(stay: &Stay, name: &str) -> bool {
     }
 }
 
-/// A stream of draws, keyed by seed and purpose. The transcendental functions are `libm`'s, so every machine draws the same.
+/// A stream of draws, keyed by seed and purpose.
 struct Draw(ChaCha20Rng);
 
 impl Draw {
@@ -262,45 +264,28 @@ impl Draw {
         Self(ChaCha20Rng::from_seed(hash.finalize().into()))
     }
 
-    /// Uniform on [0, 1), 53 bits.
+    /// Uniform on [0, 1).
     fn uniform(&mut self) -> f64 {
-        #[allow(clippy::cast_precision_loss, reason = "53 bits")]
-        {
-            (self.0.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0
-        }
+        self.0.random()
     }
 
     fn chance(&mut self, probability: f64) -> bool {
-        self.uniform() < probability
+        self.0.random_bool(probability)
     }
 
-    /// Standard normal (Box–Muller).
     fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * libm::log(1.0 - self.uniform())).sqrt();
-        radius * libm::cos(std::f64::consts::TAU * self.uniform())
+        self.0.sample(StandardNormal)
     }
 
-    /// Poisson by counting exponential waiting times.
+    /// Poisson.
     fn count(&mut self, mean: f64) -> u32 {
-        let mut left = mean;
-        for events in 0.. {
-            left += libm::log(1.0 - self.uniform());
-            if left < 0.0 {
-                return events;
-            }
-        }
-        u32::MAX
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+        let events = Poisson::new(mean).expect("a positive mean").sample(&mut self.0) as u32;
+        events
     }
 
     /// A position with chance proportional to its weight.
     fn choice(&mut self, weights: &[f64]) -> usize {
-        let mut left = self.uniform() * weights.iter().sum::<f64>();
-        for (position, weight) in weights.iter().enumerate() {
-            left -= weight;
-            if left < 0.0 {
-                return position;
-            }
-        }
-        weights.len() - 1
+        WeightedIndex::new(weights).expect("positive weights").sample(&mut self.0)
     }
 }

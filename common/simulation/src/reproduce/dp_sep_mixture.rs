@@ -17,7 +17,8 @@ use dp_pvi_posterior::models::gaussian_mixture::matching::Distance;
 use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, MixtureShape};
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use nalgebra::{DMatrix, DVector};
-use rand_core::Rng;
+use rand::{Rng, RngExt as _};
+use rand_distr::StandardNormal;
 
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
 use super::vips::{Line, Progress, Run, chart};
@@ -155,11 +156,11 @@ fn heading(name: &str) -> String {
 /// Means from N(0, I), points around them, drawn in to the public bound.
 fn points(seed: u64) -> Vec<[f64; DIMENSION]> {
     let mut coins = stream(seed, "dp-sep mixture", 0);
-    let means: Vec<[f64; DIMENSION]> = (0..COMPONENTS).map(|_| std::array::from_fn(|_| normal(&mut coins))).collect();
+    let means: Vec<[f64; DIMENSION]> = (0..COMPONENTS).map(|_| std::array::from_fn(|_| coins.sample::<f64, _>(StandardNormal))).collect();
     (0..POINTS)
         .map(|_| {
-            let mean = means[(coins.next_u64() % COMPONENTS as u64) as usize];
-            let x: [f64; DIMENSION] = std::array::from_fn(|i| mean[i] + NOISE_SD * normal(&mut coins));
+            let mean = means[coins.random_range(0..COMPONENTS)];
+            let x: [f64; DIMENSION] = std::array::from_fn(|i| mean[i] + NOISE_SD * coins.sample::<f64, _>(StandardNormal));
             let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
             if norm > BOUND { x.map(|v| v * BOUND / norm) } else { x }
         })
@@ -189,7 +190,7 @@ fn gibbs(points: &[[f64; DIMENSION]], seed: u64, sweeps: u32) -> Components {
         for x in points {
             let mut logs: [f64; COMPONENTS] = std::array::from_fn(|j| -0.5 * precision * square(x, &means[j]));
             dp_pvi_posterior::models::gaussian_mixture::responsibilities(&mut logs);
-            let mut u = unit(&mut coins);
+            let mut u = coins.random::<f64>();
             let mut j = 0;
             while j + 1 < COMPONENTS && u >= logs[j] {
                 u -= logs[j];
@@ -200,7 +201,7 @@ fn gibbs(points: &[[f64; DIMENSION]], seed: u64, sweeps: u32) -> Components {
         }
         for j in 0..COMPONENTS {
             let total = 1.0 + precision * counts[j];
-            means[j] = std::array::from_fn(|i| precision * sums[j][i] / total + normal(&mut coins) / total.sqrt());
+            means[j] = std::array::from_fn(|i| precision * sums[j][i] / total + coins.sample::<f64, _>(StandardNormal) / total.sqrt());
             if sweep >= burn_in {
                 let m = DVector::from_column_slice(&means[j]);
                 second[j] += &m * m.transpose();
@@ -219,7 +220,7 @@ fn gibbs(points: &[[f64; DIMENSION]], seed: u64, sweeps: u32) -> Components {
 
 /// Twenty steps of k-means from random points: a start for the sampler, and its squared error.
 fn lloyd(points: &[[f64; DIMENSION]], coins: &mut impl Rng) -> ([[f64; DIMENSION]; COMPONENTS], f64) {
-    let mut means: [[f64; DIMENSION]; COMPONENTS] = std::array::from_fn(|_| points[(coins.next_u64() % points.len() as u64) as usize]);
+    let mut means: [[f64; DIMENSION]; COMPONENTS] = std::array::from_fn(|_| points[coins.random_range(0..points.len())]);
     let mut error = f64::INFINITY;
     for _ in 0..20 {
         let (mut sums, mut counts) = ([[0.0; DIMENSION]; COMPONENTS], [0.0; COMPONENTS]);
@@ -368,15 +369,4 @@ fn em_distance(task: &ResolvedTask, state: &[f64], truth: &Components) -> Result
 
 fn square(a: &[f64; DIMENSION], b: &[f64; DIMENSION]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
-}
-
-/// Uniform on [0, 1).
-fn unit(coins: &mut impl Rng) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-    let value = (coins.next_u64() >> 11) as f64;
-    value / (1_u64 << 53) as f64
-}
-
-fn normal(coins: &mut impl Rng) -> f64 {
-    (-2.0 * (1.0 - unit(coins)).ln()).sqrt() * (std::f64::consts::TAU * unit(coins)).cos()
 }

@@ -17,7 +17,7 @@ use dp_pvi_posterior::models::pbp_network::predictive::NetworkPredictor;
 use dp_pvi_posterior::models::pbp_network::{Network, Posterior, PriorFactors};
 use dp_pvi_posterior::numerics::normal::log_density;
 use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
-use rand_core::Rng;
+use rand::seq::SliceRandom as _;
 
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
 use super::dp_sep_sets::{Data, SETS, Set};
@@ -316,13 +316,13 @@ fn free(
         Method::Variational | Method::Point => {
             let objective = if method == Method::Point { Objective::Point } else { Objective::Variational };
             let options = Fit { objective, passes: passes[1], batch: 32, rate: 0.01 };
-            fit(&network, &records, &means, options, |order| shuffle(order, &mut coins))
+            fit(&network, &records, &means, options, |order| order.shuffle(&mut coins))
         }
         _ => {
             let mut sep = Shared::new(&model, lambda0, start, n);
             let mut order: Vec<usize> = (0..records.len()).collect();
             for _ in 0..passes[0] {
-                shuffle(&mut order, &mut coins);
+                order.shuffle(&mut coins);
                 let visits = order.iter().map(|&i| records[i]);
                 if method == Method::Clipped {
                     sep.pass_with(visits, STEP, |site, _| clip(site));
@@ -401,14 +401,5 @@ fn clip(site: &mut [f64]) {
     let norm = site.iter().map(|v| v * v).sum::<f64>().sqrt();
     if norm > CLIP {
         site.iter_mut().for_each(|v| *v *= CLIP / norm);
-    }
-}
-
-/// Fisher and Yates.
-fn shuffle(order: &mut [usize], coins: &mut impl Rng) {
-    for i in (1..order.len()).rev() {
-        #[allow(clippy::cast_possible_truncation, reason = "below i + 1, which is a position")]
-        let j = (coins.next_u64() % (i as u64 + 1)) as usize;
-        order.swap(i, j);
     }
 }
