@@ -27,6 +27,13 @@ pub fn shared(relative: &str) -> Option<PathBuf> {
     }
 }
 
+/// A file of golden vectors: `reference/NAME` of the reference data where that is there, else the tree's own `tests/vectors/NAME`.
+#[must_use]
+pub fn vectors(name: &str) -> PathBuf {
+    let shared = env::var_os("DP_PVI_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from).join("reference").join(name);
+    if shared.exists() { shared } else { root().join("tests/vectors").join(name) }
+}
+
 /// A binary of this workspace in the profile under test: beside the running test executable, one folder up.
 ///
 /// # Panics

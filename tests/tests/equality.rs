@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use dp_pvi_tests::federation::{Federation, complete};
-use dp_pvi_tests::place::shared;
+use dp_pvi_tests::place::vectors;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use serde_json::Value;
 
@@ -33,9 +33,8 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
 }
 
-fn reference() -> Option<Value> {
-    let file = shared("reference/inference.json")?;
-    Some(serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap())
+fn reference() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(vectors("inference.json")).unwrap()).unwrap()
 }
 
 /// Records and client sizes of a section of the reference file.
@@ -60,7 +59,7 @@ fn linear_task(section: &Value, schedule: Schedule, damping: f64, full_covarianc
 }
 
 fn check_linear_reference(schedule: Schedule, damping: f64) {
-    let Some(reference) = reference() else { return };
+    let reference = reference();
     let section = &reference["linreg"];
     let (records, sizes) = problem(section);
     let (mean, variance) = posterior(&linear_task(section, schedule, damping, false), &records, &sizes);
@@ -83,7 +82,7 @@ fn synchronous_linear_regression_ends_at_the_reference_posterior() {
 }
 
 fn check_logistic_reference(schedule: Schedule, damping: f64) {
-    let Some(reference) = reference() else { return };
+    let reference = reference();
     let section = &reference["logreg"];
     let (records, sizes) = problem(section);
     let task = Task { schedule, damping: Some(damping), epsilon: None, ..Task::default() };

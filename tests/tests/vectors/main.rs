@@ -1,11 +1,10 @@
 //! Golden vectors: numbers that independent programs computed, against the engine.
 //!
 //! `cargo test --release -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names (by default
-//! `../shared/reference/inference.json` beside the workspace) and prints one line for every second-level key (for every
+//! `inference.json` of `tests/vectors`) and prints one line for every second-level key (for every
 //! first-level key that holds one result only):
 //! `logreg.mean_field_optimum ok`, `… skipped` where the engine has no such room yet, `FAIL …` otherwise, with a failing exit.
 //! All sizes are read from the file. Inputs (data, priors, constants) have no line of their own; the checks that use them do.
-//! Without the default file nothing is checked, and that is said.
 #![allow(clippy::print_stdout, reason = "a test program that reports lines")]
 
 mod arithmetic;
@@ -27,6 +26,7 @@ mod task;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use dp_pvi_tests::place::vectors;
 use read::{Node, Outcome};
 
 /// A check of one second-level key: the first-level object, and the key's own value.
@@ -102,16 +102,11 @@ const WHOLE: &[&str] = &["quadrature_table", "pg_vb"];
 const HEADER: &[&str] = &["version", "tolerance"];
 
 fn main() -> ExitCode {
-    let named = std::env::var_os("DP_PVI_VECTORS").map(PathBuf::from);
-    let path = named.clone().unwrap_or_else(default_file);
+    let path = std::env::var_os("DP_PVI_VECTORS").map_or_else(|| vectors("inference.json"), PathBuf::from);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(_) if named.is_none() => {
-            println!("vectors: skipped, there is no file {}; set DP_PVI_VECTORS", path.display());
-            return ExitCode::SUCCESS;
-        }
         Err(error) => {
-            println!("FAIL vectors: DP_PVI_VECTORS names {}, which cannot be read: {error}", path.display());
+            println!("FAIL vectors: {} cannot be read: {error}", path.display());
             return ExitCode::FAILURE;
         }
     };
@@ -126,12 +121,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn default_file() -> PathBuf {
-    let shared =
-        std::env::var_os("DP_PVI_SHARED").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared"), PathBuf::from);
-    shared.join("reference/inference.json")
 }
 
 /// Prints a line for every key and returns the number of failures.

@@ -1,27 +1,12 @@
 //! Every row of the reference table, and properties that no table shows.
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
 use super::Interval;
 use crate::comparison::zcdp_epsilon;
+use crate::golden::ROWS;
 use crate::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
 use crate::unit::{Delta, Epsilon};
-
-static ROWS: LazyLock<Vec<Value>> = LazyLock::new(|| {
-    let root = std::env::var_os("DP_PVI_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")), PathBuf::from);
-    let path = root.join("reference/accounting.json");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str::<Value>(&text).unwrap()["rows"].as_array().unwrap().clone(),
-        Err(error) => {
-            eprintln!("skipped: {}: {error}", path.display());
-            Vec::new()
-        }
-    }
-});
 
 fn rows(query: &str) -> impl Iterator<Item = &'static Value> {
     ROWS.iter().filter(move |row| row["query"] == query)

@@ -102,7 +102,7 @@ fn natural(entry: &Value) -> Vec<f64> {
 
 #[test]
 fn linear_regression_mean_field_follows_the_reference_traces() {
-    let Some(data) = vectors("linreg") else { return };
+    let data = vectors("linreg");
     let (model, parts, prior, reference) = (linear(&data), clients(&data), linear_prior(&data), &data["mean_field"]);
 
     let (trace, _) = pvi(model.as_ref(), &parts, &prior, true, 1.0, 2);
@@ -128,7 +128,7 @@ fn linear_regression_mean_field_follows_the_reference_traces() {
 
 #[test]
 fn linear_regression_with_full_covariance_is_exact_after_one_sweep() {
-    let Some(data) = vectors("linreg") else { return };
+    let data = vectors("linreg");
     let (model, parts, reference) = (linear(&data), clients(&data), &data["full"]);
     let mean_field = linear_prior(&data);
     let precision = DMatrix::from_diagonal(&DVector::from_vec(vector(&data["prior_prec"])));
@@ -152,7 +152,7 @@ fn linear_regression_with_full_covariance_is_exact_after_one_sweep() {
 
 #[test]
 fn logistic_regression_reaches_the_mean_field_optimum_from_one_site_and_from_many() {
-    let Some(data) = vectors("logreg") else { return };
+    let data = vectors("logreg");
     let reference = &data["mean_field_optimum"];
     let (x, y) = (matrix(&data["X"]), vector(&data["y"]));
     let d = x[0].len();
@@ -178,7 +178,7 @@ fn logistic_regression_reaches_the_mean_field_optimum_from_one_site_and_from_man
 
 #[test]
 fn logistic_regression_reaches_the_full_covariance_optimum() {
-    let Some(data) = vectors("logreg") else { return };
+    let data = vectors("logreg");
     let (x, y) = (matrix(&data["X"]), vector(&data["y"]));
     let d = x[0].len();
     let prior_natural = vec![0.0; d].into_iter().chain(svec(&DMatrix::identity(d, d))).collect();
@@ -191,7 +191,7 @@ fn logistic_regression_reaches_the_full_covariance_optimum() {
 
 #[test]
 fn logistic_regression_statistics_and_gradients_per_record_equal_the_reference() {
-    let Some(data) = vectors("logreg") else { return };
+    let data = vectors("logreg");
     let point = &data["at_point"];
     let (mean, variance) = (vector(&point["mean"]), vector(&point["var"]));
     let (x, y) = (matrix(&data["X"]), vector(&data["y"]));

@@ -61,7 +61,7 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
 /// `logreg.pgvi_rho1p8_from_prior`: mean, variance, g and H of six rounds.
 #[test]
 fn the_golden_trace_comes_out() {
-    let Some(golden) = vectors("logreg") else { return };
+    let golden = vectors("logreg");
     let data = table(3, &rows(&matrix(&golden["X"]), &vector(&golden["y"])));
     let spec = spec();
     let rounds = golden["pgvi_rho1p8_from_prior"]["rounds"].as_array().unwrap();
@@ -79,7 +79,7 @@ fn the_golden_trace_comes_out() {
 /// `logreg.natural_gradient_rho1_from_prior`: the diagonal preconditioner.
 #[test]
 fn the_golden_diagonal_trace_comes_out() {
-    let Some(golden) = vectors("logreg") else { return };
+    let golden = vectors("logreg");
     let data = table(3, &rows(&matrix(&golden["X"]), &vector(&golden["y"])));
     let spec = NaturalGradientSpec { preconditioner: Preconditioner::Diagonal, step: 1.0, ..spec() };
     let steps = golden["natural_gradient_rho1_from_prior"].as_array().unwrap();

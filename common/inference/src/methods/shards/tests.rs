@@ -66,7 +66,7 @@ fn clean_round(task: &ResolvedTask, spec: &ShardSpec, shards: &[Vec<RecordTable>
 /// `logreg.one_round_from_prior_4_shards`: shard k holds rows k, k + 4, ….
 #[test]
 fn one_round_from_the_prior_is_the_golden_one() {
-    let Some(golden) = vectors("logreg") else { return };
+    let golden = vectors("logreg");
     let (x, y) = (matrix(&golden["X"]), vector(&golden["y"]));
     let golden = &golden["one_round_from_prior_4_shards"];
     let shard = |k: usize| {
@@ -125,10 +125,7 @@ fn without_noise_virtual_clients_reach_the_optimum() {
 /// `client_level_tied` and `client_level_private_clean`, with and without clipping.
 #[test]
 fn client_level_rounds_are_the_golden_ones() {
-    let (Some(linreg), Some(tied), Some(clean)) = (vectors("linreg"), vectors("client_level_tied"), vectors("client_level_private_clean"))
-    else {
-        return;
-    };
+    let (linreg, tied, clean) = (vectors("linreg"), vectors("client_level_tied"), vectors("client_level_private_clean"));
     let (x, y) = (matrix(&linreg["X"]), vector(&linreg["y"]));
     let d = x[0].len();
     let mut start = 0;

@@ -27,7 +27,7 @@ fn by_word(rows: &[Vec<f64>]) -> Vec<f64> {
 
 #[test]
 fn the_e_step_equals_the_reference() {
-    let Some(data) = vectors("lda") else { return };
+    let data = vectors("lda");
     let (lambda, counts) = (matrix(&data["lambda"]), matrix(&data["counts"]));
     let shape =
         Shape::new(lambda.len() as u32, lambda[0].len() as u32, data["alpha"].as_f64().unwrap(), data["eta"].as_f64().unwrap()).unwrap();

@@ -26,7 +26,7 @@ fn dense(rows: &[Vec<f64>]) -> DMatrix<f64> {
 
 #[test]
 fn the_e_step_equals_the_reference() {
-    let Some(data) = vectors("sbn") else { return };
+    let data = vectors("sbn");
     let (weights, variances) = (dense(&matrix(&data["W_mean"])), dense(&matrix(&data["W_var"])));
     let (c, b, v) = (vector(&data["c"]), vector(&data["b"]), vector(&data["v"]));
     let shape = Shape::new(c.len() as u32, b.len() as u32).unwrap();
