@@ -21,9 +21,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use divan::{Bencher, black_box};
-use dp_pvi_privacy::accountant::calibrate::{self, Target};
-use dp_pvi_privacy::accountant::{Filter, Neighbours, Phase, Plan, Sampling};
-use dp_pvi_privacy::{Delta, DpEvent, Epsilon, NoiseMultiplier, Relation, SamplingRate, Terms};
+use dp_pvi_accounting::calibrate::{self, Target};
+use dp_pvi_accounting::{
+    Delta, DpEvent, Epsilon, Filter, Neighbours, NoiseMultiplier, Phase, Plan, Relation, Sampling, SamplingRate, Terms,
+};
 
 fn main() {
     divan::main();

@@ -136,6 +136,6 @@ fn calibrate_replace_one(bencher: Bencher) {
             let sum = LatticeSum::new(DIMENSION, ClipNorm::new(1.0).unwrap(), z, Some(rate), Terms::Units, LatticePath::Term);
             sum.map_or(dp_pvi_accounting::DpEvent::NonPrivate, |sum| sum.event().repeated(1000))
         };
-        accountant::calibrate(event, Relation::ReplaceOne, Epsilon::new(1.0).unwrap(), Delta::new(1e-5).unwrap()).unwrap()
+        dp_pvi_accounting::calibrate(event, Relation::ReplaceOne, Epsilon::new(1.0).unwrap(), Delta::new(1e-5).unwrap()).unwrap()
     });
 }

@@ -30,8 +30,10 @@ impl Shipped {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
         fs::create_dir_all(folder.join("src/bin")).unwrap();
+        let accounting = here.join("../accounting");
         let manifest = format!(
-            "[package]\nname = \"shipped\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\ndp-pvi-privacy = {{ path = {here:?} }}\n"
+            "[package]\nname = \"shipped\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\ndp-pvi-privacy = {{ path = {here:?} }}\n\
+             dp-pvi-accounting = {{ path = {accounting:?} }}\n"
         );
         fs::write(folder.join("Cargo.toml"), manifest).unwrap();
         // The versions of the workspace, and nothing from a network.
@@ -103,7 +105,8 @@ fn finding_gate_shipped_programs_see_no_panic_and_get_no_permit_from_a_view() {
     let mint = |store: &str| {
         format!(
             "use dp_pvi_privacy::ledger::{{file::{store}, LedgerError, RowSigner}};
-            use dp_pvi_privacy::{DpEvent, Hash, Ledger, Permit, ReleaseId};
+            use dp_pvi_accounting::DpEvent;
+            use dp_pvi_privacy::{{Hash, Ledger, Permit, ReleaseId}};
             pub fn mint<K: RowSigner>(ledger: &mut Ledger<{store}, K>, id: &ReleaseId, event: &DpEvent) -> Result<Permit, LedgerError> {{
                 ledger.reserve(id, event, Hash::default())
             }}"
