@@ -41,10 +41,12 @@ pub enum Bug {
     ReusedCoins,
     /// Terms are rounded to the nearest lattice point, and nobody looks at their norm afterwards.
     NearestRounding,
+    /// On path `sum`, where a factor rests on the norm that a model tells, the model tells half of it.
+    ToldNorm,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 9] = [
+pub const BUGS: [Bug; 10] = [
     Bug::SilentCoordinate,
     Bug::HalfNoise,
     Bug::NoiseInState,
@@ -54,6 +56,7 @@ pub const BUGS: [Bug; 9] = [
     Bug::AveragedState,
     Bug::ReusedCoins,
     Bug::NearestRounding,
+    Bug::ToldNorm,
 ];
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -70,8 +73,8 @@ pub fn is(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
-/// Too little noise.
-pub(crate) fn spoil(noise: &mut [i64]) {
+/// Makes noise what a planted fault would make of it.
+pub fn spoil(noise: &mut [i64]) {
     if is(Bug::HalfNoise) {
         noise.iter_mut().for_each(|x| *x /= 2);
     }
@@ -90,6 +93,13 @@ pub(crate) fn clip(clip: f64, norms: impl FnOnce() -> Vec<f64>) -> f64 {
     let mut norms = norms();
     norms.sort_unstable_by(f64::total_cmp);
     norms.get(norms.len() / 2).map_or(clip, |median| median.min(clip))
+}
+
+/// Norms of terms that a model sums by itself.
+pub(crate) fn tell(norms: &mut [f64]) {
+    if is(Bug::ToldNorm) {
+        norms.iter_mut().for_each(|norm| *norm *= 0.5);
+    }
 }
 
 /// Coins that may be wrong.

@@ -12,7 +12,7 @@
 
 use dp_pvi_accounting::{Delta, DiscreteGaussian, DpEvent, Epsilon, Relation, Terms};
 use dp_pvi_accounting::{Gdp, Neighbours, Phase, Plan, Sampling, epsilon_upper};
-use dp_pvi_posterior::task::{NaturalGradientVisit, UpdateSpec};
+use dp_pvi_posterior::task::{Clip, DocumentsSpec, ImagesSpec, NaturalGradientVisit, StatisticsSpec, UpdateSpec};
 use dp_pvi_privacy::Payload;
 use dp_pvi_privacy::audit::{ErrorRate, Rates, Scores, Test, direction, project};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::law::Law;
 use super::play::Visit;
 use super::registry::Case;
-use super::{AuditError, FALSE_FLAGS, MOST_ROWS, MOST_RUNS};
+use super::{AuditError, FALSE_FLAGS, MOST_ROWS, MOST_RUNS, Run};
 
 /// What the accountant says of the events that a run's permits were for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -122,16 +122,40 @@ fn plan(events: &[DpEvent], relation: Relation) -> Option<Plan> {
     Some(plan)
 }
 
-/// The share of the claimed μ that no pair of worlds exceeds, where it is below 1.
+/// The share of the claimed μ that no pair of worlds exceeds, where it is below 1. Under replace-one 2C is charged for terms u and v of norm at most C, and
+/// ‖u − v‖² ≤ 2C² − 2⟨u, v⟩: where an inner product is at least −κC², the share is √((1 + κ)/2).
 ///
-/// Natural gradients under replace-one: the first visit sums Gram matrices. A unit's clipped term A is positive semidefinite, and so is that of the unit in its
-/// place, B. The product of two such matrices has a trace of at least 0, so ‖A − B‖² = ‖A‖² + ‖B‖² − 2 tr(AB) ≤ 2C², where
-/// 4C² is charged: half of this visit's share g of μ² is out of reach. It is reached where AB = 0. The gradients of the other visits can
-/// be opposite, so that μ² (1 − g/2) is the supremum.
+/// * *Natural gradients*: the first visit sums Gram matrices, which are positive semidefinite; the trace of a product of two of them is not negative. So κ = 0 there:
+///   half of this visit's share g of μ² is out of reach, and √(1 − g/2) is the supremum. The gradients of the other visits can be opposite.
+/// * *DP-EM*: with ρ ≥ 0 the product of the responsibilities and t = ⟨x, y⟩, ⟨u, v⟩ = ρ(a² + b²t + c²t²). Blocks have equal shares, b⁴ = a²c² ≤ 4a²c²: κ = 0.
+/// * *Topics and images*: all statistics are counts or expectations of numbers that are not negative: κ = 0. The indicator ±w/2 of a learned clip adds w²/4.
+/// * *Linear regression with unknown noise*: a unit has (m, S, t) = Σ(xy, xxᵀ, y²) with S ⪰ mmᵀ/t. For opposite m the inner product is at least
+///   −f₁c + f₂c²/τ + f₃τ with c = −⟨m, m′⟩, τ = tt′ and f the shares, and κ = (f₁ − 2√(f₂f₃))/(f₁ + 2√(f₂f₃)).
 fn reachable_share(case: &Case) -> Option<f64> {
-    let UpdateSpec::NaturalGradient(spec) = &case.task.update else { return None };
-    let charged_in_full = case.relation == Relation::AddRemove || spec.visit(0) != NaturalGradientVisit::Gram;
-    (!charged_in_full).then(|| (1.0 - 0.5 * spec.share(0, case.task.visits())).sqrt())
+    if case.relation == Relation::AddRemove {
+        return None;
+    }
+    let share = |kappa: f64| Some((0.5 * (1.0 + kappa)).sqrt());
+    match &case.task.update {
+        UpdateSpec::NaturalGradient(spec) => {
+            let gram = spec.visit(0) == NaturalGradientVisit::Gram;
+            gram.then(|| (1.0 - 0.5 * spec.share(0, case.task.visits())).sqrt())
+        }
+        UpdateSpec::DpEm(_) => share(0.0),
+        UpdateSpec::Vips(spec) => match spec.statistics {
+            StatisticsSpec::PolyaGamma(_) => None,
+            StatisticsSpec::LinearNoise(numbers) => {
+                let [first, second, third] = numbers.shares;
+                let square = 2.0 * (second * third).sqrt();
+                share(((first - square) / (first + square)).max(0.0))
+            }
+            StatisticsSpec::Documents(DocumentsSpec { clip, .. }) | StatisticsSpec::Images(ImagesSpec { clip, .. }) => match clip {
+                Clip::Fixed {} => share(0.0),
+                Clip::Learned { weight, .. } => share(0.25 * weight * weight),
+            },
+        },
+        _ => None,
+    }
 }
 
 /// What the auditor saw of a run, as numbers.
@@ -169,9 +193,8 @@ const PRINTED: usize = 3;
 const LOOKS: usize = 2;
 
 impl Runs {
-    pub(super) fn new(claim: Claim, law: Option<&Law>, case: &Case, worlds: [&[Vec<Visit>]; 2]) -> Self {
-        let score = |runs: &[Vec<Visit>], law: &Law| runs.iter().map(|run| law.score(run)).collect::<Vec<_>>();
-        let vectors = worlds.map(|runs| runs.iter().map(|run| numbers(run)).collect::<Vec<_>>());
+    pub(super) fn new(claim: Claim, law: Option<&Law>, case: &Case, worlds: &[Vec<Run>; 2]) -> Self {
+        let vectors = worlds.each_ref().map(|runs| runs.iter().map(|run| numbers(&run.visits)).collect::<Vec<_>>());
         let halves = |values: &[f64]| {
             let (choose, count) = values.split_at(values.len() / 2);
             [Scores::new(choose.to_vec()), Scores::new(count.to_vec())]
@@ -181,7 +204,8 @@ impl Runs {
             [[a, c], [b, d]]
         };
         let mut fitted = Vec::new();
-        let known = law.map(|law| worlds.map(|runs| score(runs, law)));
+        let scores = |runs: &[Run]| runs.iter().map(|run| run.score).collect::<Option<Vec<_>>>();
+        let known = scores(&worlds[0]).zip(scores(&worlds[1])).map(|(first, second)| [first, second]);
         if let Some([first, second]) = &known {
             fitted.push(transposed(first, second));
         }
@@ -197,7 +221,7 @@ impl Runs {
             known: known.map(|worlds| worlds.map(Scores::new)),
             fitted,
             law: law.and_then(Law::mu),
-            sensitivity: law.zip(worlds[0].first()).map(|(law, visits)| law.sensitivity(visits, case.relation)),
+            sensitivity: law.zip(worlds[0].first()).map(|(law, run)| law.sensitivity(&run.visits, case.relation)),
         }
     }
 

@@ -1,13 +1,14 @@
 //! What the runs of a row would release without noise, and the likelihood ratio of its two worlds where that decides it.
 //!
-//! A visit that releases one lattice sum releases m + c·u + noise in the first world and m + c·w + noise in the second: m is what the crowd adds, u
-//! and w are the terms of the canary and of its opposite (0 where it is absent), c is the canary's coin (1 where nothing is sampled). All three are
-//! found by running the shipped update with one seeded stream of noise in four worlds and subtracting: the noise cancels to the last bit. They are the same
-//! in every run where the site keeps nothing, or noise-free state only, because λ is the same.
+//! A visit that releases one lattice sum releases a + noise in the first world and b + noise in the second. Both are found by running the shipped update with
+//! a seeded stream of noise, and taking the noise of that stream away: it cancels to the last bit. They are the same in every run where the site keeps
+//! nothing, or noise-free state only, because λ is decided before; other streams of noise check that. Where a site keeps what it released, they are
+//! found anew for every run, from the state with which each of its visits began. Under sampling the crowd is silent, and a and b are the terms of
+//! the canary and of its opposite (0 where it is absent) when its coin says that it is in the sample.
 //!
-//! With f(x; v) = ln(1 − q + q exp((⟨x, v⟩ − |v|²/2)/s²)) the score Σ f(y − m; u) − f(y − m; w) is then the logarithm of the likelihood ratio, up to what
-//! separates the discrete Gaussian from the continuous one at s ≥ 2²⁰. Under sampling the crowd is silent, so m = 0 whatever its coins are. A score
-//! need not be the exact ratio for a bound to hold: it only has to be chosen before the runs that are counted.
+//! With f(y; v) = ln(1 − q + q exp((⟨y, v⟩ − |v|²/2)/s²)), q = 1 where nothing is sampled, the score Σ f(y; a) − f(y; b) is then the logarithm of the
+//! likelihood ratio, up to what separates the discrete Gaussian from the continuous one at s ≥ 2²⁰. A score need not be the exact ratio for a bound to hold: it
+//! only has to be chosen before the runs that are counted.
 
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Relation};
 use dp_pvi_posterior::task::SiteStateForm;
@@ -20,10 +21,13 @@ use dp_pvi_simulator::noise::SeededNoise;
 
 /// Seeds that are tried until the canary's coin falls its way.
 const SEEDS: u32 = 64;
+/// Streams of noise that must agree about the sums.
+const CHECKS: u32 = 4;
+/// How far they may be apart, in units of s.
+const AGREED: f64 = 1e-3;
 
 /// Law of one visit.
 struct Step {
-    crowd: Vec<f64>,
     first: Vec<f64>,
     second: Vec<f64>,
     /// s of what is seen.
@@ -45,35 +49,55 @@ fn release(event: &DpEvent) -> Option<(DiscreteGaussian, f64, f64)> {
     }
 }
 
+/// Whether the site keeps what it released: then a visit's law follows from what was released before it.
+pub(super) fn follows(stage: &Stage<'_>) -> bool {
+    matches!(stage.task.site_state(), SiteStateForm::Public(_))
+}
+
 impl Law {
-    /// The law of these worlds; `None` where visits release something else than one sum, or depend on what was released before.
+    /// The law of these worlds; `None` where visits release something else than one sum, or it is not the same in every run. Where it follows from what
+    /// was released, it is that of one run.
     pub(super) fn of(stage: &Stage<'_>, worlds: &Worlds) -> Result<Option<Self>, AuditError> {
-        if matches!(stage.task.site_state(), SiteStateForm::Public(_)) {
-            return Ok(None);
+        if follows(stage) {
+            let run = stage.play(&worlds.asked, &worlds.first, &worlds.silent, &SeededNoise::new(0), 0)?;
+            return Self::following(stage, worlds, 0, &run);
         }
+        Self::of_runs(stage, worlds, 0)
+    }
+
+    /// Whether other streams of noise give the same law, or it is found for every run anyway.
+    pub(super) fn is_stable(&self, stage: &Stage<'_>, worlds: &Worlds) -> Result<bool, AuditError> {
+        if follows(stage) || self.0.iter().any(|step| step.rate < 1.0) {
+            return Ok(true);
+        }
+        for seed in 1..CHECKS {
+            let Some(other) = Self::of_runs(stage, worlds, seed)? else { return Ok(false) };
+            let close = |(mine, other): (&Step, &Step)| {
+                [distance(&mine.first, &other.first), distance(&mine.second, &other.second)]
+                    .iter()
+                    .all(|apart| *apart <= AGREED * mine.scale)
+            };
+            if !self.0.iter().zip(&other.0).all(close) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The law of runs from this number on: one of them, or as many as it takes for a sample with the canary.
+    fn of_runs(stage: &Stage<'_>, worlds: &Worlds, number: u32) -> Result<Option<Self>, AuditError> {
         let mut steps: Vec<Step> = Vec::new();
-        for seed in 0..SEEDS {
-            let play = |units| stage.play(units, &worlds.silent, &SeededNoise::new(seed.into()), seed);
+        for number in number..number + SEEDS {
+            let noise = SeededNoise::new(number.into());
+            let play = |units| stage.play(&worlds.asked, units, &worlds.silent, &noise, number);
             let [first, second] = [play(&worlds.first)?, play(&worlds.second)?];
-            let [without, silent] = [play(&worlds.without)?, play(&worlds.silent)?];
             let mut sampled = false;
-            for (visit, of_first) in first.iter().enumerate() {
-                let Some((_, scale, rate)) = release(&of_first.event) else { return Ok(None) };
-                // The event of a sum has the s of one share: what is seen has the noise of all of them.
-                let scale = scale * stage.vectors_seen().sqrt();
-                let lattice = |visit: &Visit| match &visit.released {
-                    Payload::Lattice(vector) => Some(vector.values.clone()),
-                    _ => None,
-                };
-                let (Some(a), Some(b), Some(crowd), Some(noise)) =
-                    (lattice(of_first), lattice(&second[visit]), lattice(&without[visit]), lattice(&silent[visit]))
-                else {
-                    return Ok(None);
-                };
-                sampled |= rate < 1.0;
-                let step =
-                    Step { crowd: difference(&crowd, &noise), first: difference(&a, &crowd), second: difference(&b, &crowd), scale, rate };
-                match steps.get_mut(visit) {
+            for (visit, (of_first, of_second)) in (0u32..).zip(first.iter().zip(&second)) {
+                let (Payload::Lattice(a), Payload::Lattice(b)) = (&of_first.released, &of_second.released) else { return Ok(None) };
+                let drawn = (number, visit);
+                let Some(step) = step(stage, &of_first.event, &noise, drawn, [&a.values, &b.values])? else { return Ok(None) };
+                sampled |= step.rate < 1.0;
+                match steps.get_mut(visit as usize) {
                     None => steps.push(step),
                     // A canary that was in no sample yet is taken from the first one that it is in.
                     Some(known) => {
@@ -93,14 +117,29 @@ impl Law {
         Ok(Some(Self(steps)))
     }
 
+    /// The law of a run of this number, given the state with which each visit began. That is public, and so the same in both worlds. A layout of shards
+    /// follows from the number: no more than what an attacker may know, as the claim holds for every layout.
+    pub(super) fn following(stage: &Stage<'_>, worlds: &Worlds, number: u32, run: &[Visit]) -> Result<Option<Self>, AuditError> {
+        let noise = SeededNoise::new(0);
+        let mut steps = Vec::with_capacity(run.len());
+        for (visit, seen) in (0u32..).zip(run) {
+            let state = seen.state.as_deref().unwrap_or(&[]);
+            let again = |units| stage.again(&worlds.asked, units, &noise, number, (visit, state));
+            let (Payload::Lattice(a), Payload::Lattice(b)) = (again(&worlds.first)?, again(&worlds.second)?) else { return Ok(None) };
+            let Some(step) = step(stage, &seen.event, &noise, (number, visit), [&a.values, &b.values])? else { return Ok(None) };
+            steps.push(step);
+        }
+        Ok(Some(Self(steps)))
+    }
+
     /// The logarithm of the likelihood ratio.
     pub(super) fn score(&self, visits: &[Visit]) -> f64 {
         let of = |(step, visit): (&Step, &Visit)| {
             let Payload::Lattice(vector) = &visit.released else { return 0.0 };
             #[allow(clippy::cast_precision_loss, reason = "a score")]
-            let rest: Vec<f64> = vector.values.iter().zip(&step.crowd).map(|(y, m)| *y as f64 - m).collect();
-            let against = |term: &[f64]| {
-                let log = (dot(&rest, term) - 0.5 * dot(term, term)) / (step.scale * step.scale);
+            let seen: Vec<f64> = vector.values.iter().map(|y| *y as f64).collect();
+            let against = |sum: &[f64]| {
+                let log = (dot(&seen, sum) - 0.5 * dot(sum, sum)) / (step.scale * step.scale);
                 if step.rate < 1.0 { mixed(step.rate, log) } else { log }
             };
             against(&step.first) - against(&step.second)
@@ -110,10 +149,7 @@ impl Law {
 
     /// μ of this pair of worlds, where nothing is sampled.
     pub(super) fn mu(&self) -> Option<f64> {
-        let square = |step: &Step| {
-            let apart: f64 = step.first.iter().zip(&step.second).map(|(u, w)| (u - w).powi(2)).sum();
-            apart / (step.scale * step.scale)
-        };
+        let square = |step: &Step| (distance(&step.first, &step.second) / step.scale).powi(2);
         self.0.iter().all(|step| step.rate >= 1.0).then(|| self.0.iter().map(square).sum::<f64>().sqrt())
     }
 
@@ -122,11 +158,28 @@ impl Law {
     pub(super) fn sensitivity(&self, visits: &[Visit], relation: Relation) -> f64 {
         let share = |(step, visit): (&Step, &Visit)| {
             let (noise, _, _) = release(&visit.event)?;
-            let apart: f64 = step.first.iter().zip(&step.second).map(|(u, w)| (u - w).powi(2)).sum();
-            Some(apart.sqrt() / (noise.sensitivity_ratio(relation) * step.scale))
+            Some(distance(&step.first, &step.second) / (noise.sensitivity_ratio(relation) * step.scale))
         };
         self.0.iter().zip(visits).filter_map(share).fold(0.0, f64::max)
     }
+}
+
+/// The law of a visit from what it released in the two worlds with this noise: (number, visit) says where that was drawn.
+fn step(
+    stage: &Stage<'_>,
+    event: &DpEvent,
+    source: &SeededNoise,
+    drawn: (u32, u32),
+    released: [&[i64]; 2],
+) -> Result<Option<Step>, AuditError> {
+    let Some((mechanism, scale, rate)) = release(event) else { return Ok(None) };
+    let noise = stage.noise(&mechanism, source, drawn)?;
+    if released.iter().any(|values| values.len() != noise.len()) {
+        return Ok(None);
+    }
+    let [first, second] = released.map(|values| difference(values, &noise));
+    // The event of a sum has the s of one share: what is seen has the noise of all of them.
+    Ok(Some(Step { first, second, scale: scale * stage.vectors_seen().sqrt(), rate }))
 }
 
 /// ln(1 − q + q e^x).
@@ -141,6 +194,10 @@ fn difference(a: &[i64], b: &[i64]) -> Vec<f64> {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
 }
 
 fn zero(values: &[f64]) -> bool {

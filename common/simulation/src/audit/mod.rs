@@ -21,9 +21,9 @@ pub mod planted;
 mod play;
 mod premise;
 mod registry;
+mod scenes;
 
 use std::fmt::{Display, Formatter};
-use std::ops::Range;
 
 use dp_pvi_accounting::AccountantError;
 use dp_pvi_accounting::DpEvent;
@@ -34,12 +34,13 @@ use dp_pvi_privacy::ledger::LedgerError;
 use dp_pvi_privacy::noise::NoRandomness;
 use serde::Serialize;
 
-use self::canary::{Crowd, Worlds, worlds};
+use self::canary::{Worlds, worlds};
 pub use self::judge::{Bounds, Claim};
 use self::judge::{Runs, Verdict};
 use self::law::Law;
 use self::play::{Stage, Visit, pair};
 pub use self::registry::{Case, EPSILON, View, cases, missing};
+use self::scenes::scenes;
 use crate::experiment::processors;
 
 /// Probability that any flag of [`MOST_RUNS`] runs of [`MOST_ROWS`] rows is false.
@@ -121,34 +122,67 @@ impl Display for Row {
     }
 }
 
-/// Audits these cases with so many runs of each world, and the premises that all of them share. `done` is called with the name of every row that was
-/// run; the bounds come at the end, because their error is shared by all of them.
+/// Rows as a table in Markdown.
+#[must_use]
+pub fn table(rows: &[Row]) -> String {
+    let head = "| update | model | neighbours | seen | runs | epsilon, proved and claimed | mu, proved and claimed | mu of these two worlds | share of the claimed mu |\n\
+                |---|---|---|---|---|---|---|---|---|\n";
+    rows.iter().fold(head.to_owned(), |table, row| table + &row.markdown() + "\n")
+}
+
+impl Row {
+    /// A line of a table. A name that is not of four parts stands in the first column.
+    fn markdown(&self) -> String {
+        let mut cells: Vec<String> = self.name.split(" | ").map(str::to_owned).collect();
+        cells.resize(4, String::new());
+        cells.push(if self.trials > 0 { self.trials.to_string() } else { String::new() });
+        let of = |proved: Option<f64>, claimed: Option<f64>| match (proved, claimed) {
+            (Some(proved), Some(claimed)) => format!("{proved:.3} ≤ {claimed:.3}"),
+            _ => String::new(),
+        };
+        let (claim, bounds) = (self.claim.as_ref(), self.bounds.as_ref());
+        let mu = claim.and_then(|claim| claim.mu);
+        cells.push(match (&self.flag, claim) {
+            (Some(flag), _) => format!("**FLAGGED**: {flag}"),
+            (None, None) => "holds".to_owned(),
+            (None, Some(claim)) if claim.epsilon.is_none() => "nothing is claimed".to_owned(),
+            (None, Some(claim)) => of(bounds.map(|bounds| bounds.epsilon), claim.epsilon),
+        });
+        cells.push(of(bounds.map(|bounds| bounds.mu), mu));
+        let law = bounds.and_then(|bounds| bounds.law);
+        cells.push(law.map_or_else(String::new, |law| format!("{law:.3}")));
+        cells.push(match (law, mu, bounds.and_then(|bounds| bounds.reachable)) {
+            (Some(law), Some(mu), Some(reachable)) => format!("{:.3}, no pair above {:.3}", law / mu, reachable / mu),
+            (Some(law), Some(mu), None) => format!("{:.3}", law / mu),
+            _ => String::new(),
+        });
+        format!("| {} |", cells.join(" | "))
+    }
+}
+
+/// Audits these cases with so many runs of each world, and the premises that all of them share. `done` is called with every row as soon as it is known; the
+/// error of the bounds is shared by all of them.
 ///
 /// # Errors
 /// See [`AuditError`].
-pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&str)) -> Result<Vec<Row>, AuditError> {
-    let mut runs = Vec::with_capacity(cases.len());
-    for case in cases {
-        runs.push(if registry::is_unprotected(case) { None } else { Some(collect(case, trials)?) });
-        done(&case.to_string());
-    }
+pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&Row)) -> Result<Vec<Row>, AuditError> {
     let mut rows = Vec::with_capacity(cases.len() + 2);
-    for (case, runs) in cases.iter().zip(&runs) {
-        rows.push(match runs {
-            None => Row {
-                name: case.to_string(),
-                trials: 0,
-                claim: Some(Claim { epsilon: None, delta: case.task.privacy.delta.get(), mu: None, profile: Vec::new() }),
-                bounds: None,
-                flag: None,
-            },
-            Some(runs) => {
-                let Verdict { bounds, flag } = runs.judge(cases.len())?;
-                Row { name: case.to_string(), trials: runs.trials(), claim: Some(runs.claim().clone()), bounds: Some(bounds), flag }
-            }
-        });
+    for case in cases {
+        let row = if registry::is_unprotected(case) {
+            let claim = Claim { epsilon: None, delta: case.task.privacy.delta.get(), mu: None, profile: Vec::new() };
+            Row { name: case.to_string(), trials: 0, claim: Some(claim), bounds: None, flag: None }
+        } else {
+            let runs = collect(case, trials)?;
+            let Verdict { bounds, flag } = runs.judge(cases.len())?;
+            Row { name: case.to_string(), trials: runs.trials(), claim: Some(runs.claim().clone()), bounds: Some(bounds), flag }
+        };
+        done(&row);
+        rows.push(row);
     }
-    rows.extend(premise::rows()?);
+    for row in premise::rows()? {
+        done(&row);
+        rows.push(row);
+    }
     Ok(rows)
 }
 
@@ -156,80 +190,87 @@ pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&str)) -> Result<
 fn collect(case: &Case, trials: u32) -> Result<Runs, AuditError> {
     let stage = Stage::new(case)?;
     let (worlds, law) = worst_worlds(case, &stage)?;
-    let few = (trials / FEW).max(LEAST).min(trials);
-    let [mut first, mut second] = play_all(&stage, &worlds, 0..few)?;
+    let runs = play_all(&stage, &worlds, law.as_ref(), runs_of(case, trials))?;
     let events = |run: &[Visit]| run.iter().map(|visit| visit.event.clone()).collect::<Vec<DpEvent>>();
-    let Some(charged) = first.first().map(|run| events(run)) else { return Err(AuditError::Broken("no runs")) };
+    let Some(charged) = runs[0].first().map(|run| events(&run.visits)) else { return Err(AuditError::Broken("no runs")) };
     let claim = Claim::of(&charged, case.relation, case.task.privacy.delta)?;
-    let more = match (claim.mu, law.as_ref().and_then(Law::mu)) {
-        (Some(claimed), Some(pair)) if trials > few => wanted(trials, pair / claimed).max(few),
-        _ => few,
-    };
-    let [more_first, more_second] = play_all(&stage, &worlds, few..more)?;
-    first.extend(more_first);
-    second.extend(more_second);
-    if first.iter().chain(&second).any(|run| !run.iter().map(|visit| &visit.event).eq(&charged)) {
+    if runs.iter().flatten().any(|run| !run.visits.iter().map(|visit| &visit.event).eq(&charged)) {
         return Err(AuditError::Broken("two runs of a task were charged for different events"));
     }
-    Ok(Runs::new(claim, law.as_ref(), case, [&first, &second]))
+    Ok(Runs::new(claim, law.as_ref(), case, &runs))
 }
 
-/// Of so many runs a row whose pair cannot come near the claim, or whose law is not known, has one: more would show no more.
-const FEW: u32 = 4;
-/// But not fewer than these.
-const LEAST: u32 = 600;
+/// No row has fewer runs, if so many are asked for.
+const LEAST: u32 = 40;
 
-/// Runs of a row whose pair has this share of the claimed μ: the nearer to nine tenths, the more it takes to show that much.
-fn wanted(trials: u32, share: f64) -> u32 {
-    if share < 0.92 {
-        return trials / FEW;
-    }
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between once and six times as many")]
-    let times = |factor: f64| (f64::from(trials) * factor) as u32;
-    times((0.1 / (share - 0.9)).powi(2).clamp(1.0, 6.0))
-}
-
-/// The pair of worlds that are furthest apart, among some crowds, and their law.
-fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>), AuditError> {
-    let sampled = format!("{:?}", case.task.visit_event(0)?).contains("PoissonSampled");
-    let crowds: Vec<Crowd> = match &case.task.update {
-        _ if sampled => vec![Crowd::Silent],
-        // What shards start from may move all of them: from crowds that say nothing to crowds that the clip shortens.
-        UpdateSpec::Shards(_) if case.model.starts_with("linear-regression") => {
-            [0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 32.0].map(Crowd::Alike).to_vec()
-        }
-        UpdateSpec::Shards(_) => vec![Crowd::Alike(1.0)],
-        UpdateSpec::NaturalGradient(_) => std::iter::once(Crowd::Mixed).chain([2.0, 3.0, 4.0, 6.0].map(Crowd::Crossed)).collect(),
-        _ => vec![Crowd::Mixed],
+/// Runs of each world of a row, of so many that were asked for. One vector of an aggregated sum is what a site sends under local trust with other numbers, so a
+/// quarter will do. Fits of shards that have no closed form take long: a quarter, and a sixteenth where the likelihood is integrated numerically.
+fn runs_of(case: &Case, trials: u32) -> u32 {
+    let view = if case.view == View::Alone { 4 } else { 1 };
+    let fit = match &case.task.update {
+        UpdateSpec::Shards(_) if case.model.starts_with("probit") => 16,
+        UpdateSpec::Shards(_) if !case.model.starts_with("linear") => 4,
+        _ => 1,
     };
-    let mut best: Option<(f64, Worlds, Option<Law>)> = None;
-    for crowd in crowds {
-        let worlds = worlds(case, crowd);
+    (trials / (view * fit)).max(LEAST).min(trials)
+}
+
+/// The pair of worlds that are furthest apart, among the scenes of a row, and their law.
+fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>), AuditError> {
+    let mut tried = Vec::new();
+    for scene in scenes(case) {
+        let worlds = worlds(case, &scene);
         let law = Law::of(stage, &worlds)?;
-        let apart = law.as_ref().and_then(Law::mu).unwrap_or(0.0);
-        // A crowd that says less is kept unless another is clearly worse.
-        if best.as_ref().is_none_or(|(before, _, _)| apart > 1.01 * before) {
-            best = Some((apart, worlds, law));
+        tried.push((law.as_ref().and_then(Law::mu).unwrap_or(0.0), worlds, law));
+    }
+    // The first among equals: a scene that comes later is taken only where it is clearly worse.
+    tried.sort_by(|(a, ..), (b, ..)| (100.0 * b).round().total_cmp(&(100.0 * a).round()));
+    for (_, worlds, law) in &mut tried {
+        if let Some(found) = law
+            && !found.is_stable(stage, worlds)?
+        {
+            *law = None;
+        }
+        if law.is_some() {
+            break;
         }
     }
-    best.map(|(_, worlds, law)| (worlds, law)).ok_or(AuditError::Broken("no crowd"))
+    let best = tried.iter().position(|(.., law)| law.is_some()).unwrap_or(0);
+    let (_, worlds, law) = tried.into_iter().nth(best).ok_or(AuditError::Broken("no scene"))?;
+    Ok((worlds, law))
+}
+
+/// A run, and its likelihood ratio where that is known.
+struct Run {
+    visits: Vec<Visit>,
+    score: Option<f64>,
 }
 
 /// These runs of both worlds, on all processors.
-fn play_all(stage: &Stage<'_>, worlds: &Worlds, trials: Range<u32>) -> Result<[Vec<Vec<Visit>>; 2], AuditError> {
-    let count = trials.len();
-    let threads = processors().clamp(1, count.max(1));
+fn play_all(stage: &Stage<'_>, worlds: &Worlds, law: Option<&Law>, count: u32) -> Result<[Vec<Run>; 2], AuditError> {
+    let threads = u32::try_from(processors()).unwrap_or(1).clamp(1, count.max(1));
+    let scored = |number: u32, visits: Vec<Visit>| {
+        let score = match law {
+            Some(_) if law::follows(stage) => Law::following(stage, worlds, number, &visits)?.map(|law| law.score(&visits)),
+            Some(law) => Some(law.score(&visits)),
+            None => None,
+        };
+        Ok::<_, AuditError>(Run { visits, score })
+    };
+    let played = |number: u32| {
+        let [first, second] = pair(stage, worlds, &SecureNoise, number)?;
+        Ok([scored(2 * number, first)?, scored(2 * number + 1, second)?])
+    };
     let parts = std::thread::scope(|scope| {
-        let part = |thread: usize| {
-            let mine = trials.clone().skip(thread).step_by(threads);
-            scope.spawn(move || mine.map(|number| pair(stage, worlds, &SecureNoise, number)).collect::<Result<Vec<_>, _>>())
+        let part = |thread: u32| {
+            let mine = (thread..count).step_by(threads as usize);
+            scope.spawn(|| mine.map(played).collect::<Result<Vec<_>, AuditError>>())
         };
         let handles: Vec<_> = (0..threads).map(part).collect();
         // A panic is passed on.
         handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>()
     });
     let mut all = [Vec::new(), Vec::new()];
-    all.iter_mut().for_each(|runs| runs.reserve(count));
     for part in parts {
         for [first, second] in part? {
             all[0].push(first);

@@ -47,6 +47,7 @@ fn watching(bug: Option<Bug>) -> Vec<Case> {
     match bug {
         Some(Bug::SilentCoordinate | Bug::HalfNoise | Bug::FactorOne | Bug::MedianClip) => of("natural-gradient"),
         Some(Bug::NoiseInState) => of("virtual-clients"),
+        Some(Bug::ToldNorm) => local("vips, images", "sigmoid-belief"),
         Some(Bug::AveragedState) => {
             let mut cases = of("local-averaging");
             for case in &mut cases {
@@ -58,7 +59,10 @@ fn watching(bug: Option<Bug>) -> Vec<Case> {
             cases
         }
         Some(Bug::Shuffled | Bug::ReusedCoins | Bug::NearestRounding) => Vec::new(),
-        None => ["natural-gradient", "virtual-clients", "local-averaging"].into_iter().flat_map(of).collect(),
+        None => {
+            let usual = ["natural-gradient", "virtual-clients", "local-averaging"].into_iter().flat_map(of);
+            usual.chain(local("vips, images", "sigmoid-belief")).collect()
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! One run of a site (or of the honest sites of an aggregated sum) as the audit sees it: a ledger in memory charges every visit, the permit goes into
 //! the shipped update, and the ledger settles what the site keeps.
 //!
-//! The server of an audit is out to learn about the canary. It gives the same λ at every visit, so that what the visits release adds up, and it
-//! includes every update.
+//! The server of an audit is out to learn about the canary. Which λ it asks at which visit it has decided before the run, so that what the visits release
+//! adds up, and it includes every update.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::Prices;
-use dp_pvi_accounting::{DpEvent, Epsilon};
+use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Epsilon};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
@@ -15,20 +15,22 @@ use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
+use dp_pvi_privacy::sampler::DiscreteGaussianSampler;
 use dp_pvi_privacy::{
-    ClientId, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, ReleaseId, RunId, SecureNoise, SiteState, Units,
+    ClientId, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, Purpose, ReleaseId, RunId, SecureNoise, SiteState, Units,
 };
 
 use super::AuditError;
 use super::canary::Worlds;
 use super::registry::{Case, View};
 use dp_pvi_simulator::federation;
+use dp_pvi_simulator::noise::SeededNoise;
 
 /// What is the same for all runs of a row.
 pub(super) struct Stage<'a> {
     pub(super) task: &'a ResolvedTask,
     view: View,
-    /// λ of every visit.
+    /// λ of every visit for which the worlds name none.
     lambda: Vec<f64>,
     prices: Prices,
 }
@@ -38,6 +40,8 @@ pub(super) struct Stage<'a> {
 pub(super) struct Visit {
     pub(super) event: DpEvent,
     pub(super) released: Payload,
+    /// What the site had kept before, where that is public.
+    pub(super) state: Option<Vec<f64>>,
 }
 
 impl<'a> Stage<'a> {
@@ -54,32 +58,27 @@ impl<'a> Stage<'a> {
 
     /// How many vectors, each with noise of its own, are in what the auditor sees.
     pub(super) fn vectors_seen(&self) -> f64 {
-        match (self.view, &self.task.aggregation) {
-            (View::Sum, Some(aggregation)) => aggregation.honest.into(),
-            _ => 1.0,
-        }
+        self.sites().into()
     }
 
-    /// One run: the first site has these records, all others have those of `others`. Runs of different numbers share no coin and no noise.
+    /// One run: the server asks these λ in turn (none: that with which the task begins), the first site has these records, all others have those of
+    /// `others`. Runs of different numbers share no coin and no noise.
     pub(super) fn play<N: NoiseSource>(
         &self,
+        asked: &[Vec<f64>],
         units: &Units<RecordTable>,
         others: &Units<RecordTable>,
         noise: &N,
         number: u32,
     ) -> Result<Vec<Visit>, AuditError> {
-        // Where the vectors of all others are known, they need not be made.
-        let count = match (self.view, &self.task.aggregation) {
-            (View::Sum, Some(aggregation)) => aggregation.honest,
-            _ => 1,
-        };
-        let mut sites = (0..count).map(|site| Site::open(self, site, number)).collect::<Result<Vec<_>, _>>()?;
+        let mut sites = (0..self.sites()).map(|site| Site::open(self, site, number)).collect::<Result<Vec<_>, _>>()?;
         let mut visits = Vec::with_capacity(self.task.visits() as usize);
         for visit in 0..self.task.visits() {
+            let lambda = self.asked(asked, visit);
             let mut sum: Option<LatticeVector> = None;
             for (position, site) in sites.iter_mut().enumerate() {
                 let mine = if position == 0 { units } else { others };
-                let Visit { event, released } = site.visit(self, visit, mine, noise)?;
+                let Visit { event, released, state } = site.visit(self, (visit, lambda), mine, noise)?;
                 match released {
                     // Under aggregation the auditor sees either the first site's vector or the sum of all honest ones.
                     Payload::Masked(vector) if self.view == View::Sum => {
@@ -87,11 +86,11 @@ impl<'a> Stage<'a> {
                             sum.get_or_insert_with(|| LatticeVector { exponent: vector.exponent, values: vec![0; vector.values.len()] });
                         sum.values.iter_mut().zip(vector.values).for_each(|(sum, x)| *sum = sum.wrapping_add(x));
                         if position == 0 {
-                            visits.push(Visit { event, released: Payload::Values(Vec::new()) });
+                            visits.push(Visit { event, released: Payload::Values(Vec::new()), state });
                         }
                     }
-                    Payload::Masked(vector) if position == 0 => visits.push(Visit { event, released: Payload::Lattice(vector) }),
-                    released if position == 0 => visits.push(Visit { event, released }),
+                    Payload::Masked(vector) if position == 0 => visits.push(Visit { event, released: Payload::Lattice(vector), state }),
+                    released if position == 0 => visits.push(Visit { event, released, state }),
                     _ => {}
                 }
             }
@@ -100,6 +99,54 @@ impl<'a> Stage<'a> {
             }
         }
         Ok(visits)
+    }
+
+    /// One visit of the first site with what it had kept before, in a run of this number. For sites that keep what they released, under local trust.
+    pub(super) fn again<N: NoiseSource>(
+        &self,
+        asked: &[Vec<f64>],
+        units: &Units<RecordTable>,
+        noise: &N,
+        number: u32,
+        (visit, state): (u32, &[f64]),
+    ) -> Result<Payload, AuditError> {
+        let mut site = Site::open(self, 0, number)?;
+        if !state.is_empty() {
+            site.state = SiteState::Public(state.to_vec());
+        }
+        Ok(site.visit(self, (visit, self.asked(asked, visit)), units, noise)?.released)
+    }
+
+    /// The noise of a visit of a run of this number, in what the auditor sees: drawn once more from the same stream.
+    pub(super) fn noise(
+        &self,
+        mechanism: &DiscreteGaussian,
+        source: &SeededNoise,
+        (number, visit): (u32, u32),
+    ) -> Result<Vec<i64>, AuditError> {
+        let sampler = DiscreteGaussianSampler::new(mechanism.scale).map_err(|_| AuditError::Broken("a scale of noise"))?;
+        let mut total = vec![0i64; mechanism.dimension as usize];
+        for site in 0..self.sites() {
+            let mut noise = vec![0; total.len()];
+            let release = ReleaseId { run: run(number), client: client(site)?, round: visit };
+            sampler.fill(&mut source.stream(&release, 0, Purpose::Noise)?, &mut noise).map_err(|_| AuditError::Broken("seeded noise"))?;
+            #[cfg(feature = "planted-bugs")]
+            dp_pvi_privacy::planted::spoil(&mut noise);
+            total.iter_mut().zip(noise).for_each(|(total, x)| *total = total.wrapping_add(x));
+        }
+        Ok(total)
+    }
+
+    /// Sites that are played: where the vectors of all others are known, they need not be made.
+    fn sites(&self) -> u32 {
+        match (self.view, &self.task.aggregation) {
+            (View::Sum, Some(aggregation)) => aggregation.honest,
+            _ => 1,
+        }
+    }
+
+    fn asked<'l>(&'l self, asked: &'l [Vec<f64>], visit: u32) -> &'l [f64] {
+        if asked.is_empty() { &self.lambda } else { &asked[visit as usize % asked.len()] }
     }
 }
 
@@ -116,6 +163,14 @@ impl RowSigner for Key {
     }
 }
 
+fn client(site: u32) -> Result<ClientId, AuditError> {
+    ClientId::new(format!("site-{site}")).map_err(|_| AuditError::Broken("the name of a site"))
+}
+
+fn run(number: u32) -> RunId {
+    RunId { task: Hash::default(), number }
+}
+
 /// A site and its ledger.
 struct Site {
     ledger: Ledger<MemoryStore, Key>,
@@ -127,16 +182,22 @@ struct Site {
 impl Site {
     fn open(stage: &Stage<'_>, site: u32, number: u32) -> Result<Self, AuditError> {
         let privacy = &stage.task.privacy;
-        let client = ClientId::new(format!("site-{site}")).map_err(|_| AuditError::Broken("the name of a site"))?;
+        let client = client(site)?;
         let identity = LedgerIdentity { data: client.to_string(), unit: privacy.unit, relation: privacy.relation };
         let budget = Budget { epsilon: Epsilon::INFINITE, delta: privacy.delta, per_run: None, allow_non_private: true };
         let key = Hash::of("dp-pvi audit site", &[&site.to_le_bytes(), &number.to_le_bytes()]);
         let ledger = Ledger::open(MemoryStore::new(), Key(key), identity, budget)?.knowing(&stage.prices);
-        Ok(Self { ledger, client, run: RunId { task: Hash::default(), number }, state: SiteState::None })
+        Ok(Self { ledger, client, run: run(number), state: SiteState::None })
     }
 
     /// A visit: charge, permit, update, settle. What is sent under a mask is given with the mask taken away.
-    fn visit<N: NoiseSource>(&mut self, stage: &Stage<'_>, visit: u32, units: &Units<RecordTable>, noise: &N) -> Result<Visit, AuditError> {
+    fn visit<N: NoiseSource>(
+        &mut self,
+        stage: &Stage<'_>,
+        (visit, lambda): (u32, &[f64]),
+        units: &Units<RecordTable>,
+        noise: &N,
+    ) -> Result<Visit, AuditError> {
         let task = stage.task;
         let release = ReleaseId { run: self.run, client: self.client.clone(), round: visit };
         let event = task.visit_event(visit)?;
@@ -150,7 +211,11 @@ impl Site {
             (Some(fallback), View::Alone) => fallback.clone(),
             _ => permit.event().clone(),
         };
-        let job = Job { task, visit, lambda: &stage.lambda, state: &self.state };
+        let state = match &self.state {
+            SiteState::Public(values) => Some(values.clone()),
+            SiteState::None | SiteState::Private(_) => None,
+        };
+        let job = Job { task, visit, lambda, state: &self.state };
         let output = methods::run(&job, units, permit, noise)?;
         let keeps = task.site_state() != SiteStateForm::None && !matches!(output.pending, Pending::None);
         let (released, attachment) = match output.message {
@@ -175,13 +240,13 @@ impl Site {
             self.ledger.commit(&release, &attachment)?;
             self.state = self.ledger.settle(&release, true, task.damping[visit as usize])?;
         }
-        Ok(Visit { event, released })
+        Ok(Visit { event, released, state })
     }
 }
 
 /// Runs in both worlds at once.
 pub(super) fn pair<N: NoiseSource>(stage: &Stage<'_>, worlds: &Worlds, noise: &N, number: u32) -> Result<[Vec<Visit>; 2], AuditError> {
-    let first = stage.play(&worlds.first, &worlds.silent, noise, 2 * number)?;
-    let second = stage.play(&worlds.second, &worlds.silent, noise, 2 * number + 1)?;
+    let first = stage.play(&worlds.asked, &worlds.first, &worlds.silent, noise, 2 * number)?;
+    let second = stage.play(&worlds.asked, &worlds.second, &worlds.silent, noise, 2 * number + 1)?;
     Ok([first, second])
 }

@@ -58,7 +58,7 @@ fn integers() -> Result<Row, AuditError> {
         let unit: Unit = vec![((0..features).map(|_| uniform()).collect(), 1e12 * uniform())];
         let play = |units: &[Unit]| {
             let units = Units::new(table(features, units)).over_slots(1);
-            stage.play(&units, &units, &SeededNoise::new(term.into()), 0)
+            stage.play(&[], &units, &units, &SeededNoise::new(term.into()), 0)
         };
         let (with, without) = (play(&[unit])?, play(&[])?);
         let (Payload::Lattice(with), Payload::Lattice(without), DpEvent::DiscreteGaussian(declared)) =
@@ -93,7 +93,7 @@ fn coins() -> Result<Row, AuditError> {
     let units = Units::new(table(features, &vec![like; UNITS])).over_slots(UNITS as u64);
     let mut equal = 0;
     for number in 0..PAIRS {
-        let visits = stage.play(&units, &units, &SecureNoise, number)?;
+        let visits = stage.play(&[], &units, &units, &SecureNoise, number)?;
         let count = |payload: &Payload| match payload {
             // All terms are the same vector of norm C.
             Payload::Lattice(sum) => Ok((sum.to_f64().iter().map(|x| x * x).sum::<f64>().sqrt() / clip).round()),

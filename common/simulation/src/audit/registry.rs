@@ -9,7 +9,7 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_accounting::Relation;
+use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{ModelFamily, RawTask, ResolveContext, ResolvedTask, Trust, UpdateKind, UpdateSpec};
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,10 @@ pub(super) struct ModelSection {
 pub(super) struct UpdateSection {
     pub(super) name: &'static str,
     text: &'static str,
+    /// What the unit is, where it is not one record.
+    unit: PrivacyUnit,
+    /// Sections of `[model]` that it meets; all, where none is named.
+    models: &'static [&'static str],
 }
 
 const fn model(name: &'static str, text: &'static str, records: Records) -> ModelSection {
@@ -46,7 +50,17 @@ const fn model(name: &'static str, text: &'static str, records: Records) -> Mode
 }
 
 const fn update(name: &'static str, text: &'static str) -> UpdateSection {
-    UpdateSection { name, text }
+    UpdateSection { name, text, unit: PrivacyUnit::Record, models: &[] }
+}
+
+/// Whole sites are protected.
+const fn of_sites(name: &'static str, text: &'static str) -> UpdateSection {
+    UpdateSection { unit: PrivacyUnit::Site, ..update(name, text) }
+}
+
+/// Persons are protected, of several records each.
+const fn of_persons(name: &'static str, text: &'static str, models: &'static [&'static str]) -> UpdateSection {
+    UpdateSection { unit: PrivacyUnit::Person, models, ..update(name, text) }
 }
 
 pub(super) const MODELS: &[ModelSection] = &[
@@ -59,8 +73,8 @@ pub(super) const MODELS: &[ModelSection] = &[
     model("neural-network", "hidden = [3]\nsamples = 2", Records::Classes),
     model("neural-network, numbers", "hidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     model("latent-dirichlet", "topics = 2", Records::Documents),
-    model("gaussian-mixture", "components = 2\nnoise_sd = 0.5", Records::Points),
-    model("gaussian-mixture, full", "components = 2\nnoise_sd = 0.5\napproximation = \"full-covariance\"", Records::Points),
+    model("gaussian-mixture", "components = 2\nnoise_sd = 2.0", Records::Points),
+    model("gaussian-mixture, full", "components = 2\nnoise_sd = 2.0\napproximation = \"full-covariance\"", Records::Points),
     model("pbp-network", "hidden = [3]", Records::Points),
     model("sigmoid-belief", "hidden = 2", Records::Images),
 ];
@@ -89,23 +103,45 @@ pub(super) const UPDATES: &[UpdateSection] = &[
     update("global-vi", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
     update("global-vi, sampled", "schedule = \"synchronous\"\nrounds = 2\nclip_norm = 1.0\nsampling_rate = 0.5"),
     update("parameter-perturbation", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
-    update("local-averaging", "schedule = \"synchronous\"\nrounds = 6\nshards = 8\nclip_norm = 1.0\ndamping = 1.0"),
+    update("local-averaging", "schedule = \"synchronous\"\nrounds = 6\nshards = 3\nclip_norm = 1.0\ndamping = 1.0"),
     update("local-averaging, tied", "schedule = \"synchronous\"\nrounds = 3\nshards = 3\nclip_norm = 1.0\nstate = \"tied\""),
-    update("virtual-clients", "schedule = \"synchronous\"\nrounds = 4\nshards = 8\nclip_norm = 1.0\ndamping = 1.0"),
+    update("virtual-clients", "schedule = \"synchronous\"\nrounds = 4\nshards = 3\nclip_norm = 1.0\ndamping = 1.0"),
     update("virtual-clients, tied", "schedule = \"synchronous\"\nrounds = 3\nshards = 3\nclip_norm = 1.0\nstate = \"tied\""),
     update("virtual-clients, released", "schedule = \"synchronous\"\nrounds = 3\nshards = 3\nclip_norm = 1.0\nstate = \"released\""),
-    update("client-level", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
+    of_sites("client-level", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
     update("vips", "schedule = \"synchronous\"\nrounds = 3"),
     update("vips, unknown noise", "schedule = \"synchronous\"\nrounds = 1\nrecords = 40"),
+    update("vips, learned clip", "schedule = \"synchronous\"\nrounds = 3\ndocuments = 40"),
+    update("vips, images", "schedule = \"synchronous\"\nrounds = 2\nimages = 40\nclip_norm = 0.1"),
     update(
         "vips, images, sampled",
         "schedule = \"synchronous\"\nrounds = 2\ndamping = { start = 1.0, end = 0.5 }\nimages = 40\nsampling_rate = 0.5",
     ),
     update("sep", "schedule = \"synchronous\"\nrounds = 3\nrecords = 40"),
-    update("sep, sites", "schedule = \"synchronous\"\nrounds = 3\nsite_passes = 4"),
-    update("ep", "schedule = \"synchronous\"\nrounds = 3\nrecords = 40"),
-    update("ep, sites", "schedule = \"synchronous\"\nrounds = 3\nsite_passes = 4"),
+    of_sites("sep, sites", "schedule = \"synchronous\"\nrounds = 3\nsite_passes = 4"),
+    update("ep", "schedule = \"synchronous\"\nrounds = 3\nrecords = 40\ndamping = 1.0"),
+    of_sites("ep, sites", "schedule = \"synchronous\"\nrounds = 3\nsite_passes = 4\ndamping = 1.0"),
     update("dp-em", "schedule = \"synchronous\"\nrounds = 3"),
+    of_persons(
+        "natural-gradient, persons",
+        "schedule = \"synchronous\"\nrounds = 3\nresidual_bound = 2.0\ncurvature_bound = 1.0",
+        &["linear-regression", "logistic-regression, full"],
+    ),
+    of_persons(
+        "dp-optimisation, persons",
+        "schedule = \"synchronous\"\nrounds = 2\nsteps = 3\nclip_norm = 1.0\nsampling_rate = 0.5",
+        &["logistic-regression", "neural-network"],
+    ),
+    of_persons(
+        "virtual-clients, persons",
+        "schedule = \"synchronous\"\nrounds = 4\nshards = 3\nclip_norm = 1.0\ndamping = 1.0",
+        &["linear-regression", "logistic-regression"],
+    ),
+    of_persons(
+        "ep, persons",
+        "schedule = \"synchronous\"\nrounds = 3\nrecords = 40\ndamping = 1.0",
+        &["probit-regression", "gaussian-mixture"],
+    ),
 ];
 
 const COLUMNS: &str = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1.0\nupper = 1.0\ncentre = 0.0\nscale = 1.0\n\
@@ -172,7 +208,14 @@ fn schema(records: Records) -> String {
 pub(super) fn resolve(model: &ModelSection, update: &UpdateSection, relation: Relation, trust: Trust) -> Option<ResolvedTask> {
     let before_comma = |name: &'static str| name.split(',').next().unwrap_or(name);
     let (family, kind) = (before_comma(model.name), before_comma(update.name));
-    let unit = if update.text.contains("site_passes") || kind == "client-level" { "site" } else { "record" };
+    if !update.models.is_empty() && !update.models.contains(&model.name) {
+        return None;
+    }
+    let (unit, column) = match update.unit {
+        PrivacyUnit::Record => ("record", ""),
+        PrivacyUnit::Person => ("person", "unit_column = \"who\"\n"),
+        PrivacyUnit::Site => ("site", ""),
+    };
     if unit == "site" && relation == Relation::AddRemove {
         // The neighbour would be a site that sends nothing, and who takes part is public: such a task means nothing.
         return None;
@@ -189,7 +232,7 @@ pub(super) fn resolve(model: &ModelSection, update: &UpdateSection, relation: Re
         model.text, update.text
     );
     let context = ResolveContext { name: "audit", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
-    RawTask::parse(&text).ok()?.resolve(&schema(model.records), context).ok()
+    RawTask::parse(&text).ok()?.resolve(&format!("{column}{}", schema(model.records)), context).ok()
 }
 
 /// All rows whose update's section begins with `wanted` (all, where nothing is wanted).
