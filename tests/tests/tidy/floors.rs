@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("records", &["privacy", "schema"]),
     ("models", &["expfam", "privacy", "numerics", "schema"]),
     ("posterior", &["expfam", "privacy", "numerics", "schema", "models"]),
-    ("inference", &["expfam", "privacy", "posterior", "records"]),
+    ("inference", &["expfam", "privacy", "models", "posterior", "records"]),
     ("data", &["privacy", "records", "schema"]),
     ("secagg", &["privacy"]),
     ("protocol", &["expfam", "privacy", "posterior", "secagg"]),
