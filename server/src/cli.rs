@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
 use dp_pvi_protocol::message::RunOutcome;
 use tracing::{error, warn};
@@ -74,6 +74,7 @@ enum Command {
         new_run: bool,
     },
     /// Check configuration, certificates and task, and show what will be computed.
+    #[command(after_help = names())]
     Check {
         /// Write the resolved task into this file, for `dp-pvi-client plan --task` and `dp-pvi-sim plan`.
         #[arg(short, long, value_name = "FILE")]

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use dp_pvi_accounting::PrivacyUnit;
-use dp_pvi_posterior::task::{ModelFamily, RawTask, ResolveContext, ResolvedTask, TaskError, UpdateKind};
-use serde_json::json;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
+use dp_pvi_posterior::{methods, models};
 
 use crate::federation::Party;
 use crate::regression::{Likelihood, Records};
@@ -239,9 +239,8 @@ fn updates(names: &str) -> Vec<&'static Update> {
 #[must_use]
 pub fn missing() -> BTreeSet<String> {
     let known: Vec<&str> = MODELS.iter().map(Model::family).chain(UPDATES.iter().map(Update::kind)).collect();
-    let families = names(serde_json::from_value::<ModelFamily>(json!("?")).map(drop));
-    let kinds = names(serde_json::from_value::<UpdateKind>(json!("?")).map(drop));
-    let mut missing: BTreeSet<String> = families.into_iter().chain(kinds).filter(|name| !known.contains(&name.as_str())).collect();
+    let names = models::registered().chain(methods::registered()).map(|(name, _)| name);
+    let mut missing: BTreeSet<String> = names.filter(|name| !known.contains(name)).map(str::to_owned).collect();
     let pair = |model: &Model, update: &Update| format!("{} with {}", update.kind(), model.family());
     let has: BTreeSet<String> =
         MODELS.iter().flat_map(|model| tried(model.name).into_iter().map(move |update| pair(model, update))).collect();
@@ -258,15 +257,6 @@ pub fn missing_aggregated() -> BTreeSet<String> {
     let has: BTreeSet<&str> = MODELS.iter().flat_map(|model| tried_aggregated(model.name)).map(Update::kind).collect();
     let may = |update: &&Update| MODELS.iter().any(|model| resolve(model, update, Trust::Aggregated(3)).is_ok());
     UPDATES.iter().filter(|update| !has.contains(update.kind())).filter(may).map(|update| update.kind().to_owned()).collect()
-}
-
-/// All names of an enum, from the message that refuses `?`.
-fn names(refused: Result<(), serde_json::Error>) -> Vec<String> {
-    let Err(refused) = refused else { panic!("`?` is no name") };
-    // unknown variant `?`, expected one of `a`, `b`
-    let names: Vec<String> = refused.to_string().split('`').skip(3).step_by(2).map(str::to_owned).collect();
-    assert!(names.len() > 1, "{refused}");
-    names
 }
 
 impl Model {

@@ -152,7 +152,7 @@ fn optimum(federation: &Federation, document: &PosteriorDocument, sites: &[Party
     let task = document.task().unwrap();
     let table = load_public(&task.parsed_schema().unwrap(), &[file], None).unwrap();
     let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
-    let model = models::from_spec(&task.model);
+    let model = models::from_spec(&task.model).unwrap();
     model.local_optimum().unwrap().local_optimum(table.get(), &prior, &prior).unwrap().natural().to_vec()
 }
 

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use dp_pvi_data::{load_public, select_public};
 use dp_pvi_inference::models::{Model, from_spec};
+use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
@@ -42,7 +43,7 @@ fn mean_field_optimum(bencher: divan::Bencher<'_, '_>, tolerance: f64) {
 }
 
 fn model() -> Box<dyn Model> {
-    from_spec(&ModelSpec::LogisticRegression {})
+    from_spec(&ModelSpec::from(logistic_regression::LogisticRegression {})).expect("a model of this program")
 }
 
 fn prior(table: &RecordTable) -> dp_pvi_expfam::any::Gaussian {

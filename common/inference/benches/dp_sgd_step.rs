@@ -21,6 +21,7 @@ use divan::Bencher;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Epsilon, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate, Terms};
 use dp_pvi_inference::models;
 use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
+use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
@@ -96,7 +97,7 @@ fn run(bencher: Bencher, table: RecordTable, sampling: Option<SamplingRate>) {
 }
 
 fn gradients(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
-    let model = models::from_spec(&ModelSpec::LogisticRegression {});
+    let model = models::from_spec(&ModelSpec::from(logistic_regression::LogisticRegression {})).expect("a model of this program");
     let gradients = model.gradients().expect("logistic regression has gradients");
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| gradients.gradient(record, point, term))))
 }

@@ -129,7 +129,7 @@ impl Federation {
         let all = table(d, sites.iter().flatten());
         let task = shape.task("");
         let prior = Gaussian::from_natural(task.family(), task.prior_natural()).expect("the prior");
-        let model = models::from_spec(&task.model);
+        let model = models::from_spec(&task.model).expect("a model of this program");
         let q = model.local_optimum().expect("logistic regression has one").local_optimum(&all, &prior, &prior).expect("finite data");
         let test = table(d, test.iter());
         let optimum = held_out(&q, &test);

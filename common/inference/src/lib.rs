@@ -6,7 +6,7 @@
 //!   and a noise source, and gives back a released payload. It has no state, no clock, no I/O and no log.
 //!
 //! Models and methods meet in capabilities, so a new model serves every update whose capability it offers, and a new update
-//! every model that offers what it needs. Either is one folder here and one on the public side, and an arm in [`models::from_spec`] or [`methods::run`].
+//! every model that offers what it needs. Either is one folder here and one on the public side; a model has a line in the registry of [`models`], an update an arm in [`methods::run`].
 //!
 //! Functions over records are `fn`s, which capture nothing, and are told public values as a copy ([`dp_pvi_privacy::records`]). The crate's
 //! `clippy.toml` bars what is left: locks, cells, atomics, threads, files and sockets. This stops mistakes, not a malicious author.
@@ -18,8 +18,15 @@ pub mod models;
 pub mod point;
 
 #[cfg(test)]
+#[path = "../../../tests/tests/models/gamma.rs"]
+mod gamma;
+#[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 mod testing;
+
+/// So that a model of another crate, which names this one, can be tested here.
+#[cfg(test)]
+extern crate self as dp_pvi_inference;
 
 pub use dp_pvi_records as records;
 pub use error::InferenceError;

@@ -1,96 +1,36 @@
 //! Models: one room for every likelihood, with its options in a task, its public mathematics and what it offers to methods.
 //!
-//! To add a model, write a room here, its line in the registry, its numbers in [`ModelSpec`] and [`ModelFamily`], and the room of the same
-//! name in `dp-pvi-inference`.
+//! To add a model, write a room here, its line in the registry, and the room of the same name with its line in `dp-pvi-inference`. A model may
+//! also stand in a crate of its own, which calls [`register`] before it reads a task.
 
 pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+mod model;
 pub mod neural_network;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod prediction;
 pub mod probit_regression;
+pub mod registry;
 pub mod sigmoid_belief;
 pub mod spec;
 
-use std::fmt::{Display, Formatter};
+use std::fmt::Display;
+use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+pub use model::{ModelEntry, ModelFamily, ModelSpec, PublicHalf};
 
-pub use latent_dirichlet::LatentDirichletSpec;
-pub use neural_network::{NetworkOutput, NeuralNetworkSpec};
-pub use sigmoid_belief::SigmoidBeliefSpec;
-
+use crate::latent_dirichlet::LatentDirichletSpec;
+use crate::model::Entry;
+use crate::prediction::{Law, Outcome};
+use crate::registry::{Named, RegisterError, Registry};
+use crate::sigmoid_belief::SigmoidBeliefSpec;
 use crate::spec::TaskError;
-use crate::spec::check::invalid;
+use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
-
-/// Likelihoods.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "family", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum ModelSpec {
-    /// y ~ N(xᵀθ, noise_sd²).
-    LinearRegression {
-        /// Known standard deviation of the observation noise.
-        noise_sd: f64,
-    },
-    /// P(y = 1) = σ(xᵀθ).
-    LogisticRegression {},
-    /// A network of ReLU layers.
-    NeuralNetwork(NeuralNetworkSpec),
-    /// Latent Dirichlet allocation.
-    LatentDirichlet(LatentDirichletSpec),
-    /// Binary images from hidden binary units.
-    SigmoidBelief(SigmoidBeliefSpec),
-    /// P(y = 1) = Φ(xᵀθ).
-    ProbitRegression {},
-    /// y ~ Poisson(exp(xᵀθ)).
-    PoissonRegression {},
-    /// x ~ (1/J) Σ_j N(μ_j, noise_sd² I).
-    GaussianMixture {
-        /// J.
-        components: u32,
-        /// Known standard deviation around every mean.
-        noise_sd: f64,
-        /// Public seed of the means at which inference starts.
-        seed: u32,
-    },
-    /// A network of ReLU layers and unknown noise, by probabilistic back-propagation.
-    PbpNetwork {
-        /// Units of every hidden layer.
-        hidden: Vec<u32>,
-        /// Public seed of the means at which inference starts.
-        seed: u32,
-    },
-}
-
-/// Names of the likelihoods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ModelFamily {
-    /// y ~ N(xᵀθ, noise_sd²).
-    LinearRegression,
-    /// P(y = 1) = σ(xᵀθ).
-    LogisticRegression,
-    /// A network of ReLU layers.
-    NeuralNetwork,
-    /// Latent Dirichlet allocation.
-    LatentDirichlet,
-    /// A sigmoid belief network with one hidden layer.
-    SigmoidBelief,
-    /// P(y = 1) = Φ(xᵀθ).
-    ProbitRegression,
-    /// y ~ Poisson(exp(xᵀθ)).
-    PoissonRegression,
-    /// A mixture of Gaussians with known variance.
-    GaussianMixture,
-    /// A network of ReLU layers and unknown noise, by probabilistic back-propagation.
-    PbpNetwork,
-}
 
 /// What a model says about itself.
 pub trait ModelRules: Display {
@@ -99,6 +39,12 @@ pub trait ModelRules: Display {
     /// # Errors
     /// What is refused, in words.
     fn check(&self, schema: &Schema) -> Result<(), TaskError>;
+
+    /// What the posterior says of a row.
+    ///
+    /// # Errors
+    /// The parameters are not those of this model.
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters>;
 
     /// Number of parameters d over `features` columns.
     fn parameters(&self, features: u32) -> u32 {
@@ -233,111 +179,45 @@ pub enum StatisticsForm {
     },
 }
 
-impl ModelSpec {
-    /// What the model says about itself.
-    #[must_use]
-    pub fn rules(&self) -> Box<dyn ModelRules> {
-        match *self {
-            Self::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression { noise_sd }),
-            Self::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
-            Self::NeuralNetwork(ref spec) => Box::new(spec.clone()),
-            Self::LatentDirichlet(spec) => Box::new(spec),
-            Self::SigmoidBelief(spec) => Box::new(spec),
-            Self::ProbitRegression {} => Box::new(probit_regression::ProbitRegression),
-            Self::PoissonRegression {} => Box::new(poisson_regression::PoissonRegression),
-            Self::GaussianMixture { components, noise_sd, seed } => {
-                Box::new(gaussian_mixture::GaussianMixture(MixtureForm { components, noise_sd, seed }))
-            }
-            Self::PbpNetwork { ref hidden, seed } => Box::new(pbp_network::PbpNetwork { hidden: hidden.clone(), seed }),
-        }
-    }
-
-    /// Means at which the first fit over rows of `features` columns starts, where not at the prior's: the same for everybody.
-    #[must_use]
-    pub fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
-        self.rules().fit_start(features)
-    }
-
-    /// How far the global precision may fall below the prior's.
-    #[must_use]
-    pub fn floor(&self) -> PrecisionFloor {
-        self.rules().floor()
-    }
-}
-
 /// The registry: one line for every model.
-const REGISTRY: [&ModelEntry; 9] = [
-    &logistic_regression::ENTRY,
-    &probit_regression::ENTRY,
-    &linear_regression::ENTRY,
-    &poisson_regression::ENTRY,
-    &neural_network::ENTRY,
-    &pbp_network::ENTRY,
-    &gaussian_mixture::ENTRY,
-    &latent_dirichlet::ENTRY,
-    &sigmoid_belief::ENTRY,
+pub(crate) static MODELS: Registry<ModelEntry> = Registry::new(BUILT_IN);
+
+const BUILT_IN: &[ModelEntry] = &[
+    ModelEntry::of::<logistic_regression::LogisticRegression>(),
+    ModelEntry::of::<probit_regression::ProbitRegression>(),
+    ModelEntry::of::<linear_regression::LinearRegression>(),
+    ModelEntry::of::<poisson_regression::PoissonRegression>(),
+    ModelEntry::of::<neural_network::NeuralNetworkSpec>(),
+    ModelEntry::of::<pbp_network::PbpNetwork>(),
+    ModelEntry::of::<gaussian_mixture::GaussianMixture>(),
+    ModelEntry::of::<latent_dirichlet::LatentDirichletSpec>(),
+    ModelEntry::of::<sigmoid_belief::SigmoidBeliefSpec>(),
 ];
 
-/// What the registry knows of a model.
-pub(crate) struct ModelEntry {
-    /// Its family in a task.
-    pub(crate) family: ModelFamily,
-    /// Its name in `task.toml`.
-    pub(crate) name: &'static str,
-    /// What it is for, in half a line.
-    pub(crate) help: &'static str,
-    /// From its options to its numbers.
-    pub(crate) resolve: fn(&toml::Table) -> Result<ModelSpec, TaskError>,
+/// Adds the public half of a model of another crate; its private half is registered in `dp-pvi-inference`.
+///
+/// # Errors
+/// The name is taken, or is none.
+pub fn register<T: PublicHalf>() -> Result<(), RegisterError> {
+    MODELS.add(T::ENTRY)
 }
 
 /// Names of all models as `task.toml` has them, each with what it is for in half a line.
 pub fn registered() -> impl Iterator<Item = (&'static str, &'static str)> {
-    REGISTRY.iter().map(|entry| (entry.name, entry.help))
-}
-
-impl ModelFamily {
-    fn entry(self) -> &'static ModelEntry {
-        REGISTRY.into_iter().find(|entry| entry.family == self).expect("a test finds every family in the registry")
-    }
-
-    /// The model with the options that are written beside its name.
-    ///
-    /// # Errors
-    /// An option that is missing, unknown or of the wrong kind.
-    pub fn resolve(self, options: &toml::Table) -> Result<ModelSpec, TaskError> {
-        (self.entry().resolve)(options)
-    }
-}
-
-impl Display for ModelSpec {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        self.rules().fmt(f)
-    }
-}
-
-/// A model's options, no other key left.
-pub(crate) fn options<T: DeserializeOwned>(table: &toml::Table, family: &str) -> Result<T, TaskError> {
-    match table.clone().try_into() {
-        Ok(options) => Ok(options),
-        Err(error) => invalid(&format!("[model] family = \"{family}\": {}", error.to_string().trim_end())),
-    }
+    MODELS.all().into_iter().map(|entry| (entry.name(), entry.help()))
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{ModelFamily, REGISTRY};
+    use super::{ModelFamily, registered};
 
-    /// The names are those that serde reads, and no family is missing.
     #[test]
-    fn every_family_is_in_the_registry_once() {
-        for entry in REGISTRY {
-            assert_eq!(serde_json::to_value(entry.family).unwrap(), entry.name);
-            assert_eq!(entry.family.entry().name, entry.name);
-            assert!(!entry.help.is_empty() && entry.help.len() < 100, "{}", entry.name);
+    fn every_name_is_found_and_says_what_it_is_for() {
+        for (name, help) in registered() {
+            assert_eq!(ModelFamily::named(name).map(ModelFamily::name), Some(name));
+            assert!(!help.is_empty() && help.len() < 100, "{name}");
         }
-        let unknown = serde_json::from_str::<ModelFamily>("\"?\"").unwrap_err().to_string();
-        let known = unknown.matches('`').count() / 2 - 1;
-        assert_eq!(REGISTRY.len(), known, "{unknown}");
+        let names: std::collections::BTreeSet<_> = registered().map(|(name, _)| name).collect();
+        assert_eq!((names.len(), ModelFamily::named("linear")), (registered().count(), None));
     }
 }

@@ -1,10 +1,117 @@
-//! What a model says of a row: a number, a class or a component, with its uncertainty.
+//! What a model says of a row: a number, a class or a component, with its uncertainty; and the [`Law`] that says it.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use dp_pvi_expfam::any::Gaussian;
 use serde::{Deserialize, Serialize};
 
 pub use dp_pvi_schema::public::Example;
 
 use dp_pvi_numerics::normal;
+
+/// The predictive distribution of a posterior: parameter uncertainty and observation noise together.
+pub trait Law: Debug + Send + Sync {
+    /// Number of features of a row.
+    fn dimension(&self) -> usize;
+
+    /// The prediction for a row; its target is not looked at. Positions must be below [`Self::dimension`].
+    fn predict(&self, row: Example<'_>) -> Prediction;
+
+    /// ln p(target | row, released data); a lower bound where only one can be computed.
+    fn log_density(&self, row: Example<'_>) -> f64;
+
+    /// What hidden units say about an image's pixels; only of models of images.
+    fn reconstruct(&self, row: Example<'_>) -> Option<Reconstructed> {
+        let _ = row;
+        None
+    }
+}
+
+/// What there is to predict from.
+#[derive(Debug, Clone)]
+pub struct Outcome<'a> {
+    /// The posterior of the parameters.
+    pub posterior: Arc<Gaussian>,
+    /// The whole state of the run, whose head is the posterior; absent where only the posterior was exported.
+    pub state: Option<&'a [f64]>,
+    /// Standard deviation of an observation's noise, where the run learned it.
+    pub noise_sd: Option<f64>,
+}
+
+/// What a likelihood of a linear predictor xᵀθ says, given the predictor's mean and variance under the posterior.
+pub trait PredictorLaw: Debug + Send + Sync + 'static {
+    /// The prediction.
+    fn predict(&self, mean: f64, variance: f64) -> Prediction;
+
+    /// ln p(target | row, released data).
+    fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
+}
+
+/// The law of a likelihood of a linear predictor.
+#[must_use]
+pub fn of_predictor(outcome: &Outcome<'_>, law: impl PredictorLaw) -> Arc<dyn Law> {
+    Arc::new(OfPredictor { posterior: Arc::clone(&outcome.posterior), law })
+}
+
+#[derive(Debug)]
+struct OfPredictor<L> {
+    posterior: Arc<Gaussian>,
+    law: L,
+}
+
+impl<L> OfPredictor<L> {
+    /// Mean and variance of xᵀθ.
+    fn predictor(&self, row: Example<'_>) -> (f64, f64) {
+        self.posterior.standard().project(row.indices, row.values)
+    }
+}
+
+impl<L: PredictorLaw> Law for OfPredictor<L> {
+    fn dimension(&self) -> usize {
+        self.posterior.family().dimension()
+    }
+
+    fn predict(&self, row: Example<'_>) -> Prediction {
+        let (mean, variance) = self.predictor(row);
+        self.law.predict(mean, variance)
+    }
+
+    fn log_density(&self, row: Example<'_>) -> f64 {
+        let (mean, variance) = self.predictor(row);
+        self.law.log_density(mean, variance, row.target)
+    }
+}
+
+/// An image and its reconstruction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reconstructed {
+    /// Lower bound of ln p(image).
+    pub log_density: f64,
+    /// Share of its pixels that come back right.
+    pub accuracy: f64,
+}
+
+/// Pairs (position, value) of a row.
+pub fn entries<'a>(row: Example<'a>) -> impl Iterator<Item = (usize, f64)> + 'a {
+    row.indices.iter().zip(row.values).map(|(&i, &x)| (i as usize, x))
+}
+
+/// A row with its zeros.
+#[must_use]
+pub fn dense(row: Example<'_>, dimension: usize) -> Vec<f64> {
+    let mut x = vec![0.0; dimension];
+    entries(row).for_each(|(i, value)| x[i] = value);
+    x
+}
+
+/// The component with the largest probability.
+#[must_use]
+pub fn most_likely(probabilities: &[f64]) -> Prediction {
+    let best = probabilities.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+    let (component, probability) = best.unwrap_or((0, 0.0));
+    Prediction::Component { component, probability }
+}
 
 /// A prediction with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,3 +9,4 @@ pub mod optim;
 pub mod polya_gamma;
 pub mod quadrature;
 pub mod simplex;
+pub mod start;

@@ -2,6 +2,7 @@
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::methods::PviRule;
+use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::task::ModelSpec;
@@ -27,7 +28,7 @@ fn full_covariance_step(bencher: divan::Bencher<'_, '_>, dimension: usize) {
 fn predictions_with_uncertainty_9768_rows(bencher: divan::Bencher<'_, '_>) {
     let family = Family::DiagonalGaussian { dimension: 105 };
     let natural: Vec<f64> = (0..210_i32).map(|i| if i < 105 { f64::from(i % 7) - 3.0 } else { 2.0 + f64::from(i % 11) }).collect();
-    let Ok(predictor) = Predictor::new(ModelSpec::LogisticRegression {}, family, &natural) else { return };
+    let Ok(predictor) = Predictor::new(&ModelSpec::from(logistic_regression::LogisticRegression {}), family, &natural) else { return };
     let rows: Vec<(Vec<u32>, Vec<f64>)> = (0..9768_u32)
         .map(|row| ((0..14).map(|k| 7 * k + (row * 31 + k * 13) % 7).collect(), (0..14).map(|k| if k < 5 { 0.3 } else { 1.0 }).collect()))
         .collect();

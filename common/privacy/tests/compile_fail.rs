@@ -106,7 +106,7 @@ fn finding_gate_shipped_programs_see_no_panic_and_get_no_permit_from_a_view() {
         format!(
             "use dp_pvi_privacy::ledger::{{file::{store}, LedgerError, RowSigner}};
             use dp_pvi_accounting::DpEvent;
-            use dp_pvi_privacy::{Hash, Ledger, Permit, ReleaseId};
+            use dp_pvi_privacy::{{Hash, Ledger, Permit, ReleaseId}};
             pub fn mint<K: RowSigner>(ledger: &mut Ledger<{store}, K>, id: &ReleaseId, event: &DpEvent) -> Result<Permit, LedgerError> {{
                 ledger.reserve(id, event, Hash::default())
             }}"

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_simulation::account::{self, AccountError};
 use dp_pvi_simulation::audit::{self, AuditError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
@@ -39,6 +39,7 @@ enum Format {
 #[derive(Subcommand)]
 enum Command {
     /// Runs an experiment file.
+    #[command(after_help = names())]
     Run {
         /// The experiment (see deploy/experiments).
         file: PathBuf,

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use dp_pvi_posterior::{methods, models};
 use dp_pvi_tests::place::root;
 use dp_pvi_tests::source::{Source, production};
-
-use crate::sources::{kebab, variants};
 
 /// The sources of every crate.
 fn houses() -> Vec<String> {
@@ -16,11 +15,9 @@ fn houses() -> Vec<String> {
     houses
 }
 
-/// Rooms of models and of methods: the public place, the private one, and where the public one declares the names.
-const PLACES: &[(&str, &str, &str)] = &[
-    ("common/models/src", "common/inference/src/models", "lib.rs"),
-    ("common/posterior/src/methods", "common/inference/src/methods", "mod.rs"),
-];
+/// Rooms of models and of methods: the public place, and the private one.
+const PLACES: &[(&str, &str)] =
+    &[("common/models/src", "common/inference/src/models"), ("common/posterior/src/methods", "common/inference/src/methods")];
 
 /// Methods that share an engine: the folders of the engines, which no task names.
 const ENGINES: &[&str] = &["propagation", "shards"];
@@ -33,10 +30,10 @@ fn folders(place: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_model_and_method_has_a_room_of_its_name_on_both_sides() {
-    for ((public, private, file), (name, engines)) in PLACES.iter().zip([("ModelFamily", &[][..]), ("UpdateKind", ENGINES)]) {
-        let declared = variants(&format!("{public}/{file}"), name);
-        let named: BTreeSet<String> =
-            declared.iter().map(|v| kebab(v).replace('-', "_")).chain(engines.iter().map(|e| (*e).to_owned())).collect();
+    let registered: [(Vec<&str>, _); 2] =
+        [(models::registered().map(|(name, _)| name).collect(), &[][..]), (methods::registered().map(|(name, _)| name).collect(), ENGINES)];
+    for ((public, private), (names, engines)) in PLACES.iter().zip(registered) {
+        let named: BTreeSet<String> = names.iter().chain(engines).map(|name| name.replace('-', "_")).collect();
         assert_eq!(folders(private), named, "folders of {private}");
         let offered = folders(public);
         let missing: Vec<_> = named.difference(&offered).collect();
@@ -44,10 +41,66 @@ fn every_model_and_method_has_a_room_of_its_name_on_both_sides() {
     }
 }
 
+/// Files that may name every room of a kind: the registries, and the rows of the audit.
+const REGISTRIES: [&[&str]; 2] = [
+    &["common/models/src/lib.rs", "common/inference/src/models/mod.rs", "common/simulation/src/audit/registry.rs"],
+    &[
+        "common/posterior/src/methods/mod.rs",
+        "common/posterior/src/task/mod.rs",
+        "common/inference/src/methods/mod.rs",
+        "common/simulation/src/audit/registry.rs",
+    ],
+];
+
+/// Other files of production code that name a room. The list only becomes shorter: a line that no longer holds fails as well.
+const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[];
+
+/// Whether a file names a room: its folder as a module, or its name in a text, comments aside.
+fn names_room(source: &Source, name: &str) -> bool {
+    let module = name.replace('-', "_");
+    let whole = |text: &str, needle: &str| {
+        let part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        text.match_indices(needle).any(|(at, _)| !part(text[..at].chars().next_back()) && !part(text[at + needle.len()..].chars().next()))
+    };
+    let in_code = source.code.lines().any(|line| whole(line, &format!("{module}::")) || whole(line, &module) && line.contains("use "));
+    let in_text = source.code.lines().zip(source.text.lines()).any(|(code, text)| {
+        // A comment leaves nothing of its line; a string leaves its quotes.
+        let quoted = code.contains('"') && whole(text, name);
+        quoted && (name.contains('-') || text.contains(&format!("\"{name}\"")) || text.contains(&format!("\"{name}\\\"")))
+    });
+    in_code || in_text
+}
+
+/// Adding a model or a method is two folders and a line in each registry. Experiments on published results name what they reproduce.
+#[test]
+fn rooms_are_named_by_the_registries_and_few_others() {
+    let sources = production(&root(), &["common", "proto", "server", "client"]);
+    let kinds: [(Vec<&str>, _); 2] = [
+        (models::registered().map(|(name, _)| name).collect(), "model"),
+        (methods::registered().map(|(name, _)| name).collect(), "method"),
+    ];
+    let mut wrong = Vec::new();
+    for (((names, kind), (public, private)), registries) in kinds.iter().zip(PLACES).zip(REGISTRIES) {
+        for name in names {
+            let own = [public, private].map(|place| format!("{place}/{}/", name.replace('-', "_")));
+            let outside = sources.iter().filter(|s| !own.iter().any(|own| s.path.starts_with(own.as_str())) && names_room(s, name));
+            let (experiments, others): (Vec<&str>, Vec<&str>) =
+                outside.map(|s| s.path.as_str()).partition(|path| path.starts_with("common/simulation/src/reproduce/"));
+            let others: Vec<&str> = others.into_iter().filter(|path| !registries.contains(path)).collect();
+            eprintln!("{kind} {name}: {} beside the registries, {} experiments; {}", others.len(), experiments.len(), others.join(" "));
+            let stated = NAMED_ELSEWHERE.iter().find(|(room, _)| room == name).map_or(&[][..], |(_, paths)| *paths);
+            if others != stated {
+                wrong.push(format!("    (\"{name}\", &{others:?}),"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "NAMED_ELSEWHERE should say:\n{}", wrong.join("\n"));
+}
+
 /// A room's first lines say what it computes, and they fit on a page.
 #[test]
 fn every_room_has_a_page() {
-    for (public, private, _) in PLACES {
+    for (public, private) in PLACES {
         for place in [public, private] {
             for room in folders(place) {
                 let path = format!("{place}/{room}/mod.rs");

@@ -58,7 +58,7 @@ impl Problem {
     /// The engine's argmax of the local bound.
     pub(crate) fn optimum(&self, data: &RecordTable, cavity: &[f64], start: &[f64]) -> Result<Gaussian, String> {
         let gaussian = |natural: &[f64]| Gaussian::from_natural(self.family, natural.to_vec()).map_err(message);
-        let model = models::from_spec(&self.model);
+        let model = models::from_spec(&self.model).map_err(message)?;
         let optimum = model.local_optimum().ok_or("the model has no local optimum")?;
         optimum.local_optimum(data, &gaussian(cavity)?, &gaussian(start)?).map_err(message)
     }
@@ -70,7 +70,7 @@ impl Problem {
 
     /// Σ E_q log p(record) − KL(q‖prior).
     pub(crate) fn elbo(&self, q: &Gaussian) -> Result<f64, String> {
-        let model = models::from_spec(&self.model);
+        let model = models::from_spec(&self.model).map_err(message)?;
         let prior = Gaussian::from_natural(self.family, self.prior.clone()).map_err(message)?;
         Ok(self.all.records().map(|record| model.expected_log_likelihood(record, q)).sum::<f64>() - q.kl(&prior))
     }

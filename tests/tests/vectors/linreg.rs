@@ -1,6 +1,7 @@
 //! `linreg`: where everything is known in closed form.
 
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_posterior::models::linear_regression;
 use dp_pvi_posterior::task::ModelSpec;
 
 use super::federation::{Federation, Problem, factors_equal, natural_equals};
@@ -12,7 +13,7 @@ const SWEEPS: u32 = 5000;
 /// Data, prior and sites of `linreg`.
 pub(crate) fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, String> {
     let noise_sd = root.get("noise_var")?.number()?.sqrt();
-    let mut problem = Problem::read(root, ModelSpec::LinearRegression { noise_sd }, family)?;
+    let mut problem = Problem::read(root, ModelSpec::from(linear_regression::LinearRegression { noise_sd }), family)?;
     let (mean, precision) = (root.at("prior_mean")?, root.at("prior_prec")?);
     let d = problem.family.dimension();
     if mean.len() != d || precision.len() != d {

@@ -11,6 +11,7 @@ use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::methods::{Arrived, Coding};
+use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::{FactorState, ModelSpec, NaturalGradientSpec, Preconditioner, ShardMethod, UpdateSpec};
 use dp_pvi_privacy::SiteState;
@@ -24,7 +25,7 @@ const SWEEPS: u32 = 2000;
 
 /// Data, prior and sites of `logreg`.
 pub(crate) fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Problem, String> {
-    Problem::read(root, ModelSpec::LogisticRegression {}, family)
+    Problem::read(root, ModelSpec::from(logistic_regression::LogisticRegression {}), family)
 }
 
 pub(crate) fn diagonal(dimension: usize) -> Family {
@@ -129,7 +130,7 @@ pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outc
     // The first visit asks for the Gram matrix.
     let visits = u32::try_from(rounds.len() + 1).map_err(message)?;
     let task = task::synchronous(problem.model.clone(), problem.family, UpdateSpec::NaturalGradient(spec), vec![1.0; visits as usize])?;
-    let (rule, model) = (task.rule(), models::from_spec(&task.model));
+    let (rule, model) = (task.rule(), models::from_spec(&task.model).map_err(message)?);
     let mut state = rule.initial();
     for visit in 0..visits {
         let q = Gaussian::from_natural(problem.family, task.posterior(&state).to_vec()).map_err(message)?;
@@ -175,7 +176,7 @@ pub(crate) fn one_round_of_shards(root: &Node<'_>, node: &Node<'_>) -> Outcome {
         {
             let spec = task::shards(method, u32::try_from(count).map_err(message)?, 1, FactorState::Released, metric, 1e6)?;
             let task = task::synchronous(problem.model.clone(), problem.family, UpdateSpec::Shards(spec.clone()), vec![1.0])?;
-            let (model, coding) = (models::from_spec(&task.model), Coding::new(&task.setting(), spec.clone()));
+            let (model, coding) = (models::from_spec(&task.model).map_err(message)?, Coding::new(&task.setting(), spec.clone()));
             let job = Job { task: &task, visit: 0, lambda: &problem.prior, state: &SiteState::None };
             let fit = Fit::new(&spec, &job, model.as_ref()).map_err(message)?;
             let mut sum = vec![0.0; len];
@@ -204,7 +205,7 @@ struct Contributions {
 }
 
 fn contributions(data: &RecordTable, mean: &[f64], variance: &[f64]) -> Result<Contributions, String> {
-    let model = models::from_spec(&ModelSpec::LogisticRegression {});
+    let model = models::from_spec(&ModelSpec::from(logistic_regression::LogisticRegression {})).map_err(message)?;
     let gradients = model.gradients().ok_or("the model has no gradients")?;
     let d = mean.len();
     let at = |coordinate| -> Result<Vec<Vec<f64>>, String> {

@@ -36,6 +36,10 @@ pub trait LinearPredictor: Send + Sync {
     fn typical_curvature(&self, target: f64) -> f64;
 }
 
+/// A likelihood that is log-concave in its linear predictor. The local bound then has one maximum, which natural-gradient ascent finds: such a
+/// model offers an exact [`LocalOptimum`](crate::capabilities::LocalOptimum) without a further line.
+pub trait LogConcave: LinearPredictor {}
+
 /// Mean and variance of xᵀθ under a mean-field q.
 #[inline]
 #[must_use]

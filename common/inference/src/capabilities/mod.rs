@@ -13,7 +13,7 @@
 mod dual;
 pub mod glm;
 mod indicator;
-pub(crate) mod optimum;
+mod optimum;
 pub mod statistics;
 pub mod tilted;
 

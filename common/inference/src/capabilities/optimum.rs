@@ -7,7 +7,7 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::capabilities::LocalOptimum;
 use crate::capabilities::dual;
-use crate::capabilities::glm::{self, LinearPredictor};
+use crate::capabilities::glm::{self, LinearPredictor, LogConcave};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Iterations, whatever the data.
@@ -139,11 +139,7 @@ fn ascend(
     Ok(q)
 }
 
-/// The optimum of a model with a log-concave linear predictor.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NaturalGradient<M>(pub(crate) M);
-
-impl<M: LinearPredictor> LocalOptimum for NaturalGradient<M> {
+impl<M: LogConcave> LocalOptimum for M {
     fn weighted_optimum(
         &self,
         table: &RecordTable,
@@ -152,7 +148,7 @@ impl<M: LinearPredictor> LocalOptimum for NaturalGradient<M> {
         cavity: &Gaussian,
         start: &Gaussian,
     ) -> Result<Gaussian, InvalidParameters> {
-        natural_gradient(&self.0, table, weight, tolerance, cavity, start)
+        natural_gradient(self, table, weight, tolerance, cavity, start)
     }
 }
 

@@ -29,6 +29,20 @@ pub trait ExpectedStatistics: Send + Sync {
     fn add(&self, record: RecordView<'_>, term: &mut Term);
 }
 
+/// Adds weight · svec(xxᵀ) from coordinate `offset` on.
+pub(crate) fn add_outer(record: RecordView<'_>, weight: f64, offset: usize, d: usize, term: &mut Term) {
+    for (k, (&i, &x)) in record.indices.iter().zip(record.values).enumerate() {
+        let i = i as usize;
+        // Row i of the upper triangle begins after i rows of d, d−1, … entries.
+        let row = offset + i * d - i * i.saturating_sub(1) / 2 - i;
+        #[allow(clippy::cast_possible_truncation, reason = "a mechanism has 32-bit coordinates")]
+        let at = |j: usize| (row + j) as u32;
+        term.add(at(i), weight * x * x);
+        let off_diagonal = weight * x * std::f64::consts::SQRT_2;
+        term.extend(record.indices[k + 1..].iter().zip(&record.values[k + 1..]).map(|(&j, y)| (at(j as usize), off_diagonal * y)));
+    }
+}
+
 /// Σ over all records of a table: the sum of the mechanism without clip and noise.
 #[must_use]
 pub fn total(statistics: &impl ExpectedStatistics, table: &RecordTable) -> Vec<f64> {

@@ -34,7 +34,7 @@ use super::conformance::{MODELS, RawUnits, Records, UPDATES, intruders, schema, 
 use super::dp_optimisation::{self, GradientSum, Iterate};
 use super::{Job, Local, bcm, run};
 use crate::InferenceError;
-use crate::testing::{SeededNoise, permit_under, release, table};
+use crate::testing::{SeededNoise, permit_under, register_guests, release, table};
 
 /// Visits of tasks whose sites keep a private state: what one unit moved adds up there.
 const PRIVATE_VISITS: &str = "rounds = 6";
@@ -317,6 +317,7 @@ fn strong(records: Records, features: usize) -> [Vec<(Vec<f64>, f64)>; 2] {
     match records {
         Records::Classes => [vec![row(1.0, 1.0)], vec![row(1.0, 0.0)]],
         Records::Numbers => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
+        Records::Positive => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Points => [vec![row(1.0, 10.0)], vec![row(-1.0, 0.0)]],
         Records::Documents => [vec![(first(20.0, false), 0.0)], vec![(first(20.0, true), 0.0)]],
         Records::Images => [vec![row(1.0, 0.0)], vec![row(0.0, 0.0)]],
@@ -485,6 +486,7 @@ struct Named {
 }
 
 fn resolve(model: &str, records: Records, pvi: &str, named: Named) -> Result<ResolvedTask, String> {
+    register_guests();
     let Named { kind, state, unit, relation, trust } = named;
     let state = state.map_or_else(String::new, |state| format!("\nstate = \"{}\"", text(&json!(state))));
     let epsilon = if kind == UpdateKind::Pvi { "" } else { "epsilon = 1.0\n" };

@@ -27,7 +27,7 @@ use ed25519_dalek::SigningKey;
 
 use super::{Job, Output, run};
 use crate::InferenceError;
-use crate::testing::{SeededNoise, permit_under, random_units, release, table};
+use crate::testing::{SeededNoise, permit_under, random_units, register_guests, release, table};
 
 const COLUMNS: &str = r#"
 [[columns]]
@@ -56,6 +56,8 @@ const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword
 pub(super) enum Records {
     Classes,
     Numbers,
+    /// Above 0.
+    Positive,
     /// Without an intercept column.
     Points,
     Documents,
@@ -81,6 +83,8 @@ pub(super) const MODELS: &[(&str, &str, Records)] = &[
     ("moments", "family = \"pbp-network\"\nhidden = [3]", Records::Points),
     ("linear, full", "family = \"linear-regression\"\nnoise_sd = 0.7\napproximation = \"full-covariance\"", Records::Numbers),
     ("images", "family = \"sigmoid-belief\"\nhidden = 2", Records::Images),
+    // Of another crate, see `testing::register_guests`.
+    ("gamma", "family = \"gamma-regression\"\nshape = 2.0", Records::Positive),
 ];
 
 /// Name, `[pvi]`.
@@ -136,7 +140,7 @@ const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
 /// Which updates serve which model; every other pair is refused before anything runs.
 pub(super) fn served(model: &str) -> String {
     match model {
-        "linear" | "Poisson" => GLM.into(),
+        "linear" | "Poisson" | "gamma" => GLM.into(),
         "logistic" | "probit" => format!("{GLM}; {PROPAGATION}; dp, balanced"),
         "logistic, full" => {
             let exact = "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips";
@@ -160,6 +164,7 @@ pub(super) fn schema(records: Records) -> String {
         Records::Images => PIXELS.into(),
         Records::Classes => format!("[label]\ncolumn = \"y\"\n{CLASS}\n{COLUMNS}"),
         Records::Numbers => format!("[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
+        Records::Positive => schema(Records::Numbers).replace("lower = 0.0", "lower = 0.5"),
         Records::Points => format!("intercept = false\n[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
     }
 }
@@ -169,6 +174,7 @@ fn protects_sites(pvi: &str) -> bool {
 }
 
 fn resolve(model: &str, records: Records, update: &str, relation: Relation) -> Result<ResolvedTask, String> {
+    register_guests();
     let relation = if relation == Relation::AddRemove { "add-remove" } else { "replace-one" };
     let unit = if protects_sites(update) { "site" } else { "record" };
     let epsilon = if update.contains("\"pvi\"") { "" } else { "epsilon = 1.0\n" };
@@ -201,6 +207,7 @@ pub(super) fn units(task: &ResolvedTask, records: Records, seed: u64, count: usi
         match records {
             Records::Documents => row.iter_mut().for_each(|x| *x = (3.0 * x.abs()).ceil()),
             Records::Images => row.iter_mut().for_each(|x| *x = f64::from(u8::from(*x > 0.0))),
+            Records::Positive => *target = 0.5 + 4.0 * (row[0] + 2.0),
             Records::Numbers => *target = (4.0 * (row[0] + 2.0)).floor().clamp(0.0, 10.0),
             Records::Classes | Records::Points => {}
         }

@@ -73,7 +73,8 @@ pub struct Output {
 /// # Errors
 /// See [`InferenceError`]; nothing was released then.
 pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit, noise: &N) -> Result<Output, InferenceError> {
-    let model = models::from_spec(&job.task.model);
+    models::seal();
+    let model = models::from_spec(&job.task.model)?;
     match &job.task.update {
         UpdateSpec::Pvi {} => pvi::run(job, &Local::new(job)?, model.as_ref(), units, permit),
         UpdateSpec::DpOptimisation(spec) => {

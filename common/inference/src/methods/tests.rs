@@ -2,6 +2,7 @@
 //! declared sensitivity, and nothing depends on anything but its arguments.
 
 use dp_pvi_accounting::{DpEvent, Relation, Terms};
+use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::{Approximation, DpOptimisationSpec, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::noise::NoRandomness;
@@ -11,7 +12,7 @@ use super::dp_optimisation::GradientSum;
 use super::{Job, Local, Output, dp_optimisation, run};
 use crate::InferenceError;
 use crate::point::{MeanField, ScaleCoordinate};
-use crate::testing::{MODELS, SeededNoise, permit, random_units, spec, step_permit, table, task};
+use crate::testing::{SeededNoise, models, permit, random_units, spec, step_permit, table, task};
 use dp_pvi_records::RecordTable;
 
 const D: usize = 5;
@@ -35,7 +36,7 @@ fn updates() -> Vec<UpdateSpec> {
 /// Every task that the registry can serve.
 fn registry() -> Vec<ResolvedTask> {
     let mut tasks = Vec::new();
-    for model in MODELS {
+    for model in models() {
         for update in updates() {
             tasks.push(task(model.clone(), Approximation::MeanField, D as u32, update));
         }
@@ -176,7 +177,7 @@ fn distance_squared(a: &[i64], b: &[i64]) -> u128 {
 fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
     let noise = SeededNoise::new(3);
     let mut largest = 0.0f64;
-    for spec_of_model in MODELS {
+    for spec_of_model in models() {
         for rate in [1.0, 0.5] {
             let spec = spec(Optimizer::Preconditioned, 1, rate, 1.5, 0.8);
             let mechanism = spec.mechanism(2 * D as u32).unwrap();
@@ -225,7 +226,14 @@ fn the_records_of_a_person_are_summed_and_then_clipped_once() {
     let point = MeanField::new(vec![0.0; D], vec![1.0; D], ScaleCoordinate::LogScale).unwrap();
     let record = (vec![1.0, -1.0, 0.5, 0.0, 2.0], 1.0);
     let sum = |raw: RawUnits| {
-        let sum = without_noise(&ModelSpec::LogisticRegression {}, &spec, &mechanism, &point, &raw, &SeededNoise::new(1));
+        let sum = without_noise(
+            &ModelSpec::from(logistic_regression::LogisticRegression {}),
+            &spec,
+            &mechanism,
+            &point,
+            &raw,
+            &SeededNoise::new(1),
+        );
         sum.iter().map(|&v| (v as f64 * 2f64.powi(mechanism.exponent())).powi(2)).sum::<f64>().sqrt()
     };
     let apart = sum(vec![vec![record.clone()]; 10]);
@@ -238,7 +246,12 @@ fn the_records_of_a_person_are_summed_and_then_clipped_once() {
 #[test]
 fn conjugate_updates_are_exact() {
     let raw = random_units(21, 30, D);
-    let task = task(ModelSpec::LinearRegression { noise_sd: 0.7 }, Approximation::FullCovariance, D as u32, UpdateSpec::Pvi {});
+    let task = task(
+        ModelSpec::from(linear_regression::LinearRegression { noise_sd: 0.7 }),
+        Approximation::FullCovariance,
+        D as u32,
+        UpdateSpec::Pvi {},
+    );
     let change = values(&visit(&task, &raw, &SeededNoise::new(1)).unwrap());
     let mut expected = vec![0.0; change.len()];
     let precision = 0.7f64.powi(-2);
@@ -259,7 +272,12 @@ fn conjugate_updates_are_exact() {
 /// before noise is the same for every noise seed. `carry` decides what the factor is made of.
 fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
     let spec = spec(Optimizer::Preconditioned, 4, 0.5, 1.5, 0.8);
-    let task = task(ModelSpec::LogisticRegression {}, Approximation::MeanField, D as u32, UpdateSpec::DpOptimisation(spec));
+    let task = task(
+        ModelSpec::from(logistic_regression::LogisticRegression {}),
+        Approximation::MeanField,
+        D as u32,
+        UpdateSpec::DpOptimisation(spec),
+    );
     let raw = random_units(31, 30, D);
     let mechanism = spec.mechanism(2 * D as u32).unwrap();
     let transcript = SeededNoise { noise: 100, coins: 1 };
@@ -337,7 +355,7 @@ fn t1_4_dp_optimisation_carries_exactly_what_it_released() {
 #[test]
 fn without_noise_dp_optimisation_reaches_the_exact_local_optimum() {
     let raw: RawUnits = random_units(41, 700, D).into_iter().filter(|unit| unit.len() == 1).collect();
-    for (model, clip) in MODELS.into_iter().zip([60.0, 6.0]) {
+    for (model, clip) in models().into_iter().zip([60.0, 6.0]) {
         let exact = task(model.clone(), Approximation::MeanField, D as u32, UpdateSpec::Pvi {});
         let (mean, variance) = standard(&values(&visit(&exact, &raw, &SeededNoise::new(1)).unwrap()));
         for optimizer in [Optimizer::Preconditioned, Optimizer::Adam, Optimizer::PositivityPreserving] {
@@ -375,7 +393,7 @@ fn standard(factor: &[f64]) -> (Vec<f64>, Vec<f64>) {
 
 #[test]
 fn a_job_that_does_not_fit_is_refused() {
-    let task = task(ModelSpec::LogisticRegression {}, Approximation::MeanField, D as u32, UpdateSpec::Pvi {});
+    let task = task(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, D as u32, UpdateSpec::Pvi {});
     let raw = random_units(1, 5, D);
     let (good, zero) = (task.prior_natural(), vec![0.0; 2 * D]);
     let mut negative = good.clone();
@@ -399,7 +417,7 @@ fn a_job_that_does_not_fit_is_refused() {
 fn a_local_failure_is_the_zero_change() {
     let raw = vec![vec![(vec![1e200; D], 1.0)]];
     for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
-        for model in MODELS {
+        for model in models() {
             let task = task(model, approximation, D as u32, UpdateSpec::Pvi {});
             let output = visit(&task, &raw, &SeededNoise::new(1)).unwrap();
             assert!(values(&output).iter().all(|v| *v == 0.0));

@@ -1,7 +1,7 @@
-//! Models: one room for every likelihood p(record | θ), of the same name as its public half in `dp-pvi-posterior`.
+//! Models: one room for every likelihood p(record | θ), of the same name as its public half in `dp-pvi-models`.
 //!
-//! A model offers [capabilities](crate::capabilities). To add one, write a folder beside the ones that are here and add an arm to
-//! [`from_spec`].
+//! A model offers [capabilities](crate::capabilities). To add one, write a folder beside the ones that are here and its line in the registry.
+//! A model may also stand in a crate of its own, which calls [`register`] before the first visit.
 
 pub mod gaussian_mixture;
 pub mod latent_dirichlet;
@@ -17,24 +17,82 @@ pub mod sigmoid_belief;
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 mod tests;
 
-use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_models::registry::{Named, RegisterError, Registry};
+use dp_pvi_models::{self as public, ModelSpec, PublicHalf};
 
 pub use crate::capabilities::{Gradients, LocalOptimum, Model};
+use crate::error::InferenceError;
 
-/// The registry: one arm for every model.
-#[must_use]
-pub fn from_spec(spec: &ModelSpec) -> Box<dyn Model> {
-    match *spec {
-        ModelSpec::LinearRegression { noise_sd } => Box::new(linear_regression::LinearRegression::new(noise_sd)),
-        ModelSpec::LogisticRegression {} => Box::new(logistic_regression::LogisticRegression),
-        ModelSpec::NeuralNetwork(ref spec) => Box::new(neural_network::NeuralNetwork::new(spec.clone())),
-        ModelSpec::ProbitRegression {} => Box::new(probit_regression::Probit),
-        ModelSpec::PoissonRegression {} => Box::new(poisson_regression::Poisson),
-        ModelSpec::LatentDirichlet(_) => Box::new(latent_dirichlet::TopicModel),
-        ModelSpec::SigmoidBelief(_) => Box::new(sigmoid_belief::ImageModel),
-        ModelSpec::GaussianMixture { components, noise_sd, .. } => {
-            Box::new(gaussian_mixture::MixtureModel { components: components as usize, noise_sd })
-        }
-        ModelSpec::PbpNetwork { ref hidden, .. } => Box::new(pbp_network::NetworkModel { hidden: hidden.clone() }),
+/// The private half of a model: what computes on records, from the options that its public half has.
+pub trait PrivateHalf: PublicHalf {
+    /// The likelihood with these options.
+    fn model(&self) -> Box<dyn Model>;
+}
+
+/// What the registry knows of a private half.
+#[derive(Debug)]
+struct Room {
+    name: &'static str,
+    model: fn(&ModelSpec) -> Option<Box<dyn Model>>,
+}
+
+impl Room {
+    const fn of<T: PrivateHalf>() -> Self {
+        Self { name: T::NAME, model: model::<T> }
     }
+}
+
+/// The entry of a private half, which lives as long as the program.
+trait Entry: PrivateHalf {
+    const ROOM: &'static Room = &Room::of::<Self>();
+}
+
+impl<T: PrivateHalf> Entry for T {}
+
+impl Named for Room {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+fn model<T: PrivateHalf>(spec: &ModelSpec) -> Option<Box<dyn Model>> {
+    spec.options::<T>().map(PrivateHalf::model)
+}
+
+/// The registry: one line for every model. It is sealed before the first visit touches a record, so that no function over records can leave
+/// anything in it.
+static ROOMS: Registry<Room> = Registry::new(BUILT_IN);
+
+const BUILT_IN: &[Room] = &[
+    Room::of::<public::logistic_regression::LogisticRegression>(),
+    Room::of::<public::probit_regression::ProbitRegression>(),
+    Room::of::<public::linear_regression::LinearRegression>(),
+    Room::of::<public::poisson_regression::PoissonRegression>(),
+    Room::of::<public::neural_network::NeuralNetworkSpec>(),
+    Room::of::<public::pbp_network::PbpNetwork>(),
+    Room::of::<public::gaussian_mixture::GaussianMixture>(),
+    Room::of::<public::latent_dirichlet::LatentDirichletSpec>(),
+    Room::of::<public::sigmoid_belief::SigmoidBeliefSpec>(),
+];
+
+/// Adds the private half of a model of another crate, whose public half is registered in `dp-pvi-models`.
+///
+/// # Errors
+/// The name is taken or none, or a visit has run already.
+pub fn register<T: PrivateHalf>() -> Result<(), RegisterError> {
+    ROOMS.add(T::ROOM)
+}
+
+/// No private half is added from now on.
+pub(crate) fn seal() {
+    ROOMS.seal();
+}
+
+/// The likelihood of a task.
+///
+/// # Errors
+/// Its private half is not registered.
+pub fn from_spec(spec: &ModelSpec) -> Result<Box<dyn Model>, InferenceError> {
+    let room = ROOMS.find(spec.name());
+    room.and_then(|room| (room.model)(spec)).ok_or(InferenceError::Job("this program has no private half of the task's model"))
 }

@@ -2,6 +2,7 @@
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_posterior::models::linear_regression;
 use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::Term;
@@ -12,7 +13,7 @@ use super::{Model, from_spec};
 use crate::capabilities::glm::{LinearPredictor, Statistics, project};
 use crate::models::logistic_regression::LogisticRegression;
 use crate::point::{MeanField, ScaleCoordinate};
-use crate::testing::{MODELS, close, matrix, random_units, rows, table, vector, vectors};
+use crate::testing::{close, matrix, models, random_units, rows, table, vector, vectors};
 use dp_pvi_records::RecordTable;
 
 fn diagonal(h: &[f64], precision: &[f64]) -> Gaussian {
@@ -44,7 +45,7 @@ fn clients(data: &Value) -> Vec<RecordTable> {
 }
 
 fn linear(data: &Value) -> Box<dyn Model> {
-    from_spec(&ModelSpec::LinearRegression { noise_sd: data["noise_var"].as_f64().unwrap().sqrt() })
+    from_spec(&ModelSpec::from(linear_regression::LinearRegression { noise_sd: data["noise_var"].as_f64().unwrap().sqrt() })).unwrap()
 }
 
 fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {
@@ -240,8 +241,8 @@ fn gradients_of_every_model_agree_with_finite_differences() {
     let records = table(d, &random_units(3, 20, d));
     let points = [(0.0, 0.0), (0.4, -1.0), (-1.5, 0.5)];
     let mut term = Term::default();
-    for spec in MODELS {
-        let model = from_spec(&spec);
+    for spec in models() {
+        let model = from_spec(&spec).unwrap();
         let gradients = model.gradients().unwrap();
         for (mu, l) in points {
             let mean: Vec<f64> = (0..d).map(|j| mu + 0.1 * j as f64).collect();

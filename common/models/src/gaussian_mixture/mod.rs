@@ -19,21 +19,12 @@ mod task;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub(crate) use task::GaussianMixture;
+pub use task::GaussianMixture;
 
-use crate::{ModelEntry, ModelFamily};
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::GaussianMixture,
-    name: "gaussian-mixture",
-    help: "groups of rows around unknown means",
-    resolve: task::resolve,
-};
 
 /// What is assumed of a component's posterior covariance V_j.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,24 +1,39 @@
 //! x ~ (1/J) Σ_j N(μ_j, σ²I) over the feature columns; the label is not read.
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use serde::Deserialize;
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
+use super::{Components, Density, MixtureShape};
+use crate::prediction::{Example, Law, Outcome, Prediction, dense, most_likely};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{MixtureForm, ModelRules, ModelSpec, TiltedForm, options};
+use crate::{MixtureForm, ModelRules, PublicHalf, TiltedForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 
 /// Most components.
 const LARGEST: u32 = 1024;
 
-pub(crate) struct GaussianMixture(pub(crate) MixtureForm);
-
-#[derive(Deserialize)]
+/// Options of a mixture of Gaussians.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub struct GaussianMixture {
+    /// J.
+    pub components: u32,
+    /// Known standard deviation around every mean.
+    pub noise_sd: f64,
+    /// Public seed of the means at which inference starts.
+    pub seed: u32,
+}
+
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
     /// J. Required.
     components: Option<u32>,
     /// σ. Required.
@@ -27,33 +42,53 @@ struct Raw {
     seed: Option<u32>,
 }
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    match options(table, "gaussian-mixture")? {
-        Raw { components: Some(components), noise_sd: Some(noise_sd), seed } => {
-            Ok(ModelSpec::GaussianMixture { components, noise_sd, seed: seed.unwrap_or(0) })
+impl PublicHalf for GaussianMixture {
+    const NAME: &'static str = "gaussian-mixture";
+    const HELP: &'static str = "groups of rows around unknown means";
+    type Written = Written;
+
+    fn explicit(written: Written) -> Result<Self, TaskError> {
+        match written {
+            Written { components: Some(components), noise_sd: Some(noise_sd), seed } => {
+                Ok(Self { components, noise_sd, seed: seed.unwrap_or(0) })
+            }
+            _ => invalid("family = \"gaussian-mixture\" needs components, and noise_sd, the known standard deviation around every mean"),
         }
-        _ => invalid("family = \"gaussian-mixture\" needs components, and noise_sd, the known standard deviation around every mean"),
+    }
+}
+
+impl GaussianMixture {
+    fn form(&self) -> MixtureForm {
+        MixtureForm { components: self.components, noise_sd: self.noise_sd, seed: self.seed }
     }
 }
 
 impl ModelRules for GaussianMixture {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require(positive(self.0.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
-        require((1..=LARGEST).contains(&self.0.components), "components must be between 1 and 1024")?;
+        require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
+        require((1..=LARGEST).contains(&self.components), "components must be between 1 and 1024")?;
         require(schema.intercept().is_none(), "family = \"gaussian-mixture\" has no intercept: set intercept = false in the schema")
+    }
+
+    /// The row itself is what has a density.
+    fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        let (family, natural) = (*posterior.family(), posterior.natural());
+        let shape = MixtureShape::of_family(self.components as usize, family);
+        let blocks: Vec<f64> = shape.positions().iter().map(|&position| natural[position]).collect();
+        Ok(Arc::new(Density::predictive(&Components::from_natural(shape, &blocks)?, self.noise_sd * self.noise_sd)?))
     }
 
     /// J means over all columns.
     fn parameters(&self, features: u32) -> u32 {
-        features.saturating_mul(self.0.components)
+        features.saturating_mul(self.components)
     }
 
     fn mixture(&self) -> Option<MixtureForm> {
-        Some(self.0)
+        Some(self.form())
     }
 
     fn tilted(&self) -> Option<TiltedForm> {
-        Some(TiltedForm::Mixture(self.0))
+        Some(TiltedForm::Mixture(self.form()))
     }
 
     /// Sites may take precision away.
@@ -62,8 +97,22 @@ impl ModelRules for GaussianMixture {
     }
 }
 
+impl Law for Density {
+    fn dimension(&self) -> usize {
+        Self::dimension(self)
+    }
+
+    fn predict(&self, row: Example<'_>) -> Prediction {
+        most_likely(&self.score(&dense(row, self.dimension())).1)
+    }
+
+    fn log_density(&self, row: Example<'_>) -> f64 {
+        self.score(&dense(row, self.dimension())).0
+    }
+}
+
 impl Display for GaussianMixture {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "mixture of {} Gaussians, sd {} around every mean", self.0.components, Short(self.0.noise_sd))
+        write!(f, "mixture of {} Gaussians, sd {} around every mean", self.components, Short(self.noise_sd))
     }
 }

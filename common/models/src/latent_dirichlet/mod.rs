@@ -20,12 +20,8 @@ mod tests;
 
 pub use task::LatentDirichletSpec;
 
-use crate::{ModelEntry, ModelFamily};
 use dp_pvi_expfam::special::digamma;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry =
-    ModelEntry { family: ModelFamily::LatentDirichlet, name: "latent-dirichlet", help: "topics of documents", resolve: task::resolve };
+use dp_pvi_numerics::start::uniform;
 
 /// Smallest Dirichlet parameter. exp ψ(1/512) is 1e-223: products of two such weights, one of which is scaled to 1, stay above the
 /// smallest number, so that no word of a document loses all its topics to underflow.
@@ -122,18 +118,6 @@ impl Shape {
         assert!(lambda.len() == self.coordinates() && statistics.len() == self.coordinates(), "statistics of another shape");
         lambda.iter().zip(statistics).map(|(l, s)| (1.0 - rho) * l + rho * (self.eta + s.max(0.0))).collect()
     }
-}
-
-/// Splitmix64: public jitter, nothing that protects anybody.
-pub(crate) fn uniform(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    #[allow(clippy::cast_precision_loss, reason = "53 bits")]
-    let u = (z >> 11) as f64;
-    u / 9_007_199_254_740_992.0
 }
 
 /// q(β) = Π_k Dir(λ_k), prepared for E-steps: exp E ln β_kv once per word and topic.

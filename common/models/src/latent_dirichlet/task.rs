@@ -1,13 +1,18 @@
 //! Latent Dirichlet allocation: documents as word counts, topics as Dirichlet distributions over words.
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
+use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::Family;
 use serde::{Deserialize, Serialize};
 
-use super::Shape;
+use super::document::{Document, DocumentLength, Sweeps};
+use super::{LdaError, Shape, Topics};
+use crate::prediction::{Example, Law, Outcome, Prediction, most_likely};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
-use crate::{ModelRules, ModelSpec, StatisticsForm, options};
+use crate::{ModelRules, PublicHalf, StatisticsForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
@@ -24,9 +29,10 @@ pub struct LatentDirichletSpec {
     pub eta: f64,
 }
 
-#[derive(Deserialize)]
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub struct Written {
     /// K.
     topics: u32,
     /// Default: 1/K.
@@ -35,14 +41,15 @@ struct Raw {
     eta: Option<f64>,
 }
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let raw: Raw = options(table, "latent-dirichlet")?;
-    let each = 1.0 / f64::from(raw.topics.max(1));
-    Ok(ModelSpec::LatentDirichlet(LatentDirichletSpec {
-        topics: raw.topics,
-        alpha: raw.alpha.unwrap_or(each),
-        eta: raw.eta.unwrap_or(each),
-    }))
+impl PublicHalf for LatentDirichletSpec {
+    const NAME: &'static str = "latent-dirichlet";
+    const HELP: &'static str = "topics of documents";
+    type Written = Written;
+
+    fn explicit(Written { topics, alpha, eta }: Written) -> Result<Self, TaskError> {
+        let each = 1.0 / f64::from(topics.max(1));
+        Ok(Self { topics, alpha: alpha.unwrap_or(each), eta: eta.unwrap_or(each) })
+    }
 }
 
 impl LatentDirichletSpec {
@@ -53,6 +60,19 @@ impl LatentDirichletSpec {
     pub fn shape(&self, words: u32) -> Result<Shape, TaskError> {
         Shape::new(self.topics, words, self.alpha, self.eta).map_err(|error| TaskError::Invalid(error.to_string()))
     }
+
+    /// The topics in a state whose head is a posterior of this family.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn topics_of(&self, family: Family, state: &[f64]) -> Result<Topics, LdaError> {
+        // K topics over all words are the parameters.
+        let words = u32::try_from(family.dimension()).ok().and_then(|parameters| parameters.checked_div(self.topics));
+        let shape = Shape::new(self.topics, words.ok_or(LdaError::Size)?, self.alpha, self.eta)?;
+        let start = family.len();
+        let lambda = state.get(start..start.saturating_add(shape.coordinates())).ok_or(LdaError::Topics)?;
+        Topics::new(shape, lambda.to_vec())
+    }
 }
 
 impl ModelRules for LatentDirichletSpec {
@@ -62,6 +82,13 @@ impl ModelRules for LatentDirichletSpec {
         }
         require(schema.dimension() >= 2, "latent-dirichlet needs at least two words")?;
         self.shape(schema.dimension()).map(|_| ())
+    }
+
+    /// Topics follow the posterior in the state of a run. A Gaussian over the probabilities of words is no topic model.
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        let state = outcome.state.ok_or(InvalidParameters::Domain("a topic model predicts from the whole state of its run"))?;
+        let topics = self.topics_of(*outcome.posterior.family(), state);
+        Ok(Arc::new(topics.map_err(|_| InvalidParameters::Domain("the state holds no topics"))?))
     }
 
     /// β_kv, word by word.
@@ -80,6 +107,31 @@ impl ModelRules for LatentDirichletSpec {
 
     fn floor(&self) -> PrecisionFloor {
         PrecisionFloor::General
+    }
+}
+
+/// Sweeps behind a document's prediction.
+const SWEEPS: u32 = 100;
+
+/// The E-step of a document; none without words.
+fn document(topics: &Topics, row: Example<'_>) -> Option<Document> {
+    let mut document = Document::default();
+    document.fit(topics, DocumentLength::AsIs, row.indices, row.values, Sweeps::Exactly(SWEEPS)).then_some(document)
+}
+
+/// A document is what has a density.
+impl Law for Topics {
+    fn dimension(&self) -> usize {
+        self.shape().words()
+    }
+
+    /// The topic that most of the document's words are from, and its share of them.
+    fn predict(&self, row: Example<'_>) -> Prediction {
+        most_likely(&document(self, row).map(|document| document.shares()).unwrap_or_default())
+    }
+
+    fn log_density(&self, row: Example<'_>) -> f64 {
+        document(self, row).map_or(0.0, |document| document.bound(self, row.indices).0)
     }
 }
 

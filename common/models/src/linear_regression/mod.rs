@@ -11,13 +11,4 @@
 mod task;
 pub mod unknown_noise;
 
-use crate::{ModelEntry, ModelFamily};
-pub(crate) use task::LinearRegression;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::LinearRegression,
-    name: "linear-regression",
-    help: "a number, linear in the features, with known noise",
-    resolve: task::resolve,
-};
+pub use task::LinearRegression;

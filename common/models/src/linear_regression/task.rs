@@ -1,41 +1,47 @@
 //! y ~ N(xᵀθ, noise_sd²).
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use serde::Deserialize;
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
+use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, ModelSpec, StatisticsForm, options};
+use crate::{ModelRules, PublicHalf, StatisticsForm};
 use dp_pvi_schema::{LabelKind, Schema};
 
-pub(crate) struct LinearRegression {
-    pub(crate) noise_sd: f64,
+/// Options of a linear regression.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinearRegression {
+    /// Known standard deviation of the observation noise.
+    pub noise_sd: f64,
 }
 
-#[derive(Deserialize)]
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub struct Written {
     noise_sd: Option<f64>,
 }
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    match options::<Raw>(table, "linear-regression")?.noise_sd {
-        Some(noise_sd) => Ok(ModelSpec::LinearRegression { noise_sd }),
-        None => invalid("linear-regression needs noise_sd, the known standard deviation of an observation"),
+impl PublicHalf for LinearRegression {
+    const NAME: &'static str = "linear-regression";
+    const HELP: &'static str = "a number, linear in the features, with known noise";
+    type Written = Written;
+
+    fn explicit(Written { noise_sd }: Written) -> Result<Self, TaskError> {
+        match noise_sd {
+            Some(noise_sd) => Ok(Self { noise_sd }),
+            None => invalid("linear-regression needs noise_sd, the known standard deviation of an observation"),
+        }
     }
 }
 
 impl ModelRules for LinearRegression {
-    fn statistics(&self) -> Option<StatisticsForm> {
-        Some(StatisticsForm::LinearNoise { noise_sd: self.noise_sd })
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
         require(
@@ -43,10 +49,50 @@ impl ModelRules for LinearRegression {
             "linear-regression predicts a number: give the schema's label kind = \"number\"",
         )
     }
+
+    /// With the noise that the run learned, where it did.
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Normal { noise_sd: outcome.noise_sd.unwrap_or(self.noise_sd) }))
+    }
+
+    fn statistics(&self) -> Option<StatisticsForm> {
+        Some(StatisticsForm::LinearNoise { noise_sd: self.noise_sd })
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Normal {
+    noise_sd: f64,
+}
+
+impl PredictorLaw for Normal {
+    fn predict(&self, mean: f64, variance: f64) -> Prediction {
+        Prediction::Number { mean, variance: variance + self.noise_sd * self.noise_sd }
+    }
+
+    fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        let total = variance + self.noise_sd * self.noise_sd;
+        -0.5 * ((2.0 * std::f64::consts::PI * total).ln() + (target - mean).powi(2) / total)
+    }
 }
 
 impl Display for LinearRegression {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "linear regression, noise sd {}", Short(self.noise_sd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinearRegression;
+    use crate::ModelSpec;
+
+    #[test]
+    fn the_model_is_described_in_words() {
+        assert_eq!(ModelSpec::from(LinearRegression { noise_sd: 0.5 }).to_string(), "linear regression, noise sd 0.5");
     }
 }

@@ -68,8 +68,8 @@ mod tests {
     use nalgebra::{DMatrix, DVector};
 
     use super::{Sums, fit};
-    use crate::latent_dirichlet::uniform;
     use dp_pvi_numerics::polya_gamma::Relevance;
+    use dp_pvi_numerics::start::uniform;
 
     /// Both blocks are stationary, the noise is found, and sums that only noise could make give a posterior all the same.
     #[test]

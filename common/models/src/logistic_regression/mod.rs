@@ -11,13 +11,4 @@
 
 mod task;
 
-use crate::{ModelEntry, ModelFamily};
-pub(crate) use task::LogisticRegression;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::LogisticRegression,
-    name: "logistic-regression",
-    help: "one of two classes, through a logit",
-    resolve: task::resolve,
-};
+pub use task::LogisticRegression;

@@ -1,24 +1,31 @@
 //! P(y = 1) = σ(xᵀθ).
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use serde::Deserialize;
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
+use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, ModelSpec, options};
-use crate::{PredictorBounds, StatisticsForm, TiltedForm};
+use crate::{ModelRules, PredictorBounds, PublicHalf, StatisticsForm, TiltedForm};
+use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments};
 use dp_pvi_schema::{LabelKind, Schema};
 
-pub(crate) struct LogisticRegression;
-
-#[derive(Deserialize)]
+/// Options of a logistic regression: none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {}
+pub struct LogisticRegression {}
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let Raw {} = options(table, "logistic-regression")?;
-    Ok(ModelSpec::LogisticRegression {})
+impl PublicHalf for LogisticRegression {
+    const NAME: &'static str = "logistic-regression";
+    const HELP: &'static str = "one of two classes, through a logit";
+    type Written = Self;
+
+    fn explicit(written: Self) -> Result<Self, TaskError> {
+        Ok(written)
+    }
 }
 
 impl ModelRules for LogisticRegression {
@@ -27,6 +34,10 @@ impl ModelRules for LogisticRegression {
             matches!(schema.label().kind, LabelKind::Binary { .. }),
             "logistic-regression predicts a class: give the schema's label kind = \"binary\"",
         )
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Logit))
     }
 
     fn classes(&self) -> Option<u32> {
@@ -52,6 +63,20 @@ impl ModelRules for LogisticRegression {
     /// |y − E σ| ≤ 1, so the gradient is at most R.
     fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
         Some(feature_bound)
+    }
+}
+
+/// Exact by quadrature.
+#[derive(Debug)]
+struct Logit;
+
+impl PredictorLaw for Logit {
+    fn predict(&self, mean: f64, variance: f64) -> Prediction {
+        Prediction::Class { probability: sigmoid_moments(mean, variance).sigmoid, logit_mean: mean, logit_sd: variance.sqrt() }
+    }
+
+    fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        log_sigmoid_expectation(if target > 0.5 { mean } else { -mean }, variance)
     }
 }
 

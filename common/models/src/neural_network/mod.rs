@@ -33,20 +33,11 @@ mod output;
 mod predict;
 mod task;
 
-use crate::{ModelEntry, ModelFamily};
 pub use draws::{public_normals, standard_normals};
 pub use matrix::{Matrix, add_outer_products, add_scaled, combine, dot, moments};
 pub use output::Output;
 pub use predict::{Mixture, NetworkPrediction, NetworkPredictor};
 pub use task::{NetworkOutput, NeuralNetworkSpec};
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::NeuralNetwork,
-    name: "neural-network",
-    help: "a number or one of two classes, through ReLU layers",
-    resolve: task::resolve,
-};
 
 /// Largest power of two of a number that takes part in a forward pass: squares of squares stay ordinary numbers.
 const RANGE: f64 = 1.152_921_504_606_847e18;

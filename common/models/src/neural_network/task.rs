@@ -1,14 +1,17 @@
 //! A Bayesian neural network with ReLU layers: shape, parameters and where a fit begins.
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
+use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
-use crate::neural_network::{InvalidShape, Network, Output};
+use crate::neural_network::{InvalidShape, Network, NetworkPredictor, Output};
+use crate::prediction::{Example, Law, Outcome, Prediction};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, ModelSpec, options};
+use crate::{ModelRules, PublicHalf};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -37,9 +40,10 @@ pub enum NetworkOutput {
     Binary {},
 }
 
-#[derive(Deserialize)]
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub struct Written {
     /// Default: one layer of 50 units.
     hidden: Option<Vec<u32>>,
     /// Given: a number is predicted; absent: a class.
@@ -48,13 +52,18 @@ struct Raw {
     samples: Option<u32>,
 }
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let raw: Raw = options(table, "neural-network")?;
-    Ok(ModelSpec::NeuralNetwork(NeuralNetworkSpec {
-        hidden: raw.hidden.unwrap_or_else(|| vec![50]),
-        output: raw.noise_sd.map_or(NetworkOutput::Binary {}, |noise_sd| NetworkOutput::Number { noise_sd }),
-        samples: raw.samples.unwrap_or(10),
-    }))
+impl PublicHalf for NeuralNetworkSpec {
+    const NAME: &'static str = "neural-network";
+    const HELP: &'static str = "a number or one of two classes, through ReLU layers";
+    type Written = Written;
+
+    fn explicit(written: Written) -> Result<Self, TaskError> {
+        Ok(Self {
+            hidden: written.hidden.unwrap_or_else(|| vec![50]),
+            output: written.noise_sd.map_or(NetworkOutput::Binary {}, |noise_sd| NetworkOutput::Number { noise_sd }),
+            samples: written.samples.unwrap_or(10),
+        })
+    }
 }
 
 impl NeuralNetworkSpec {
@@ -86,6 +95,9 @@ impl NeuralNetworkSpec {
 /// Most Monte-Carlo samples of a record: more gain nothing beside the noise.
 const MAX_SAMPLES: u32 = 1000;
 
+/// Samples of the hidden layers behind a prediction.
+const PREDICTION_SAMPLES: usize = 100;
+
 impl ModelRules for NeuralNetworkSpec {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require((1..=8).contains(&self.hidden.len()), "hidden must list the units of one to eight layers")?;
@@ -106,6 +118,13 @@ impl ModelRules for NeuralNetworkSpec {
                 "a neural network without noise_sd predicts a class: give the schema's label kind = \"binary\", or noise_sd",
             ),
         }
+    }
+
+    fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        let network = self.network_of(posterior.family().dimension());
+        let network = network.map_err(|_| InvalidParameters::Domain("not the weights of this network"))?;
+        let standard = posterior.standard();
+        Ok(Arc::new(NetworkPredictor::new(network, standard.mean(), &standard.variances(), PREDICTION_SAMPLES)?))
     }
 
     fn parameters(&self, features: u32) -> u32 {
@@ -136,6 +155,20 @@ impl ModelRules for NeuralNetworkSpec {
     }
 }
 
+impl Law for NetworkPredictor {
+    fn dimension(&self) -> usize {
+        self.network().features()
+    }
+
+    fn predict(&self, row: Example<'_>) -> Prediction {
+        Self::predict(self, row).into()
+    }
+
+    fn log_density(&self, row: Example<'_>) -> f64 {
+        Self::log_density(self, row)
+    }
+}
+
 impl Display for NeuralNetworkSpec {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let units: Vec<String> = self.hidden.iter().map(u32::to_string).collect();
@@ -152,15 +185,15 @@ impl Display for NeuralNetworkSpec {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::{NetworkOutput, NeuralNetworkSpec, resolve};
-    use crate::ModelSpec;
+    use super::{NetworkOutput, NeuralNetworkSpec};
+    use crate::ModelFamily;
 
     #[test]
     fn options_have_defaults_and_no_others() {
-        let of = |text: &str| resolve(&text.parse().unwrap());
-        let ModelSpec::NeuralNetwork(spec) = of("").unwrap() else { panic!("a network") };
-        assert_eq!(spec, NeuralNetworkSpec { hidden: vec![50], output: NetworkOutput::Binary {}, samples: 10 });
-        let ModelSpec::NeuralNetwork(spec) = of("hidden = [20, 10]\nnoise_sd = 0.5\nsamples = 3").unwrap() else { panic!("a network") };
+        let of = |text: &str| ModelFamily::named("neural-network").unwrap().resolve(&text.parse().unwrap());
+        let spec = |text: &str| of(text).unwrap().options::<NeuralNetworkSpec>().unwrap().clone();
+        assert_eq!(spec(""), NeuralNetworkSpec { hidden: vec![50], output: NetworkOutput::Binary {}, samples: 10 });
+        let spec = spec("hidden = [20, 10]\nnoise_sd = 0.5\nsamples = 3");
         assert_eq!(spec, NeuralNetworkSpec { hidden: vec![20, 10], output: NetworkOutput::Number { noise_sd: 0.5 }, samples: 3 });
         assert_eq!(spec.to_string(), "neural network, hidden units 20 and 10, noise sd 0.5, 3 samples of a gradient");
         assert!(of("width = 3").is_err());

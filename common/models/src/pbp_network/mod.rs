@@ -26,19 +26,11 @@ mod tests;
 
 pub use moments::{Activations, Slopes};
 pub use prior::{PriorFactors, Refined, Site, refine_site};
-pub(crate) use task::PbpNetwork;
+pub use task::PbpNetwork;
 
-use crate::{ModelEntry, ModelFamily};
 use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_privacy::Hash;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::PbpNetwork,
-    name: "pbp-network",
-    help: "a number with unknown noise, through ReLU layers, by moments",
-    resolve: task::resolve,
-};
+use dp_pvi_expfam::any::Standard;
+use dp_pvi_numerics::start::standard_normal;
 
 /// Shape and rate of the hyperpriors before any record.
 pub const HYPERPRIOR: (f64, f64) = (6.0, 6.0);
@@ -229,13 +221,12 @@ impl Posterior {
     }
 }
 
-/// A standard normal number that everybody can compute: Box and Muller's transform of a hash.
+/// The posterior whose natural parameters, as a Gaussian over the weights and the noise's precision, are the head of a run's state.
 #[must_use]
-pub fn standard_normal(seed: u64, position: u64) -> f64 {
-    let Hash(bytes) = Hash::of("dp-pvi initial weight v1", &[&seed.to_le_bytes(), &position.to_le_bytes()]);
-    let half = |part: usize| bytes[8 * part..8 * part + 8].iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
-    // 53 bits each; the first in (0, 1].
-    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-    let unit = |word: u64| (word >> 11) as f64 / (1_u64 << 53) as f64;
-    (-2.0 * (1.0 - unit(half(0))).ln()).sqrt() * (std::f64::consts::TAU * unit(half(1))).cos()
+pub fn network_posterior(network: &Network, head: &Standard) -> Posterior {
+    let weights = network.weights();
+    let (mean, variance) = (head.mean(), head.variances());
+    // Mean a/b and variance a/b².
+    let (m, v) = (mean[weights], variance[weights]);
+    Posterior { mean: mean[..weights].to_vec(), variance: variance[..weights].to_vec(), shape: m * m / v, rate: m / v }
 }

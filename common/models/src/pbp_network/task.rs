@@ -1,33 +1,48 @@
 //! y = f(x; W) + noise of unknown precision, f a network with rectified hidden layers (probabilistic back-propagation).
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use serde::Deserialize;
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
-use crate::pbp_network::Network;
+use crate::pbp_network::predictive::NetworkPredictor;
+use crate::pbp_network::{Network, Posterior, network_posterior};
+use crate::prediction::{Example, Law, Outcome, Prediction, entries};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, ModelSpec, TiltedForm, options};
+use crate::{ModelRules, PublicHalf, TiltedForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::{LabelKind, Schema};
 
-pub(crate) struct PbpNetwork {
-    pub(crate) hidden: Vec<u32>,
-    pub(crate) seed: u32,
+/// Options of a network by probabilistic back-propagation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PbpNetwork {
+    /// Units of every hidden layer.
+    pub hidden: Vec<u32>,
+    /// Public seed of the means at which inference starts.
+    pub seed: u32,
 }
 
-#[derive(Deserialize)]
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub struct Written {
     /// Units of every hidden layer. Default: one layer of 50.
     hidden: Option<Vec<u32>>,
     /// Public seed of the means at which inference starts. Default: 0.
     seed: Option<u32>,
 }
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let Raw { hidden, seed } = options(table, "pbp-network")?;
-    Ok(ModelSpec::PbpNetwork { hidden: hidden.unwrap_or_else(|| vec![50]), seed: seed.unwrap_or(0) })
+impl PublicHalf for PbpNetwork {
+    const NAME: &'static str = "pbp-network";
+    const HELP: &'static str = "a number with unknown noise, through ReLU layers, by moments";
+    type Written = Written;
+
+    fn explicit(Written { hidden, seed }: Written) -> Result<Self, TaskError> {
+        Ok(Self { hidden: hidden.unwrap_or_else(|| vec![50]), seed: seed.unwrap_or(0) })
+    }
 }
 
 impl PbpNetwork {
@@ -50,6 +65,12 @@ impl ModelRules for PbpNetwork {
         )
     }
 
+    fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        let network = Network::of_weights(posterior.family().dimension() - 1, &self.hidden)?;
+        let posterior = network_posterior(&network, posterior.standard());
+        Ok(Arc::new(Moments { network, posterior }))
+    }
+
     /// All weights, and the precision of the noise as the last coordinate (see `PropagationRule` of dp-pvi-posterior).
     fn parameters(&self, features: u32) -> u32 {
         self.network(features).map_or(0, |network| u32::try_from(network.weights() + 1).unwrap_or(0))
@@ -62,6 +83,27 @@ impl ModelRules for PbpNetwork {
     /// Not log-concave.
     fn floor(&self) -> PrecisionFloor {
         PrecisionFloor::General
+    }
+}
+
+#[derive(Debug)]
+struct Moments {
+    network: Network,
+    posterior: Posterior,
+}
+
+impl Law for Moments {
+    fn dimension(&self) -> usize {
+        self.network.inputs()
+    }
+
+    fn predict(&self, row: Example<'_>) -> Prediction {
+        let (mean, variance) = NetworkPredictor::new(&self.network, &self.posterior).predict(entries(row));
+        Prediction::Number { mean, variance }
+    }
+
+    fn log_density(&self, row: Example<'_>) -> f64 {
+        NetworkPredictor::new(&self.network, &self.posterior).log_density(entries(row), row.target)
     }
 }
 

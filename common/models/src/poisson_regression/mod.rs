@@ -11,13 +11,4 @@
 pub mod count;
 mod task;
 
-use crate::{ModelEntry, ModelFamily};
-pub(crate) use task::PoissonRegression;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::PoissonRegression,
-    name: "poisson-regression",
-    help: "a count, whose logarithm is linear in the features",
-    resolve: task::resolve,
-};
+pub use task::PoissonRegression;

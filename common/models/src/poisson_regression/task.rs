@@ -1,23 +1,31 @@
 //! y ~ Poisson(exp(xᵀθ)): counts.
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use serde::Deserialize;
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
+use super::count;
+use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, ModelSpec, options};
+use crate::{ModelRules, PublicHalf};
 use dp_pvi_schema::{LabelKind, Schema};
 
-pub(crate) struct PoissonRegression;
-
-#[derive(Deserialize)]
+/// Options of a Poisson regression: none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {}
+pub struct PoissonRegression {}
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let Raw {} = options(table, "poisson-regression")?;
-    Ok(ModelSpec::PoissonRegression {})
+impl PublicHalf for PoissonRegression {
+    const NAME: &'static str = "poisson-regression";
+    const HELP: &'static str = "a count, whose logarithm is linear in the features";
+    type Written = Self;
+
+    fn explicit(written: Self) -> Result<Self, TaskError> {
+        Ok(written)
+    }
 }
 
 impl ModelRules for PoissonRegression {
@@ -32,8 +40,27 @@ impl ModelRules for PoissonRegression {
         )
     }
 
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Count))
+    }
+
     fn is_linear(&self) -> bool {
         true
+    }
+}
+
+#[derive(Debug)]
+struct Count;
+
+impl PredictorLaw for Count {
+    fn predict(&self, mean: f64, variance: f64) -> Prediction {
+        let rate = (mean + 0.5 * variance).exp();
+        // Of the count: that of its rate, and Poisson's own.
+        Prediction::Number { mean: rate, variance: rate + rate * rate * variance.exp_m1() }
+    }
+
+    fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        count::log_mass(target, mean, variance)
     }
 }
 

@@ -9,13 +9,4 @@
 
 mod task;
 
-use crate::{ModelEntry, ModelFamily};
-pub(crate) use task::ProbitRegression;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::ProbitRegression,
-    name: "probit-regression",
-    help: "one of two classes, through a probit",
-    resolve: task::resolve,
-};
+pub use task::ProbitRegression;

@@ -1,24 +1,31 @@
 //! P(y = 1) = Φ(xᵀθ).
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use serde::Deserialize;
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
 
+use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, ModelSpec, options};
-use crate::{PredictorBounds, TiltedForm};
+use crate::{ModelRules, PredictorBounds, PublicHalf, TiltedForm};
+use dp_pvi_numerics::normal;
 use dp_pvi_schema::{LabelKind, Schema};
 
-pub(crate) struct ProbitRegression;
-
-#[derive(Deserialize)]
+/// Options of a probit regression: none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {}
+pub struct ProbitRegression {}
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let Raw {} = options(table, "probit-regression")?;
-    Ok(ModelSpec::ProbitRegression {})
+impl PublicHalf for ProbitRegression {
+    const NAME: &'static str = "probit-regression";
+    const HELP: &'static str = "one of two classes, through a probit";
+    type Written = Self;
+
+    fn explicit(written: Self) -> Result<Self, TaskError> {
+        Ok(written)
+    }
 }
 
 impl ModelRules for ProbitRegression {
@@ -27,6 +34,10 @@ impl ModelRules for ProbitRegression {
             matches!(schema.label().kind, LabelKind::Binary { .. }),
             "probit-regression predicts a class: give the schema's label kind = \"binary\"",
         )
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Probit))
     }
 
     fn classes(&self) -> Option<u32> {
@@ -45,6 +56,20 @@ impl ModelRules for ProbitRegression {
     /// side has.
     fn predictor_bounds(&self) -> Option<PredictorBounds> {
         Some(PredictorBounds { residual: 2.4, curvature: 1.0, of_class: false, free_curvature: None })
+    }
+}
+
+#[derive(Debug)]
+struct Probit;
+
+impl PredictorLaw for Probit {
+    fn predict(&self, mean: f64, variance: f64) -> Prediction {
+        Prediction::Probit { probability: normal::cdf(mean / (1.0 + variance).sqrt()), mean, sd: variance.sqrt() }
+    }
+
+    fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        let sign = if target > 0.5 { 1.0 } else { -1.0 };
+        normal::log_cdf(sign * mean / (1.0 + variance).sqrt()).value
     }
 }
 

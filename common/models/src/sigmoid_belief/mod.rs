@@ -19,17 +19,8 @@ pub use task::SigmoidBeliefSpec;
 use dp_pvi_expfam::gaussian::full::{triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use crate::{ModelEntry, ModelFamily};
 use dp_pvi_numerics::polya_gamma;
 use shrinkage::Shrinkage;
-
-/// The registry's line.
-pub(crate) const ENTRY: ModelEntry = ModelEntry {
-    family: ModelFamily::SigmoidBelief,
-    name: "sigmoid-belief",
-    help: "binary images from hidden binary units",
-    resolve: task::resolve,
-};
 
 /// Numbers that are no network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -189,7 +180,7 @@ impl Network {
     pub fn start(shape: Shape, seed: u64, sd: f64) -> Self {
         let mut state = seed;
         // A sum of twelve uniform numbers is close enough to normal for a start.
-        let mut normal = || (0..12).map(|_| crate::latent_dirichlet::uniform(&mut state)).sum::<f64>() - 6.0;
+        let mut normal = || (0..12).map(|_| dp_pvi_numerics::start::uniform(&mut state)).sum::<f64>() - 6.0;
         Self {
             shape,
             weights: DMatrix::from_fn(shape.visible, shape.hidden, |_, _| sd * normal()),

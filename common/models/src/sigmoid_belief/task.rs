@@ -1,13 +1,17 @@
 //! Sigmoid belief network with one hidden layer: binary images, weights under three-parameter-beta-normal shrinkage.
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
+use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::prediction::{Example, Law, Outcome, Prediction, Reconstructed, dense, most_likely};
+use crate::sigmoid_belief::hidden::{Batch, Prepared};
 use crate::sigmoid_belief::{Network, Shape};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
-use crate::{ModelRules, ModelSpec, StatisticsForm, options};
+use crate::{ModelRules, PublicHalf, StatisticsForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
@@ -27,9 +31,10 @@ pub struct SigmoidBeliefSpec {
     pub start_scale: f64,
 }
 
-#[derive(Deserialize)]
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub struct Written {
     /// K.
     hidden: u32,
     /// Default: 10.
@@ -40,14 +45,19 @@ struct Raw {
     start_scale: Option<f64>,
 }
 
-pub(crate) fn resolve(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    let raw: Raw = options(table, "sigmoid-belief")?;
-    Ok(ModelSpec::SigmoidBelief(SigmoidBeliefSpec {
-        hidden: raw.hidden,
-        bias_scale: raw.bias_scale.unwrap_or(10.0),
-        start_seed: raw.start_seed.unwrap_or(1),
-        start_scale: raw.start_scale.unwrap_or(0.1),
-    }))
+impl PublicHalf for SigmoidBeliefSpec {
+    const NAME: &'static str = "sigmoid-belief";
+    const HELP: &'static str = "binary images from hidden binary units";
+    type Written = Written;
+
+    fn explicit(written: Written) -> Result<Self, TaskError> {
+        Ok(Self {
+            hidden: written.hidden,
+            bias_scale: written.bias_scale.unwrap_or(10.0),
+            start_seed: written.start_seed.unwrap_or(1),
+            start_scale: written.start_scale.unwrap_or(0.1),
+        })
+    }
 }
 
 impl SigmoidBeliefSpec {
@@ -80,6 +90,11 @@ impl ModelRules for SigmoidBeliefSpec {
         self.shape(schema.dimension()).map(|_| ())
     }
 
+    fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        let network = self.network(posterior.natural()).ok_or(InvalidParameters::Domain("not the weights of this network"))?;
+        Ok(Arc::new(Prepared::owned(network)))
+    }
+
     /// W, visible unit by visible unit, then c and b.
     fn parameters(&self, features: u32) -> u32 {
         features.saturating_mul(self.hidden).saturating_add(features).saturating_add(self.hidden)
@@ -96,6 +111,35 @@ impl ModelRules for SigmoidBeliefSpec {
 
     fn floor(&self) -> PrecisionFloor {
         PrecisionFloor::General
+    }
+}
+
+/// Sweeps behind an image's prediction.
+const SWEEPS: u32 = 10;
+
+/// The E-step of an image.
+fn image(prepared: &Prepared<'_>, row: Example<'_>) -> Batch {
+    prepared.fit_one(dense(row, prepared.shape().visible()), SWEEPS)
+}
+
+/// An image is what has a density.
+impl Law for Prepared<'static> {
+    fn dimension(&self) -> usize {
+        self.shape().visible()
+    }
+
+    /// The hidden unit that is on most surely.
+    fn predict(&self, row: Example<'_>) -> Prediction {
+        most_likely(image(self, row).hidden(0))
+    }
+
+    fn log_density(&self, row: Example<'_>) -> f64 {
+        self.batch_bound(&image(self, row))
+    }
+
+    fn reconstruct(&self, row: Example<'_>) -> Option<Reconstructed> {
+        let batch = image(self, row);
+        Some(Reconstructed { log_density: self.batch_bound(&batch), accuracy: self.reconstruction(&batch).accuracy })
     }
 }
 

@@ -6,8 +6,8 @@ use nalgebra::{DMatrix, DVector};
 use super::hidden::Prepared;
 use super::shrinkage::Shrinkage;
 use super::{Network, NetworkError, Priors, Shape, m_step};
-use crate::latent_dirichlet::uniform;
 use dp_pvi_numerics::polya_gamma;
+use dp_pvi_numerics::start::uniform;
 
 fn network(visible: u32, hidden: u32, seed: u64) -> Network {
     let shape = Shape::new(visible, hidden).unwrap();

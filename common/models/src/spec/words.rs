@@ -40,12 +40,10 @@ impl Display for Short {
 #[cfg(test)]
 mod tests {
     use super::Short;
-    use crate::ModelSpec;
     use crate::spec::{Approximation, ScheduleSpec};
 
     #[test]
     fn tasks_are_described_in_words() {
-        assert_eq!(ModelSpec::LinearRegression { noise_sd: 0.5 }.to_string(), "linear regression, noise sd 0.5");
         assert_eq!(Approximation::FullCovariance.to_string(), "full-covariance Gaussian");
         assert_eq!(ScheduleSpec::Sequential { sweeps: 4 }.to_string(), "sequential, 4 sweeps over the sites");
     }

@@ -261,7 +261,7 @@ impl PosteriorDocument {
             (Intervals::NoiseAware, Some(aware)) => &aware.natural_parameters,
             (Intervals::NoiseAware, None) => return Err(DocumentError::NoNoiseAware),
         };
-        Ok(Predictor::new(self.task()?.model, self.family, natural)?)
+        Ok(Predictor::new(&self.task()?.model, self.family, natural)?)
     }
 }
 

@@ -255,11 +255,12 @@ mod tests {
     use dp_pvi_expfam::any::Family;
 
     use super::{BINS, HeldOutMetrics, auc, reliability};
+    use crate::models::{linear_regression, logistic_regression};
     use crate::reading::predictive::{Example, Predictor};
     use crate::reading::public::Public;
     use crate::task::ModelSpec;
 
-    fn certain(model: ModelSpec) -> Predictor {
+    fn certain(model: &ModelSpec) -> Predictor {
         // μ = 1, variance 1e-12: the logit is the feature itself.
         Predictor::new(model, Family::DiagonalGaussian { dimension: 1 }, &[1e12, 1e12]).unwrap()
     }
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn classification_metrics_equal_hand_computed_values() {
-        let predictor = certain(ModelSpec::LogisticRegression {});
+        let predictor = certain(&ModelSpec::from(logistic_regression::LogisticRegression {}));
         let logits = [[2.0], [-1.0], [0.5]];
         let targets = [1.0, 1.0, 0.0];
         let records = logits.iter().zip(targets).map(|(x, target)| Example { indices: &[0], values: x, target });
@@ -290,7 +291,7 @@ mod tests {
 
     #[test]
     fn regression_metrics_equal_hand_computed_values() {
-        let predictor = certain(ModelSpec::LinearRegression { noise_sd: 2.0 });
+        let predictor = certain(&ModelSpec::from(linear_regression::LinearRegression { noise_sd: 2.0 }));
         let m = evaluate(&predictor, [(&[1.0], 2.0), (&[-1.0], 2.0)].map(|(values, target)| Example { indices: &[0], values, target }));
         assert!((m.rmse.unwrap() - 5.0_f64.sqrt()).abs() < 1e-12);
         let log = -0.5 * (2.0 * std::f64::consts::PI * 4.0_f64).ln() - 0.5 * (0.25 + 2.25) / 2.0;
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn no_records_give_no_metrics() {
-        let m = evaluate(&certain(ModelSpec::LogisticRegression {}), std::iter::empty());
+        let m = evaluate(&certain(&ModelSpec::from(logistic_regression::LogisticRegression {})), std::iter::empty());
         assert_eq!((m.records, m.accuracy, m.rmse, m.brier), (0, None, None, None));
         assert!(m.log_likelihood.abs() < f64::MIN_POSITIVE);
     }

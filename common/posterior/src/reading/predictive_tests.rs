@@ -6,6 +6,7 @@ use dp_pvi_expfam::any::Family;
 use super::predictive::{Example, Prediction, Predictor};
 use super::summary::Level;
 use crate::models::neural_network::{Network, NetworkPrediction, NetworkPredictor, Output, public_normals};
+use crate::models::{linear_regression, logistic_regression};
 use crate::task::ModelSpec;
 
 fn row(target: f64) -> Example<'static> {
@@ -22,13 +23,13 @@ fn posterior(network: &Network) -> (Vec<f64>, Vec<f64>) {
 #[test]
 fn without_hidden_layers_predictions_are_those_of_linear_models() {
     for (output, model) in [
-        (Output::Number { noise_sd: 0.3 }, ModelSpec::LinearRegression { noise_sd: 0.3 }),
-        (Output::Binary, ModelSpec::LogisticRegression {}),
+        (Output::Number { noise_sd: 0.3 }, ModelSpec::from(linear_regression::LinearRegression { noise_sd: 0.3 })),
+        (Output::Binary, ModelSpec::from(logistic_regression::LogisticRegression {})),
     ] {
         let network = Network::new(4, &[], output).unwrap();
         let (mean, variance) = posterior(&network);
         let natural: Vec<f64> = mean.iter().zip(&variance).map(|(m, v)| m / v).chain(variance.iter().map(|v| 1.0 / v)).collect();
-        let linear = Predictor::new(model, Family::DiagonalGaussian { dimension: 4 }, &natural).unwrap();
+        let linear = Predictor::new(&model, Family::DiagonalGaussian { dimension: 4 }, &natural).unwrap();
         let network = NetworkPredictor::new(network, &mean, &variance, 100).unwrap();
         for target in [0.0, 1.0] {
             assert!((network.log_density(row(target)) - linear.log_density(row(target))).abs() < 1e-12);

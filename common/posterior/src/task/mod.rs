@@ -4,6 +4,7 @@
 mod aggregation;
 pub mod bounds;
 mod check;
+mod names;
 mod raw;
 
 pub use crate::methods::{
@@ -14,8 +15,9 @@ pub use crate::methods::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,
     Preconditioner, PropagationSpec, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
-pub use crate::models::{LatentDirichletSpec, ModelFamily, ModelSpec, NetworkOutput, NeuralNetworkSpec, SigmoidBeliefSpec};
+pub use crate::models::{ModelFamily, ModelSpec};
 pub use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
+pub use names::names;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
 
 use dp_pvi_accounting::{Delta, DpEvent, Relation};

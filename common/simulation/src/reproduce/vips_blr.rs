@@ -18,6 +18,7 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_inference::capabilities::statistics::total;
 use dp_pvi_inference::models::logistic_regression::polya_gamma::{Blocks, LogisticStatistics};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::numerics::polya_gamma::{m_step, raise_to, sensitivities};
 use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::reading::summary::Level;
@@ -183,7 +184,7 @@ fn prior(task: &ResolvedTask) -> Result<Gaussian, ReproduceError> {
 }
 
 fn predictor_of(task: &ResolvedTask, q: &Gaussian) -> Result<Predictor, ReproduceError> {
-    Predictor::new(ModelSpec::LogisticRegression {}, task.family(), q.natural()).map_err(|e| wrong(&e))
+    Predictor::new(&ModelSpec::from(logistic_regression::LogisticRegression {}), task.family(), q.natural()).map_err(|e| wrong(&e))
 }
 
 /// The minimiser of a perturbed objective; a form that no product offers.

@@ -229,7 +229,7 @@ fn late_updates_end_at_the_optimum_of_all_records() {
     let outcome = run(federation, &task, "real");
     assert!(staleness(&outcome).iter().any(|rounds| *rounds > 0));
     let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
-    let model = models::from_spec(&task.model);
+    let model = models::from_spec(&task.model).unwrap();
     let optimum = model.local_optimum().unwrap().local_optimum(&table(&rows), &prior, &prior).unwrap();
     for (found, expected) in outcome.end.unwrap().lambda.iter().zip(optimum.natural()) {
         assert!((found - expected).abs() < 1e-6 * (1.0 + expected.abs()), "{found} {expected}");

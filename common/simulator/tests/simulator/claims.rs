@@ -168,7 +168,7 @@ fn evaluators_do_not_change_a_bit() {
     let records: Public<Vec<Example<'static>>> = Public::declare(vec![Example { indices: &[0], values: &[1.0], target: 1.0 }]);
     let task = synchronous(3);
     let good = move |lambda: &[f64]| {
-        let predictor = Predictor::new(task.model.clone(), task.family(), lambda).unwrap();
+        let predictor = Predictor::new(&task.model, task.family(), lambda).unwrap();
         Ok(evaluate(&predictor, &records))
     };
     let bad = |_: &[f64]| Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Data, message: "no data".into() });

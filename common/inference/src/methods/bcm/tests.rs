@@ -1,6 +1,7 @@
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::unsvec;
 use dp_pvi_posterior::methods::PviRule;
+use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::task::ModelSpec;
 use serde_json::Value;
@@ -12,7 +13,7 @@ use crate::testing::{close, matrix, rows, table, vector, vectors};
 fn committee(data: &Value, model: &ModelSpec, family: Family, variance: f64, split: bool) -> Vec<f64> {
     let (x, y) = (matrix(&data["X"]), vector(&data["y"]));
     let prior = family.isotropic(0.0, variance);
-    let model = models::from_spec(model);
+    let model = models::from_spec(model).unwrap();
     let mut sum = vec![0.0; family.len()];
     let mut start = 0;
     for size in vector(&data["client_sizes"]) {
@@ -36,12 +37,12 @@ fn committees_are_the_golden_ones() {
         let full = Family::FullGaussian { dimension: 3 };
         let noise_sd = linreg["noise_var"].as_f64().unwrap().sqrt();
         let variance = 1.0 / vector(&linreg["prior_prec"])[0];
-        let lambda = committee(&linreg, &ModelSpec::LinearRegression { noise_sd }, full, variance, split);
+        let lambda = committee(&linreg, &ModelSpec::from(linear_regression::LinearRegression { noise_sd }), full, variance, split);
         close(&lambda[..3], &vector(&golden["linreg_full"][key]["h"]), 1e-10);
         close(unsvec(&lambda[3..], 3).as_slice(), &matrix(&golden["linreg_full"][key]["prec"]).concat(), 1e-10);
 
         let diagonal = Family::DiagonalGaussian { dimension: 3 };
-        let lambda = committee(&logreg, &ModelSpec::LogisticRegression {}, diagonal, 1.0, split);
+        let lambda = committee(&logreg, &ModelSpec::from(logistic_regression::LogisticRegression {}), diagonal, 1.0, split);
         close(&lambda[..3], &vector(&golden["logreg_mean_field"][key]["h"]), 1e-8);
         close(&lambda[3..], &vector(&golden["logreg_mean_field"][key]["prec"]), 1e-8);
     }

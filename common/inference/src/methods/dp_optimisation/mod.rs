@@ -116,7 +116,7 @@ impl GradientSum {
         let dimension = scales.len();
         let coordinates = u32::try_from(dimension).ok().filter(|d| *d < 1 << 30).map(|d| spec.coordinates(d));
         let coordinates = coordinates.ok_or(InferenceError::Job("the dimension is above 2^30"))?;
-        let likelihood = models::from_spec(model);
+        let likelihood = models::from_spec(model)?;
         let mechanism = match (spec.max_units, likelihood.batch_gradients(), likelihood.gradients()) {
             (Some(max_units), Some(likelihood), _) => {
                 likelihood.check(dimension)?;
@@ -146,7 +146,7 @@ impl GradientSum {
 }
 
 fn terms(visit: &Visit, At { point, .. }: &At, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
-    let model = models::from_spec(&visit.model);
+    let model = models::from_spec(&visit.model)?;
     let balanced = Balanced::new(model.gradients().ok_or(OTHER_GRADIENTS)?, &visit.spec, &visit.scales);
     let gradients = balanced.inner();
     Ok(sum.each(|unit, _, (), term| {
@@ -157,7 +157,7 @@ fn terms(visit: &Visit, At { point, .. }: &At, sum: Summation<'_, RecordTable>) 
 }
 
 fn batches(visit: &Visit, At { point, clip }: &At, sum: BatchSummation<'_, RecordTable>) -> Result<Summed, InferenceError> {
-    let model = models::from_spec(&visit.model);
+    let model = models::from_spec(&visit.model)?;
     let gradients = model.batch_gradients().ok_or(OTHER_GRADIENTS)?;
     gradients.sum(point, visit.spec.adaptive_clip.zip(*clip), sum)
 }

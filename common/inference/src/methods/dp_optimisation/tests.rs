@@ -4,9 +4,8 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, DpEvent, Relation, Terms};
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::task::{
-    AdaptiveClipSpec, Approximation, ModelSpec, NetworkOutput, NeuralNetworkSpec, Optimizer, ResolvedTask, UpdateSpec,
-};
+use dp_pvi_posterior::models::neural_network::{NetworkOutput, NeuralNetworkSpec};
+use dp_pvi_posterior::task::{AdaptiveClipSpec, Approximation, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::batch::compare;
 use dp_pvi_privacy::mechanism::{BatchTerms, ReleaseError};
 use dp_pvi_privacy::{Payload, SiteState, Units};
@@ -31,7 +30,7 @@ fn network_task(rate: f64, steps: u32, clip: f64, noise: f64) -> ResolvedTask {
     update.max_units = Some(10_000);
     update.initial_log_scale = 0.05f64.ln();
     let update = UpdateSpec::DpOptimisation(update);
-    ResolvedTask { features: FEATURES as u32, ..task(ModelSpec::NeuralNetwork(network), Approximation::MeanField, d as u32, update) }
+    ResolvedTask { features: FEATURES as u32, ..task(ModelSpec::from(network), Approximation::MeanField, d as u32, update) }
 }
 
 fn visit(task: &ResolvedTask, raw: &RawUnits, event: &DpEvent, seed: u64) -> Result<Output, InferenceError> {
@@ -133,7 +132,7 @@ fn a_visit_fits_what_a_linear_model_cannot() {
     let fitted = change(&visit(&task, &raw, &task.visit_event(0).unwrap(), 1).unwrap());
     let natural = lambda.iter().zip(&fitted).map(|(l, c)| l + c).collect();
     let q = Gaussian::from_natural(task.family(), natural).unwrap();
-    let model = models::from_spec(&task.model);
+    let model = models::from_spec(&task.model).unwrap();
     let table = table(FEATURES, &raw);
     let total: f64 = table.records().map(|record| model.expected_log_likelihood(record, &q)).sum();
     let mean = total / table.records().len() as f64;
@@ -241,7 +240,7 @@ fn finding_privacy_5_a_record_is_clipped_whatever_the_noise_of_the_output_is() {
         let network = NeuralNetworkSpec { hidden: vec![], output: NetworkOutput::Number { noise_sd }, samples: 1 };
         let d = network.network(FEATURES).unwrap().dimension();
         let task = network_task(1.0, 1, clip, 0.8);
-        ResolvedTask { model: ModelSpec::NeuralNetwork(network), dimension: d as u32, ..task }
+        ResolvedTask { model: ModelSpec::from(network), dimension: d as u32, ..task }
     };
     let largest = |task: &ResolvedTask| -> Result<f64, InferenceError> {
         let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("DP optimisation") };

@@ -43,7 +43,7 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
     let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
         return Err(InferenceError::Job("the task names another update"));
     };
-    let model = models::from_spec(&asked.task.model);
+    let model = models::from_spec(&asked.task.model)?;
     let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
 }

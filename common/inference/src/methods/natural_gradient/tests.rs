@@ -1,6 +1,7 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable};
@@ -33,14 +34,14 @@ fn task_with(spec: NaturalGradientSpec, approximation: Approximation, dimension:
     ResolvedTask {
         schedule: ScheduleSpec::Synchronous { rounds },
         damping: vec![1.0; rounds as usize],
-        ..task(ModelSpec::LogisticRegression {}, approximation, dimension as u32, update)
+        ..task(ModelSpec::from(logistic_regression::LogisticRegression {}), approximation, dimension as u32, update)
     }
 }
 
 /// The state after every visit, without clip, lattice and noise: statistics and rule alone.
 fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordTable) -> Vec<Vec<f64>> {
     let rule = task.rule();
-    let model = models::from_spec(&task.model);
+    let model = models::from_spec(&task.model).unwrap();
     let mut states = vec![rule.initial()];
     for visit in 0..task.visits() {
         let state = states.last().unwrap();
@@ -136,7 +137,7 @@ fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
     let weighted = NaturalGradientSpec { weighted: true, clip_norm: ClipNorm::new(clip).unwrap(), ..plain };
     for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
         let task = task_with(weighted, approximation, d, 3);
-        let model = models::from_spec(&task.model);
+        let model = models::from_spec(&task.model).unwrap();
         let mut state = task.rule().initial();
         let len = task.family().len();
         state[len..][..d].copy_from_slice(&[0.9, -0.4, 0.3, 1.2, -0.7]);
@@ -180,7 +181,7 @@ fn no_term_is_longer_than_the_public_bound() {
         let (bound, curvature_weight) = bound(approximation);
         let spec = NaturalGradientSpec { curvature_weight, ..spec() };
         let task = task_with(spec, approximation, d, 3);
-        let model = models::from_spec(&task.model);
+        let model = models::from_spec(&task.model).unwrap();
         let mut state = task.rule().initial();
         let family = task.family();
         // A point with large logits: residuals from 0 to 1.

@@ -5,7 +5,7 @@ use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier, PrivacyUnit, SamplingR
 use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::methods::{Arrived, EmRule, PropagationRule};
 use dp_pvi_posterior::models::gaussian_mixture::em::{Mixture, add_statistics, m_step, statistics_len};
-use dp_pvi_posterior::models::pbp_network::Network;
+use dp_pvi_posterior::models::{gaussian_mixture, logistic_regression, pbp_network, probit_regression};
 use dp_pvi_posterior::task::{
     Approximation, ClipTarget, DpEmSpec, FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec, VisitOrder,
 };
@@ -28,7 +28,7 @@ const D: usize = 3;
 fn spec(task: &ResolvedTask, factors: FactorOwner, metric: ClipMetric, bound: f64, noise: Option<f64>) -> PropagationSpec {
     let blocks = if !metric.has_blocks() {
         1
-    } else if matches!(task.model, ModelSpec::PbpNetwork { .. }) {
+    } else if task.model.options::<pbp_network::PbpNetwork>().is_some() {
         3
     } else {
         2
@@ -52,14 +52,7 @@ fn spec(task: &ResolvedTask, factors: FactorOwner, metric: ClipMetric, bound: f6
 
 /// A task over D columns with the model's number of parameters.
 fn bare(model: ModelSpec, approximation: Approximation) -> ResolvedTask {
-    let dimension = match &model {
-        ModelSpec::GaussianMixture { components, .. } => components * D as u32,
-        ModelSpec::PbpNetwork { hidden, .. } => {
-            let hidden: Vec<usize> = hidden.iter().map(|h| *h as usize).collect();
-            Network::new(D, &hidden).unwrap().weights() as u32 + 1
-        }
-        _ => D as u32,
-    };
+    let dimension = model.rules().parameters(D as u32);
     let mut task = task(model, approximation, dimension, UpdateSpec::Pvi {});
     task.features = D as u32;
     task.damping = vec![0.5];
@@ -72,12 +65,12 @@ fn with(task: &ResolvedTask, spec: PropagationSpec) -> ResolvedTask {
 
 fn tasks() -> Vec<ResolvedTask> {
     vec![
-        bare(ModelSpec::LogisticRegression {}, Approximation::MeanField),
-        bare(ModelSpec::LogisticRegression {}, Approximation::FullCovariance),
-        bare(ModelSpec::ProbitRegression {}, Approximation::MeanField),
-        bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::MeanField),
-        bare(ModelSpec::PbpNetwork { hidden: vec![4], seed: 5 }, Approximation::MeanField),
-        bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::FullCovariance),
+        bare(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField),
+        bare(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance),
+        bare(ModelSpec::from(probit_regression::ProbitRegression {}), Approximation::MeanField),
+        bare(ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }), Approximation::MeanField),
+        bare(ModelSpec::from(pbp_network::PbpNetwork { hidden: vec![4], seed: 5 }), Approximation::MeanField),
+        bare(ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }), Approximation::FullCovariance),
     ]
 }
 
@@ -131,7 +124,7 @@ fn without_noise_and_clipping_the_federation_is_batch_sep() {
                 let mut spec = spec(&bare, FactorOwner::Shared, metric, bound, Some(0.01));
                 spec.clip_target = target;
                 let task = with(&bare, spec);
-                let (rule, model) = (rule(&task), models::from_spec(&task.model));
+                let (rule, model) = (rule(&task), models::from_spec(&task.model).unwrap());
                 let matching = model.moment_matching(task.family()).unwrap();
                 let raw = single(7, 40);
                 let all = table(D, &raw);
@@ -192,7 +185,7 @@ fn without_noise_private_factors_reach_the_fixed_point_of_ep() {
             factors.chunks_exact(state.len()).for_each(|f| super::add(&mut total, f, 1.0));
             close(&total, &state, 1e-5);
         }
-        let model = models::from_spec(&task.model);
+        let model = models::from_spec(&task.model).unwrap();
         let matching = model.moment_matching(task.family()).unwrap();
         let mut ep = Factors::new(matching.as_ref(), &task.prior_natural(), &vec![0.0; state.len()], 40);
         let all = table(D, &raw);
@@ -330,7 +323,7 @@ fn unprotected_runs_are_the_loops_themselves() {
         plain.order = VisitOrder::Pass;
         let task = with(&bare, plain);
         let (rule, raw) = (rule(&task), single(17, 40));
-        let model = models::from_spec(&task.model);
+        let model = models::from_spec(&task.model).unwrap();
         let matching = model.moment_matching(task.family()).unwrap();
         let state = task.rule().initial();
         let start = rule.approximation(&state);
@@ -360,7 +353,7 @@ fn filtering_is_the_loop_itself_and_counts_records_again() {
         plain.order = VisitOrder::Filter;
         let task = with(&bare, plain);
         let (rule, raw, boxed) = (rule(&task), single(23, 20), task.rule());
-        let model = models::from_spec(&task.model);
+        let model = models::from_spec(&task.model).unwrap();
         let matching = model.moment_matching(task.family()).unwrap();
         let start = rule.approximation(&boxed.initial()).lambda;
         let mut filter = Adf::new(matching.as_ref(), start.clone());
@@ -409,7 +402,7 @@ fn an_attack_finds_no_more_than_is_charged() {
         assert!(found.gaussian_epsilon.get() <= claimed.epsilon_upper(delta).get(), "{}: {found:?}", task.model);
         assert!(found.mu > 0.4, "the attack has no teeth at {}: {found:?}", task.model);
     };
-    let probit = bare(ModelSpec::ProbitRegression {}, Approximation::MeanField);
+    let probit = bare(ModelSpec::from(probit_regression::ProbitRegression {}), Approximation::MeanField);
     for factors in [FactorOwner::Shared, FactorOwner::Record] {
         let task = with(&probit, spec(&probit, factors, ClipMetric::Centred, 0.2, Some(noise)));
         check(&task, [(vec![3.0; D], 1.0), (vec![3.0; D], 0.0)]);
@@ -421,10 +414,11 @@ fn an_attack_finds_no_more_than_is_charged() {
         task.privacy.unit = PrivacyUnit::Site;
         check(&task, [(vec![3.0; D], 1.0), (vec![3.0; D], 0.0)]);
     }
-    let mixture = bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::MeanField);
+    let mixture =
+        bare(ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }), Approximation::MeanField);
     let task = with(&mixture, spec(&mixture, FactorOwner::Shared, ClipMetric::Centred, 0.2, Some(noise)));
     check(&task, [(vec![2.0; D], 0.0), (vec![-2.0; D], 0.0)]);
-    let network = bare(ModelSpec::PbpNetwork { hidden: vec![1], seed: 5 }, Approximation::MeanField);
+    let network = bare(ModelSpec::from(pbp_network::PbpNetwork { hidden: vec![1], seed: 5 }), Approximation::MeanField);
     let task = with(&network, spec(&network, FactorOwner::Shared, ClipMetric::Centred, 0.2, Some(noise)));
     check(&task, [(vec![1.0; D], 50.0), (vec![1.0; D], -50.0)]);
     let mut em = mixture;
@@ -438,7 +432,7 @@ fn an_attack_finds_no_more_than_is_charged() {
 /// Clipped SEP moves λ by no more than the bound a record.
 #[test]
 fn a_clipped_pass_moves_by_the_bound_at_most() {
-    let bare = bare(ModelSpec::LogisticRegression {}, Approximation::MeanField);
+    let bare = bare(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField);
     let mut clipped = spec(&bare, FactorOwner::Shared, ClipMetric::Flat, 0.01, None);
     clipped.order = VisitOrder::Pass;
     let task = with(&bare, clipped);
@@ -450,7 +444,8 @@ fn a_clipped_pass_moves_by_the_bound_at_most() {
 /// DP-EM without noise is EM.
 #[test]
 fn the_noiseless_m_step_is_that_of_em() {
-    let mut task = bare(ModelSpec::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }, Approximation::MeanField);
+    let mut task =
+        bare(ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 }), Approximation::MeanField);
     task.feature_bound = 4.0;
     let em =
         DpEmSpec { noise_multiplier: Some(NoiseMultiplier::new(0.01).unwrap()), weight_scale: 1.0, mean_scale: 0.25, second_scale: 0.06 };

@@ -263,7 +263,7 @@ impl<'a> Visit<'a> {
 /// The visit of a job, behind the gate.
 fn at<R>(asked: &Asked, f: impl FnOnce(&Visit<'_>) -> R) -> Result<R, InferenceError> {
     let UpdateSpec::Propagation(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
-    let model = models::from_spec(&asked.task.model);
+    let model = models::from_spec(&asked.task.model)?;
     Ok(f(&asked.job(|job| Visit::new(spec, job, model.as_ref()))?))
 }
 

@@ -32,7 +32,7 @@ pub(super) fn run(
     }
     let change = units.map(&Asked::of(job)?, |asked, table| {
         let fit = || {
-            let (model, local) = (models::from_spec(&asked.task.model), asked.job(Local::new).ok()?);
+            let (model, local) = (models::from_spec(&asked.task.model).ok()?, asked.job(Local::new).ok()?);
             let q = model.local_optimum()?.local_optimum(table, &local.cavity, &local.global).ok()?;
             Some(local.change(q.natural()))
         };

@@ -210,7 +210,7 @@ fn released(message: &Message, asked: &Argument<Asked>) -> Result<Pending, Infer
 /// The fit of a job, behind the gate.
 fn fitted<R>(asked: &Asked, f: impl FnOnce(&Fit<'_>) -> R) -> Result<R, InferenceError> {
     let UpdateSpec::Shards(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
-    let model = models::from_spec(&asked.task.model);
+    let model = models::from_spec(&asked.task.model)?;
     Ok(f(&asked.job(|job| Fit::new(spec, job, model.as_ref()))?))
 }
 

@@ -5,6 +5,7 @@ use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_expfam::gaussian::full::unsvec;
 use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::methods::{Arrived, Coding};
+use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::{
     Approximation, FactorState, ModelSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, UpdateSpec,
 };
@@ -47,7 +48,7 @@ fn task_with(spec: &ShardSpec, model: ModelSpec, approximation: Approximation, d
 /// One round of all sites without noise: λ, and the norms of the changes before clipping. `kept` are the private-clean factors, one list for
 /// every shard of every site.
 fn clean_round(task: &ResolvedTask, spec: &ShardSpec, shards: &[Vec<RecordTable>], lambda: &[f64], kept: &mut [Vec<Vec<f64>>]) -> Vec<f64> {
-    let model = models::from_spec(&task.model);
+    let model = models::from_spec(&task.model).unwrap();
     let q = Gaussian::from_natural(task.family(), lambda.to_vec()).unwrap();
     let coding = Coding::new(&task.setting(), spec.clone());
     let fit = Fit::new(spec, &Job { task, visit: 0, lambda, state: &SiteState::None }, model.as_ref()).unwrap();
@@ -80,8 +81,8 @@ fn one_round_from_the_prior_is_the_golden_one() {
             [(ShardMethod::LocalAveraging, "local_avg", "local_avg_delta"), (ShardMethod::VirtualClients, "virtual", "virtual_delta")]
         {
             let spec = spec(method, 4, FactorState::Released, metric, 1e6);
-            let task = task_with(&spec, ModelSpec::LogisticRegression {}, Approximation::MeanField, 3, 1.0);
-            let model = models::from_spec(&task.model);
+            let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, 3, 1.0);
+            let model = models::from_spec(&task.model).unwrap();
             let lambda = task.prior_natural();
             let q = Gaussian::from_natural(task.family(), lambda.clone()).unwrap();
             let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
@@ -105,7 +106,7 @@ fn without_noise_virtual_clients_reach_the_optimum() {
     let shards: Vec<Vec<RecordTable>> = (0..3).map(|m| (0..2).map(|k| table(3, &raw[32 * m + 16 * k..][..16])).collect()).collect();
     for metric in [ClipMetric::Flat, ClipMetric::Centred] {
         let spec = spec(ShardMethod::VirtualClients, 2, FactorState::PrivateClean, metric, 1e6);
-        let task = task_with(&spec, ModelSpec::LogisticRegression {}, Approximation::MeanField, 3, 0.3);
+        let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, 3, 0.3);
         let mut lambda = task.prior_natural();
         let mut kept = vec![vec![vec![0.0; 6]; 2]; 3];
         for _ in 0..300 {
@@ -147,7 +148,7 @@ fn client_level_rounds_are_the_golden_ones() {
         (&clean, "clipped", FactorState::PrivateClean, bound),
     ] {
         let spec = spec(ShardMethod::ClientLevel, 1, state, ClipMetric::Flat, bound);
-        let model = ModelSpec::LinearRegression { noise_sd: linreg["noise_var"].as_f64().unwrap().sqrt() };
+        let model = ModelSpec::from(linear_regression::LinearRegression { noise_sd: linreg["noise_var"].as_f64().unwrap().sqrt() });
         let mut task = task_with(&spec, model, Approximation::FullCovariance, d, golden["rho"].as_f64().unwrap());
         task.prior.scale = precision.sqrt().recip();
         let mut lambda = task.prior_natural();
@@ -215,7 +216,7 @@ fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
     ];
     let mut largest = 0.0f64;
     for spec in registry() {
-        let task = task_with(&spec, ModelSpec::LogisticRegression {}, Approximation::MeanField, d, 0.5);
+        let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, d, 0.5);
         let terms = if spec.method == ShardMethod::ClientLevel { Terms::Units } else { Terms::ShardResults };
         let bound_steps = 2f64.powi(-spec.mechanism(&task.setting()).unwrap().exponent());
         // λ away from the prior, so that cavities are no priors.
@@ -247,7 +248,7 @@ fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
 fn t1_4_the_state_holds_no_noise_that_was_not_released() {
     let raw = random_units(6, 20, 3);
     for spec in registry() {
-        let task = task_with(&spec, ModelSpec::LogisticRegression {}, Approximation::MeanField, 3, 0.5);
+        let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, 3, 0.5);
         let prior = task.prior_natural();
         // The transcript: λ of the second round is the same in all replays.
         let second = [vec![0.4, -0.2, 0.1], vec![2.0, 1.5, 1.8]].concat();
@@ -304,7 +305,7 @@ fn noise_in_state(visit: Visit, task: &ResolvedTask, spec: &ShardSpec) -> SiteSt
 fn the_permit_must_be_for_the_event_of_the_task() {
     let raw = random_units(1, 10, 3);
     for spec in registry() {
-        let task = task_with(&spec, ModelSpec::LogisticRegression {}, Approximation::MeanField, 3, 0.5);
+        let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, 3, 0.5);
         let lambda = task.prior_natural();
         let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
         let event = task.visit_event(0).unwrap();

@@ -3,11 +3,13 @@ use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::methods::{Arrived, VipsRule};
-use dp_pvi_posterior::models::latent_dirichlet::Shape;
 use dp_pvi_posterior::models::latent_dirichlet::recovery::matched_l1;
+use dp_pvi_posterior::models::latent_dirichlet::{LatentDirichletSpec, Shape};
+use dp_pvi_posterior::models::logistic_regression;
+use dp_pvi_posterior::models::sigmoid_belief::SigmoidBeliefSpec;
 use dp_pvi_posterior::task::{
-    Approximation, Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LatentDirichletSpec, ModelSpec, PolyaGammaSpec,
-    ResolvedTask, ScheduleSpec, SigmoidBeliefSpec, StatisticsSpec, UpdateSpec, VipsSpec,
+    Approximation, Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, ModelSpec, PolyaGammaSpec, ResolvedTask, ScheduleSpec,
+    StatisticsSpec, UpdateSpec, VipsSpec,
 };
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable, Units};
@@ -60,11 +62,11 @@ fn task_of(model: ModelSpec, approximation: Approximation, features: u32, dimens
 }
 
 fn logistic_task(d: u32, spec: (VipsSpec, u32)) -> ResolvedTask {
-    task_of(ModelSpec::LogisticRegression {}, Approximation::FullCovariance, d, d, spec)
+    task_of(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, d, d, spec)
 }
 
 fn topic_task(topics: u32, words: u32, spec: (VipsSpec, u32)) -> ResolvedTask {
-    let model = ModelSpec::LatentDirichlet(LatentDirichletSpec { topics, alpha: 0.2, eta: 0.05 });
+    let model = ModelSpec::from(LatentDirichletSpec { topics, alpha: 0.2, eta: 0.05 });
     ResolvedTask { feature_bound: 60.0, ..task_of(model, Approximation::MeanField, words, topics * words, spec) }
 }
 
@@ -79,7 +81,7 @@ fn images(rounds: u32, clip: Clip, norm: f64, damping: f64) -> ResolvedTask {
         max_units: Some(1000),
     });
     let spec = VipsSpec { noise_multiplier: NoiseMultiplier::new(1.0).unwrap(), budget_growth: 1.0, statistics };
-    let model = ModelSpec::SigmoidBelief(SigmoidBeliefSpec { hidden: 3, bias_scale: 10.0, start_seed: 1, start_scale: 0.3 });
+    let model = ModelSpec::from(SigmoidBeliefSpec { hidden: 3, bias_scale: 10.0, start_seed: 1, start_scale: 0.3 });
     let task = task_of(model, Approximation::MeanField, 12, 12 * 4 + 3, (spec, rounds));
     ResolvedTask { damping: vec![damping; rounds as usize], ..task }
 }

@@ -4,11 +4,13 @@
 //! correct, and nothing here projects them. A cavity that is not positive definite has no site: the visit is skipped.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::models::gaussian_mixture as public;
 use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, Density, MixtureShape, responsibilities};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::capabilities::Model;
 use crate::capabilities::tilted::{MomentMatching, Scratch, Sites};
+use crate::models::PrivateHalf;
 use dp_pvi_records::RecordView;
 
 /// Points around J unknown means with variance σ² in every direction.
@@ -42,6 +44,12 @@ pub struct MixtureModel {
 impl MixtureModel {
     fn mixture(&self, family: Family) -> GaussianMixture {
         GaussianMixture { shape: MixtureShape::of_family(self.components, family), variance: self.noise_sd * self.noise_sd }
+    }
+}
+
+impl PrivateHalf for public::GaussianMixture {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(MixtureModel { components: self.components as usize, noise_sd: self.noise_sd })
     }
 }
 

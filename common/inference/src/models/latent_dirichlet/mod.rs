@@ -11,6 +11,7 @@
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
+use dp_pvi_posterior::models::latent_dirichlet as public;
 use dp_pvi_posterior::models::latent_dirichlet::Topics;
 use dp_pvi_posterior::models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
 use dp_pvi_privacy::mechanism::Term;
@@ -19,6 +20,7 @@ use dp_pvi_expfam::any::Gaussian;
 
 use crate::capabilities::Model;
 use crate::capabilities::statistics::ExpectedStatistics;
+use crate::models::PrivateHalf;
 use dp_pvi_records::RecordView;
 
 /// E-steps at given topics: word by word, counts_v φ_kv.
@@ -65,6 +67,12 @@ impl ExpectedStatistics for DocumentStatistics<'_> {
 /// The model as the registry knows it: it offers expected statistics only, which [`crate::methods::vips`] builds from a run's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicModel;
+
+impl PrivateHalf for public::LatentDirichletSpec {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(TopicModel)
+    }
+}
 
 impl Model for TopicModel {
     /// NaN: a document's density needs topics, and a Gaussian over probabilities is none.

@@ -5,10 +5,12 @@ pub mod unknown_noise;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_posterior::models::linear_regression as public;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::capabilities::glm::{self, LinearPredictor, Statistics};
 use crate::capabilities::{Gradients, LocalOptimum, Model};
+use crate::models::PrivateHalf;
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// y ~ N(xᵀθ, 1/`precision`).
@@ -37,6 +39,12 @@ impl LinearPredictor for LinearRegression {
 
     fn typical_curvature(&self, _target: f64) -> f64 {
         self.precision
+    }
+}
+
+impl PrivateHalf for public::LinearRegression {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(LinearRegression::new(self.noise_sd))
     }
 }
 

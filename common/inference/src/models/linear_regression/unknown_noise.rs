@@ -8,8 +8,7 @@ use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_posterior::models::linear_regression::unknown_noise::sensitivities;
 use dp_pvi_privacy::mechanism::Term;
 
-use crate::capabilities::statistics::ExpectedStatistics;
-use crate::models::logistic_regression::polya_gamma::add_outer;
+use crate::capabilities::statistics::{ExpectedStatistics, add_outer};
 use dp_pvi_records::RecordView;
 
 /// Statistics with public scales of the three blocks.

@@ -4,12 +4,13 @@ pub mod polya_gamma;
 mod tilted;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::models::logistic_regression as public;
 use dp_pvi_posterior::numerics::quadrature::{sigmoid_moments, softplus};
 
-use crate::capabilities::glm::{self, LinearPredictor, Statistics};
-use crate::capabilities::optimum;
+use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use crate::capabilities::tilted::{MomentMatching, PredictorMatching};
 use crate::capabilities::{Gradients, LocalOptimum, Model};
+use crate::models::PrivateHalf;
 use dp_pvi_records::RecordView;
 
 /// P(y = 1) = σ(xᵀθ). With B0 = E softplus(z), B1 = E σ(z) and B2 = E σ(z)(1−σ(z)) for the Gaussian logit z:
@@ -34,13 +35,21 @@ impl LinearPredictor for LogisticRegression {
     }
 }
 
+impl LogConcave for LogisticRegression {}
+
+impl PrivateHalf for public::LogisticRegression {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(LogisticRegression)
+    }
+}
+
 impl Model for LogisticRegression {
     fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
         glm::expected_log_likelihood(self, record, q)
     }
 
     fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
-        Some(&optimum::NaturalGradient(Self))
+        Some(self)
     }
 
     fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {

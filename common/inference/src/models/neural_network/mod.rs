@@ -13,8 +13,8 @@ mod tests;
 
 use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::neural_network::{Forward, Network, Weights, public_normals};
-use dp_pvi_posterior::task::{AdaptiveClipSpec, NeuralNetworkSpec};
+use dp_pvi_posterior::models::neural_network::{Forward, Network, NeuralNetworkSpec, Weights, public_normals};
+use dp_pvi_posterior::task::AdaptiveClipSpec;
 use dp_pvi_privacy::mechanism::{BatchSummation, Summed};
 
 pub use batch::{BatchGradients, Work};
@@ -22,6 +22,7 @@ pub use draws::Draws;
 
 use crate::capabilities::{BatchedGradients, Model, WithIndicator};
 use crate::error::InferenceError;
+use crate::models::PrivateHalf;
 use crate::point::MeanField;
 use dp_pvi_records::{RecordTable, RecordView};
 
@@ -56,6 +57,12 @@ impl NeuralNetwork {
 /// Samples, and number of the public table of draws, behind [`Model::expected_log_likelihood`].
 const VALUE_SAMPLES: usize = 100;
 const VALUE_SEQUENCE: u64 = 3;
+
+impl PrivateHalf for NeuralNetworkSpec {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(NeuralNetwork::new(self.clone()))
+    }
+}
 
 impl Model for NeuralNetwork {
     /// A mean over 100 samples of the hidden layers, the same for every record and call. The weights count as independent: of a full

@@ -139,15 +139,16 @@ fn gradients_of_classes_are_those_of_finite_differences_in_the_mean() {
 /// Without hidden layers a network is a generalised linear model, whose gradients are exact.
 #[test]
 fn without_hidden_layers_gradients_are_those_of_linear_models() {
+    use dp_pvi_posterior::models::{linear_regression, logistic_regression};
     use dp_pvi_posterior::task::ModelSpec;
     use dp_pvi_privacy::mechanism::Term;
     for (output, spec) in [
-        (Output::Number { noise_sd: 0.7 }, ModelSpec::LinearRegression { noise_sd: 0.7 }),
-        (Output::Binary, ModelSpec::LogisticRegression {}),
+        (Output::Number { noise_sd: 0.7 }, ModelSpec::from(linear_regression::LinearRegression { noise_sd: 0.7 })),
+        (Output::Binary, ModelSpec::from(logistic_regression::LogisticRegression {})),
     ] {
         let network = Network::new(D, &[], output).unwrap();
         let (mean, log_scale) = parameters(&network);
-        let model = crate::models::from_spec(&spec);
+        let model = crate::models::from_spec(&spec).unwrap();
         for coordinate in [ScaleCoordinate::LogScale, ScaleCoordinate::HalfVariance { weight: 1.7 }] {
             let point = point(&mean, &log_scale, coordinate);
             let table = table(D, &random_units(3, 20, D));

@@ -12,12 +12,13 @@ pub mod baseline;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::special::digamma;
-use dp_pvi_posterior::methods::network_posterior;
+use dp_pvi_posterior::models::pbp_network as public;
 use dp_pvi_posterior::models::pbp_network::noise::{log_normalisers, matched_gamma, slopes};
-use dp_pvi_posterior::models::pbp_network::{Activations, Network, Posterior};
+use dp_pvi_posterior::models::pbp_network::{Activations, Network, Posterior, network_posterior};
 
 use crate::capabilities::Model;
 use crate::capabilities::tilted::{MomentMatching, Scratch, Sites};
+use crate::models::PrivateHalf;
 use dp_pvi_records::RecordView;
 
 /// A weight whose variance would fall to this keeps its factor.
@@ -51,6 +52,12 @@ impl NetworkModel {
     /// The family's last coordinate is the noise precision.
     fn network(&self, family: Family) -> Option<Network> {
         Network::of_weights(family.dimension().checked_sub(1)?, &self.hidden).ok()
+    }
+}
+
+impl PrivateHalf for public::PbpNetwork {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(NetworkModel { hidden: self.hidden.clone() })
     }
 }
 

@@ -6,10 +6,11 @@
 
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_posterior::models::poisson_regression as public;
 
-use crate::capabilities::glm::{self, LinearPredictor, Statistics};
-use crate::capabilities::optimum;
+use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use crate::capabilities::{Gradients, LocalOptimum, Model};
+use crate::models::PrivateHalf;
 use dp_pvi_records::RecordView;
 
 /// y ~ Poisson(exp(xᵀθ)).
@@ -33,13 +34,21 @@ impl LinearPredictor for Poisson {
     }
 }
 
+impl LogConcave for Poisson {}
+
+impl PrivateHalf for public::PoissonRegression {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(Poisson)
+    }
+}
+
 impl Model for Poisson {
     fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
         glm::expected_log_likelihood(self, record, q)
     }
 
     fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
-        Some(&optimum::NaturalGradient(Self))
+        Some(self)
     }
 
     fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
@@ -59,7 +68,6 @@ mod tests {
     use super::Poisson;
     use crate::capabilities::Model;
     use crate::capabilities::glm::{self, LinearPredictor};
-    use crate::capabilities::optimum;
     use crate::models::probit_regression::Probit;
     use crate::testing::{random_units, table};
 
@@ -96,7 +104,6 @@ mod tests {
             let bound = |q: &Gaussian| glm::total(&model, &data, q) - q.kl(&prior);
             assert!(bound(&q) > bound(&elsewhere));
         }
-        let _ = optimum::NaturalGradient(model);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Bayesian probit regression: P(y = 1) = Φ(xᵀθ), y ∈ {0, 1}.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::models::probit_regression as public;
 use dp_pvi_posterior::numerics::normal::log_cdf;
 
-use crate::capabilities::glm::{self, LinearPredictor, Statistics};
-use crate::capabilities::optimum;
+use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use crate::capabilities::tilted::{MomentMatching, PredictorMatching, Tilted, TiltedPredictor};
 use crate::capabilities::{Gradients, LocalOptimum, Model};
+use crate::models::PrivateHalf;
 use dp_pvi_records::RecordView;
 
 /// P(y = 1) = Φ(xᵀθ).
@@ -62,6 +63,14 @@ impl LinearPredictor for Probit {
     }
 }
 
+impl LogConcave for Probit {}
+
+impl PrivateHalf for public::ProbitRegression {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(Probit)
+    }
+}
+
 impl Model for Probit {
     fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
         glm::expected_log_likelihood(self, record, q)
@@ -72,7 +81,7 @@ impl Model for Probit {
     }
 
     fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
-        Some(&optimum::NaturalGradient(Self))
+        Some(self)
     }
 
     fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {

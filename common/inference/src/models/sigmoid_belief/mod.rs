@@ -14,6 +14,7 @@
 mod tests;
 
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_posterior::models::sigmoid_belief as public;
 use dp_pvi_posterior::models::sigmoid_belief::hidden::{Batch, Prepared};
 use dp_pvi_posterior::models::sigmoid_belief::{BLOCKS, Network, Shape};
 use dp_pvi_privacy::mechanism::{BatchTerms, Term};
@@ -21,6 +22,7 @@ use nalgebra::DMatrix;
 use rand_core::Rng;
 
 use crate::capabilities::Model;
+use crate::models::PrivateHalf;
 use dp_pvi_records::{RecordTable, RecordView, UnitView};
 
 /// E-steps at a given network.
@@ -227,6 +229,12 @@ impl BatchTerms<RecordTable> for ClippedImages<'_> {
 /// The model as the registry knows it: it offers expected statistics only, which [`crate::methods::vips`] builds from a run's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageModel;
+
+impl PrivateHalf for public::SigmoidBeliefSpec {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(ImageModel)
+    }
+}
 
 impl Model for ImageModel {
     /// NaN: an image's density is a bound over its hidden units, which the network's state gives.

@@ -11,7 +11,7 @@ use crate::methods::Setting;
 use crate::methods::{Arrived, Rule, Step};
 use crate::models::MixtureForm;
 use crate::models::gaussian_mixture::em::{Mixture, Scales, m_step, statistics_len};
-use crate::models::pbp_network::standard_normal;
+use crate::numerics::start::standard_normal;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]

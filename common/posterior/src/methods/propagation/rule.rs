@@ -10,7 +10,7 @@
 //!   from which both come back); then the prior factors, 3 numbers a weight (precision, shape, natural rate), and shape and rate of the
 //!   weights' precision. They are refined at every step.
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec_times, unsvec};
 use nalgebra::{Cholesky, DVector};
 
@@ -18,9 +18,10 @@ use crate::clipping::metric::Reference;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{ClipTarget, PropagationSpec, Setting, VisitOrder};
 use crate::models::gaussian_mixture::MixtureShape;
-use crate::models::pbp_network::{Network, PriorFactors, Site, standard_normal};
+use crate::models::pbp_network::{Network, PriorFactors, Site};
 use crate::models::{MixtureForm, TiltedForm};
 use crate::numerics::floor::PrecisionFloor;
+use crate::numerics::start::standard_normal;
 
 /// Shape and rate of γ before any record.
 pub const NOISE_PRIOR: (f64, f64) = (6.0, 6.0);
@@ -328,21 +329,6 @@ impl NetworkState {
 pub fn network_noise(head: &[f64], weights: usize) -> Option<(f64, f64)> {
     let (rate, precision) = (*head.get(weights)?, *head.get(2 * weights + 1)?);
     Some((rate * rate / precision, rate))
-}
-
-/// A network's posterior as `crate::models::pbp_network` has it, from the head of a state.
-#[must_use]
-pub fn network_posterior(network: &Network, head: &Standard) -> crate::models::pbp_network::Posterior {
-    let weights = network.weights();
-    let (mean, variance) = (head.mean(), head.variances());
-    // Mean a/b and variance a/b².
-    let (m, v) = (mean[weights], variance[weights]);
-    crate::models::pbp_network::Posterior {
-        mean: mean[..weights].to_vec(),
-        variance: variance[..weights].to_vec(),
-        shape: m * m / v,
-        rate: m / v,
-    }
 }
 
 #[cfg(test)]

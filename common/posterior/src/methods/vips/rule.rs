@@ -24,7 +24,7 @@ use self::linear::Linear;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{Intervals, PolyaGammaSpec, Setting, StatisticsSpec, VipsSpec};
 use crate::models::StatisticsForm;
-use crate::models::latent_dirichlet::Topics;
+use crate::models::latent_dirichlet::{LdaError, Topics};
 use crate::numerics::polya_gamma::{m_step, noise_aware_posterior, raise_to};
 use crate::spec::Trust;
 
@@ -86,14 +86,11 @@ impl VipsRule {
     ///
     /// # Errors
     /// The state is not one of this rule.
-    pub fn topics(task: &Setting<'_>, state: &[f64]) -> Result<Topics, crate::models::latent_dirichlet::LdaError> {
+    pub fn topics(task: &Setting<'_>, state: &[f64]) -> Result<Topics, LdaError> {
         let Some(StatisticsForm::Documents(model)) = task.model.rules().statistics() else {
-            return Err(crate::models::latent_dirichlet::LdaError::Topics);
+            return Err(LdaError::Topics);
         };
-        let shape = model.shape(task.features).map_err(|_| crate::models::latent_dirichlet::LdaError::Size)?;
-        let start = task.family().len();
-        let lambda = state.get(start..start + shape.coordinates()).ok_or(crate::models::latent_dirichlet::LdaError::Topics)?;
-        Topics::new(shape, lambda.to_vec())
+        model.topics_of(task.family(), state)
     }
 
     /// C of a state of a topic model or a sigmoid belief network.

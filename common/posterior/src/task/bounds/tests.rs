@@ -4,6 +4,9 @@
 use std::time::{Duration, Instant};
 
 use super::super::tests::{CONTEXT, NUMERIC_LABEL, SCHEMA};
+use crate::models::gaussian_mixture::GaussianMixture;
+use crate::models::neural_network::NeuralNetworkSpec;
+
 use super::super::{DpEmSpec, ModelSpec, RawTask, ResolvedTask, ScheduleSpec, StatisticsSpec, UpdateSpec};
 
 /// Far longer than reading a task takes, and far shorter than filling a vector of 2^26 numbers for every case.
@@ -102,8 +105,8 @@ fn finding_attack_steps_and_numbers_of_a_task_are_bounded_before_anything_is_bui
     refused(|| decoded(&task, |task| task.dimension = 60_000), "features, dimension");
     let network = |hidden: Vec<u32>| {
         move |task: &mut ResolvedTask| {
-            let ModelSpec::NeuralNetwork(spec) = &mut task.model else { panic!("a network") };
-            spec.hidden = hidden;
+            let spec: &NeuralNetworkSpec = task.model.options().expect("a network");
+            task.model = ModelSpec::from(NeuralNetworkSpec { hidden, ..spec.clone() });
             task.dimension = 0;
         }
     };
@@ -131,8 +134,8 @@ fn finding_attack_steps_and_numbers_of_a_task_are_bounded_before_anything_is_bui
     let task = resolved(mixture, em, RECORDS, &small).unwrap();
     assert!(matches!(task.update, UpdateSpec::DpEm(DpEmSpec { .. })));
     let components = |task: &mut ResolvedTask| {
-        let ModelSpec::GaussianMixture { components, .. } = &mut task.model else { panic!("a mixture") };
-        *components = u32::MAX;
+        let spec: &GaussianMixture = task.model.options().expect("a mixture");
+        task.model = ModelSpec::from(GaussianMixture { components: u32::MAX, ..*spec });
         task.dimension = u32::MAX;
     };
     refused(|| decoded(&task, components), "parameters are too many");

@@ -36,7 +36,7 @@ fn run(task: &ResolvedTask, sites: &[RawUnits], rounds: u64) -> Vec<f64> {
 
 /// The fixed point over all records.
 fn fixed_point(task: &ResolvedTask, raw: &RawUnits) -> Vec<f64> {
-    let matching = models::from_spec(&task.model).moment_matching(task.family()).unwrap();
+    let matching = models::from_spec(&task.model).unwrap().moment_matching(task.family()).unwrap();
     let prior = task.prior_natural();
     let mut ep = Factors::new(matching.as_ref(), &prior, &vec![0.0; prior.len()], raw.len());
     for _ in 0..300 {
@@ -76,7 +76,7 @@ fn a_visit_is_the_loop_itself() {
         let start = rule.approximation(&state);
         let factor: Vec<f64> = difference(&start.lambda, &start.prior).iter().map(|f| f / 3.0).collect();
         let part: Vec<f64> = factor.iter().map(|f| f / 12.0).collect();
-        let matching = models::from_spec(&task.model).moment_matching(task.family()).unwrap();
+        let matching = models::from_spec(&task.model).unwrap().moment_matching(task.family()).unwrap();
         let mut ep = Factors::new(matching.as_ref(), &difference(&start.lambda, &factor), &part, 12);
         for _ in 0..3 {
             ep.pass(table(D, &raw).records(), 0.5);

@@ -17,7 +17,7 @@ use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_posterior::numerics::polya_gamma::{bound, mean, sensitivities, tilt};
 use dp_pvi_privacy::mechanism::Term;
 
-use crate::capabilities::statistics::ExpectedStatistics;
+use crate::capabilities::statistics::{ExpectedStatistics, add_outer};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Which statistics a round releases, and the public scale of each block.
@@ -120,19 +120,5 @@ impl ExpectedStatistics for LogisticStatistics<'_> {
             Blocks::Second { scale } => (0, scale),
         };
         add_outer(record, omega / scale, offset, d, term);
-    }
-}
-
-/// Adds weight · svec(xxᵀ) from coordinate `offset` on.
-pub(crate) fn add_outer(record: RecordView<'_>, weight: f64, offset: usize, d: usize, term: &mut Term) {
-    for (k, (&i, &x)) in record.indices.iter().zip(record.values).enumerate() {
-        let i = i as usize;
-        // Row i of the upper triangle begins after i rows of d, d−1, … entries.
-        let row = offset + i * d - i * i.saturating_sub(1) / 2 - i;
-        #[allow(clippy::cast_possible_truncation, reason = "a mechanism has 32-bit coordinates")]
-        let at = |j: usize| (row + j) as u32;
-        term.add(at(i), weight * x * x);
-        let off_diagonal = weight * x * std::f64::consts::SQRT_2;
-        term.extend(record.indices[k + 1..].iter().zip(&record.values[k + 1..]).map(|(&j, y)| (at(j as usize), off_diagonal * y)));
     }
 }

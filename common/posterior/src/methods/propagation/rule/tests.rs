@@ -1,6 +1,7 @@
-use super::{NOISE_PRIOR, network_noise, network_posterior};
+use super::{NOISE_PRIOR, network_noise};
 use crate::methods::Arrived;
 use crate::models::pbp_network::Network;
+use crate::models::pbp_network::network_posterior;
 use crate::task::{ClipTarget, FactorOwner, RawTask, ResolveContext, ResolvedTask, SiteStateForm, UpdateSpec};
 
 const COLUMNS: &str = r#"

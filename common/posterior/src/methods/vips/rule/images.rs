@@ -6,9 +6,9 @@ use super::VipsRule;
 use crate::clipping::adaptive::{next_bound, share_within};
 use crate::methods::{Arrived, Step};
 use crate::methods::{Clip, ImagesSpec, Setting};
+use crate::models::StatisticsForm;
 use crate::models::sigmoid_belief::shrinkage::Shrinkage;
-use crate::models::sigmoid_belief::{BLOCKS, Network, NetworkError, Priors, Shape, m_step};
-use crate::models::{SigmoidBeliefSpec, StatisticsForm};
+use crate::models::sigmoid_belief::{BLOCKS, Network, NetworkError, Priors, Shape, SigmoidBeliefSpec, m_step};
 
 /// [λ | shrinkage | running sums, where some damping is below 1 | variance of the noise on a coordinate of the sixth | C].
 struct State {

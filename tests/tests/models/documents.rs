@@ -1,0 +1,166 @@
+//! A task's document is hashed and signed. How a model stands in it is a promise: other bytes would be another task, and old posteriors could not
+//! be read.
+
+use dp_pvi_posterior::models;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_privacy::Hash;
+use dp_pvi_tests::methods::{MODELS, Model, Trust, UPDATES, Update, resolve, task, tried, tried_aggregated};
+use serde_json::Value;
+
+/// Name of a row, how its model stands in a resolved task, and the hash of a task that holds it. The task is the same but for the model, and no
+/// number in it comes from a calibration.
+const DOCUMENTS: &[(&str, &str, &str)] = &[
+    ("linear", r#"{"family":"linear-regression","noise_sd":1.0}"#, "617eb25cce8adaa9d30b94f270e3f9f6449b86db2f46bb752274d2f327e4dd94"),
+    ("logistic", r#"{"family":"logistic-regression"}"#, "d93687dc0bebe2a45230ac5a8927d539add125b59ad9aa5e0823493a4498d576"),
+    ("probit", r#"{"family":"probit-regression"}"#, "2fa91462bec17943de1897e3e0bbf849aaa8f6bd74901e79d6e65d0b462801ff"),
+    ("Poisson", r#"{"family":"poisson-regression"}"#, "a27695cb23a532fd4b766ea59966173826fbca2e29fbdf730d7028f18a7f939b"),
+    (
+        "network",
+        r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
+        "e03bfa703ad764a8be1958fbab145c9f0b32b36d992a35c42d8ff863a024f1f4",
+    ),
+    (
+        "network of numbers",
+        r#"{"family":"neural-network","hidden":[3,2],"output":{"kind":"number","noise_sd":1.0},"samples":1}"#,
+        "6e2c9e79cbeabf4e2be9f27dcb4cf09e2ebb6fb333924a974491db8fc2973406",
+    ),
+    (
+        "topics",
+        r#"{"family":"latent-dirichlet","topics":2,"alpha":0.5,"eta":0.5}"#,
+        "76de79d3ebbe1d25bafab62d84a5b9a2086e5b3543a1147e5f73759ff61b3699",
+    ),
+    (
+        "mixture",
+        r#"{"family":"gaussian-mixture","components":2,"noise_sd":0.5,"seed":0}"#,
+        "39a085cddde6d2ec0ef77f0db8a66eb12bdb305f5ae0384782a4ade3100c57ba",
+    ),
+    ("moments", r#"{"family":"pbp-network","hidden":[3],"seed":0}"#, "62d1ec093349e2073786488c23e8ba51088e790aa3951c4fc6dadddd15dab9f4"),
+    (
+        "images",
+        r#"{"family":"sigmoid-belief","hidden":2,"bias_scale":10.0,"start_seed":1,"start_scale":0.1}"#,
+        "aa64962dcb85b9cdfe1b73d30d76e91c4cbc01097a161dd6c6f4e54540232073",
+    ),
+];
+
+fn row(name: &str) -> &'static Model {
+    MODELS.iter().find(|model| model.name == name).unwrap()
+}
+
+fn update(name: &str) -> &'static Update {
+    UPDATES.iter().find(|update| update.name == name).unwrap()
+}
+
+#[test]
+fn models_stand_in_tasks_as_they_always_did() {
+    let base = resolve(row("linear"), update("pvi"), Trust::Local).unwrap();
+    for (name, document, hash) in DOCUMENTS {
+        let task = resolve(row(name), tried(name)[0], Trust::Local).unwrap();
+        assert_eq!(serde_json::to_string(&task.model).unwrap(), *document, "{name}");
+        let value: Value = serde_json::from_str(document).unwrap();
+        assert_eq!(serde_json::to_value(&task.model).unwrap(), value, "{name}");
+        let other = ResolvedTask { model: task.model, ..base.clone() };
+        assert_eq!(other.hash().to_string(), *hash, "{name}");
+    }
+}
+
+/// A model without a line above could change its documents without anybody noticing.
+#[test]
+fn every_model_has_its_document_here() {
+    for (name, _) in models::registered().filter(|(name, _)| *name != "gamma-regression") {
+        assert!(DOCUMENTS.iter().any(|(_, document, _)| document.contains(&format!("\"family\":\"{name}\""))), "no document of {name}");
+    }
+}
+
+/// Every task of the table reads back bit by bit, with its keys in any order.
+#[test]
+fn every_task_of_the_table_is_read_as_it_was_written() {
+    let local = MODELS.iter().flat_map(|model| tried(model.name).into_iter().map(move |update| (model, update, Trust::Local)));
+    let aggregated =
+        MODELS.iter().flat_map(|model| tried_aggregated(model.name).into_iter().map(move |update| (model, update, Trust::Aggregated(3))));
+    let mut all = Vec::new();
+    for (model, update, trust) in local.chain(aggregated) {
+        let task = resolve(model, update, trust).unwrap();
+        let bytes = task.to_bytes();
+        assert_eq!(ResolvedTask::from_bytes(&bytes).unwrap(), task, "{} with {}", update.name, model.name);
+        // As a value the keys are in another order: the family is not the first one.
+        let value: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(ResolvedTask::from_document(value.to_string().as_bytes()).unwrap(), task, "{} with {}", update.name, model.name);
+        all.push(task.hash().to_string());
+    }
+    // To compare two builds by hand: numbers that come from a calibration may differ in the last digit between system libraries.
+    eprintln!("{} tasks: {}", all.len(), Hash::of("all", &[all.concat().as_bytes()]));
+}
+
+/// Name of a row, and what is said of a key that nobody knows: in `task.toml`, and in a document.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("linear", "expected `noise_sd`", "expected `noise_sd`"),
+    ("logistic", "there are no fields", "there are no fields"),
+    ("probit", "there are no fields", "there are no fields"),
+    ("Poisson", "there are no fields", "there are no fields"),
+    ("network", "expected one of `hidden`, `noise_sd`, `samples`", "expected one of `hidden`, `output`, `samples`"),
+    ("network of numbers", "expected one of `hidden`, `noise_sd`, `samples`", "expected one of `hidden`, `output`, `samples`"),
+    ("topics", "expected one of `topics`, `alpha`, `eta`", "expected one of `topics`, `alpha`, `eta`"),
+    ("mixture", "expected one of `components`, `noise_sd`, `seed`", "expected one of `components`, `noise_sd`, `seed`"),
+    ("moments", "expected `hidden` or `seed`", "expected `hidden` or `seed`"),
+    (
+        "images",
+        "expected one of `hidden`, `bias_scale`, `start_seed`, `start_scale`",
+        "expected one of `hidden`, `bias_scale`, `start_seed`, `start_scale`",
+    ),
+];
+
+/// What is said of a task, written with this edit.
+fn refused(name: &str, edit: impl Fn(String) -> String) -> String {
+    let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
+    let (model, text) = (row(name), edit(task(row(name), tried(name)[0], Trust::Local)));
+    RawTask::parse(&text).and_then(|raw| raw.resolve(&model.data.schema(), context)).map(drop).unwrap_err().to_string()
+}
+
+/// What is said of a resolved task, with this edit.
+fn unread(name: &str, edit: impl Fn(String) -> String) -> String {
+    let task = resolve(row(name), tried(name)[0], Trust::Local).unwrap();
+    let text = edit(String::from_utf8(task.to_bytes()).unwrap());
+    let refused = ResolvedTask::from_bytes(text.as_bytes()).map(drop).unwrap_err().to_string();
+    let inner = refused.strip_prefix("the task document cannot be read by this version (");
+    inner.unwrap().strip_suffix("): use the same version on both sides").unwrap().to_owned()
+}
+
+#[test]
+fn unknown_and_missing_keys_are_refused_by_name() {
+    for (name, written, resolved) in KNOWN {
+        let family = row(name).family();
+        let found = refused(name, |text| text.replace("[model]\n", "[model]\ncolour = \"red\"\n"));
+        assert_eq!(found, format!("task: [model] family = \"{family}\": unknown field `colour`, {written}"));
+        let found = unread(name, |text| text.replace("\"family\":", "\"colour\": 1,\n    \"family\":"));
+        assert!(found.starts_with(&format!("unknown field `colour`, {resolved} at line ")), "{name}: {found}");
+    }
+    let written = |from: &str, to: &str| refused("linear", |text| text.replace(from, to));
+    assert_eq!(written("noise_sd = 1.0\n", ""), "task: linear-regression needs noise_sd, the known standard deviation of an observation");
+    assert_eq!(
+        written("noise_sd = 1.0\n", "noise_sd = \"much\"\n"),
+        "task: [model] family = \"linear-regression\": invalid type: string \"much\", expected f64\nin `noise_sd`"
+    );
+    let resolved = |from: &str, to: &str| unread("linear", |text| text.replace(from, to));
+    let noise = "\"noise_sd\": 1.0";
+    assert_eq!(resolved(noise, "\"noise_sd\": \"much\""), "invalid type: string \"much\", expected f64 at line 8 column 3");
+    assert_eq!(resolved(&format!(",\n    {noise}"), ""), "missing field `noise_sd` at line 7 column 3");
+    assert_eq!(resolved(noise, &format!("{noise},\n    {noise}")), "duplicate field `noise_sd` at line 9 column 3");
+    assert_eq!(resolved("\"family\": \"linear-regression\",\n", ""), "missing field `family` at line 7 column 3");
+    let number = resolved("\"family\": \"linear-regression\"", "\"family\": 3");
+    assert_eq!(number, "invalid type: integer `3`, expected variant identifier at line 6 column 15");
+}
+
+/// Whoever misspells a family is told all that there are.
+#[test]
+fn unknown_families_are_answered_with_the_known_ones() {
+    let told = [
+        refused("linear", |text| text.replace("linear-regression", "linear-progression")),
+        unread("linear", |text| text.replace("linear-regression\",", "linear-progression\",")),
+    ];
+    for told in told {
+        assert!(told.contains("unknown variant `linear-progression`, expected one of `"), "{told}");
+        for (name, _) in models::registered() {
+            assert!(told.contains(&format!("`{name}`")), "{name}: {told}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Gamma regression: positive numbers y with mean exp(xᵀθ) and a known shape k, so that their standard deviation is the mean over √k.
+
+use std::fmt::{Display, Formatter};
+use std::sync::Arc;
+
+use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
+use dp_pvi_inference::capabilities::{Gradients, LocalOptimum, Model};
+use dp_pvi_inference::models::PrivateHalf;
+use dp_pvi_models::poisson_regression::count::log_mass;
+use dp_pvi_models::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
+use dp_pvi_models::spec::TaskError;
+use dp_pvi_models::spec::check::{positive, require};
+use dp_pvi_models::{ModelRules, PublicHalf};
+use dp_pvi_records::RecordView;
+use dp_pvi_schema::{LabelKind, Schema};
+use serde::{Deserialize, Serialize};
+
+/// Options of a gamma regression, as they stand in a resolved task.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GammaRegression {
+    /// k; 1 is the exponential distribution.
+    shape: f64,
+}
+
+/// Options as a person writes them in `[model]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Written {
+    /// Default: 1.
+    shape: Option<f64>,
+}
+
+impl PublicHalf for GammaRegression {
+    const NAME: &'static str = "gamma-regression";
+    const HELP: &'static str = "a positive number, whose logarithm is linear in the features";
+    type Written = Written;
+
+    fn explicit(written: Written) -> Result<Self, TaskError> {
+        Ok(Self { shape: written.shape.unwrap_or(1.0) })
+    }
+}
+
+impl ModelRules for GammaRegression {
+    /// The label is the number itself: a centre or a scale would make another number of it, which may not be positive.
+    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+        require(positive(self.shape), "shape must be a number between 1e-30 and 1e30")?;
+        let LabelKind::Number(rule) = &schema.label().kind else {
+            return require(false, "gamma-regression predicts a number: give the schema's label kind = \"number\"");
+        };
+        require(
+            rule.lower > 0.0 && [1.0, 2.0].iter().all(|y| (rule.decode(*y) - y).abs() < 1e-12),
+            "gamma-regression predicts a positive number: give the schema's label lower above 0, centre = 0, scale = 1 and no transform",
+        )
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, GammaLaw { shape: self.shape }))
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+}
+
+/// Words of the report.
+impl Display for GammaRegression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "gamma regression, shape {}", self.shape)
+    }
+}
+
+/// What a predictor xᵀθ ~ N(a, s²) says of y.
+#[derive(Debug)]
+struct GammaLaw {
+    shape: f64,
+}
+
+impl PredictorLaw for GammaLaw {
+    /// E y = E e^z and Var y = E Var(y | z) + Var E(y | z), with E e^(2z) = (E e^z)² e^(s²).
+    fn predict(&self, a: f64, s2: f64) -> Prediction {
+        let mean = (a + 0.5 * s2).exp();
+        let square = mean * mean;
+        Prediction::Number { mean, variance: square * s2.exp() / self.shape + square * s2.exp_m1() }
+    }
+
+    /// As a function of −z, the density of y is the probability of the count k at rate k y e^(−z), times k/y.
+    fn log_density(&self, a: f64, s2: f64, y: f64) -> f64 {
+        log_mass(self.shape, (self.shape * y).ln() - a, s2) + (self.shape / y).ln()
+    }
+}
+
+/// The private half: what one record contributes.
+#[derive(Debug, Clone, Copy)]
+struct Gamma {
+    shape: f64,
+}
+
+impl LinearPredictor for Gamma {
+    /// With m = y exp(−a + s²/2): r = k (m − 1) and c = k m.
+    fn statistics(&self, a: f64, s2: f64, y: f64) -> Statistics {
+        let m = y * (0.5 * s2 - a).exp();
+        Statistics { residual: self.shape * (m - 1.0), curvature: self.shape * m }
+    }
+
+    /// f = k ln k − ln Γ(k) + (k − 1) ln y − k a − k m.
+    fn expected_log_density(&self, a: f64, s2: f64, y: f64) -> f64 {
+        let k = self.shape;
+        k * k.ln() - ln_gamma(k) + (k - 1.0) * y.ln() - k * a - k * y * (0.5 * s2 - a).exp()
+    }
+
+    /// At an optimum m is about 1.
+    fn typical_curvature(&self, _y: f64) -> f64 {
+        self.shape
+    }
+}
+
+impl LogConcave for Gamma {}
+
+impl Model for Gamma {
+    fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
+        glm::expected_log_likelihood(self, record, q)
+    }
+
+    fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
+        Some(self)
+    }
+
+    fn gradients(&self) -> Option<&dyn Gradients> {
+        Some(self)
+    }
+
+    fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
+        Some(self)
+    }
+}
+
+impl PrivateHalf for GammaRegression {
+    fn model(&self) -> Box<dyn Model> {
+        Box::new(Gamma { shape: self.shape })
+    }
+}

@@ -1,0 +1,286 @@
+//! A model of another crate, from `task.toml` to predictions: [`gamma`](super::gamma) is all that there is of it, and nothing else knows its name.
+
+use std::fmt::Write as _;
+use std::fs::{read_to_string, write};
+use std::path::PathBuf;
+use std::sync::Once;
+
+use dp_pvi_client::commands::predict::predict;
+use dp_pvi_client::output::{Format, Output};
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_inference::capabilities::Model;
+use dp_pvi_inference::models::{self as private, PrivateHalf};
+use dp_pvi_models::registry::RegisterError;
+use dp_pvi_models::{self as public, ModelFamily, ModelSpec};
+use dp_pvi_posterior::reading::document::{Intervals, PosteriorDocument};
+use dp_pvi_posterior::reading::metrics::evaluate;
+use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::reading::summary::Level;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_privacy::UnitTable;
+use dp_pvi_tests::memory::posterior;
+
+use super::gamma::GammaRegression;
+
+/// What the records are made with.
+const TRUTH: [f64; 2] = [0.8, -0.5];
+const SHAPE: u32 = 4;
+
+const SCHEMA: &str = "intercept = false
+[label]
+column = \"y\"
+kind = \"number\"
+lower = 0.001
+upper = 1000
+centre = 0
+scale = 1
+[[columns]]
+name = \"x0\"
+kind = \"number\"
+lower = -1
+upper = 1
+centre = 0
+scale = 1
+[[columns]]
+name = \"x1\"
+kind = \"number\"
+lower = -1
+upper = 1
+centre = 0
+scale = 1
+";
+
+/// What a program with one more model does before anything else.
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        public::register::<GammaRegression>().unwrap();
+        private::register::<GammaRegression>().unwrap();
+    });
+}
+
+fn spec(options: &str) -> ModelSpec {
+    install();
+    ModelFamily::named("gamma-regression").unwrap().resolve(&options.parse().unwrap()).unwrap()
+}
+
+fn model(spec: &ModelSpec) -> Box<dyn Model> {
+    spec.options::<GammaRegression>().unwrap().model()
+}
+
+fn task(model: &str, pvi: &str, privacy: &str) -> Result<ResolvedTask, String> {
+    install();
+    let text = format!(
+        "name = \"guest\"\n[model]\nfamily = \"gamma-regression\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\n\
+         unit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}"
+    );
+    let context = ResolveContext { name: "guest", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };
+    RawTask::parse(&text).and_then(|raw| raw.resolve(SCHEMA, context)).map_err(|error| error.to_string())
+}
+
+/// Uniform numbers in (0, 1], the same everywhere.
+struct Uniform(u64);
+
+impl Uniform {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from(u32::try_from(self.0 >> 33).unwrap() + 1) / 2_147_483_648.0
+    }
+}
+
+/// A file of records: y is the mean exp(xᵀθ) times a gamma variable of mean 1, a sum of exponential ones.
+fn records(seed: u64, count: u32) -> String {
+    let mut uniform = Uniform(seed);
+    let mut text = String::from("x0,x1,y\n");
+    for _ in 0..count {
+        let x = [2.0 * uniform.next() - 1.0, 2.0 * uniform.next() - 1.0];
+        let mean = (x[0] * TRUTH[0] + x[1] * TRUTH[1]).exp();
+        let noise: f64 = (0..SHAPE).map(|_| -uniform.next().ln()).sum::<f64>() / f64::from(SHAPE);
+        writeln!(text, "{},{},{}", x[0], x[1], mean * noise).unwrap();
+    }
+    text
+}
+
+/// Three sites with files of their own, and one of records that nobody learned from.
+fn sites(folder: &tempfile::TempDir) -> (Vec<(String, PathBuf)>, PathBuf) {
+    let file = |name: &str, seed: u64| {
+        let path = folder.path().join(format!("{name}.csv"));
+        write(&path, records(seed, 300)).unwrap();
+        path
+    };
+    let sites = (1..=3).map(|m| (format!("site-{m}"), file(&format!("site-{m}"), m))).collect();
+    (sites, file("test", 9))
+}
+
+fn run(task: &ResolvedTask, sites: &[(String, PathBuf)]) -> Vec<f64> {
+    posterior(task, sites.iter().map(|(name, file)| (name.as_str(), file.as_path())))
+}
+
+#[test]
+fn a_guest_is_registered_once_and_under_a_name_of_its_own() {
+    install();
+    assert!(public::registered().any(|(name, help)| name == "gamma-regression" && !help.is_empty()));
+    assert_eq!(public::register::<GammaRegression>(), Err(RegisterError::Duplicate("gamma-regression")));
+    assert!(private::register::<GammaRegression>().is_err());
+    // Another test may have run a visit already.
+    let taken = private::register::<public::poisson_regression::PoissonRegression>();
+    assert!(
+        matches!(taken, Err(RegisterError::Duplicate(name) | RegisterError::Sealed(name)) if name == "poisson-regression"),
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn a_guests_options_have_defaults_and_no_others() {
+    assert_eq!(spec(""), spec("shape = 1.0"));
+    assert_ne!(spec(""), spec("shape = 2.0"));
+    assert_eq!(spec("shape = 2.0").to_string(), "gamma regression, shape 2");
+    let pvi = "schedule = \"sequential\"\nsweeps = 2\nupdate = \"pvi\"";
+    let unknown = task("scale = 2.0", pvi, "").unwrap_err();
+    assert!(unknown.contains("[model] family = \"gamma-regression\": unknown field `scale`, expected `shape`"), "{unknown}");
+    assert!(task("shape = -1.0", pvi, "").unwrap_err().contains("shape must be a number between"));
+    let resolved = task("shape = 2.0", pvi, "").unwrap();
+    assert_eq!(serde_json::to_string(&resolved.model).unwrap(), r#"{"family":"gamma-regression","shape":2.0}"#);
+    assert_eq!(ResolvedTask::from_bytes(&resolved.to_bytes()).unwrap(), resolved);
+    // What it does not offer is refused before anything runs.
+    let statistics = task("", "schedule = \"synchronous\"\nrounds = 2\nupdate = \"vips\"", "epsilon = 1.0").unwrap_err();
+    assert!(statistics.contains("expected sufficient statistics"), "{statistics}");
+}
+
+/// r = ∂f/∂a and c = −2 ∂f/∂s².
+#[test]
+fn derivatives_agree_with_finite_differences() {
+    for options in ["", "shape = 3.5"] {
+        let model = model(&spec(options));
+        let predictor = model.linear_predictor().unwrap();
+        for (a, s2, y) in [(0.3, 0.5, 1.0), (-2.0, 3.0, 0.1), (2.0, 0.1, 9.0)] {
+            let (f, h) = (|a: f64, s2: f64| predictor.expected_log_density(a, s2, y), 1e-5);
+            let at = predictor.statistics(a, s2, y);
+            assert!(((f(a + h, s2) - f(a - h, s2)) / (2.0 * h) - at.residual).abs() < 1e-6 * (1.0 + at.residual.abs()));
+            assert!((-(f(a, s2 + h) - f(a, s2 - h)) / h - at.curvature).abs() < 1e-6 * (1.0 + at.curvature));
+        }
+    }
+}
+
+/// One value by hand, and the predictive density has mass 1 and the moments that are stated.
+#[test]
+fn the_density_is_one() {
+    let sure = model(&spec("shape = 2.0"));
+    // Mean 1, shape 2: 4 y exp(−2y) at 3.
+    let expected = (12.0_f64 * (-6.0_f64).exp()).ln();
+    assert!((sure.linear_predictor().unwrap().expected_log_density(0.0, 0.0, 3.0) - expected).abs() < 1e-12);
+    let natural = [0.3 * 4.0, -0.2 * 9.0, 4.0, 9.0];
+    let family = dp_pvi_expfam::any::Family::DiagonalGaussian { dimension: 2 };
+    for options in ["", "shape = 2.0"] {
+        let predictor = Predictor::new(&spec(options), family, &natural).unwrap();
+        let row = |target: f64| Example { indices: &[0, 1], values: &[0.7, 0.4], target };
+        let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
+        // In ln y, where the density is smooth.
+        let step = 0.01;
+        for i in -2000..700 {
+            let y = (step * f64::from(i)).exp();
+            let weight = step * y * predictor.log_density(row(y)).exp();
+            (mass, first, second) = (mass + weight, first + weight * y, second + weight * y * y);
+        }
+        assert!((mass - 1.0).abs() < 1e-6, "{options}: {mass}");
+        let Prediction::Number { mean, variance } = predictor.predict(row(0.0)) else { panic!("a number") };
+        assert!((mean - first).abs() < 1e-5 * mean, "{options}: {mean} {first}");
+        assert!((variance - (second - first * first)).abs() < 1e-4 * variance, "{options}: {variance}");
+    }
+}
+
+/// Sites one after the other arrive where one fit of all records does.
+#[test]
+fn a_federation_without_noise_ends_at_the_optimum_of_all_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sites, _) = sites(&folder);
+    let pvi = "schedule = \"sequential\"\nsweeps = 12\nupdate = \"pvi\"";
+    let task = task("shape = 4.0\napproximation = \"full-covariance\"", pvi, "").unwrap();
+    let lambda = run(&task, &sites);
+    let files: Vec<&PathBuf> = sites.iter().map(|(_, file)| file).collect();
+    let all = dp_pvi_data::load_public(&task.parsed_schema().unwrap(), &files, None).unwrap();
+    assert_eq!(all.get().len(), 900);
+    let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
+    let optimum = model(&task.model).local_optimum().unwrap().local_optimum(all.get(), &prior, &prior).unwrap();
+    for (found, expected) in lambda.iter().zip(optimum.natural()) {
+        assert!((found - expected).abs() < 1e-6 * (1.0 + expected.abs()), "{found} {expected}");
+    }
+    for (mean, truth) in optimum.standard().mean().iter().zip(TRUTH) {
+        assert!((mean - truth).abs() < 0.1, "{mean} {truth}");
+    }
+    // Visits have run: the registry of what touches records takes nobody any more.
+    assert_eq!(private::register::<Late>(), Err(RegisterError::Sealed("late")));
+}
+
+/// A private run, its file, its metrics, and the client's predictions from it.
+#[test]
+fn a_private_run_leaves_a_posterior_that_predicts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sites, test) = sites(&folder);
+    let pvi = "schedule = \"sequential\"\nsweeps = 4\nupdate = \"dp-optimisation\"\nclip_norm = 4.0";
+    let task = task("shape = 4.0", pvi, "epsilon = 20.0").unwrap();
+    let lambda = run(&task, &sites);
+    let document = PosteriorDocument::new(&task, 0, 12, &lambda, Vec::new(), Vec::new()).unwrap();
+    let text = document.to_json();
+    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), document);
+    let names: Vec<&str> = document.coefficients.iter().map(|coefficient| coefficient.name.as_str()).collect();
+    assert_eq!(names, ["x0", "x1"]);
+    for (coefficient, truth) in document.coefficients.iter().zip(TRUTH) {
+        assert!((coefficient.mean - truth).abs() < 0.3, "{coefficient:?} {truth}");
+    }
+
+    let public = dp_pvi_data::load_public(&task.parsed_schema().unwrap(), &[&test], None).unwrap();
+    let metrics = evaluate(&Predictor::of_state(&task, &lambda).unwrap(), &public).into_inner();
+    let prior = evaluate(&Predictor::of_state(&task, &task.prior_natural()).unwrap(), &public).into_inner();
+    assert_eq!(metrics.records, 300);
+    assert!(metrics.log_likelihood > prior.log_likelihood + 0.1, "{metrics:?} {prior:?}");
+    assert!(metrics.rmse.unwrap() < prior.rmse.unwrap() && metrics.accuracy.is_none());
+
+    let (file, out) = (folder.path().join("posterior.json"), folder.path().join("predictions.csv"));
+    write(&file, text).unwrap();
+    predict(&file, &[test], Level::P95, Intervals::Plain, None, Some(&out), Output::new(Format::Text)).unwrap();
+    let predictions = read_to_string(out).unwrap();
+    let mut lines = predictions.lines();
+    assert_eq!(lines.next(), Some("row,mean,sd,lower,upper,problem"));
+    let means: Vec<f64> = lines.map(|line| line.split(',').nth(1).unwrap().parse().unwrap()).collect();
+    assert!(means.len() == 300 && means.iter().all(|mean| *mean > 0.0 && *mean < 20.0), "{means:?}");
+}
+
+/// A second guest, which comes when the first visit has run.
+#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Late {}
+
+impl std::fmt::Display for Late {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("late")
+    }
+}
+
+impl public::ModelRules for Late {
+    fn check(&self, _: &dp_pvi_schema::Schema) -> Result<(), public::spec::TaskError> {
+        Ok(())
+    }
+
+    fn law(
+        &self,
+        _: &public::prediction::Outcome<'_>,
+    ) -> Result<std::sync::Arc<dyn public::prediction::Law>, dp_pvi_expfam::InvalidParameters> {
+        Err(dp_pvi_expfam::InvalidParameters::Domain("nothing"))
+    }
+}
+
+impl public::PublicHalf for Late {
+    const NAME: &'static str = "late";
+    const HELP: &'static str = "nothing";
+    type Written = Self;
+
+    fn explicit(written: Self) -> Result<Self, public::spec::TaskError> {
+        Ok(written)
+    }
+}
+
+impl PrivateHalf for Late {
+    fn model(&self) -> Box<dyn Model> {
+        unreachable!("it is never registered")
+    }
+}
