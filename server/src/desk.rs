@@ -11,9 +11,8 @@ use dp_pvi_privacy::Hash;
 use dp_pvi_protocol::aggregation::SummerRequest;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-
-use crate::engine::Presence;
 
 /// First pause before a question is asked again, and the longest.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -39,6 +38,16 @@ pub(crate) enum Paper {
         /// Its charter, if one was drafted.
         charter: Option<Hash>,
     },
+}
+
+/// Whether the summer is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// It is.
+    Connected,
+    /// Not any more.
+    Gone,
 }
 
 /// The engine's side of the desk.

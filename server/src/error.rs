@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dp_pvi_protocol::message::RunOutcome;
+use serde::Serialize;
 
 /// Why the server cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +63,7 @@ pub enum ServerError {
     #[error("no update has entered the posterior yet: there is nothing to export")]
     NothingYet,
     /// The run ended before its first round: there are no results.
-    #[error("the run ended before any update entered the posterior ({}): nothing was learned, and no results were written; {}", crate::engine::name_of(.0), why(*.0, .1.as_deref()))]
+    #[error("the run ended before any update entered the posterior ({}): nothing was learned, and no results were written; {}", name_of(.0), why(*.0, .1.as_deref()))]
     NoRound(RunOutcome, Option<String>),
     /// Lock, disk, port.
     #[error("{0}")]
@@ -76,6 +77,15 @@ pub enum ServerError {
     /// Stopped by a signal.
     #[error("stopped by signal {0}")]
     Signal(u8),
+}
+
+/// The name of an enum's variant, as configuration and JSON write it.
+pub(crate) fn name_of(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        Ok(other) => other.to_string(),
+        Err(_) => String::new(),
+    }
 }
 
 /// Why an aggregation ended, as far as it is known.

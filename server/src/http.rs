@@ -23,7 +23,8 @@ use tracing::debug;
 
 use crate::clock;
 use crate::crowd::Crowd;
-use crate::engine::{EngineHandle, Presence, Snapshot, name_of};
+use crate::engine::{EngineHandle, Presence, Snapshot};
+use crate::error::name_of;
 use crate::expiry;
 use crate::html::{Escaped, PAGE_STYLE};
 use crate::shortage::Shortage;

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::DpEvent;
-
 /// The relation between two neighbouring data sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,30 +57,9 @@ impl Relation {
     }
 }
 
-impl Relation {
-    /// [`Relation::may_book`] for one event of the task. Sums over shards need the very relation of the task: how units come into shards follows from
-    /// the relation, and shards that are right for one are wrong for the other (the `shards` of `dp-pvi-privacy`).
-    #[must_use]
-    pub fn may_book_event(self, task: Self, event: &DpEvent) -> bool {
-        self == task || (self.may_book(task) && !event.sums_shards())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sum_over_shards_is_booked_under_its_own_relation_only() {
-        let event = |terms| DpEvent::Gaussian { noise: crate::unit::NoiseMultiplier::new(1.0).unwrap(), terms }.repeated(3);
-        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
-            assert!(relation.may_book_event(relation, &event(Terms::ShardResults)));
-        }
-        assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::Units)));
-        assert!(!Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::ShardResults)));
-        assert!(!Relation::AddRemove.may_book_event(Relation::ReplaceOne, &event(Terms::Units)));
-        assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &DpEvent::NonPrivate));
-    }
 
     #[test]
     fn a_ledger_books_what_its_relation_covers() {

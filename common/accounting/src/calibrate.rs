@@ -5,8 +5,9 @@ use std::cell::Cell;
 
 use super::AccountantError;
 use super::engine::Rough;
-use super::plan::{Neighbours, Phase, Plan, Sampling};
+use super::plan::Plan;
 use super::pld::Interval;
+use super::steps::{Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
 
 /// Certified width used here, relative; the returned noise exceeds the smallest possible by about this.

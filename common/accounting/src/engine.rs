@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 
 use super::Gdp;
-use super::plan::{Mechanism, Neighbours, Phase, Sampling};
 use super::pld::{Composition as Losses, GAP, Interval, Pair};
 use super::rdp::{Curve, ORDERS};
+use super::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
 
 /// What answers questions about a plan.

@@ -224,6 +224,15 @@ impl DpEvent {
     }
 }
 
+impl Relation {
+    /// [`Relation::may_book`] for one event of the task. Sums over shards need the very relation of the task: how units come into shards follows from
+    /// the relation, and shards that are right for one are wrong for the other (the `shards` of `dp-pvi-privacy`).
+    #[must_use]
+    pub fn may_book_event(self, task: Self, event: &DpEvent) -> bool {
+        self == task || (self.may_book(task) && !event.sums_shards())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,6 +252,18 @@ mod tests {
     }
 
     /// A ledger is read for years: these bytes must never change their meaning.
+    #[test]
+    fn a_sum_over_shards_is_booked_under_its_own_relation_only() {
+        let event = |terms| DpEvent::Gaussian { noise: crate::unit::NoiseMultiplier::new(1.0).unwrap(), terms }.repeated(3);
+        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
+            assert!(relation.may_book_event(relation, &event(Terms::ShardResults)));
+        }
+        assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::Units)));
+        assert!(!Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::ShardResults)));
+        assert!(!Relation::AddRemove.may_book_event(Relation::ReplaceOne, &event(Terms::Units)));
+        assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &DpEvent::NonPrivate));
+    }
+
     #[test]
     fn canonical_bytes_are_fixed() {
         let hex = |event: DpEvent| event.to_bytes().iter().map(|b| format!("{b:02x}")).collect::<String>();

@@ -57,6 +57,7 @@ pub mod proofs;
 pub mod rdp;
 mod special;
 mod statement;
+mod steps;
 mod tradeoff;
 pub mod unit;
 pub mod zcdp;
@@ -75,10 +76,11 @@ pub use composition::Composition;
 pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho, UnknownEvent};
 pub use filter::FilterRule;
 pub use gdp::Gdp;
-pub use plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
+pub use plan::Plan;
 pub use pld::Interval;
 pub use rdp::Curve;
 pub use statement::{Counted, Engine, FilterStatement, Statement};
+pub use steps::{Mechanism, Neighbours, Phase, Sampling};
 pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};
 pub use zcdp::Zcdp;
 
@@ -265,7 +267,7 @@ impl Cost {
                 DpEvent::Gaussian { terms, .. } | DpEvent::Laplace { terms, .. } if replaces(relation, *terms) => Self::of(event, relation),
                 DpEvent::DiscreteGaussian(noise) if replaces(relation, noise.terms) => Self::of(event, relation),
                 DpEvent::Gaussian { .. } | DpEvent::Laplace { .. } | DpEvent::DiscreteGaussian(_) => {
-                    Err(AccountantError::Unsupported(plan::SHUFFLED))
+                    Err(AccountantError::Unsupported(steps::SHUFFLED))
                 }
                 _ => Err(AccountantError::Unsupported("a shuffled pass around anything but one release a batch")),
             },

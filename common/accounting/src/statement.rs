@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::PrivacyLoss;
-use super::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
+use super::plan::Plan;
 use super::pld::Interval;
+use super::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::adjacency::Relation;
 use crate::event::DpEvent;
 use crate::unit::Delta;

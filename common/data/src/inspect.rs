@@ -3,7 +3,8 @@
 use crate::assemble::Assembled;
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Row, Watch};
 use crate::error::{DataError, LineProblem, RowProblem};
-use crate::source::{RowError, Visitor, field_name, read_files};
+use crate::files::read_files;
+use crate::source::{RowError, Visitor, field_name};
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use std::collections::HashMap;

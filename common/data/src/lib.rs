@@ -41,6 +41,7 @@ mod assemble;
 mod documents;
 mod encode;
 mod error;
+mod files;
 mod fingerprint;
 mod images;
 mod inspect;
@@ -160,7 +161,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
         return Err(DataError::MissingColumn { path: first.as_ref().to_owned(), column: column.to_owned(), clue: None });
     }
     let mut assembler = Assembler::new(schema, Purpose::Prediction).keeping_ids();
-    source::read_files(schema, files, Purpose::Prediction, Some(column), &mut assembler)?;
+    files::read_files(schema, files, Purpose::Prediction, Some(column), &mut assembler)?;
     let Assembled { table, unreadable, ids, .. } = assembler.finish()?;
     Ok(Rows { table, unreadable, ids })
 }
@@ -179,7 +180,7 @@ fn table<P: AsRef<Path>>(schema: &Schema, files: &[P], purpose: Purpose) -> Resu
     match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, purpose);
-            source::read_files(schema, files, purpose, None, &mut assembler)?;
+            files::read_files(schema, files, purpose, None, &mut assembler)?;
             assembler.finish()
         }
         Content::Documents(rule) => documents::load(rule, files, purpose),

@@ -35,30 +35,9 @@ pub(crate) struct Input<'a> {
     pub(crate) id: Option<&'a str>,
 }
 
-/// Reads all rows of all files.
-pub(crate) fn read_files<P: AsRef<Path>>(
-    schema: &Schema,
-    files: &[P],
-    purpose: Purpose,
-    id: Option<&str>,
-    visitor: &mut impl Visitor,
-) -> Result<(), DataError> {
-    if files.is_empty() {
-        return Err(DataError::NoFiles);
-    }
-    for path in files {
-        let input = Input { path: path.as_ref(), schema, purpose, id };
-        // In a run nothing depends on how many records there are.
-        if input.read(visitor)? == 0 && purpose != Purpose::Run {
-            return Err(DataError::Empty { path: input.path.to_owned() });
-        }
-    }
-    Ok(())
-}
-
 /// What a file's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Container {
+pub(crate) enum Container {
     Plain,
     Gzip,
     Parquet,
@@ -74,7 +53,7 @@ pub(crate) enum Start {
 }
 
 impl Container {
-    fn of(path: &Path, bytes: &[u8], start: Start) -> Self {
+    pub(crate) fn of(path: &Path, bytes: &[u8], start: Start) -> Self {
         let gzip = match start {
             Start::Header if bytes.starts_with(b"PAR1") => return Self::Parquet,
             Start::Header => bytes.starts_with(&[0x1f, 0x8b]),
@@ -106,29 +85,18 @@ pub(crate) fn open_plain(path: &Path, start: Start) -> Result<Box<dyn Read>, Dat
 }
 
 /// A file and its first bytes.
-fn opened(path: &Path) -> Result<(File, Vec<u8>), DataError> {
+pub(crate) fn opened(path: &Path) -> Result<(File, Vec<u8>), DataError> {
     let mut file = open(path)?;
     let mut bytes = Vec::with_capacity(4);
     (&mut file).take(4).read_to_end(&mut bytes).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
     Ok((file, bytes))
 }
 
-fn gunzip(start: Vec<u8>, file: File) -> impl Read {
+pub(crate) fn gunzip(start: Vec<u8>, file: File) -> impl Read {
     flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, Cursor::new(start).chain(file)))
 }
 
 impl Input<'_> {
-    /// Reads the file's rows and returns their number.
-    fn read(&self, visitor: &mut impl Visitor) -> Result<u64, DataError> {
-        let start = if self.schema.csv().names.is_some() { Start::Record } else { Start::Header };
-        let (file, bytes) = opened(self.path)?;
-        match Container::of(self.path, &bytes, start) {
-            Container::Parquet => crate::parquet::read(self, file, visitor),
-            Container::Gzip => crate::text::read(self, gunzip(bytes, file), visitor),
-            Container::Plain => crate::text::read(self, Cursor::new(bytes).chain(file), visitor),
-        }
-    }
-
     pub(crate) fn io(&self, source: std::io::Error) -> DataError {
         DataError::Io { path: self.path.to_owned(), source }
     }

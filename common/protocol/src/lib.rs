@@ -27,6 +27,7 @@ pub mod coordinator;
 pub mod driver;
 pub mod message;
 pub mod participant;
+mod parts;
 pub mod sum;
 #[cfg(test)]
 mod testing;

@@ -555,13 +555,13 @@ impl TranscriptEntry {
     /// Bytes of the entry of the aggregation, for the wire.
     #[must_use]
     pub fn aggregation_bytes(&self) -> Option<Vec<u8>> {
-        self.aggregation.as_ref().map(crate::aggregation::encode)
+        self.aggregation.as_ref().map(crate::parts::encode)
     }
 
     /// Reads [`TranscriptEntry::aggregation_bytes`].
     #[must_use]
     pub fn read_aggregation(bytes: &[u8]) -> Option<SignedEntry> {
-        crate::aggregation::decode(bytes)
+        crate::parts::decode(bytes)
     }
 }
 

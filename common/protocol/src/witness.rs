@@ -69,13 +69,13 @@ impl SignedHead {
     /// As it is stored.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        crate::aggregation::encode(self)
+        crate::parts::encode(self)
     }
 
     /// Reads [`SignedHead::to_bytes`]; nothing is verified.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        crate::aggregation::decode(bytes)
+        crate::parts::decode(bytes)
     }
 
     /// The head that a message of our own store names.

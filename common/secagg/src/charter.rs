@@ -157,7 +157,7 @@ impl CharterBody {
 
     /// Everything that the text promises about itself; the plan is computed again.
     fn check(&self) -> Result<Vec<Plan>, SecAggError> {
-        bounds::charter(self)?;
+        within_bounds(self)?;
         if !self.members.is_sorted_by(|a, b| a.id < b.id) {
             return refused("its sites are not in ascending order, each once");
         }
@@ -242,7 +242,7 @@ impl SignedCharter {
     /// Unreadable, or an integer that no charter has.
     pub fn text(&self) -> Result<CharterBody, SecAggError> {
         let body = decode(&self.body, "the charter")?;
-        bounds::charter(&body)?;
+        within_bounds(&body)?;
         Ok(body)
     }
 
@@ -410,4 +410,24 @@ impl Charter {
     pub fn meets(&self, floors: &Floors) -> Result<(), SecAggError> {
         self.body.meets(floors)
     }
+}
+
+/// Compares every integer of a charter's text.
+fn within_bounds(body: &CharterBody) -> Result<(), SecAggError> {
+    let members = u32::try_from(body.members.len()).unwrap_or(u32::MAX);
+    let rounds = body.sums.iter().try_fold(0u32, |rounds, sum| rounds.checked_add(sum.rounds));
+    within(members <= bounds::MEMBERS, "it has more than 10000 sites")?;
+    let thresholds = [body.honest, body.colluders, body.min_contributors];
+    within(thresholds.iter().all(|threshold| *threshold <= members), "a threshold is above the number of sites")?;
+    // Every part has a round, so there are at most as many parts as rounds.
+    within(body.sums.iter().all(|sum| sum.rounds > 0) && !body.sums.is_empty(), "it has no rounds")?;
+    within(rounds.is_some_and(|rounds| rounds <= bounds::ROUNDS), "it has more than 100000 rounds")?;
+    within(body.sums.iter().all(|sum| (1..=bounds::DIMENSION).contains(&sum.dimension)), "a sum has no coordinates, or more than 2^26")?;
+    within((1..=dp_pvi_privacy::mechanism::MAX_UNITS).contains(&body.max_units), "the units of a site are not between 1 and 2^32")?;
+    within(body.max_rounding_loss > 0.0 && body.max_rounding_loss <= 1.0, "its rounding loss is not above 0 and at most 1")?;
+    within(body.run.number <= bounds::RUNS, "the number of its run is above 10^9")
+}
+
+fn within(fits: bool, problem: &'static str) -> Result<(), SecAggError> {
+    if fits { Ok(()) } else { Err(SecAggError::Charter(problem)) }
 }

@@ -3,7 +3,11 @@
 use dp_pvi_privacy::ClientId;
 
 use crate::plan::PlanError;
-use crate::summer::StoreError;
+
+/// The summer's store or its vault failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the summer's store failed, nothing was answered: {0}")]
+pub struct StoreError(pub String);
 
 /// A step that was refused. The state before it still holds; nothing was revealed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -7,7 +7,6 @@ use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update};
 use dp_pvi_protocol::witness::Greeting;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
 use std::sync::mpsc::Sender;
@@ -56,16 +55,6 @@ pub(crate) enum Begun {
     Accepted(Expected),
     /// The payload is not needed.
     Answered(Signed<Receipt>),
-}
-
-/// Whether the summer is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Presence {
-    /// It is.
-    Connected,
-    /// Not any more.
-    Gone,
 }
 
 /// A site's request for work: how much it has seen, and where the answer goes.

@@ -14,7 +14,8 @@ use dp_pvi_protocol::time::Timestamp;
 use serde::Serialize;
 use tracing::{debug, info, warn};
 
-use super::{Presence, name_of};
+use super::Presence;
+use crate::error::name_of;
 use crate::telemetry::{Phase, Telemetry, UpdateResult};
 
 /// One thing that happened, as `--format json` prints it.

@@ -10,6 +10,7 @@ use dp_pvi_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Presence;
+use crate::error::name_of;
 
 /// Where a run stands. Everything in it is public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -154,15 +155,6 @@ impl MemberView {
             (None, false) => format!("{} updates included", self.included),
         };
         state + &silent
-    }
-}
-
-/// The name of an enum's variant, as configuration and JSON write it.
-pub(crate) fn name_of(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(name)) => name,
-        Ok(other) => other.to_string(),
-        Err(_) => String::new(),
     }
 }
 

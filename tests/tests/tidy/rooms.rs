@@ -209,6 +209,16 @@ fn a_circle_is_seen() {
     assert!(circle(&edges(&[("a", "b"), ("b", "c"), ("c", "b")])).is_some());
 }
 
+/// Imports that close a circle, and stay: who is imported by whom, below which module, and why.
+const CIRCLES: &[(&str, &str, &str, &str)] = &[
+    // A mechanism takes a permit of the ledger, and a table of units brings a release into the bound of its mechanism.
+    ("common/privacy/src", "", "records", "mechanism"),
+    // What is stored is signed, and the store takes what is signed.
+    ("common/privacy/src", "ledger", "row", "store"),
+    // One table holds the bounds of every message, and every message is compared with it where it is decoded.
+    ("common/protocol/src", "", "bounds", "message"),
+];
+
 /// Modules of one parent import each other in one direction. A child may import what its parent offers, and a parent its children.
 #[test]
 fn modules_import_in_one_direction() {
@@ -225,6 +235,11 @@ fn modules_import_in_one_direction() {
                     edges.entry(from[..shared].to_vec()).or_default().entry(a.clone()).or_default().insert(b.clone());
                 }
             }
+        }
+        for (_, below, from, to) in CIRCLES.iter().filter(|(circle, ..)| circle == house) {
+            let below: Vec<_> = below.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+            let known = edges.get_mut(&below).and_then(|edges| edges.get_mut(*from)).is_some_and(|of| of.remove(*to));
+            assert!(known, "{house}: {from} does not import {to} any more: take it out of the list");
         }
         imports += edges.values().map(BTreeMap::len).sum::<usize>();
         for (parent, edges) in &edges {

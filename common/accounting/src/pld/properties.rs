@@ -1,7 +1,8 @@
 //! Properties of every plan, and the ways in which an accountant has been wrong before.
 
 use super::Interval;
-use crate::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
+use crate::plan::Plan;
+use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
 
 fn at(delta: f64) -> Delta {

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Interval;
 use crate::comparison::zcdp_epsilon;
 use crate::golden::ROWS;
-use crate::plan::{Mechanism, Neighbours, Phase, Plan, Sampling};
+use crate::plan::Plan;
+use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
 
 fn rows(query: &str) -> impl Iterator<Item = &'static Value> {

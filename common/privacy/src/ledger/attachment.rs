@@ -8,8 +8,8 @@ use crate::ledger::row::LedgerHead;
 use crate::ledger::seal::Secret;
 use crate::ledger::state::Pending;
 use crate::ledger::store::StoreError;
-use crate::mechanism::Masked;
 use crate::records::{Argument, Released, Sensitive};
+use crate::release::Masked;
 use crate::release::{Hash, LatticeVector, Payload, PayloadKind, ReleaseId};
 
 /// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.

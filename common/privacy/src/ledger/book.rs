@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::ledger::error::LedgerError;
 use crate::ledger::reserve::MOST_RETRIES;
-use crate::ledger::row::{FreezeState, ReleaseState, RowBody};
+use crate::ledger::row::{FreezeState, RowBody};
+use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::StoreError;
 use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::Relation;

@@ -1,6 +1,7 @@
 //! Why the ledger refuses.
 
-use crate::ledger::row::ReleaseState;
+use crate::ledger::row::LedgerIdentity;
+use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::StoreError;
 use crate::release::ReleaseId;
 use dp_pvi_accounting::AccountantError;
@@ -143,4 +144,15 @@ pub enum LedgerError {
     /// Accountant.
     #[error(transparent)]
     Accountant(#[from] AccountantError),
+}
+
+impl LedgerIdentity {
+    /// Compares with the identity in the first row.
+    pub(crate) fn check(&self, found: &Self) -> Result<(), LedgerError> {
+        if self == found {
+            return Ok(());
+        }
+        let say = |identity: &Self| format!("`{}` per {:?} under {:?}", identity.data, identity.unit, identity.relation);
+        Err(LedgerError::OtherIdentity(format!("configured {}, found {}", say(self), say(found))))
+    }
 }

@@ -30,6 +30,7 @@ mod permit;
 pub mod reserve;
 mod row;
 mod seal;
+mod stage;
 pub mod state;
 mod store;
 mod upkeep;
@@ -40,7 +41,8 @@ mod tests;
 pub use attachment::{Attachment, Claim};
 pub use error::LedgerError;
 pub use permit::{Permit, StepPermit};
-pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, ReleaseState, Row, RowBody, StoredRow};
+pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, Row, RowBody, StoredRow};
+pub use stage::ReleaseState;
 pub use state::{OtherState, Pending, SiteState, StateKind};
 pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
 

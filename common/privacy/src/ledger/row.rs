@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::error::LedgerError;
 use crate::ledger::store::{RowSigner, StoreError};
 use crate::release::{Hash, ReleaseId};
 use dp_pvi_accounting::FilterRule;
@@ -189,48 +188,6 @@ pub struct LedgerHead {
     pub seq: u64,
     /// Its hash.
     pub hash: Hash,
-}
-
-/// State of one release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReleaseState {
-    /// Charged; nothing left the process.
-    Reserved,
-    /// Payload stored.
-    Committed,
-    /// Sent at least once.
-    Sent,
-    /// Receipt stored.
-    Receipted,
-    /// Told whether it was included.
-    Settled {
-        /// Whether it was.
-        included: bool,
-    },
-}
-
-impl std::fmt::Display for ReleaseState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Reserved => "reserved",
-            Self::Committed => "committed",
-            Self::Sent => "sent",
-            Self::Receipted => "receipted",
-            Self::Settled { included: true } => "settled (included)",
-            Self::Settled { included: false } => "settled (not included)",
-        })
-    }
-}
-
-impl LedgerIdentity {
-    /// Compares with the identity in the first row.
-    pub(crate) fn check(&self, found: &Self) -> Result<(), LedgerError> {
-        if self == found {
-            return Ok(());
-        }
-        let say = |identity: &Self| format!("`{}` per {:?} under {:?}", identity.data, identity.unit, identity.relation);
-        Err(LedgerError::OtherIdentity(format!("configured {}, found {}", say(self), say(found))))
-    }
 }
 
 impl StoredRow {

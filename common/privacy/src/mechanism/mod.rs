@@ -14,12 +14,13 @@ mod term;
 #[cfg(test)]
 mod tests;
 
+pub use crate::release::Masked;
 pub use batch::{BatchSum, BatchSummation, BatchTerms};
 pub use bound::{SumBound, SumCheck};
 pub use clean::CleanTerms;
 pub use either::{Message, SumMechanism};
 pub use lattice::{LatticeOverflow, MAX_UNITS};
-pub use share::{Masked, NoiseShare, ShareSum};
+pub use share::{NoiseShare, ShareSum};
 pub use sum::LatticeSum;
 pub use summation::{Summation, Summed};
 pub use term::Term;

@@ -31,7 +31,7 @@ use crate::mechanism::sum::Form;
 use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, ReleaseError, Summation, Summed};
 use crate::noise::NoiseSource;
 use crate::records::{Argument, Sensitive, UnitTable, Units};
-use crate::release::LatticeVector;
+use crate::release::{LatticeVector, Masked};
 use crate::sampler::gaussian;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DpEvent, LatticePath};
@@ -277,24 +277,6 @@ impl NoiseShare<LatticeVector> {
         bytes.zeroize();
         let values = std::mem::take(&mut self.0.values);
         Masked(LatticeVector { exponent: self.0.exponent, values })
-    }
-}
-
-/// A value under a mask: to whoever does not know the mask it is uniformly random. Only [`NoiseShare::mask`] builds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Masked<T>(T);
-
-impl<T> Masked<T> {
-    /// The masked value.
-    #[must_use]
-    pub fn get(&self) -> &T {
-        &self.0
-    }
-
-    /// The masked value.
-    #[must_use]
-    pub fn into_inner(self) -> T {
-        self.0
     }
 }
 

@@ -21,6 +21,7 @@ pub mod host;
 pub mod member;
 pub mod summer;
 
+use crate::parts::{decode, encode};
 use dp_pvi_posterior::task::{AggregationSpec, ResolvedTask, SumSpec, TaskError};
 use dp_pvi_privacy::ClientId;
 use dp_pvi_secagg::charter::SignedCharter;
@@ -132,18 +133,4 @@ pub fn plans(task: &ResolvedTask, spec: &AggregationSpec) -> Result<Vec<(PlanReq
         }
     }
     Ok(plans)
-}
-
-/// Bytes of a part that travels inside another message.
-pub(crate) fn encode(part: &impl Serialize) -> Vec<u8> {
-    // Plain data: writing it into memory cannot fail.
-    postcard::to_stdvec(part).expect("parts serialise into memory")
-}
-
-/// Reads [`encode`]d bytes, all of them.
-pub(crate) fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((part, [])) => Some(part),
-        _ => None,
-    }
 }

@@ -7,8 +7,9 @@ use dp_pvi_secagg::transcript::SignedEntry;
 use super::run::{Gathering, Open, Phase, Progress};
 use super::{Closing, Committed, Control, Coordinator, Durable, Ending, Record, Rejected, Upcoming};
 use crate::aggregation::host::{AggregationRecord, DraftError, Host, NextRound, ReplyError};
-use crate::aggregation::{SummerReply, SummerRequest, encode};
+use crate::aggregation::{SummerReply, SummerRequest};
 use crate::message::{Role, RoundOutcome, RunOutcome, Update};
+use crate::parts::encode;
 use crate::time::Timestamp;
 
 impl Coordinator {

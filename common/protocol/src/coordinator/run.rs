@@ -10,9 +10,9 @@ use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
 use super::{Control, Joins, Member, Record, RestoreError};
-use crate::aggregation::decode;
 use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
+use crate::parts::decode;
 use crate::time::Timestamp;
 use crate::witness::SignedHead;
 

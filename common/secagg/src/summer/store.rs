@@ -5,14 +5,10 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::closing::MaskSum;
+pub use crate::error::StoreError;
 use crate::header::SignedHeader;
 use crate::seal::RoundPublicKey;
 use crate::transcript::Head;
-
-/// The store or the vault failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the summer's store failed, nothing was answered: {0}")]
-pub struct StoreError(pub String);
 
 /// A round's state at the summer: offered → open → closed → answered. A transition uses the old state up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

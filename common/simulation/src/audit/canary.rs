@@ -5,12 +5,7 @@ use dp_pvi_inference::records::RecordTable;
 use dp_pvi_privacy::Units;
 
 use super::registry::Case;
-use super::scenes::Scene;
-
-/// A record: features and target.
-pub(super) type Record = (Vec<f64>, f64);
-/// A unit.
-pub(super) type Unit = Vec<Record>;
+use super::scenes::{Scene, Unit};
 
 /// Tables of a pair of neighbouring worlds, and what is needed to know their law.
 pub(super) struct Worlds {

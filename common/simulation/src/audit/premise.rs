@@ -9,9 +9,10 @@ use dp_pvi_posterior::task::{GlobalViSpec, ResolvedTask, Trust, UpdateSpec};
 use dp_pvi_privacy::audit::rate_below;
 use dp_pvi_privacy::{Payload, SecureNoise, Units};
 
-use super::canary::{Unit, table};
+use super::canary::table;
 use super::play::Stage;
 use super::registry::{Case, MODELS, UPDATES, View, resolve};
+use super::scenes::Unit;
 use super::{AuditError, FALSE_FLAGS, MOST_RUNS, Row};
 use dp_pvi_simulator::noise::{SeededNoise, stream};
 use rand_core::Rng;

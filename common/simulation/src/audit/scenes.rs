@@ -10,8 +10,12 @@
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{FactorOwner, PropagationSpec, StatisticsSpec, UpdateSpec};
 
-use super::canary::{Record, Unit};
 use super::registry::{Case, Records};
+
+/// A record: features and target.
+pub(super) type Record = (Vec<f64>, f64);
+/// A unit.
+pub(super) type Unit = Vec<Record>;
 
 /// A canary, its opposite, and the world that they are put into.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@
 //!   does not pay that back;
 //! * local averaging needs shards that are fits of their own: about 20 records.
 
-use super::dp_pvi::Figure;
+use super::dp_pvi_figure::Figure;
 
 /// A curve.
 #[derive(Debug, Clone, PartialEq)]

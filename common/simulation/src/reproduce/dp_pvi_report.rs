@@ -7,8 +7,8 @@ use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::dp_pvi::{Figure, Split};
 use super::dp_pvi_cells::{Cell, Point};
+use super::dp_pvi_figure::{Figure, Split};
 use super::dp_pvi_methods::Method;
 use super::dp_sep::wrong;
 use super::vips::write;

@@ -3,6 +3,7 @@
 
 mod dp_pvi;
 mod dp_pvi_cells;
+mod dp_pvi_figure;
 mod dp_pvi_methods;
 mod dp_pvi_report;
 mod dp_pvi_table1;
@@ -147,10 +148,10 @@ pub fn run(name: Name, options: &Options<'_>) -> Result<(), ReproduceError> {
         Name::DpSepFigure1 => dp_sep_mixture::run(options, "dp-sep-figure1"),
         Name::DpSepTable3 => dp_sep_networks::run(options, "dp-sep-table3"),
         Name::DpSepTable4 => dp_sep_networks::run(options, "dp-sep-table4"),
-        Name::DpPviFigure1 => dp_pvi::run(options, dp_pvi::Figure::One),
-        Name::DpPviFigure2 => dp_pvi::run(options, dp_pvi::Figure::Two),
-        Name::DpPviFigure3 => dp_pvi::run(options, dp_pvi::Figure::Three),
-        Name::DpPviFigure4 => dp_pvi::run(options, dp_pvi::Figure::Four),
+        Name::DpPviFigure1 => dp_pvi::run(options, dp_pvi_figure::Figure::One),
+        Name::DpPviFigure2 => dp_pvi::run(options, dp_pvi_figure::Figure::Two),
+        Name::DpPviFigure3 => dp_pvi::run(options, dp_pvi_figure::Figure::Three),
+        Name::DpPviFigure4 => dp_pvi::run(options, dp_pvi_figure::Figure::Four),
         Name::DpPviTable1 => dp_pvi_table1::run(options),
         Name::ThesisFigure33 => thesis::run(options),
         Name::ThesisFigure41 => thesis_linear::run(options, thesis_linear::Figure::One),
