@@ -227,6 +227,27 @@ fn with(options: &str, keys: &[&str], line: &str) -> String {
     others.chain([line, WRONG]).collect::<Vec<_>>().join("\n")
 }
 
+/// Settings that need another beside them, or none of another key.
+const TOGETHER: [(&str, &str, &str); 6] = [
+    ("expected_batch", "units_per_site = 1000", "sampling_rate"),
+    ("units_per_site", "expected_batch = 100.0", "sampling_rate"),
+    ("relevance_shape", "relevance_rate = 1.0", ""),
+    ("relevance_rate", "relevance_shape = 1.0", ""),
+    ("clip_norms", "", "clip_norm"),
+    ("clip_norm", "", "clip_norms"),
+];
+
+/// Whether some update can be resolved with this line.
+fn works(key: &str, line: &str) -> bool {
+    let (_, beside, without) = TOGETHER.into_iter().find(|(of, ..)| *of == key).unwrap_or_default();
+    MODELS.iter().any(|model| {
+        tried(model.name).into_iter().any(|update| {
+            let others = with(update.options, &[key, without], &format!("{line}\n{beside}"));
+            problem(model.options, &model.data.schema(), &others.replace(WRONG, "")).is_empty()
+        })
+    })
+}
+
 /// Every key of `[model]` and `[pvi]`, those of every family and update included, stands in the sample of a task, with a value that is one of its
 /// kind, and no other key does.
 #[test]
@@ -275,7 +296,7 @@ fn finding_newcomer_6_every_option_of_a_model_and_of_an_update_stands_in_the_sam
             MODELS.iter().any(|model| takes(model_keys(model, line)))
         } else {
             let takes = |model: &Model| tried(model.name).into_iter().any(|update| takes(update_keys(model, update, line)));
-            key == "committee_prior" || MODELS.iter().any(takes)
+            (key == "committee_prior" || MODELS.iter().any(takes)) && works(key, line)
         };
         assert!(read, "[{section}] {line}: no family or update reads this");
     }
