@@ -5,6 +5,7 @@
 
 mod aggregation;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_proto::environment::{PREFIX, to_blame};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;
@@ -157,18 +159,34 @@ impl Config {
         let text = std::fs::read_to_string(file)
             .map_err(|e| ClientError::config(file.display().to_string(), format!("cannot be read ({e}): name the file with --config")))?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, folder, std::env::vars())
+        Self::parse(&text, folder, overrides(std::env::vars_os())?)
     }
 
     /// The same from memory: paths are relative to `folder`, overrides come from `environment`.
     ///
     /// # Errors
-    /// [`ClientError::Config`] with the failing field.
+    /// [`ClientError::Config`] with the failing field, or with the variable that is at fault.
     pub fn parse(text: &str, folder: &Path, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let ours = |(name, _): &(String, String)| name.starts_with(PREFIX);
+        let environment: Vec<(String, String)> = environment.into_iter().filter(ours).collect();
+        Self::parse_with(text, folder, &environment).map_err(|error| {
+            let blamed = to_blame(&environment, |others| Self::parse_with(text, folder, others).is_ok());
+            let names: Vec<&str> = blamed.into_iter().map(|position| environment[position].0.as_str()).collect();
+            match error {
+                // The line that is quoted is not one of the file.
+                ClientError::Config { field, message } if !names.is_empty() && !names.contains(&field.as_str()) => {
+                    ClientError::config(names.join(" or "), format!("{field}: {message}"))
+                }
+                other => other,
+            }
+        })
+    }
+
+    fn parse_with(text: &str, folder: &Path, environment: &[(String, String)]) -> Result<Self> {
         let mut table: toml::Table =
             toml::from_str(text).map_err(|e| ClientError::config("client.toml", e.to_string().trim_end().to_owned()))?;
         for (name, value) in environment {
-            apply_override(&mut table, &name, &value)?;
+            apply_override(&mut table, name, value)?;
         }
         // Serialised again so that messages of the checks below quote the line with the key, overrides included.
         let merged = toml::to_string(&table).map_err(|e| ClientError::config("client.toml", e.to_string()))?;
@@ -188,8 +206,22 @@ impl Config {
     }
 }
 
+/// Our variables of an environment.
+///
+/// # Errors
+/// [`ClientError::Config`] with the name of one whose value cannot be read.
+pub fn overrides(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Vec<(String, String)>> {
+    let ours = environment.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    ours.filter(|(name, _)| name.starts_with(PREFIX))
+        .map(|(name, value)| match value.into_string() {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(ClientError::config(name, "the value is not UTF-8: set it again, or unset it")),
+        })
+        .collect()
+}
+
 fn apply_override(table: &mut toml::Table, name: &str, value: &str) -> Result<()> {
-    let Some(path) = name.strip_prefix("DP_PVI__") else { return Ok(()) };
+    let Some(path) = name.strip_prefix(PREFIX) else { return Ok(()) };
     let Some((section, key)) = path.split_once("__") else {
         return Err(ClientError::config(name, "overrides are named DP_PVI__SECTION__KEY"));
     };

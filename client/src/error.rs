@@ -23,9 +23,6 @@ pub enum ClientError {
         /// What is wrong and what to do.
         message: String,
     },
-    /// Nothing happened in the time that was allowed (3).
-    #[error("gave up waiting: {0}")]
-    TimedOut(String),
     /// A posterior, transcript, schema or task file is not what it should be (4).
     #[error("{}: {message}", file.display())]
     InvalidFile {
@@ -88,7 +85,6 @@ impl ClientError {
         match self {
             Self::Failed(_) => 1,
             Self::Config { .. } => 2,
-            Self::TimedOut(_) => 3,
             Self::InvalidFile { .. } => 4,
             Self::Unreachable { .. } => 5,
             Self::Authentication(_) => 6,
@@ -119,7 +115,6 @@ impl ClientError {
         match self {
             Self::Failed(_) => "failed",
             Self::Config { .. } => "config",
-            Self::TimedOut(_) => "timed-out",
             Self::InvalidFile { .. } => "invalid-file",
             Self::Unreachable { .. } => "unreachable",
             Self::Authentication(_) => "authentication",

@@ -85,6 +85,51 @@ fn certificates_are_checked_before_use() {
     site.run(&["run"]).expect(2, "tls.key");
 }
 
+/// With fewer and fewer open files a client ends with a clear error or waits for its server as ever; the ledger is what it was.
+#[test]
+fn finding_attack_weakness_3_too_few_open_files_end_a_client_clearly() {
+    let site = Site::new();
+    let ledger = fs::read(site.path("data/ledger.db")).unwrap();
+    let (mut short, mut enough) = (0, 0);
+    for files in 8..=24 {
+        let script = format!("ulimit -n {files}; exec \"$0\" run --config \"$1\"");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_dp-pvi-client")])
+            .arg(site.path("client.toml"))
+            .output()
+            .unwrap();
+        let outcome = Outcome::of(output);
+        match outcome.code {
+            // The site would have called its server.
+            Some(5) => enough += 1,
+            // Which file could not be opened, and why.
+            Some(2 | 4 | 10 | 12) => {
+                let words = ["Too many open files", "unable to open database file"];
+                assert!(words.iter().any(|word| outcome.stderr.contains(word)), "{files}: {}", outcome.stderr);
+                short += 1;
+            }
+            code => panic!("{files}: {code:?} {}", outcome.stderr),
+        }
+    }
+    assert!(short > 2 && enough > 2, "{short} {enough}");
+    assert_eq!(fs::read(site.path("data/ledger.db")).unwrap(), ledger);
+    site.run(&["check", "--offline"]).expect(0, "");
+}
+
+/// Two weeks before the end of its own certificate a client says so, where somebody checks and in the log of a run.
+#[test]
+fn finding_newcomer_2_a_client_tells_of_the_end_of_its_certificate_weeks_before() {
+    let site = Site::new();
+    let told = |days: std::ops::Range<i64>| {
+        site.certify("dp-pvi://lung-fed/site/hospital-1", days);
+        let check = site.run(&["check", "--offline"]).expect(0, "").stdout;
+        let run = site.run(&["run"]).expect(5, "localhost:1").stderr;
+        [check.contains("warning certificate: "), check.contains("expires in "), run.contains("expires in ")]
+    };
+    assert_eq!(told(-1..30), [false; 3]);
+    assert_eq!(told(-1..10), [true; 3]);
+}
+
 #[test]
 fn bad_data_is_exit_code_10_and_shows_no_value() {
     // Longer than any part of a time, a port or a temporary name.

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_client::config::{Approve, Config, SAMPLE};
+use dp_pvi_client::config::{Approve, Config, SAMPLE, overrides};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_secagg::charter::Floors;
@@ -155,6 +157,34 @@ fn the_environment_overrides_the_file() {
     assert_eq!(private.identity.unit, PrivacyUnit::Person);
     assert!(parse(SITE, &[("DP_PVI__NOPE", "1")]).unwrap_err().contains("DP_PVI__NOPE"));
     assert!(parse(SITE, &[("DP_PVI__SITE__NOPE", "1")]).unwrap_err().contains("nope"));
+}
+
+/// Whoever reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
+#[test]
+fn a_variable_that_cannot_be_read_is_named() {
+    for (name, value, word) in [
+        ("DP_PVI__SITE__RECONNECT_SECONDS", "ten", "reconnect_seconds"),
+        ("DP_PVI__SITE__RECONNECT_SECONDS", "\"unfinished", "reconnect_seconds"),
+        ("DP_PVI__SITE__SERVER", "not a host", "site.server"),
+        ("DP_PVI__BUDGET__EPSILON", "-1", "epsilon"),
+        ("DP_PVI__POLICY__APPROVE", "sha256:12", "approve"),
+        ("DP_PVI__SITE__NOPE", "1", "nope"),
+    ] {
+        let message = parse(SITE, &[("DP_PVI__SITE__STATE", "other"), (name, value)]).unwrap_err();
+        assert!(message.starts_with(&format!("configuration: {name}: ")) && message.contains(word), "{message}");
+        assert!(!message.contains("DP_PVI__SITE__STATE"), "{message}");
+    }
+    let two = [("DP_PVI__BUDGET__EPSILON", "-1"), ("DP_PVI__BUDGET__DELTA", "7")];
+    assert!(parse(SITE, &two).unwrap_err().starts_with("configuration: DP_PVI__BUDGET__EPSILON or DP_PVI__BUDGET__DELTA: "));
+    // Where the file is wrong, the file is named.
+    let wrong = SITE.replace("epsilon", "epsylon");
+    assert!(parse(&wrong, &[("DP_PVI__SITE__STATE", "other")]).unwrap_err().starts_with("configuration: client.toml: "));
+    // Bytes that are no text: of our variables one is an error with its name, of others none is.
+    let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let foreign = [(bytes(b"LANG"), bytes(b"\xff")), (bytes(b"DP_PVI__\xff"), bytes(b"1")), (bytes(b"DP_PVI__SITE__STATE"), bytes(b"s"))];
+    assert_eq!(overrides(foreign).unwrap(), [("DP_PVI__SITE__STATE".to_owned(), "s".to_owned())]);
+    let error = overrides([(bytes(b"DP_PVI__SITE__SERVER"), bytes(b"\xff\xfe"))]).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("DP_PVI__SITE__SERVER: the value is not UTF-8"), "{error}");
 }
 
 #[test]

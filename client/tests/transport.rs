@@ -119,7 +119,12 @@ struct Setup<'a> {
     signed_by: &'a Federation,
     uri: &'a str,
     accepts: &'a Federation,
+    /// Days from now in which the server's certificate is valid.
+    days: std::ops::Range<i64>,
 }
+
+/// Days of a certificate that is valid.
+const VALID: std::ops::Range<i64> = -1..30;
 
 struct Running {
     port: u16,
@@ -130,7 +135,7 @@ struct Running {
 
 async fn serve(setup: Setup<'_>, lambda: Vec<f64>, port: u16) -> Running {
     let key = KeyPair::generate().unwrap();
-    let chain = setup.signed_by.sign(&key, setup.uri, ExtendedKeyUsagePurpose::ServerAuth, -1..30);
+    let chain = setup.signed_by.sign(&key, setup.uri, ExtendedKeyUsagePurpose::ServerAuth, setup.days);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(setup.accepts.authority.pem().as_bytes()).unwrap()).unwrap();
@@ -215,7 +220,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
     let fed = &site.federation;
     let lambda: Vec<f64> = vec![0.25, -1.5, 2.0, 1e300];
-    let setup = || Setup { signed_by: fed, uri: SERVER, accepts: fed };
+    let setup = || Setup { signed_by: fed, uri: SERVER, accepts: fed, days: VALID };
     let server = serve(setup(), lambda.clone(), 0).await;
     let mut transport = transport(&site, server.port);
     let hello = hello(&site, &key);
@@ -274,7 +279,7 @@ async fn finding_attack_no_vector_is_read_before_the_welcome_is_verified() {
     let site = Site::new();
     let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
     let fed = &site.federation;
-    let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed }, vec![0.0; 4], 0).await;
+    let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed, days: VALID }, vec![0.0; 4], 0).await;
     let mut transport = transport(&site, server.port);
     transport.hello(&hello(&site, &key)).await.unwrap();
     assert!(kind(&transport.next(0).await.unwrap_err()).is_some());
@@ -292,7 +297,7 @@ async fn a_vector_longer_than_the_task_says_is_not_read() {
     let site = Site::new();
     let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
     let fed = &site.federation;
-    let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed }, vec![0.0; 5], 0).await;
+    let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed, days: VALID }, vec![0.0; 5], 0).await;
     let mut transport = transport(&site, server.port);
     transport.hello(&hello(&site, &key)).await.unwrap();
     transport.admit(4);
@@ -310,7 +315,7 @@ async fn certificates_of_both_sides_are_named_when_they_fail() {
         (fed, "dp-pvi://lung-fed/site/hospital-2", fed, "site/hospital-2"),
         (fed, SERVER, &foreign, "does not accept this client's certificate"),
     ] {
-        let server = serve(Setup { signed_by, uri, accepts }, Vec::new(), 0).await;
+        let server = serve(Setup { signed_by, uri, accepts, days: VALID }, Vec::new(), 0).await;
         let error = transport(&site, server.port).connect().await.unwrap_err();
         assert_eq!(kind(&error), Some(Rejection::Authentication), "{error}");
         assert!(error.to_string().contains(words), "{error}");
@@ -323,4 +328,44 @@ async fn certificates_of_both_sides_are_named_when_they_fail() {
     assert_eq!(kind(&transport(&site, port).connect().await.unwrap_err()), None);
     closing.await.unwrap();
     assert_eq!(kind(&transport(&site, port).connect().await.unwrap_err()), None);
+}
+
+/// A certificate of the server that is not valid today is called by its name and its owner, and not taken for a line that is down.
+#[tokio::test]
+async fn finding_newcomer_2_the_end_of_the_server_s_certificate_is_told_by_its_name() {
+    let site = Site::new();
+    let fed = &site.federation;
+    for (days, words, remedy) in [
+        (-30..-1, "the server's certificate has expired", "`dp-pvi-server ca renew`"),
+        (1..30, "the server's certificate is not valid yet", "check this machine's clock"),
+    ] {
+        let server = serve(Setup { signed_by: fed, uri: SERVER, accepts: fed, days }, Vec::new(), 0).await;
+        let error = transport(&site, server.port).connect().await.unwrap_err();
+        assert_eq!(kind(&error), Some(Rejection::Authentication), "{error}");
+        assert!(error.to_string().contains(words) && error.to_string().contains(remedy), "{error}");
+        // The program ends with it at once: nobody waits for a certificate as for a line.
+        site.configure("server = \"localhost:1\"", &format!("server = \"localhost:{}\"", server.port));
+        let outcome = tokio::task::spawn_blocking({
+            let mut command = site.command(&["run"]);
+            move || common::Outcome::of(command.output().unwrap())
+        });
+        outcome.await.unwrap().expect(6, words);
+        site.configure(&format!("server = \"localhost:{}\"", server.port), "server = \"localhost:1\"");
+        server.task.abort();
+    }
+}
+
+/// What a server says about this client's certificate, or about its own revocation list, has words of its own each.
+#[test]
+fn finding_newcomer_2_every_alert_about_validity_says_whose_it_is() {
+    use rustls::AlertDescription::{AccessDenied, CertificateExpired, CertificateRevoked, UnknownCA};
+    let words = |alert| dp_pvi_proto::connection::tls_error(&rustls::Error::AlertReceived(alert)).to_string();
+    for (alert, expected) in [
+        (AccessDenied, "revocation list has expired"),
+        (CertificateExpired, "this client's certificate has expired"),
+        (CertificateRevoked, "this client's certificate was revoked"),
+        (UnknownCA, "another authority"),
+    ] {
+        assert!(words(alert).contains(expected), "{}", words(alert));
+    }
 }

@@ -17,6 +17,7 @@
 pub mod client;
 pub mod connection;
 mod convert;
+pub mod environment;
 pub mod identity;
 pub mod log;
 pub mod process;

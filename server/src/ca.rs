@@ -33,8 +33,8 @@ use zeroize::Zeroizing;
 pub use self::enrolled::{Enrolled, IssuedCertificate, Member};
 use crate::clock::rfc3339;
 use crate::error::{Result, ServerError};
+use crate::files::secret;
 use crate::files::{FileLock, replace};
-use crate::tls::secret;
 
 const CA_KEY: &str = "ca.key";
 const CA_PEM: &str = "ca.pem";

@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::environment::{PREFIX, to_blame};
 use dp_pvi_proto::identity::check_federation;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Result, ServerError};
-
-const PREFIX: &str = "DP_PVI__";
 
 /// Everything that `run` needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,23 +178,41 @@ impl Config {
     /// # Errors
     /// [`ServerError::Config`] with the file or variable at fault.
     pub fn parse(text: &str, path: &Path, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self> {
-        let raw: Raw = read_raw(text, path, environment)?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        raw.check(base).map_err(|message| ServerError::Config { place: path.display().to_string(), message })
+        read(text, path, environment, Raw::check)
     }
 }
 
-/// The keys of the file `path` with this text, under the given environment; nothing is checked but their names and types.
-pub(crate) fn read_raw<R: DeserializeOwned>(
+/// Reads and checks the file `path` with this text, under the given environment.
+///
+/// # Errors
+/// [`ServerError::Config`] with the file or variable at fault.
+pub(crate) fn read<R: DeserializeOwned, C>(
     text: &str,
     path: &Path,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<R> {
-    let error = |message: String| ServerError::Config { place: path.display().to_string(), message };
-    let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| error(e.to_string()))?;
-    apply_environment(&mut table, environment)?;
-    // The overridden table has lost its lines, so the text itself is read again for a message with a line in it.
-    R::deserialize(toml::Value::Table(table)).map_err(|merged| error(toml::from_str::<R>(text).err().unwrap_or(merged).to_string()))
+    check: impl Fn(R, &Path) -> std::result::Result<C, String>,
+) -> Result<C> {
+    let ours = |(name, _): &(OsString, OsString)| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+    let environment: Vec<(OsString, OsString)> = environment.into_iter().filter(ours).collect();
+    let read = |environment: &[(OsString, OsString)]| {
+        let error = |message: String| ServerError::Config { place: path.display().to_string(), message };
+        let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| error(e.to_string()))?;
+        apply_environment(&mut table, environment)?;
+        // The overridden table has lost its lines, so the text itself is read again for a message with a line in it.
+        let raw = R::deserialize(toml::Value::Table(table));
+        let raw = raw.map_err(|merged| error(toml::from_str::<R>(text).err().unwrap_or(merged).to_string()))?;
+        check(raw, path.parent().unwrap_or(Path::new(""))).map_err(error)
+    };
+    read(&environment).map_err(|error| {
+        let blamed = to_blame(&environment, |others| read(others).is_ok());
+        let names: Vec<&str> = blamed.into_iter().filter_map(|position| environment[position].0.to_str()).collect();
+        match error {
+            ServerError::Config { place, message } if !names.is_empty() && !names.contains(&place.as_str()) => {
+                ServerError::Config { place: names.join(" or "), message: format!("{place}: {message}") }
+            }
+            other => other,
+        }
+    })
 }
 
 impl Raw {
@@ -265,15 +282,15 @@ fn address(key: &str, text: &str) -> std::result::Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("[server] {key}: {text:?} is not an address and port; write for example \"0.0.0.0:9092\""))
 }
 
-fn apply_environment(table: &mut toml::Table, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<()> {
+fn apply_environment(table: &mut toml::Table, environment: &[(OsString, OsString)]) -> Result<()> {
     for (name, value) in environment {
-        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        let Some(name) = name.to_str() else { continue };
         let error = |message: String| ServerError::Config { place: name.to_owned(), message };
         let parts: Vec<String> = name[PREFIX.len()..].split("__").map(str::to_lowercase).collect();
         let [section, key] = parts.as_slice() else {
             return Err(error(format!("write it as {PREFIX}SECTION__KEY")));
         };
-        let value = value.into_string().map_err(|_| error("the value is not UTF-8".into()))?;
+        let value = value.to_str().map(str::to_owned).ok_or_else(|| error("the value is not UTF-8: set it again, or unset it".into()))?;
         let (key, value) = match key.strip_suffix("_file") {
             Some(key) => {
                 let text = std::fs::read_to_string(&value).map_err(|e| error(format!("{value}: {e}")))?;

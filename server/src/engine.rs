@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
-use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Record, Rejected, Settings, Stage};
+use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Heeded, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
@@ -406,7 +406,10 @@ impl Engine {
             }
             Command::Refuse { peer, refusal, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.refuse(&peer.client, &refusal, now));
-                batch.keep(result, reply, telemetry)
+                if matches!(result, Ok(Heeded::TooLate)) {
+                    observer.too_late(&peer.client, &refusal);
+                }
+                batch.keep(result.map(drop), reply, telemetry)
             }
             Command::Report { peer, report, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.report(&peer.client, &report, now));

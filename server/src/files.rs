@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use dp_pvi_proto::identity::{IdentityError, read_secret};
+use zeroize::Zeroizing;
+
 use crate::error::{Result, ServerError};
 
 /// Replaces a file durably: a reader, or the machine after a power loss, sees the old or the new one.
@@ -85,4 +88,13 @@ pub(crate) fn create_private_directory(path: &Path) -> Result<()> {
         missing.iter().try_for_each(|part| sync_directory(part))
     };
     create().map_err(|e| ServerError::unavailable(path, e))
+}
+
+/// Reads a secret file; refuses one that others may read or change, or that is a link.
+pub(crate) fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    read_secret(path).map_err(|error| match error {
+        IdentityError::Unsafe { problem, .. } => ServerError::file(path, problem),
+        IdentityError::Io { source, .. } => ServerError::file(path, source),
+        other => ServerError::file(path, other),
+    })
 }

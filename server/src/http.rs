@@ -198,6 +198,9 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
         stage = snapshot.stage,
         closed = snapshot.rounds_closed,
     );
+    if snapshot.paused {
+        html.push_str("<tr><th>paused</th><td>by an operator: no round opens until the run is resumed</td></tr>");
+    }
     if let Some(turn) = &snapshot.turn {
         let _ = write!(html, "<tr><th>turn</th><td>{turn}</td></tr>");
     }

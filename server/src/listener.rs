@@ -83,7 +83,8 @@ async fn accept_loop(
                 },
                 Err(error) => {
                     telemetry.handshake_failures.inc();
-                    warn!(%address, %error, "a TLS handshake failed");
+                    let error = meaning(&error);
+                    warn!(%address, error, "a TLS handshake failed");
                 }
             }
         });
@@ -103,6 +104,22 @@ async fn handshake(stream: TcpStream, credentials: &LiveCredentials) -> io::Resu
             let _ = tokio::time::timeout(PARTING, part(stream)).await;
             Err(error)
         }
+    }
+}
+
+/// What a failed handshake means. An alert's name does not say whose certificate it is about.
+fn meaning(error: &io::Error) -> String {
+    use rustls::AlertDescription::CertificateExpired;
+    use rustls::CertificateError::{Expired, ExpiredContext};
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::AlertReceived(CertificateExpired)) => {
+            "the client finds that this server's certificate has expired: `dp-pvi-server ca renew` writes a new one (or one of the clocks is wrong)"
+                .into()
+        }
+        Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => {
+            "the client's certificate has expired: it is renewed with `dp-pvi-server ca sign` on the request that it was made from".into()
+        }
+        _ => error.to_string(),
     }
 }
 

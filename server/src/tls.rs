@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 
 use dp_pvi_privacy::Hash;
 use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
-use dp_pvi_proto::identity::{IdentityError, PeerName, identity_from_pem, read_secret, spki_hash};
+use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash};
 use ed25519_dalek::SigningKey;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -20,12 +20,12 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyD
 use time::OffsetDateTime;
 use tracing::{error, info};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
-use zeroize::Zeroizing;
 
 use crate::ca::Enrolled;
 use crate::config::TlsFiles;
 use crate::error::{Result, ServerError};
 use crate::expiry::{self, Validity};
+use crate::files::secret;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,15 +289,6 @@ fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result
 fn end_of_validity(der: &[u8]) -> std::result::Result<OffsetDateTime, String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
     Ok(certificate.validity().not_after.to_datetime())
-}
-
-/// Reads a secret file; refuses one that others may read or change, or that is a link.
-pub(crate) fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    read_secret(path).map_err(|error| match error {
-        IdentityError::Unsafe { problem, .. } => ServerError::file(path, problem),
-        IdentityError::Io { source, .. } => ServerError::file(path, source),
-        other => ServerError::file(path, other),
-    })
 }
 
 #[cfg(test)]

@@ -203,6 +203,112 @@ async fn finding_newcomer_2_an_expired_revocation_list_is_called_by_its_name() {
     server.terminate().await;
 }
 
+/// A server whose own certificate has expired while it runs: the client says whose it is, and so do log, readiness and status of the server. The same
+/// for a client's certificate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_newcomer_2_whose_certificate_has_expired_is_said_on_both_sides() {
+    let mut fed = Fed::new(2, &Plan::default());
+    let late = fed.enrol("late", Role::Site, now() - time::Duration::days(400));
+    let authority = || Authority::open(&fed.path("tls")).unwrap();
+    // A certificate of 100 days ago that was valid for 90, beside today's revocation list.
+    authority().renew(now() - time::Duration::days(100), 90, None).unwrap();
+    let expired = std::fs::read(fed.path("tls/server.pem")).unwrap();
+    authority().renew(now(), 90, None).unwrap();
+    let fresh = std::fs::read(fed.path("tls/server.pem")).unwrap();
+    std::fs::write(fed.path("tls/server.pem"), &expired).unwrap();
+    let problem = dp_pvi_server::start(fed.config(), dp_pvi_server::Start::Continue, support::Events::default().sink()).await;
+    let problem = problem.err().unwrap();
+    assert!(problem.code() == 6 && problem.to_string().contains("server.pem has expired"), "{problem}");
+
+    std::fs::write(fed.path("tls/server.pem"), &fresh).unwrap();
+    let log = fed.path("log.txt");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["run", "--format", "json", "--config"])
+        .arg(fed.config_path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let server = support::Process::from_child(child);
+    let logged = |words: &str| std::fs::read_to_string(&log).unwrap().lines().any(|line| line.contains(words));
+    fed.member("a").join(server.address).await;
+    let text = alert(server.address, late.tls_config()).await;
+    assert!(text.contains("CertificateExpired"), "{text}");
+    // The server gives the other side a second to read why, and then writes it down.
+    let eventually = async |words: &str| {
+        for _ in 0..50 {
+            if logged(words) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{words}: {}", std::fs::read_to_string(&log).unwrap());
+    };
+    eventually("the client's certificate has expired").await;
+    assert!(!logged("this server's certificate has expired"));
+    std::fs::write(fed.path("tls/server.pem"), &expired).unwrap();
+    let mut tries = 0;
+    let text = loop {
+        let text = alert(server.address, fed.member("a").tls_config()).await;
+        if text != "not refused" {
+            break text;
+        }
+        tries += 1;
+        assert!(tries < 20, "the old certificate is not noticed");
+    };
+    assert!(text.contains("certificate expired"), "{text}");
+    eventually("the client finds that this server's certificate has expired").await;
+    // The operator is told without any client, too: log, readiness, status, page and metric.
+    assert!(logged("server.pem has expired") && logged("ca renew"));
+    let ready = support::page(server.http, "/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("the server's certificate has expired"), "{ready}");
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert!(state["warnings"].to_string().contains("server.pem has expired"), "{state}");
+    assert!(support::page(server.http, "/").contains("server.pem has expired"));
+    let metrics = support::page(server.http, "/metrics");
+    let line = metrics.lines().find(|line| line.starts_with("dp_pvi_certificate_expiry_seconds{subject=\"server\"} ")).unwrap();
+    assert!(line.rsplit(' ').next().unwrap().parse::<i64>().unwrap() < -9 * 24 * 3600, "{line}");
+    server.kill();
+}
+
+/// Weeks before, everything an operator looks at says so, and everybody is still let in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_newcomer_2_ends_are_told_weeks_before_wherever_an_operator_looks() {
+    let fed = Fed::new(2, &Plan::default());
+    // Ten days are left to the certificate and to the list.
+    Authority::open(&fed.path("tls")).unwrap().renew(now() - time::Duration::days(80), 90, Some(90)).unwrap();
+    let words = ["server.pem expires in ", "crl.pem expires in "];
+    let program = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"));
+        let output = command.args(arguments).arg("--config").arg(fed.config_path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told = |place: &str, text: &str| words.iter().for_each(|word| assert!(text.contains(word), "{place}: {text}"));
+    told("check", &program(&["check"]));
+    let log = fed.path("log.txt");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["run", "--format", "json", "--config"])
+        .arg(fed.config_path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let server = support::Process::from_child(child);
+    fed.member("a").join(server.address).await;
+    told("status", &program(&["status"]));
+    told("page", &support::page(server.http, "/"));
+    told("log", &std::fs::read_to_string(&log).unwrap());
+    assert!(support::page(server.http, "/readyz").starts_with("HTTP/1.1 200"));
+    let metrics = support::page(server.http, "/metrics");
+    for subject in ["server", "revocation-list"] {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("dp_pvi_certificate_expiry_seconds{{subject=\"{subject}\"}} ")));
+        let seconds: i64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!((9 * 24 * 3600..=10 * 24 * 3600).contains(&seconds), "{subject}: {seconds}");
+    }
+    server.kill();
+}
+
 /// Four hundred connections that say nothing, more than the server looks at at the same time, from the very address of the sites.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_handshakes_hold_nobody_up() {

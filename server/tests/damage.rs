@@ -153,3 +153,33 @@ async fn finding_attack_b4_a_changed_payload_ends_the_server_and_not_the_posteri
         assert_eq!(document(&config).unwrap(), before);
     }
 }
+
+/// What a server wrote may be other bytes when it reads them again, without a restart in between: they are held against the signed update at the
+/// moment in which they are summed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finding_attack_weakness_4_bytes_that_change_under_a_running_server_are_noticed_where_they_are_used() {
+    // So many that a payload is a file of its own: small ones stay in memory until their round is closed.
+    let fed = Fed::new(2, &Plan { columns: 6000, rounds: 3, ..Plan::default() });
+    let server = Process::spawn(&fed, &[]);
+    let (mut a, mut b) = (fed.member("a").join(server.address).await, fed.member("b").join(server.address).await);
+    let values = vec![1.0; a.coordinates];
+    for site in [&mut a, &mut b] {
+        let start = site.round().await;
+        site.send(&start, &values).await.unwrap();
+    }
+    let start = a.round().await;
+    let result = || export::posterior(&fed.config()).map(|document| (document.rounds, document.natural_parameters)).unwrap();
+    let before = result();
+    a.send(&start, &values).await.unwrap();
+    let folder = std::fs::read_dir(fed.config().state.join("rounds")).unwrap().next().unwrap().unwrap().path();
+    let newest = |path: &std::path::PathBuf| std::fs::metadata(path).unwrap().modified().unwrap();
+    let stored = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).max_by_key(newest).unwrap();
+    let mut bytes = std::fs::read(&stored).unwrap();
+    assert_eq!(bytes.len(), 8 * values.len());
+    bytes[8003] ^= 1;
+    std::fs::write(&stored, bytes).unwrap();
+    let start = b.round().await;
+    let _ = b.send(&start, &values).await;
+    assert_eq!(server.exit_code(), Some(11));
+    assert!(before.0 == 1 && result() == before, "the round was not closed");
+}

@@ -364,6 +364,96 @@ async fn finding_newcomer_8_an_event_is_told_once() {
     }
 }
 
+/// A refusal that comes after its round, or after the run, changes nothing. It is no record of the run either, so the log has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_comes_too_late_is_in_the_log() {
+    use dp_pvi_protocol::message::RefusalReason;
+    let fed = Fed::new(3, &Plan { min_sites: 2, update_deadline: "1s", linger: "20s", ..Plan::default() });
+    let log = fed.path("log.txt");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["run", "--format", "json", "--config"])
+        .arg(fed.config_path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let server = Process::from_child(child);
+    let mut sites = Vec::new();
+    for name in ["a", "b", "c"] {
+        sites.push(fed.member(name).join(server.address).await);
+    }
+    let mut late = sites.pop().unwrap();
+    let lines = |words: &str| std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains(words)).count();
+    let mut headers = Vec::new();
+    for round in 0..2 {
+        headers.push(late.round().await.header.hash());
+        for site in &mut sites {
+            let start = site.round().await;
+            site.send(&start, &[1.0, 2.0, 3.0, 4.0]).await.unwrap();
+        }
+        assert_eq!(server.event("round-closed")["outcome"], "deadline");
+        let when = "refusal came after its round had closed";
+        if round == 0 {
+            for _ in 0..2 {
+                late.refuse(0, headers[0], RefusalReason::Unable).await.unwrap();
+            }
+            assert_eq!(lines(when), 1, "it is told once");
+            let text = std::fs::read_to_string(&log).unwrap();
+            let line = text.lines().find(|line| line.contains(when)).unwrap();
+            assert!(line.contains("client=c") && line.contains("round=0") && line.contains("unable"), "{line}");
+        }
+    }
+    assert_eq!(server.event("run-ended")["outcome"], "complete");
+    late.refuse(1, headers[1], RefusalReason::Budget).await.unwrap();
+    assert_eq!(lines("refusal came after the run had ended"), 1);
+    late.refuse(2, dp_pvi_privacy::Hash::default(), RefusalReason::Policy).await.unwrap();
+    assert_eq!(lines("a site refused after the run had ended"), 1);
+    assert_eq!(server.event("refused")["reason"], "policy");
+    server.kill();
+}
+
+/// That an operator paused a run is seen while it gathers, while a round is open, and between rounds; `resume` takes it away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_run_is_seen_whatever_its_stage() {
+    let fed = Fed::new(2, &Plan::default());
+    let server = Process::spawn(&fed, &[]);
+    let program = |command: &str| {
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args([command, "--config"]).arg(fed.config_path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let seen = |stage: &str, paused: bool| {
+        let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+        assert_eq!((&state["stage"], &state["paused"]), (&serde_json::json!(stage), &serde_json::json!(paused)), "{state}");
+        let text = program("status");
+        assert_eq!(text.contains("paused     by an operator") && text.contains("`dp-pvi-server resume`"), paused, "{text}");
+        let page = support::page(server.http, "/");
+        assert_eq!(page.contains("<th>paused</th>"), paused, "{page}");
+    };
+    seen("gathering", false);
+    program("pause");
+    seen("gathering", true);
+    program("resume");
+    seen("gathering", false);
+    let (mut a, mut b) = (fed.member("a").join(server.address).await, fed.member("b").join(server.address).await);
+    let (first, second) = (a.round().await, b.round().await);
+    seen("open", false);
+    program("pause");
+    seen("open", true);
+    a.send(&first, &[1.0; 4]).await.unwrap();
+    b.send(&second, &[1.0; 4]).await.unwrap();
+    seen("paused", true);
+    program("resume");
+    a.round().await;
+    seen("open", false);
+    program("pause");
+    program("stop");
+    seen("ended", false);
+    server.kill();
+}
+
 /// Keys cannot end up in a core file, and files of the state are for their owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finding_attack_b8_no_core_and_no_foreign_eyes() {

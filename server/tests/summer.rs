@@ -447,3 +447,39 @@ fn another_program_s_database_is_refused_and_a_changed_record_is_found() {
     let error = Summer::open(Arc::clone(&folders.charter), key(2), store, vault).err().unwrap();
     assert!(error.to_string().contains("other bytes"), "{error}");
 }
+
+/// Nobody but the summer's user may change its folders, its database, or the folder of a charter's keys; a foreign owner is refused, too.
+#[test]
+fn finding_attack_weakness_6_the_summer_s_folders_are_its_own() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let folders = Folders::new();
+    drop(folders.parts());
+    let keys = folders.path("vault").join(folders.charter.hash().to_string());
+    let open = || {
+        let mut stores = FileStores::open(&folders.path("state"), &folders.path("vault")).map_err(|e| e.to_string())?;
+        stores.open(folders.charter.hash()).map(drop).map_err(|e| e.to_string())
+    };
+    let (state, vault, database) = (folders.path("state"), folders.path("vault"), folders.path("state/summer.db"));
+    for path in [&state, &vault, &database, &keys] {
+        let before = fs::metadata(path).unwrap().permissions();
+        assert_eq!(before.mode() & 0o077, 0, "{} is made for its owner alone", path.display());
+        for more in [0o020, 0o002] {
+            fs::set_permissions(path, fs::Permissions::from_mode(before.mode() | more)).unwrap();
+            let refused = open().unwrap_err();
+            assert!(refused.contains(&path.display().to_string()) && refused.contains("chmod"), "{refused}");
+        }
+        fs::set_permissions(path, before).unwrap();
+        open().unwrap();
+        // Only root can give a file away, and take it back.
+        let us = fs::metadata(path).unwrap();
+        if chown(path, Some(4711), None).is_ok() {
+            let refused = open().unwrap_err();
+            assert!(refused.contains("belongs to user 4711") && refused.contains("chown"), "{refused}");
+            chown(path, Some(std::os::unix::fs::MetadataExt::uid(&us)), None).unwrap();
+            open().unwrap();
+        }
+    }
+    assert_eq!(FileStores::open(&state, &vault).map(drop).map_err(|e| e.code()), Ok(()));
+    fs::set_permissions(&vault, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(FileStores::open(&state, &vault).map(drop).map_err(|e| e.code()), Err(12));
+}

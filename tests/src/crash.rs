@@ -1,9 +1,10 @@
-//! A ledger store that ends the process at a chosen arrow of the ledger, as `kill -9` would: for the client with a fault
-//! (`crashing-client`), which is otherwise the shipped program.
+//! A ledger store that ends the process at a chosen arrow of the ledger, as `kill -9` would, or whose disk is full there, or slow: for the client
+//! with a fault (`crashing-client`), which is otherwise the shipped program.
 
 use std::env;
 use std::path::Path;
 use std::process::abort;
+use std::time::Duration;
 
 use dp_pvi_privacy::ledger::{ChargeStore, Extra, LedgerStore, Row, RowBody, StoreError, StoredRow};
 use dp_pvi_privacy::{ReleaseId, RunId};
@@ -13,7 +14,36 @@ pub const POINT: &str = "DP_PVI_TEST_CRASH_POINT";
 /// Environment variable with the occurrence, from 1, at which the process ends. Default: 1.
 pub const OCCURRENCE: &str = "DP_PVI_TEST_CRASH_OCCURRENCE";
 
-/// Where the process ends.
+/// Environment variable that names an [`Effect`]. Default: the process ends.
+pub const EFFECT: &str = "DP_PVI_TEST_EFFECT";
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The process ends at the point.
+    Crash,
+    /// The store says at the point that its disk is full, and has written nothing.
+    Full,
+    /// Every write takes this long.
+    Slow(Duration),
+}
+
+impl Effect {
+    /// How slow a slow disk is.
+    pub const SLOW: Self = Self::Slow(Duration::from_millis(150));
+
+    /// Name for the environment variable.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Full => "full",
+            Self::Slow(_) => "slow",
+        }
+    }
+}
+
+/// Where it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
     /// Before the reservation is on disk.
@@ -55,16 +85,17 @@ impl CrashPoint {
     }
 }
 
-/// Passes everything on to the real store, and ends the process at its point.
+/// Passes everything on to the real store, and fails at its point.
 #[derive(Debug)]
 pub struct CrashingStore<S> {
     store: S,
+    effect: Effect,
     point: CrashPoint,
     left: u32,
 }
 
 impl<S: LedgerStore> CrashingStore<S> {
-    /// Reads point and occurrence from the environment.
+    /// Reads effect, point and occurrence from the environment.
     ///
     /// # Panics
     /// When they are missing or wrong.
@@ -73,7 +104,9 @@ impl<S: LedgerStore> CrashingStore<S> {
         let name = env::var(POINT).expect("the crash point is named by the environment");
         let point = CrashPoint::ALL.into_iter().find(|p| p.name() == name).expect("a crash point");
         let left = env::var(OCCURRENCE).map_or(1, |n| n.parse().expect("a number"));
-        Self { store, point, left }
+        let effects = [Effect::Crash, Effect::Full, Effect::SLOW];
+        let effect = env::var(EFFECT).map_or(Effect::Crash, |name| effects.into_iter().find(|e| e.name() == name).expect("an effect"));
+        Self { store, effect, point, left }
     }
 }
 
@@ -90,10 +123,17 @@ impl<S: LedgerStore> LedgerStore for CrashingStore<S> {
 
     fn append(&mut self, row: &StoredRow, extra: Option<&Extra>) -> Result<(), StoreError> {
         let body = postcard::from_bytes::<Row>(&row.bytes).expect("the ledger writes rows").body;
+        if let Effect::Slow(pause) = self.effect {
+            std::thread::sleep(pause);
+            return self.store.append(row, extra);
+        }
         let last = self.point.is_at(&body) && {
-            self.left -= 1;
+            self.left = self.left.saturating_sub(1);
             self.left == 0
         };
+        if last && self.effect == Effect::Full {
+            return Err(StoreError::Unavailable("the disk is full".into()));
+        }
         if last && self.point == CrashPoint::BeforeReserved {
             abort();
         }

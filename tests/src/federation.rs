@@ -227,8 +227,16 @@ impl Federation {
     #[must_use]
     pub fn start_server_with(&self, arguments: &[&str]) -> Server {
         let mut command = self.server_command(&["run", "--format", "json"]);
-        command.args(arguments);
-        let process = Process::start("server", &mut command, &self.home("server"));
+        self.start_server_by(command.args(arguments))
+    }
+
+    /// The same by a command that was prepared for it.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    pub fn start_server_by(&self, command: &mut Command) -> Server {
+        let process = Process::start("server", command, &self.home("server"));
         let listening = process.wait_for("it listens", |event| event["event"] == "listening");
         let address = listening["address"].as_str().expect("an address").to_owned();
         Server { process, address }

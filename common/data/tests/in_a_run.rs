@@ -233,6 +233,32 @@ fn finding_privacy_2_how_many_records_there_are_is_no_error() {
     assert!(matches!(load(&schema(), &[write(&directory, "cohort.csv", &files[0])]), Err(DataError::Empty { .. })));
 }
 
+/// Where a file has no header it is empty when nobody is in it: no unit in a run, and refused before, when somebody looks.
+#[test]
+fn finding_privacy_2_a_file_without_anybody_is_no_error_in_a_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let images = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 1\nthreshold = 127\n";
+    let none_of = |count: u8| [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 1, 0, 0, 0, 2];
+    let cases: [(Schema, &str, Vec<u8>, Vec<u8>); 5] = [
+        (headless(), "cohort.csv", vec![], b"11,surgery,1,yes\n".to_vec()),
+        (headless(), "cohort.csv", vec![], b"49,surgery,1,yes\n".to_vec()),
+        (Schema::parse(TEXT).unwrap(), "documents.txt", vec![], b"war\n".to_vec()),
+        (Schema::parse(DOCWORD).unwrap(), "docword.txt", b"0\n4\n0\n".to_vec(), b"1\n4\n1\n1 1 3\n".to_vec()),
+        (Schema::parse(images).unwrap(), "images.idx", none_of(0).to_vec(), [&none_of(1)[..], &[0, 255]].concat()),
+    ];
+    for (schema, name, nobody, somebody) in cases {
+        let file = write(&directory, name, &nobody);
+        let found = load_for_run(&schema, std::slice::from_ref(&file), &[7; 32]).unwrap().fingerprint;
+        assert!(matches!(load(&schema, &[&file]), Err(DataError::Empty { .. })), "{name}");
+        let other = load_for_run(&schema, &[write(&directory, name, &somebody)], &[7; 32]).unwrap().fingerprint;
+        assert_ne!(found, other, "{name}: one unit more");
+        // Beside another file of the same site nothing is missing.
+        let more = write(&directory, &format!("more-{name}"), &somebody);
+        write(&directory, name, &nobody);
+        assert_eq!(load_for_run(&schema, &[&file, &more], &[7; 32]).unwrap().fingerprint, other, "{name}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

@@ -164,6 +164,22 @@ pub(crate) fn uniform(rng: &mut ChaCha20Rng) -> f64 {
     f64::from(rng.next_u32()) / 2_147_483_648.0 - 1.0
 }
 
+/// A number of either sign whose size is anything that double precision has: subnormal, in 1e-300 to 1e300, or 0.
+pub(crate) fn anything(stream: &mut ChaCha20Rng) -> f64 {
+    let word = stream.next_u64();
+    let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
+    let fraction = 1.0 + (word >> 12) as f64 / 4_503_599_627_370_496.0;
+    sign * match stream.next_u32() % 8 {
+        0 => 0.0,
+        1 => f64::from_bits(word >> (12 + stream.next_u32() % 50)),
+        2..=4 => fraction * 2f64.powi((stream.next_u32() % 118) as i32 - 59),
+        _ => {
+            let exponent = (stream.next_u32() % 1994) as i32 - 997;
+            fraction * 2f64.powi(exponent)
+        }
+    }
+}
+
 /// Random units: some of several records, some empty.
 pub(crate) fn random_units(seed: u64, count: usize, dimension: usize) -> Vec<Vec<(Vec<f64>, f64)>> {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);

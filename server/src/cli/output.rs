@@ -122,6 +122,9 @@ impl Output {
             snapshot.stage,
             snapshot.rounds_closed
         );
+        if snapshot.paused {
+            text += "paused     by an operator: no round opens until `dp-pvi-server resume`\n";
+        }
         if let Some(outcome) = snapshot.outcome {
             text += &format!("outcome    {}\n", name_of(&outcome));
         }

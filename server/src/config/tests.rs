@@ -95,6 +95,29 @@ fn mistakes_are_named() {
     assert!(message(GOOD, &[("DP_PVI__PHASES", "2")]).contains("DP_PVI__PHASES"));
 }
 
+/// Whoever reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
+#[test]
+fn a_variable_that_cannot_be_read_is_named() {
+    use std::os::unix::ffi::OsStringExt;
+    for (name, value, word) in [
+        ("DP_PVI__PHASES__MIN_SITES", "two", "min_sites"),
+        ("DP_PVI__PHASES__UPDATE_DEADLINE", "half an hour", "update_deadline"),
+        ("DP_PVI__SERVER__LISTEN", "nowhere", "listen"),
+        ("DP_PVI__SERVER__NOPE", "1", "nope"),
+    ] {
+        let text = message(GOOD, &[("DP_PVI__SERVER__HTTP", "off"), (name, value)]);
+        assert!(text.contains(&format!("{name}: ")) && text.contains(word) && !text.contains("DP_PVI__SERVER__HTTP"), "{text}");
+    }
+    let environment = |value: &[u8]| [("DP_PVI__SERVER__HTTP".into(), OsString::from_vec(value.to_vec()))];
+    let error = Config::parse(GOOD, Path::new("/etc/fed/server.toml"), environment(b"\xff")).unwrap_err();
+    assert!(error.code() == 2 && error.to_string().contains("DP_PVI__SERVER__HTTP"), "{error}");
+    let foreign = [("LANG".into(), OsString::from_vec(vec![0xff]))];
+    assert!(Config::parse(GOOD, Path::new("/etc/fed/server.toml"), foreign).is_ok());
+    // Where the file is wrong, the file is named.
+    let text = message(&GOOD.replacen("min_sites = 3", "min_sites = 0", 1), &[("DP_PVI__SERVER__HTTP", "off")]);
+    assert!(text.contains("server.toml") && !text.contains("DP_PVI__"), "{text}");
+}
+
 /// What `config schema` prints has every key that is read.
 #[test]
 fn the_sample_names_every_key() {

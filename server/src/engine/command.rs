@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use std::sync::mpsc::Sender;
 
 use super::Snapshot;
+use crate::desk::Presence;
 use crate::error::ServerError;
 
 /// Why there is no answer.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Control, Record};
-use dp_pvi_protocol::message::{RefusalReason, Role, RoundOutcome, RunOutcome};
+use dp_pvi_protocol::message::{Refusal, RefusalReason, Role, RoundOutcome, RunOutcome, Signed};
 use dp_pvi_protocol::time::Timestamp;
 use serde::Serialize;
 use tracing::{debug, info, warn};
@@ -120,11 +120,15 @@ pub(crate) struct Observer {
     asked: usize,
     /// Why sites sent no update the last time, and in which round.
     refusals: BTreeMap<ClientId, (u32, RefusalReason)>,
+    /// Last round whose refusal came too late and was told, by site: each is told once, however often it comes.
+    told_late: BTreeMap<ClientId, u32>,
+    /// Whether the run is over.
+    ended: bool,
 }
 
 impl Observer {
     pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>) -> Self {
-        Self { events, telemetry, opened: None, asked: 0, refusals: BTreeMap::new() }
+        Self { events, telemetry, opened: None, asked: 0, refusals: BTreeMap::new(), told_late: BTreeMap::new(), ended: false }
     }
 
     /// A record of an earlier process: counted, but not news.
@@ -137,8 +141,21 @@ impl Observer {
                     self.refusals.insert(client.clone(), (refusal.release.round, refusal.reason));
                 }
             }
+            Record::RunEnded { .. } => self.ended = true,
             _ => {}
         }
+    }
+
+    /// A refusal of a round that had closed before: it is no record of the run, so the log is where it is found.
+    pub(crate) fn too_late(&mut self, client: &ClientId, refusal: &Signed<Refusal>) {
+        let Ok(refusal) = refusal.peek() else { return };
+        let round = refusal.release.round;
+        if self.told_late.get(client).is_some_and(|told| *told >= round) {
+            return;
+        }
+        self.told_late.insert(client.clone(), round);
+        let when = if self.ended { "after the run had ended" } else { "after its round had closed" };
+        warn!(%client, round, reason = name_of(&refusal.reason), "a site's refusal came {when}; it changes nothing");
     }
 
     /// The summer came or went.
@@ -204,7 +221,12 @@ impl Observer {
             Record::Refused { client, refusal, .. } => {
                 self.telemetry.update(UpdateResult::Refused);
                 let Ok(refusal) = refusal.peek() else { return };
-                debug!(%client, round = refusal.release.round, reason = name_of(&refusal.reason), "a site sends no update");
+                let (round, reason) = (refusal.release.round, name_of(&refusal.reason));
+                if self.ended {
+                    warn!(%client, round, reason, "a site refused after the run had ended; it changes nothing");
+                } else {
+                    debug!(%client, round, reason, "a site sends no update");
+                }
                 self.refusals.insert(client.clone(), (refusal.release.round, refusal.reason));
                 Event::Refused { client: client.clone(), round: refusal.release.round, reason: refusal.reason }
             }
@@ -238,6 +260,7 @@ impl Observer {
                 Event::Control { state: *control }
             }
             Record::RunEnded { outcome, .. } => {
+                self.ended = true;
                 debug!(?outcome, "the run is over");
                 if !matches!(outcome, RunOutcome::Complete | RunOutcome::Stopped) {
                     for (client, (round, reason)) in &self.refusals {

@@ -23,6 +23,9 @@ pub struct Snapshot {
     pub run: u32,
     /// `gathering`, `open`, `between`, `paused` or `ended`.
     pub stage: String,
+    /// Whether an operator paused the run: a round that is open is still collected, and no other opens.
+    #[serde(default)]
+    pub paused: bool,
     /// Rounds that were closed.
     pub rounds_closed: u32,
     /// Visits per site that the task asks for.
@@ -203,6 +206,7 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         task_hash: coordinator.run().task.to_string(),
         run: coordinator.run().number,
         stage: stage.into(),
+        paused: coordinator.is_paused(),
         rounds_closed: u32::try_from(coordinator.entries().len()).unwrap_or(u32::MAX),
         visits: task.visits(),
         schedule: task.schedule.to_string(),

@@ -10,7 +10,7 @@ use dp_pvi_secagg::charter::Floors;
 use rustls_pki_types::ServerName;
 use serde::Deserialize;
 
-use crate::config::read_raw;
+use crate::config::read;
 use crate::error::{Result, ServerError};
 
 /// Everything that a summer needs to know.
@@ -112,9 +112,7 @@ impl SummerConfig {
     /// # Errors
     /// [`ServerError::Config`] with the file or variable at fault.
     pub fn parse(text: &str, path: &Path, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self> {
-        let raw: Raw = read_raw(text, path, environment)?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        raw.check(base).map_err(|message| ServerError::Config { place: path.display().to_string(), message })
+        read(text, path, environment, Raw::check)
     }
 }
 

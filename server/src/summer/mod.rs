@@ -46,7 +46,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::clock::{self, rfc3339};
 use crate::error::{Result, ServerError};
 use crate::expiry;
-use crate::tls::{certificates, load_identity, secret};
+use crate::files::secret;
+use crate::tls::{certificates, load_identity};
 use config::SummerConfig;
 
 /// Keys and certificates of a summer, read and checked.

@@ -29,7 +29,7 @@ use dp_pvi_secagg::summer::{KeyVault, Slot, StoreError};
 use zeroize::Zeroizing;
 
 use crate::error::Result;
-use crate::files::{create_private_directory, replace, sync_directory};
+use crate::files::{check_own, create_private_directory, replace, sync_directory};
 
 const DESTROYED: &str = "destroyed";
 const KEY: &str = ".key";
@@ -63,6 +63,7 @@ impl FileVault {
     fn open_in_boot(vault: &Path, charter: Hash, boot: Hash) -> Result<Self> {
         let folder = vault.join(charter.to_string());
         create_private_directory(&folder)?;
+        check_own(&folder)?;
         let unavailable = |e: std::io::Error| crate::error::ServerError::unavailable(&folder, e);
         let destroyed = read_destroyed(&folder).map_err(unavailable)?;
         let mut vault = Self { folder: folder.clone(), boot, destroyed };

@@ -16,7 +16,8 @@ use dp_pvi_proto::identity::{Enrolment, generate_identity, public_identity_from_
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{CHUNK_BYTES, v1};
 use dp_pvi_protocol::message::{
-    HeldOutMetrics, Hello, Intent, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, Role, RoundStart, Signed, Update, Welcome, payload_hash,
+    HeldOutMetrics, Hello, Intent, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, Refusal, RefusalReason, Role, RoundStart, Signed,
+    Update, Welcome, payload_hash,
 };
 use dp_pvi_protocol::transport::TransportError;
 use dp_pvi_server::ca::{Authority, NewFederation};
@@ -461,6 +462,13 @@ impl Client {
         let signed = Signed::seal(&report, &self.member.identity);
         self.stub.report(wire::report(&signed)).await.map_err(|e| wire::transport_error(&e)).map(drop)
     }
+
+    /// Refuses a round, or (with the hash of no header) the run.
+    pub(crate) async fn refuse(&mut self, round: u32, header: Hash, reason: RefusalReason) -> Result<(), TransportError> {
+        let release = ReleaseId { run: self.run.unwrap(), client: self.member.id.clone(), round };
+        let signed = Signed::seal(&Refusal { release, header, reason }, &self.member.identity);
+        self.stub.refuse(wire::refusal(&signed)).await.map_err(|e| wire::transport_error(&e)).map(drop)
+    }
 }
 
 /// The frames of an update, whatever is in it.
@@ -581,6 +589,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What the status port answers.
+pub(crate) fn page(address: SocketAddr, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 /// CPU time of a process, by `/proc/PID/schedstat` of all its threads (nanoseconds).

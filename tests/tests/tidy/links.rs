@@ -197,6 +197,7 @@ fn broken_links_are_seen() {
 fn every_exit_code_has_a_section() {
     let page = read("deploy/guide/src/troubleshooting.md");
     let sections: BTreeSet<u8> = page.lines().filter_map(|line| line.strip_prefix("## ")?.split([':', ' ']).next()?.parse().ok()).collect();
+    let mut chosen = BTreeSet::from([0]);
     for path in ["client/src/error.rs", "server/src/error.rs"] {
         let text = read(path);
         let (_, body) = text.split_once("code(&self) -> u8 {").unwrap_or_else(|| panic!("{path} chooses the exit codes"));
@@ -206,7 +207,11 @@ fn every_exit_code_has_a_section() {
         assert!(codes.len() > 5, "{path}: {codes:?}");
         let untold: Vec<_> = codes.difference(&sections).collect();
         assert!(untold.is_empty(), "troubleshooting.md has no section for the codes {untold:?} of {path}");
+        chosen.extend(codes);
     }
+    // Nor is one described that no program ends with. (Those above 128 are signals.)
+    let unused: Vec<_> = sections.iter().filter(|code| **code < 128 && !chosen.contains(code)).collect();
+    assert!(unused.is_empty(), "troubleshooting.md describes the codes {unused:?}, which no program chooses");
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! Sample configurations in deploy/, parsed by the code that reads them in production.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use dp_pvi_client::config::Config as ClientConfig;
 use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::task::{RawTask, ResolveContext};
+use dp_pvi_posterior::task::{RawModel, RawPvi, RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_server::config::Config as ServerConfig;
 use dp_pvi_server::summer::config::SummerConfig;
+use dp_pvi_tests::methods::{MODELS, Model, Update, tried};
 use dp_pvi_tests::place::root;
 
 fn deploy(name: &str) -> PathBuf {
@@ -185,6 +187,118 @@ fn finding_newcomer_6_every_key_of_a_task_stands_in_a_sample() {
     for section in ["", "schema", "privacy", "aggregation"] {
         let hidden: Vec<_> = task_keys(section, "").into_iter().filter(|key| !shown(key)).collect();
         assert!(hidden.is_empty(), "[{section}]: no sample has {hidden:?}");
+    }
+}
+
+/// What is wrong with a task with these tables; nothing, where it can be resolved.
+fn problem(model: &str, schema: &str, pvi: &str) -> String {
+    let unit = if pvi.contains("site_passes") || pvi.contains("client-level") { "site" } else { "record" };
+    let epsilon = if pvi.contains("\"pvi\"") { "" } else { "epsilon = 1.0\n" };
+    let text = format!(
+        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\n\
+         trust = \"local\"\n"
+    );
+    let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    let resolved = RawTask::parse(&text).and_then(|raw| raw.resolve(schema, context));
+    resolved.err().map_or_else(String::new, |error| error.to_string())
+}
+
+/// A key that no parser knows. Keys are read in their order: when a parser meets it, it has read all others.
+const WRONG: &str = "zz_no_such_key = 1";
+
+/// The keys that a parser names when it meets [`WRONG`]; none where it complains about something else.
+fn named(problem: &str) -> Vec<String> {
+    let Some((_, expected)) = problem.split_once("unknown field `zz_no_such_key`, ") else { return Vec::new() };
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The settings of a section of the sample, those that are commented out included, by their keys.
+fn settings<'a>(sample: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
+    let (_, rest) = sample.split_once(&format!("\n[{section}]\n")).unwrap();
+    let rest = rest.split_once("\n[").map_or(rest, |(own, _)| own);
+    let is_key = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let lines = rest.lines().map(|line| line.trim_start_matches(['#', ' ']));
+    lines.filter_map(|line| Some((line.split_once(" = ").filter(|(key, _)| is_key(key))?.0, line))).collect()
+}
+
+/// Lines without those of these keys, and this one.
+fn with(options: &str, keys: &[&str], line: &str) -> String {
+    let others = options.lines().filter(|other| other.split_once(" =").is_none_or(|(own, _)| !keys.contains(&own)));
+    others.chain([line, WRONG]).collect::<Vec<_>>().join("\n")
+}
+
+/// Settings that need another beside them, or none of another key.
+const TOGETHER: [(&str, &str, &str); 6] = [
+    ("expected_batch", "units_per_site = 1000", "sampling_rate"),
+    ("units_per_site", "expected_batch = 100.0", "sampling_rate"),
+    ("relevance_shape", "relevance_rate = 1.0", ""),
+    ("relevance_rate", "relevance_shape = 1.0", ""),
+    ("clip_norms", "", "clip_norm"),
+    ("clip_norm", "", "clip_norms"),
+];
+
+/// Whether some update can be resolved with this line.
+fn works(key: &str, line: &str) -> bool {
+    let (_, beside, without) = TOGETHER.into_iter().find(|(of, ..)| *of == key).unwrap_or_default();
+    MODELS.iter().any(|model| {
+        tried(model.name).into_iter().any(|update| {
+            let others = with(update.options, &[key, without], &format!("{line}\n{beside}"));
+            problem(model.options, &model.data.schema(), &others.replace(WRONG, "")).is_empty()
+        })
+    })
+}
+
+/// Every key of `[model]` and `[pvi]`, those of every family and update included, stands in the sample of a task, with a value that is one of its
+/// kind, and no other key does.
+#[test]
+fn finding_newcomer_6_every_option_of_a_model_and_of_an_update_stands_in_the_sample() {
+    let sample = read("task.toml");
+    let any = "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"";
+    let model_keys = |model: &Model, line: &str| {
+        let key = line.split(" =").next().unwrap_or_default();
+        named(&problem(&with(model.options, &[key], line), &model.data.schema(), any))
+    };
+    let update_keys = |model: &Model, update: &Update, line: &str| {
+        let key = line.split(" =").next().unwrap_or_default();
+        named(&problem(model.options, &model.data.schema(), &with(update.options, &[key], line)))
+    };
+    // Committees take this one out before the others are parsed.
+    let mut keys: BTreeSet<(&str, String)> = [("pvi", "committee_prior".into())].into();
+    keys.extend(RawModel::KEYS.iter().map(|key| ("model", (*key).to_owned())));
+    keys.extend(RawPvi::KEYS.iter().map(|key| ("pvi", (*key).to_owned())));
+    for model in MODELS {
+        keys.extend(model_keys(model, "").into_iter().map(|key| ("model", key)));
+        let updates = tried(model.name).into_iter();
+        keys.extend(updates.flat_map(|update| update_keys(model, update, "")).map(|key| ("pvi", key)));
+    }
+    assert!(keys.len() > 60, "{keys:?}");
+    let lines: Vec<_> = ["model", "pvi"]
+        .into_iter()
+        .flat_map(|section| settings(&sample, section).into_iter().map(move |(key, line)| (section, key, line)))
+        .collect();
+    let hidden: Vec<_> = keys.iter().filter(|(section, key)| !lines.iter().any(|(of, shown, _)| of == section && shown == key)).collect();
+    assert!(hidden.is_empty(), "deploy/task.toml has no line for {hidden:?}");
+    for (section, key, line) in lines {
+        assert!(keys.contains(&(section, key.to_owned())), "[{section}] {line}: no such key");
+        let takes = |keys: Vec<String>| keys.iter().any(|known| known == key);
+        let common = (section == "model" && RawModel::KEYS.contains(&key)) || (section == "pvi" && RawPvi::KEYS.contains(&key));
+        let read = if common {
+            let replaced = |own: &str| {
+                own.lines().filter(|other| !other.starts_with(&format!("{key} ="))).chain([line]).collect::<Vec<_>>().join("\n")
+            };
+            let (model, pvi) = ("family = \"logistic-regression\"", any);
+            let (model, pvi) = if section == "model" { (replaced(model), pvi.to_owned()) } else { (model.to_owned(), replaced(pvi)) };
+            RawTask::parse(&format!(
+                "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n"
+            ))
+            .is_ok()
+        } else if section == "model" {
+            MODELS.iter().any(|model| takes(model_keys(model, line)))
+        } else {
+            let takes = |model: &Model| tried(model.name).into_iter().any(|update| takes(update_keys(model, update, line)));
+            (key == "committee_prior" || MODELS.iter().any(takes)) && works(key, line)
+        };
+        assert!(read, "[{section}] {line}: no family or update reads this");
     }
 }
 

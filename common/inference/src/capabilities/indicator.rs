@@ -67,3 +67,96 @@ impl<T: UnitTable, M: BatchTerms<T>> BatchTerms<T> for WithIndicator<M> {
         self.terms.add(&mut work.inner, &work.factors, gradient);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+mod tests {
+    use chacha20::ChaCha20Rng;
+    use chacha20::rand_core::SeedableRng;
+    use dp_pvi_privacy::UnitTable;
+    use dp_pvi_privacy::mechanism::batch::compare;
+    use dp_pvi_records::{RecordTable, UnitView};
+
+    use super::*;
+    use crate::testing::{anything, table};
+
+    const D: usize = 3;
+    const SPEC: AdaptiveClipSpec = AdaptiveClipSpec { expected_units: 40.0, target: 0.5, rate: 0.2, weight: 0.4 };
+
+    /// Terms that are what the records hold, so that their norms are anything; the norm is computed without squaring a number far from 1.
+    struct Plain;
+
+    fn length(values: impl Iterator<Item = f64> + Clone) -> f64 {
+        let largest = values.clone().fold(0.0f64, |largest, x| largest.max(x.abs()));
+        // A power of two in two halves: one alone may be no number.
+        let exponent = if largest > 0.0 { largest.log2().floor() as i32 } else { 0 };
+        let (half, rest) = (2f64.powi(-exponent / 2), 2f64.powi(-(exponent - exponent / 2)));
+        values.map(|x| (x * half * rest).powi(2)).sum::<f64>().sqrt() / half / rest
+    }
+
+    impl BatchTerms<RecordTable> for Plain {
+        type Work = Vec<Vec<(usize, f64)>>;
+
+        fn start(&self, _draws: &mut dyn Rng) -> Self::Work {
+            Vec::new()
+        }
+
+        fn chunk(&self) -> usize {
+            16
+        }
+
+        fn norms(&self, units: &[UnitView<'_>], _draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>) {
+            let entries = |unit: &UnitView<'_>| -> Vec<(usize, f64)> { unit.records().flat_map(|record| record.entries()).collect() };
+            *work = units.iter().map(entries).collect();
+            norms.extend(work.iter().map(|unit| length(unit.iter().map(|(_, x)| *x))));
+        }
+
+        fn add(&self, work: &mut Self::Work, factors: &[f64], sums: &mut [f64]) {
+            for (unit, factor) in work.iter().zip(factors).filter(|(_, factor)| **factor != 0.0) {
+                unit.iter().for_each(|(at, x)| sums[*at] += factor * x);
+            }
+        }
+    }
+
+    /// Path `sum` over the whole range: whatever the norms inside are, from subnormal numbers to 1e300, and whatever C is, the told norm is that of
+    /// what is added, that is at most 1, and the sign says whether the norm inside was within C. A norm beyond double precision adds nothing.
+    #[test]
+    fn finding_privacy_5_terms_with_an_indicator_keep_their_norm_over_the_whole_range() {
+        let mut stream = ChaCha20Rng::seed_from_u64(91);
+        let mut units: Vec<Vec<(Vec<f64>, f64)>> = (0..60).map(|_| vec![((0..D).map(|_| anything(&mut stream)).collect(), 0.0)]).collect();
+        for size in [5e-324, 1e-300, 1e-200, 1e-160, 1e-30, 1.0, 1e30, 1e154, 1e200, 1e300] {
+            units.push(vec![(vec![size; D], 0.0)]);
+        }
+        let beyond = units.len();
+        units.push(vec![(vec![f64::MAX; D], 0.0)]);
+        let records = table(D, &units);
+        let (mut within, mut cut) = (0, 0);
+        for clip in [2f64.powi(-100), 1e-20, 1e-9, 1.0, 1e9, 1e20, 2f64.powi(100)] {
+            let terms = WithIndicator::new(Plain, SPEC, ClipNorm::new(clip).unwrap());
+            compare(&records, &terms, D + 1, ChaCha20Rng::seed_from_u64).unwrap_or_else(|broken| panic!("{clip:e}: {broken}"));
+            for (number, unit) in units.iter().enumerate() {
+                let mut draws = ChaCha20Rng::seed_from_u64(0);
+                let (mut work, mut told) = (BatchTerms::<RecordTable>::start(&terms, &mut draws), Vec::new());
+                terms.norms(&[records.unit(number)], &mut draws, &mut work, &mut told);
+                let mut added = vec![0.0; D + 1];
+                // The mechanism leaves out whom it was told no norm of.
+                let factor = if told[0].is_finite() { 1.0 } else { 0.0 };
+                BatchTerms::<RecordTable>::add(&terms, &mut work, &[factor], &mut added);
+                if number == beyond {
+                    assert!(told[0].is_nan() && added.iter().all(|x| *x == 0.0), "{clip:e}: {told:?} {added:?}");
+                    continue;
+                }
+                let inside = length(unit[0].0.iter().copied());
+                let length = length(added.iter().copied());
+                assert!((told[0] - length).abs() <= 1e-14 && length <= 1.0 + 1e-14, "{inside:e}, C = {clip:e}: {told:?} {length}");
+                assert_eq!(added[D] > 0.0, inside <= clip, "{inside:e}, C = {clip:e}");
+                assert!((added[D].abs() - 0.5 * SPEC.weight).abs() < 1e-16);
+                if inside > clip {
+                    assert!(length > 1.0 - 1e-12, "{inside:e}, C = {clip:e}: cut to {length}");
+                }
+                *(if inside <= clip { &mut within } else { &mut cut }) += 1;
+            }
+        }
+        assert!(within > 100 && cut > 100, "{within} {cut}");
+    }
+}

@@ -249,6 +249,17 @@ impl RawTask {
     }
 }
 
+impl RawModel {
+    /// The keys of `[model]` that every likelihood has.
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale"];
+}
+
+impl RawPvi {
+    /// The keys of `[pvi]` that every update has.
+    pub const KEYS: &[&str] =
+        &["schedule", "rounds", "sweeps", "max_staleness", "damping", "expected_sites", "release_tick_seconds", "update"];
+}
+
 /// The keys of `[model]` that every likelihood has.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -263,7 +274,7 @@ impl TryFrom<toml::Table> for RawModel {
     type Error = String;
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
-        let (common, options) = split(table, &["family", "approximation", "prior_mean", "prior_scale"]);
+        let (common, options) = split(table, Self::KEYS);
         let CommonModel { family, approximation, prior_mean, prior_scale } = read(common)?;
         Ok(Self { family, approximation, prior_mean, prior_scale, options })
     }
@@ -287,8 +298,7 @@ impl TryFrom<toml::Table> for RawPvi {
     type Error = String;
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
-        let (common, options) =
-            split(table, &["schedule", "rounds", "sweeps", "max_staleness", "damping", "expected_sites", "release_tick_seconds", "update"]);
+        let (common, options) = split(table, Self::KEYS);
         let CommonPvi { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, update } = read(common)?;
         Ok(Self { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, update, options })
     }

@@ -14,6 +14,7 @@
 
 mod aggregated;
 mod attendance;
+mod operator;
 mod record;
 mod run;
 mod types;
@@ -32,8 +33,8 @@ use dp_pvi_secagg::transcript::SignedEntry;
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Given, Open, Phase, Progress, Run};
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, JOIN_EVERY, Joins, MAX_JOINS, MAX_RETURNS, Member, Peer,
-    Rejected, RestoreError, SILENT_ROUNDS, Settings, Stage, SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Heeded, JOIN_EVERY, Joins, MAX_JOINS, MAX_RETURNS, Member,
+    Peer, Rejected, RestoreError, SILENT_ROUNDS, Settings, Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
@@ -225,12 +226,13 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_refusal(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<Durable<()>, Rejected> {
+    pub fn on_refusal(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<Durable<Heeded>, Rejected> {
         let body = refusal.open(&self.member(client, Role::Site)?.key)?;
         self.own_release(client, &body.release)?;
         let withdraws = body.header == Hash::default();
-        let counts = match &self.run.phase {
-            _ if withdraws => !self.run.members[client].withdrawn,
+        let heeded = match &self.run.phase {
+            _ if withdraws && self.run.members[client].withdrawn => Heeded::Before,
+            _ if withdraws => Heeded::Now,
             Phase::Open(open) if open.round == body.release.round => {
                 if open.header_hash != body.header {
                     return Err(Rejected::UnknownRound);
@@ -241,17 +243,16 @@ impl Coordinator {
                 if open.stored.contains_key(client) {
                     return Err(Rejected::Conflict);
                 }
-                !open.refused.contains(client)
+                if open.refused.contains(client) { Heeded::Before } else { Heeded::Now }
             }
             _ => match self.run.entries.get(body.release.round as usize) {
-                // Too late to matter.
-                Some(entry) if entry.header.hash() == body.header => false,
+                Some(entry) if entry.header.hash() == body.header => Heeded::TooLate,
                 _ => return Err(Rejected::UnknownRound),
             },
         };
         let record = || Record::Refused { client: client.clone(), refusal: refusal.clone(), at: now };
-        let records = if counts { vec![record()] } else { Vec::new() };
-        Ok(self.durable(records, ()))
+        let records = if heeded == Heeded::Now { vec![record()] } else { Vec::new() };
+        Ok(self.durable(records, heeded))
     }
 
     /// An evaluator's metrics: kept and shown, without influence on anything (decision 23). Numbers that are not finite are a finding, too: the
@@ -328,30 +329,6 @@ impl Coordinator {
             Ending { included: sum.included.clone(), outcome, lambda: step.state.into(), correction: step.correction, aggregation };
         let record = self.entry(open, ending, now);
         self.durable(vec![record], ())
-    }
-
-    /// An operator pauses or resumes the run.
-    pub fn control(&mut self, control: Control, now: Timestamp) -> Durable<()> {
-        let records = if self.run.control == control { Vec::new() } else { vec![Record::Control { control, at: now }] };
-        self.durable(records, ())
-    }
-
-    /// An operator ends the run now; an open round is aborted.
-    pub fn stop(&mut self, now: Timestamp) -> Durable<()> {
-        let mut records = Vec::new();
-        match &self.run.phase {
-            Phase::Ended(_) => {}
-            Phase::New(_) => records.push(Record::RunOpened { run: self.run.id, task: self.settings.task.clone(), at: now }),
-            Phase::Open(open) => records.push(self.aborted(open, now)),
-            Phase::Gathering(_) | Phase::Between(_) => {}
-        }
-        records.iter().for_each(|record| self.run.apply(record));
-        if !matches!(self.run.phase, Phase::Ended(_)) {
-            let end = self.end(RunOutcome::Stopped, now);
-            self.run.apply(&end);
-            records.push(end);
-        }
-        Durable { records, then: () }
     }
 
     /// Other enrolled clients from now on (a removed one is not heard and not asked any more).

@@ -278,6 +278,17 @@ pub enum RestoreError {
     Inconsistent(&'static str),
 }
 
+/// What became of a site's refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heeded {
+    /// It counts, and the run's records say so.
+    Now,
+    /// It counted already.
+    Before,
+    /// Its round had closed: it changes nothing.
+    TooLate,
+}
+
 /// Where a run stands, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {

@@ -4,7 +4,7 @@
 use dp_pvi_privacy::{ClientId, Hash};
 
 use crate::aggregation::{SummerReply, SummerRequest};
-use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Peer, Record, Rejected};
+use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Heeded, Peer, Record, Rejected};
 use crate::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update};
 use crate::sum::{Accumulator, PayloadError, Sum};
 use crate::time::Timestamp;
@@ -172,7 +172,7 @@ impl<S: Store> Server<S> {
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn refuse(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<(), ServeError> {
+    pub fn refuse(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<Heeded, ServeError> {
         self.input(now, |coordinator| coordinator.on_refusal(client, refusal, now))
     }
 

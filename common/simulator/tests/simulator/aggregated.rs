@@ -334,6 +334,45 @@ fn a_tolerated_dropout_costs_a_round_nothing_and_one_more_ends_the_run() {
     }
 }
 
+/// A site that says nothing draws three rounds out to their deadline. From then on no round waits for it, as long as the others are as many as a sum
+/// needs; it is in no sum, and the sums are those of the others. When it speaks again it is in them again.
+#[test]
+fn finding_attack_weakness_7_a_silent_site_under_aggregated_trust_is_not_waited_for() {
+    const ROUNDS: u32 = 90;
+    let task = task(ROUNDS, 1);
+    let (mut federation, shares) = federation(&task, 8);
+    federation.faults.delay_milliseconds = 200;
+    let back = 6 + 3 * task.update_deadline_seconds;
+    federation.faults.partitions = vec![Partition { client: client("delta"), from_seconds: 6, until_seconds: back }];
+    let sites = federation.sites.clone();
+    let outcome = federation.simulate();
+    complete(&outcome, "a silent site");
+    check(&outcome, &sites, 8, "a silent site");
+    assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), ROUNDS as usize);
+    let (mut opened, mut rounds) = (Timestamp::from_millis(0), Vec::new());
+    for record in &outcome.records {
+        match record {
+            Record::RoundOpened { at, .. } => opened = *at,
+            Record::RoundClosed { entry, at, .. } => {
+                let has = entry.included.iter().any(|(name, _)| *name == client("delta"));
+                rounds.push((entry.outcome, has, at.since(opened).as_secs()));
+            }
+            _ => {}
+        }
+    }
+    let first = rounds.iter().position(|(_, has, _)| !has).unwrap();
+    let silent: Vec<_> = rounds[first..].iter().take_while(|(_, has, _)| !has).copied().collect();
+    assert!(first > 0 && silent.len() > 3, "{first} {silent:?}");
+    for (number, (outcome, _, seconds)) in silent.iter().enumerate() {
+        let expected = if number < 3 { RoundOutcome::Deadline } else { RoundOutcome::WithoutSilent };
+        // When it speaks again one round waits for it, and closes with it or without.
+        assert!(*outcome == expected || number + 1 == silent.len(), "round {number} of its silence: {silent:?}");
+        assert!(*seconds < 60 || number < 3, "{silent:?}");
+    }
+    let again = &rounds[first + silent.len()..];
+    assert!(again.iter().any(|(outcome, has, _)| *has && *outcome == RoundOutcome::Complete), "{again:?}");
+}
+
 /// One liar among four: the sum is longer than four honest sites can make it. The round ends, and with it the run; the transcript lists nobody, and
 /// the reason, which names nobody, is a fact of the run that a restarted server still knows.
 #[test]

@@ -8,7 +8,7 @@ use dp_pvi_privacy::mechanism::batch::compare;
 
 use super::{BatchGradients, Draws};
 use crate::point::{MeanField, ScaleCoordinate};
-use crate::testing::{random_units, table};
+use crate::testing::{anything, random_units, table};
 use dp_pvi_records::RecordTable;
 
 const D: usize = 5;
@@ -302,22 +302,6 @@ fn samples_are_averaged() {
     assert!(variance_of_sixteen < variance_of_one / 8.0, "{variance_of_one} {variance_of_sixteen}");
     let distance: f64 = one.iter().zip(&sixteen).map(|(a, b)| (a - b).powi(2)).sum();
     assert!(distance < 3.0 * variance_of_one / 400.0, "{distance}");
-}
-
-/// A number of either sign whose size is anything that double precision has: subnormal, in 1e-300 to 1e300, or 0.
-fn anything(stream: &mut ChaCha20Rng) -> f64 {
-    let word = stream.next_u64();
-    let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
-    let fraction = 1.0 + (word >> 12) as f64 / 4_503_599_627_370_496.0;
-    sign * match stream.next_u32() % 8 {
-        0 => 0.0,
-        1 => f64::from_bits(word >> (12 + stream.next_u32() % 50)),
-        2..=4 => fraction * 2f64.powi((stream.next_u32() % 118) as i32 - 59),
-        _ => {
-            let exponent = (stream.next_u32() % 1994) as i32 - 997;
-            fraction * 2f64.powi(exponent)
-        }
-    }
 }
 
 /// Σ of squares as (mantissa, exponent), so that nothing under- or overflows.

@@ -146,3 +146,45 @@ fn finding_privacy_5_norms_of_images_are_those_of_what_is_added_over_the_whole_r
     }
     assert!(tiny > 10, "{tiny}");
 }
+
+/// What the test above is for: numbers whose squares vanish. A network whose visible biases are far from 0 has E ω = tanh(c/2)/(2c) of 1e-160 and less; with
+/// the pixels and hidden units as small, every square of an image's numbers is 0 although the numbers are not, and a norm that is told from them
+/// is 0 while something is added. Numbers as small as that are made 0 before norm and sum are taken ([`Prepared::fit`]), so both are 0. At the other end
+/// stand records of 1e200, whose squares are no numbers: pixels are cut to 1 first.
+#[test]
+fn finding_privacy_5_images_whose_squares_vanish_or_overflow_are_told_as_what_is_added() {
+    const VISIBLE: usize = 6;
+    let shape = Shape::new(VISIBLE as u32, 3).unwrap();
+    let scales = shape.sensitivities().map(|scale| scale * 6f64.sqrt());
+    let rows: Vec<Vec<f64>> =
+        [0.0, 5e-324, 1e-300, 1e-200, 1e-160, 1e-100, 1e-30, 1.0, 1e200, 1e300].map(|size| vec![size; VISIBLE]).to_vec();
+    let table = images(VISIBLE, &rows);
+    let (mut vanishing, mut overflowing) = (0, 0);
+    for bias in [1.0, 1e20, 1e60, 1e100, 1e155, 1e160, 1e200, 1e300] {
+        for sign in [1.0, -1.0] {
+            let (weights, variances) = (DMatrix::from_element(VISIBLE, 3, 1e-300), DMatrix::from_element(VISIBLE, 3, 1e-300));
+            let (visible, hidden) = (DVector::from_element(VISIBLE, sign * bias), DVector::from_element(3, -700.0));
+            let network = Network::new(shape, weights, variances, visible, hidden).unwrap();
+            for (clip, weight) in [(1e-30, None), (1e-3, Some(0.4)), (1.0, None)] {
+                let terms = ClippedImages::new(ImageStatistics::new(&network, scales, 3), clip, weight);
+                batch::compare(&table, &terms, terms.coordinates(), ChaCha20Rng::seed_from_u64)
+                    .unwrap_or_else(|broken| panic!("{bias:e} {clip}: {broken}"));
+            }
+            // Plain squares would fail: E ω as the formula has it, before it is made 0.
+            let omega = 0.5 / bias;
+            let plain = VISIBLE as f64 * omega * omega;
+            let statistics = ImageStatistics::new(&network, scales, 3);
+            let batch = statistics.fit(table.records());
+            for (number, row) in rows.iter().enumerate() {
+                let mut added = vec![0.0; statistics.coordinates()];
+                let only: Vec<f64> = (0..rows.len()).map(|other| f64::from(u8::from(other == number))).collect();
+                statistics.add(&batch, &only, &mut added);
+                assert_eq!(statistics.norm(&batch, number) == 0.0, added.iter().all(|x| *x == 0.0), "{bias:e} {row:?}");
+                assert!(statistics.norm(&batch, number) <= statistics.bound());
+                vanishing += usize::from(plain == 0.0 && omega > 0.0 && row[0] < 1e-160);
+                overflowing += usize::from((row[0] * row[0]).is_infinite());
+            }
+        }
+    }
+    assert!(vanishing > 10 && overflowing > 10, "{vanishing} {overflowing}");
+}

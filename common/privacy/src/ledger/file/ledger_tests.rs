@@ -149,6 +149,70 @@ fn changed_attachments_and_factors_are_corruption() {
     assert_eq!(open(&path).unwrap().site_state(&release(0).run).unwrap().public(3), Ok(vec![1.0; 3]));
 }
 
+/// Everything that a ledger says.
+fn contents(ledger: &mut FileLedger) -> Contents {
+    let rows = ledger.rows().iter().map(|(_, hash)| *hash).collect();
+    let messages = (0..4).map(|number| ledger.message(&release(number)).unwrap()).collect();
+    let pending = ledger.attachment(&release(3)).unwrap().map(|attachment| attachment.payload().to_bytes());
+    let state = ledger.site_state(&release(0).run).unwrap().public(3).unwrap();
+    (rows, messages, pending, state)
+}
+
+type Contents = (Vec<Hash>, Vec<Option<Vec<u8>>>, Option<Vec<u8>>, Vec<f64>);
+
+/// Why a ledger can be sound after bytes of its file were changed: a file of SQLite has room in which nothing stands, the free part of each page, and
+/// numbers that nothing follows from. Whatever stands in such a place, the ledger says the same. A changed byte of a row, a stored update or a
+/// state is always noticed.
+#[test]
+fn a_changed_byte_is_noticed_or_nothing_stands_there() {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut ledger = open(&path).unwrap();
+    (0..3).for_each(|number| round(&mut ledger, number));
+    let permit = ledger.reserve(&release(3), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
+    ledger.commit(&release(3), &attachment(permit, 3)).unwrap();
+    let expected = contents(&mut ledger);
+    drop(ledger);
+    let whole = fs::read(&path).unwrap();
+    let noticed = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        match open(&path) {
+            Ok(mut ledger) => {
+                assert_eq!(contents(&mut ledger), expected);
+                false
+            }
+            Err(LedgerError::Store(StoreError::Corrupt(_))) => true,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        noticed(&bytes)
+    };
+    // What the tables hold stands somewhere in the file, and each byte of it counts.
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for query in ["SELECT bytes FROM row", "SELECT signature FROM row", "SELECT bytes FROM attachment", "SELECT bytes FROM factor"] {
+        let mut statement = connection.prepare(query).unwrap();
+        let cells: Vec<Vec<u8>> = statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert!(!cells.is_empty());
+        for cell in cells.iter().rev().take(2) {
+            // A page that was split leaves a copy of its cells in free space: one of the places is the cell.
+            let mut places = (0..=whole.len() - cell.len()).filter(|at| whole[*at..].starts_with(cell));
+            let all = |at: usize| (at..at + cell.len()).step_by(3).all(|at| changed(at, !whole[at]));
+            assert!(places.any(all), "{query}: a byte was changed unnoticed");
+        }
+    }
+    drop(connection);
+    // Of all others every ninth: those that are not noticed may be anything, all of them at once.
+    let free: Vec<usize> = (0..whole.len()).step_by(9).filter(|at| !changed(*at, whole[*at] ^ 0xff)).collect();
+    assert!(free.len() > whole.len() / 90 && free.len() < whole.len() / 9, "{} of {}", free.len(), whole.len());
+    let mut scribbled = whole.clone();
+    free.iter().for_each(|at| scribbled[*at] ^= 0xff);
+    assert!(!noticed(&scribbled));
+}
+
 /// A reservation gave a permit at every opening of the ledger: any number of results for one charge.
 #[test]
 fn finding_gate_one_charge_mints_once_a_process_and_few_times_at_all() {

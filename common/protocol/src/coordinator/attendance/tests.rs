@@ -4,7 +4,7 @@ use std::time::Duration;
 use dp_pvi_privacy::{Hash, ReleaseId};
 
 use super::*;
-use crate::coordinator::{Coordinator, Record, Stage};
+use crate::coordinator::{Coordinator, Heeded, Record, Stage};
 use crate::message::{Next, Refusal, Signed};
 use crate::testing::{Desk, asynchronous, client, head, key, sequential, settings, synchronous};
 
@@ -374,4 +374,35 @@ fn withdraw_quietly(desk: &mut Desk, name: &str, reason: RefusalReason) {
     let refusal = Signed::seal(&Refusal { release, header: Hash::default(), reason }, &key(name));
     let refused = desk.coordinator.on_refusal(&client(name), &refusal, desk.now).unwrap();
     desk.durable(refused);
+}
+
+/// What a refusal was, the coordinator says: the server tells of those that came too late, which are no records.
+#[test]
+fn a_refusal_counts_once_and_late_ones_are_told_apart() {
+    let mut desk = Desk::joined(&synchronous(2, 2));
+    let (header, body) = desk.header();
+    let refusal = |name: &str, header: Hash, round: u32| {
+        let release = ReleaseId { run: body.run, client: client(name), round };
+        Signed::seal(&Refusal { release, header, reason: RefusalReason::Unable }, &key(name))
+    };
+    let heed = |desk: &mut Desk, name: &str, header: Hash, round: u32| {
+        let refused = desk.coordinator.on_refusal(&client(name), &refusal(name, header, round), desk.now).unwrap();
+        let (heeded, recorded) = (refused.then, refused.records.len());
+        desk.durable(refused);
+        desk.poll();
+        assert_eq!(recorded, usize::from(heeded == Heeded::Now));
+        heeded
+    };
+    assert_eq!(heed(&mut desk, "c", header.hash(), 0), Heeded::Now);
+    assert_eq!(heed(&mut desk, "c", header.hash(), 0), Heeded::Before);
+    drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
+    assert_eq!(heed(&mut desk, "c", header.hash(), 0), Heeded::TooLate);
+    drop(["a", "b"].map(|name| desk.submit(name, &DELTA).unwrap()));
+    desk.wait(DEADLINE);
+    assert!(matches!(desk.coordinator.stage(), Stage::Ended(_)));
+    let last = desk.coordinator.entries()[1].header.hash();
+    assert_eq!(heed(&mut desk, "c", last, 1), Heeded::TooLate);
+    // Leaving a run that is over is a record all the same; saying it twice is none.
+    assert_eq!(heed(&mut desk, "c", Hash::default(), 2), Heeded::Now);
+    assert_eq!(heed(&mut desk, "c", Hash::default(), 2), Heeded::Before);
 }
