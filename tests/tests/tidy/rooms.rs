@@ -215,6 +215,8 @@ const CIRCLES: &[(&str, &str, &str, &str)] = &[
     ("common/privacy/src", "", "records", "mechanism"),
     // What is stored is signed, and the store takes what is signed.
     ("common/privacy/src", "ledger", "row", "store"),
+    // What a server presents is loaded with the moment at which it ends, and refused once that has passed.
+    ("server/src", "", "expiry", "tls"),
     // One table holds the bounds of every message, and every message is compared with it where it is decoded.
     ("common/protocol/src", "", "bounds", "message"),
 ];
