@@ -11,7 +11,9 @@
 //! path a small search looks for the λ that tells the worlds apart best.
 //!
 //! The rows come from the enums that `task.toml` is read into. [`UPDATES`] must have every kind of update; every row is tried with every state of a
-//! factor, unit, relation and trust, and runs wherever the resolver lets it.
+//! factor, unit, relation and trust, and runs wherever the resolver lets it. Options of the updates have rows of their own ([`options`]).
+
+mod options;
 
 use std::collections::BTreeMap;
 
@@ -338,7 +340,12 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
             }
         }
     }
-    let [up, down] = strong(records, features);
+    let mut pulls = strong(records, features);
+    if task.privacy.unit == PrivacyUnit::Person {
+        // Everything that a person has is exchanged, however much it is.
+        pulls = pulls.map(|records| vec![records; 4].concat());
+    }
+    let [up, down] = pulls;
     if task.privacy.unit == PrivacyUnit::Site {
         // Everything that the site holds is exchanged.
         let all = |unit: &Vec<(Vec<f64>, f64)>| vec![unit.clone(); 9];
@@ -384,17 +391,13 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
 
 /// The largest share of the charge over neighbours and paths.
 fn worst(task: &ResolvedTask, records: Records) -> f64 {
-    let mut pairs = neighbours(task, records, &task.visit_event(0).unwrap());
-    let paths: &[Path] = match task.privacy.unit {
-        // To an update a person is a unit of several records, of which the other data sets have some, too.
-        PrivacyUnit::Person => {
-            pairs.truncate(1);
-            &[Path::Honest]
-        }
-        PrivacyUnit::Record | PrivacyUnit::Site => &[Path::Fixed, Path::Honest, Path::Random],
-    };
+    over(task, records, &[Path::Fixed, Path::Honest, Path::Random], usize::MAX)
+}
+
+/// The same over these paths and the first neighbours.
+fn over(task: &ResolvedTask, records: Records, paths: &[Path], pairs: usize) -> f64 {
     let mut worst = 0.0f64;
-    for (number, worlds) in pairs.iter().enumerate() {
+    for (number, worlds) in neighbours(task, records, &task.visit_event(0).unwrap()).iter().take(pairs).enumerate() {
         for &path in paths {
             worst = worst.max(along(task, worlds, path, number as u64));
         }

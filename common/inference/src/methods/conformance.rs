@@ -52,7 +52,7 @@ const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 5\ndocument_length = 20\n";
 
 /// What a model learns from.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Records {
     Classes,
     Numbers,
