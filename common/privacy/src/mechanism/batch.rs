@@ -346,11 +346,11 @@ impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
     fn flush(&mut self) {
         self.norms.clear();
         self.model.norms(&self.units, self.draws, &mut self.work, &mut self.norms);
-        #[cfg(feature = "planted-bugs")]
-        crate::planted::tell(&mut self.norms);
         // A model that tells too few norms gets factor 0 for the rest.
         self.norms.resize(self.units.len(), f64::NAN);
         self.norms.iter_mut().for_each(|norm| *norm = factor(*norm, self.clip));
+        #[cfg(feature = "planted-bugs")]
+        crate::planted::stretch(&mut self.norms);
         self.model.add(&mut self.work, &self.norms, &mut self.sums);
         self.units.clear();
     }

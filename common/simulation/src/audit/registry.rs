@@ -103,9 +103,9 @@ pub(super) const UPDATES: &[UpdateSection] = &[
     update("global-vi", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
     update("global-vi, sampled", "schedule = \"synchronous\"\nrounds = 2\nclip_norm = 1.0\nsampling_rate = 0.5"),
     update("parameter-perturbation", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
-    update("local-averaging", "schedule = \"synchronous\"\nrounds = 6\nshards = 3\nclip_norm = 1.0\ndamping = 1.0"),
+    update("local-averaging", "schedule = \"synchronous\"\nrounds = 6\nshards = 8\nclip_norm = 1.0\ndamping = 1.0"),
     update("local-averaging, tied", "schedule = \"synchronous\"\nrounds = 3\nshards = 3\nclip_norm = 1.0\nstate = \"tied\""),
-    update("virtual-clients", "schedule = \"synchronous\"\nrounds = 4\nshards = 3\nclip_norm = 1.0\ndamping = 1.0"),
+    update("virtual-clients", "schedule = \"synchronous\"\nrounds = 4\nshards = 8\nclip_norm = 1.0\ndamping = 1.0"),
     update("virtual-clients, tied", "schedule = \"synchronous\"\nrounds = 3\nshards = 3\nclip_norm = 1.0\nstate = \"tied\""),
     update("virtual-clients, released", "schedule = \"synchronous\"\nrounds = 3\nshards = 3\nclip_norm = 1.0\nstate = \"released\""),
     of_sites("client-level", "schedule = \"synchronous\"\nrounds = 3\nclip_norm = 1.0"),
@@ -134,7 +134,7 @@ pub(super) const UPDATES: &[UpdateSection] = &[
     ),
     of_persons(
         "virtual-clients, persons",
-        "schedule = \"synchronous\"\nrounds = 4\nshards = 3\nclip_norm = 1.0\ndamping = 1.0",
+        "schedule = \"synchronous\"\nrounds = 4\nshards = 8\nclip_norm = 1.0\ndamping = 1.0",
         &["linear-regression", "logistic-regression"],
     ),
     of_persons(

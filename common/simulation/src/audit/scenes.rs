@@ -47,7 +47,8 @@ pub(super) fn scenes(case: &Case) -> Vec<Scene> {
     match &case.task.update {
         UpdateSpec::Shards(spec) => {
             let mut scenes = vec![on.opposed(spec.shards)];
-            if case.relation == Relation::ReplaceOne {
+            // A likelihood that is integrated numerically takes long, and one scene is enough.
+            if case.relation == Relation::ReplaceOne && !case.model.starts_with("probit") {
                 let pair = |long| on.between(on.crossed(false, (COPIES, 0.3), Some(long)), on.crossed(true, (COPIES, 0.3), Some(long)));
                 scenes.extend([2.0, 4.0].map(pair));
             }
@@ -230,9 +231,8 @@ impl On<'_> {
                     scenes.push(scene);
                 }
             }
-            Records::Points if shared => {
-                scenes.push(if spec.site_passes.is_some() { self.network(1.5, parts, 1) } else { self.network(0.01, parts, 400) })
-            }
+            Records::Points if spec.site_passes.is_some() => scenes.push(self.network(1.5, parts, 1)),
+            Records::Points => scenes.push(self.network(0.01, parts, 400)),
             _ => {}
         }
         scenes
