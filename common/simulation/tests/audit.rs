@@ -54,16 +54,16 @@ fn of_known_law(row: &Row) -> Option<(f64, f64)> {
     row.bounds.as_ref()?.law.zip(row.claim.as_ref()?.mu)
 }
 
-/// Where the law is known, runs prove nine tenths of the claimed μ, under either relation and whatever a site keeps.
+/// Where the law is known, runs prove nine tenths of it, under either relation and whatever a site keeps.
 #[test]
 fn bounds_are_tight_where_the_law_is_known() {
     let mut rows = 0;
     for (update, model, runs) in [
-        ("natural-gradient", "linear-regression", 5000),
-        ("global-vi", "linear-regression", 2000),
-        ("sep", "gaussian-mixture", 2000),
+        ("natural-gradient", "linear-regression", 3000),
+        ("global-vi", "linear-regression", 3000),
+        ("sep", "gaussian-mixture", 3000),
         ("client-level", "linear-regression", 3000),
-        ("vips", "logistic-regression, full", 2000),
+        ("vips", "logistic-regression, full", 3000),
     ] {
         let cases: Vec<_> = cases(Some(update))
             .into_iter()
@@ -72,8 +72,9 @@ fn bounds_are_tight_where_the_law_is_known() {
         assert!(!cases.is_empty(), "{update} | {model}");
         for row in audit(&cases, runs, |_| ()).unwrap() {
             let (Some((law, claimed)), Some(bounds)) = (of_known_law(&row), &row.bounds) else { continue };
-            // A bound is above the truth once in forty times. Five hundredths more would be five standard deviations.
-            assert!(bounds.mu > 0.9 * claimed && bounds.mu < 1.05 * law, "{row}");
+            // The other test holds the law itself to nine tenths of the claim. So few runs lose some five hundredths more, give or take one or two.
+            // A bound is above the truth once in forty times; five hundredths more would be five standard deviations.
+            assert!(law > 0.9 * claimed && bounds.mu > 0.9 * law && bounds.mu < 1.05 * law, "{row}");
             assert_eq!(row.flag, None);
             rows += 1;
         }

@@ -37,7 +37,7 @@ fn case(section: &str, change: impl FnOnce(&mut GlobalViSpec)) -> Result<Case, A
     let UpdateSpec::GlobalVi(spec) = &mut task.update else { return Err(AuditError::Broken("another update")) };
     change(spec);
     let (relation, view, records) = (Relation::AddRemove, View::Message, MODELS[0].records);
-    Ok(Case { update: update.name, model: MODELS[0].name, relation, view, task, records })
+    Ok(Case { update: update.name, model: MODELS[0].name, relation, view, task, records, steady: false })
 }
 
 fn row(name: &str, trials: u32, flag: Option<String>) -> Row {

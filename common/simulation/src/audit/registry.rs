@@ -177,6 +177,8 @@ pub struct Case {
     /// The task.
     pub task: ResolvedTask,
     pub(super) records: Records,
+    /// Only scenes whose two worlds differ by the same in every visit: a fault that spans visits adds up there.
+    pub(super) steady: bool,
 }
 
 impl Display for Case {
@@ -244,8 +246,15 @@ pub fn cases(wanted: Option<&str>) -> Vec<Case> {
             for relation in [Relation::AddRemove, Relation::ReplaceOne] {
                 for (trust, views) in [(Trust::Local, &[View::Message][..]), (Trust::Aggregated, &[View::Sum, View::Alone])] {
                     let Some(task) = resolve(model, update, relation, trust) else { continue };
-                    let case =
-                        |&view| Case { update: update.name, model: model.name, relation, view, task: task.clone(), records: model.records };
+                    let case = |&view| Case {
+                        update: update.name,
+                        model: model.name,
+                        relation,
+                        view,
+                        task: task.clone(),
+                        records: model.records,
+                        steady: false,
+                    };
                     cases.extend(views.iter().map(case));
                 }
             }
@@ -262,7 +271,15 @@ pub(super) fn local(update: &str, model: &str) -> Vec<Case> {
     let of = |(update, model): (&UpdateSection, &ModelSection)| {
         let case = |relation| {
             let task = resolve(model, update, relation, Trust::Local)?;
-            Some(Case { update: update.name, model: model.name, relation, view: View::Message, task, records: model.records })
+            Some(Case {
+                update: update.name,
+                model: model.name,
+                relation,
+                view: View::Message,
+                task,
+                records: model.records,
+                steady: false,
+            })
         };
         [Relation::AddRemove, Relation::ReplaceOne].map(case).into_iter().flatten().collect::<Vec<_>>()
     };

@@ -46,9 +46,9 @@ pub(super) fn scenes(case: &Case) -> Vec<Scene> {
     }
     match &case.task.update {
         UpdateSpec::Shards(spec) => {
-            let mut scenes = vec![on.opposed(spec.shards)];
+            let mut scenes = if case.steady { Vec::new() } else { vec![on.opposed(spec.shards)] };
             // A likelihood that is integrated numerically takes long, and one scene is enough.
-            if case.relation == Relation::ReplaceOne && !case.model.starts_with("probit") {
+            if case.relation == Relation::ReplaceOne && !case.steady && !case.model.starts_with("probit") {
                 let pair = |long| on.between(on.crossed(false, (COPIES, 0.3), Some(long)), on.crossed(true, (COPIES, 0.3), Some(long)));
                 scenes.extend([2.0, 4.0].map(pair));
             }
