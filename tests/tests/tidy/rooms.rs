@@ -74,8 +74,8 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
             "common/posterior/src/methods/vips/rule/linear.rs",
             "common/posterior/src/methods/vips/task/linear.rs",
             "common/posterior/src/methods/vips/task.rs",
-            "common/simulation/src/audit/mod.rs",
             "common/simulation/src/audit/planted.rs",
+            "common/simulation/src/audit/scenes.rs",
         ],
     ),
     (
@@ -94,6 +94,7 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
             "common/posterior/src/methods/dp_em/task.rs",
             "common/posterior/src/methods/propagation/rule.rs",
             "common/posterior/src/methods/propagation/task.rs",
+            "common/simulation/src/audit/scenes.rs",
         ],
     ),
     (
@@ -112,6 +113,7 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
             "common/posterior/src/methods/vips/rule/images.rs",
             "common/posterior/src/methods/vips/task/images.rs",
             "common/posterior/src/methods/vips/task.rs",
+            "common/simulation/src/audit/planted.rs",
         ],
     ),
     ("natural-gradient", &["common/posterior/src/task/check.rs", "common/simulation/src/audit/planted.rs"]),
@@ -291,10 +293,14 @@ fn a_circle_is_seen() {
 const CIRCLES: &[(&str, &str, &str, &str)] = &[
     // A mechanism takes a permit of the ledger, and a table of units brings a release into the bound of its mechanism.
     ("common/privacy/src", "", "records", "mechanism"),
+    // A table says what its units are grouped into, and grouping takes a table.
+    ("common/privacy/src", "", "records", "shards"),
     // What is stored is signed, and the store takes what is signed.
     ("common/privacy/src", "ledger", "row", "store"),
     // What a server presents is loaded with the moment at which it ends, and refused once that has passed.
     ("server/src", "", "expiry", "tls"),
+    // A sum is told what its coordinator expects, and the coordinator closes sums.
+    ("common/protocol/src", "", "sum", "coordinator"),
     // One table holds the bounds of every message, and every message is compared with it where it is decoded.
     ("common/protocol/src", "", "bounds", "message"),
 ];

@@ -8,6 +8,7 @@ use crate::ledger::row::LedgerHead;
 use crate::ledger::seal::Secret;
 use crate::ledger::state::Pending;
 use crate::ledger::store::StoreError;
+use crate::ledger::words::{from_le_bytes, to_le_bytes};
 use crate::records::{Argument, Released, Sensitive};
 use crate::release::Masked;
 use crate::release::{Hash, LatticeVector, Payload, PayloadKind, ReleaseId};
@@ -250,15 +251,4 @@ const PRIVATE: u8 = 2;
 fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(usize::try_from(u64::from_le_bytes(length)).ok()?)
-}
-
-/// A vector as little-endian words.
-pub(crate) fn to_le_bytes(values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|x| x.to_le_bytes()).collect()
-}
-
-/// What [`to_le_bytes`] wrote.
-pub(crate) fn from_le_bytes(bytes: &[u8]) -> Option<Vec<f64>> {
-    let (words, []) = bytes.as_chunks::<8>() else { return None };
-    Some(words.iter().map(|w| f64::from_le_bytes(*w)).collect())
 }

@@ -4,10 +4,11 @@
 
 use zeroize::Zeroizing;
 
-use crate::ledger::attachment::{Attachment, to_le_bytes};
+use crate::ledger::attachment::Attachment;
 use crate::ledger::row::StoredRow;
 use crate::ledger::state::{Pending, SiteState};
 use crate::ledger::store::RowSigner;
+use crate::ledger::words::to_le_bytes;
 use crate::records::{Released, Sensitive};
 use crate::release::{Hash, Payload};
 

@@ -34,6 +34,7 @@ mod stage;
 pub mod state;
 mod store;
 mod upkeep;
+mod words;
 
 #[cfg(test)]
 mod tests;

@@ -26,9 +26,9 @@ use std::fmt;
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::ledger::attachment::{from_le_bytes, to_le_bytes};
 use crate::ledger::seal::Secret;
 use crate::ledger::store::StoreError;
+use crate::ledger::words::{from_le_bytes, to_le_bytes};
 use crate::records::{Released, Sensitive};
 
 /// The change of a site's state that comes with an update: applied, times ρ, iff the update was included.
