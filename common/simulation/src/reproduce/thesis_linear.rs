@@ -20,10 +20,9 @@ use plotters::prelude::*;
 
 use super::dp_sep::wrong;
 use super::vips::{Line, Run, chart};
+use super::vips_blr::Normal;
 use super::{Options, ReproduceError};
 use dp_pvi_simulator::noise::stream;
-use rand::RngExt as _;
-use rand_distr::StandardNormal;
 
 const DELTA: f64 = 1e-4;
 const SIGMA: f64 = 1.0;
@@ -111,10 +110,10 @@ impl Setting {
 
     /// All iterations up to `last`.
     fn run(&self, last: u32, seed: u64) -> Vec<State> {
-        let mut coins = stream(seed, "thesis data and noise", 0);
+        let mut normal = Normal { stream: stream(seed, "thesis data and noise", 0) };
         let mut draw = |_: usize| {
-            let x = [1.0, coins.sample::<f64, _>(StandardNormal)];
-            (x, self.theta[0] * x[0] + self.theta[1] * x[1] + self.noise_sd * coins.sample::<f64, _>(StandardNormal))
+            let x = [1.0, normal.draw()];
+            (x, self.theta[0] * x[0] + self.theta[1] * x[1] + self.noise_sd * normal.draw())
         };
         let data: Vec<Vec<([f64; 2], f64)>> = (0..self.sites).map(|_| (0..self.records).map(&mut draw).collect()).collect();
         let exact = Exact::of(data.iter().flatten(), self.noise_sd);
@@ -128,7 +127,7 @@ impl Setting {
                 let mut cavity: [f64; 4] = std::array::from_fn(|i| global[i] - factors[site][i]);
                 // Without a floor one noisy precision below 0 lets a variance run away; the thesis does not say what it does there.
                 cavity[2..].iter_mut().for_each(|precision| *precision = precision.max(CAVITY_FLOOR));
-                let new = self.visit(records, &global, &cavity, &mut clips[site], &mut coins);
+                let new = self.visit(records, &global, &cavity, &mut clips[site], &mut normal);
                 for i in 0..4 {
                     factors[site][i] += new[i] - global[i];
                 }
@@ -140,13 +139,13 @@ impl Setting {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
-    fn visit<R: rand::Rng>(
+    fn visit<R: rand_core::Rng>(
         &self,
         records: &[([f64; 2], f64)],
         global: &[f64; 4],
         cavity: &[f64; 4],
         clip: &mut f64,
-        coins: &mut R,
+        normal: &mut Normal<R>,
     ) -> [f64; 4] {
         let (n, precision) = (records.len() as f64, self.noise_sd.powi(-2));
         let expected = self.rate * n;
@@ -156,7 +155,7 @@ impl Setting {
             let variance = log_variance.map(f64::exp);
             let mut gradients: Vec<[f64; 4]> = Vec::new();
             for (x, y) in records {
-                if self.rate < 1.0 && !coins.random_bool(self.rate) {
+                if self.rate < 1.0 && normal.uniform() >= self.rate {
                     continue;
                 }
                 let residual = y - x[0] * mean[0] - x[1] * mean[1];
@@ -180,8 +179,8 @@ impl Setting {
                 let factor = (*clip / norm(gradient)).min(1.0);
                 (0..4).for_each(|i| sum[i] += factor * gradient[i]);
             }
-            let (sd, next) = self.noise(*clip, expected, gradients.iter().filter(|g| norm(g) <= *clip).count(), gradients.len(), coins);
-            sum.iter_mut().for_each(|sum| *sum += sd * coins.sample::<f64, _>(StandardNormal));
+            let (sd, next) = self.noise(*clip, expected, gradients.iter().filter(|g| norm(g) <= *clip).count(), gradients.len(), normal);
+            sum.iter_mut().for_each(|sum| *sum += sd * normal.draw());
             *clip = next;
             for j in 0..2 {
                 mean[j] += self.learning_rate * sum[j] / expected;
@@ -194,11 +193,11 @@ impl Setting {
 
     /// Noise on the clipped sum, and the next clipping norm.
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
-    fn noise<R: rand::Rng>(&self, clip: f64, expected: f64, within: usize, all: usize, coins: &mut R) -> (f64, f64) {
+    fn noise<R: rand_core::Rng>(&self, clip: f64, expected: f64, within: usize, all: usize, normal: &mut Normal<R>) -> (f64, f64) {
         let Clip::Quantile(target, first) = self.clip else { return (SIGMA * clip, clip) };
         let indicator = (expected / 20.0).max(SIGMA);
         let rest = NoiseMultiplier::new(SIGMA).ok().and_then(|z| split_noise(z, indicator)).map_or(SIGMA, NoiseMultiplier::get);
-        let noised = within as f64 - 0.5 * all as f64 + indicator * coins.sample::<f64, _>(StandardNormal);
+        let noised = within as f64 - 0.5 * all as f64 + indicator * normal.draw();
         let next = match (ClipNorm::new(clip), ClipNorm::new(first)) {
             (Ok(current), Ok(first)) => next_bound(current, first, share_within(noised, expected), target, RATE).get(),
             _ => clip,

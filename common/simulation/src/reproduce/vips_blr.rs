@@ -25,8 +25,7 @@ use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
 use nalgebra::{DMatrix, DVector};
 use plotters::prelude::*;
-use rand::RngExt as _;
-use rand_distr::StandardNormal;
+use rand_core::Rng;
 
 use super::erm::{Objective, perturbation};
 use super::vips::{Counted, Line, Progress, Run, chart, counted, counting_table, experiment, write, wrong};
@@ -190,8 +189,8 @@ fn predictor_of(task: &ResolvedTask, q: &Gaussian) -> Result<Predictor, Reproduc
 /// The minimiser of a perturbed objective; a form that no product offers.
 fn perturbed(task: &ResolvedTask, table: &RecordTable, epsilon: f64, seed: u64) -> Result<DVector<f64>, ReproduceError> {
     let (sd, ridge) = perturbation(task.feature_bound, epsilon, DELTA);
-    let mut coins = dp_pvi_simulator::noise::stream(seed, "objective perturbation", 0);
-    let linear = DVector::from_fn(task.dimension as usize, |_, _| sd * coins.sample::<f64, _>(StandardNormal));
+    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "objective perturbation", 0) };
+    let linear = DVector::from_fn(task.dimension as usize, |_, _| sd * normal.draw());
     let objective = Objective { table, ridge: ridge.max(task.prior.scale.powi(-2)), linear };
     objective.minimise().ok_or_else(|| wrong(&"Newton's method does not end"))
 }
@@ -213,6 +212,23 @@ fn without_noise(task: &ResolvedTask, data: &RecordTable) -> Result<Gaussian, Re
     Ok(q)
 }
 
+/// Standard normal numbers, for a form that no product offers.
+pub(super) struct Normal<R> {
+    pub(super) stream: R,
+}
+
+impl<R: Rng> Normal<R> {
+    /// Uniform in (0, 1).
+    pub(super) fn uniform(&mut self) -> f64 {
+        (f64::from(self.stream.next_u32()) + 0.5) / 4_294_967_296.0
+    }
+
+    pub(super) fn draw(&mut self) -> f64 {
+        let (a, b) = (self.uniform(), self.uniform());
+        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+}
+
 /// The form as published, at the ε of the run: 2T Gaussian releases; the same noise on every entry of the upper triangle; eigenvalues
 /// below 1e-4 of a record's average raised to that.
 fn published(task: &ResolvedTask, data: &RecordTable, epsilon: f64, seed: u64) -> Result<Gaussian, ReproduceError> {
@@ -223,16 +239,16 @@ fn published(task: &ResolvedTask, data: &RecordTable, epsilon: f64, seed: u64) -
     let [first_sd, second_sd] = sensitivities(task.feature_bound).map(|bound| bound * releases.sqrt() / mu);
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
     let level = 1e-4 * data.records().len() as f64;
-    let mut coins = dp_pvi_simulator::noise::stream(seed, "vips as published", 0);
+    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "vips as published", 0) };
     let prior = prior(task)?;
     let mut q = prior.clone();
     for _ in 0..ROUNDS {
         let (mut first, second) = both(&q, data, task.feature_bound);
-        first.iter_mut().for_each(|s| *s += first_sd * coins.sample::<f64, _>(StandardNormal));
+        first.iter_mut().for_each(|s| *s += first_sd * normal.draw());
         let mut matrix: DMatrix<f64> = unsvec(&second, d);
         for i in 0..d {
             for j in i..d {
-                let noise = second_sd * coins.sample::<f64, _>(StandardNormal);
+                let noise = second_sd * normal.draw();
                 matrix[(i, j)] += noise;
                 if i != j {
                     matrix[(j, i)] += noise;
