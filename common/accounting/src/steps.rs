@@ -98,7 +98,7 @@ impl Phase {
     /// The phase that an event of the ledger is, under add-remove or replace-one of units.
     ///
     /// # Errors
-    /// Events that have no loss distribution here: lattice noise (accounted by [`crate::accountant`]), shards, and unprotected releases.
+    /// Events that have no loss distribution here: lattice noise (accounted by this crate), shards, and unprotected releases.
     pub fn of(event: &DpEvent) -> Result<Self, AccountantError> {
         use crate::adjacency::Terms::Units;
         const NONE: AccountantError = AccountantError::Unsupported("a plan of lattice noise, of shards, or without protection");
