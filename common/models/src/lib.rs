@@ -202,6 +202,11 @@ pub fn register<T: PublicHalf>() -> Result<(), RegisterError> {
     MODELS.add(T::ENTRY)
 }
 
+/// No model is added from now on: a function over records could leave something in the registry otherwise.
+pub fn seal() {
+    MODELS.seal();
+}
+
 /// Names of all models as `task.toml` has them, each with what it is for in half a line.
 pub fn registered() -> impl Iterator<Item = (&'static str, &'static str)> {
     MODELS.all().into_iter().map(|entry| (entry.name(), entry.help()))

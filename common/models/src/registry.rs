@@ -67,11 +67,11 @@ impl<E: Named> Registry<E> {
             return Err(RegisterError::Name(name));
         }
         let mut added = self.added.write().unwrap_or_else(PoisonError::into_inner);
-        if added.sealed {
-            return Err(RegisterError::Sealed(name));
-        }
         if self.own.iter().chain(added.entries.iter().copied()).any(|other| other.name() == name) {
             return Err(RegisterError::Duplicate(name));
+        }
+        if added.sealed {
+            return Err(RegisterError::Sealed(name));
         }
         added.entries.push(entry);
         Ok(())

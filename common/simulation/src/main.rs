@@ -138,8 +138,8 @@ enum Command {
     ///
     /// One row for every update, model, relation and kind of trust that a task may name. Each runs the shipped mechanism with the operating system's randomness in
     /// two neighbouring worlds, with and without a canary (or with its opposite in its place). `mu A <= B` says: at least A is proved (95 % for the whole
-    /// table), B is what the accountant claims; "this pair" is the exact value for the two worlds that were run. The default shows about eight tenths of it in some
-    /// minutes; 9,000 runs show more than nine tenths of the claim where the pair has 95 % of it.
+    /// table), B is what the accountant claims; "this pair" is the exact value for the two worlds that were run. More runs prove
+    /// more of it.
     /// A row is FLAGGED where a claim is refuted: in 50 runs of the whole table that happens to correct code with probability at most 1e-4.
     Audit {
         /// Only updates whose name begins so, for example "virtual-clients".

@@ -208,7 +208,8 @@ fn a_federation_without_noise_ends_at_the_optimum_of_all_records() {
     for (mean, truth) in optimum.standard().mean().iter().zip(TRUTH) {
         assert!((mean - truth).abs() < 0.1, "{mean} {truth}");
     }
-    // Visits have run: the registry of what touches records takes nobody any more.
+    // Visits have run: nothing that touches records can leave a trace in a registry any more.
+    assert_eq!(public::register::<Late>(), Err(RegisterError::Sealed("late")));
     assert_eq!(private::register::<Late>(), Err(RegisterError::Sealed("late")));
 }
 

@@ -59,8 +59,8 @@ fn model<T: PrivateHalf>(spec: &ModelSpec) -> Option<Box<dyn Model>> {
     spec.options::<T>().map(PrivateHalf::model)
 }
 
-/// The registry: one line for every model. It is sealed before the first visit touches a record, so that no function over records can leave
-/// anything in it.
+/// The registry: one line for every model. It and that of the public halves are sealed before the first visit touches a record, so that no function
+/// over records can leave anything in them.
 static ROOMS: Registry<Room> = Registry::new(BUILT_IN);
 
 const BUILT_IN: &[Room] = &[
@@ -83,8 +83,9 @@ pub fn register<T: PrivateHalf>() -> Result<(), RegisterError> {
     ROOMS.add(T::ROOM)
 }
 
-/// No private half is added from now on.
+/// No half of a model is added from now on, neither here nor in `dp-pvi-models`.
 pub(crate) fn seal() {
+    public::seal();
     ROOMS.seal();
 }
 

@@ -408,7 +408,8 @@ fn evolution(options: &Options<'_>, name: &str, lines: &[Line]) -> Result<(), Re
 mod tests {
     use super::{Clip, Exact, Setting};
 
-    /// With little noise for many records, and a norm that is rarely reached, the run ends less than one nat from the exact posterior.
+    /// With little noise for many records, and a norm that is rarely reached, a run whose noise takes no precision to its floor ends less than one nat from the
+    /// exact posterior. That of seed 3 is one; those of seeds 1, 2, 4, 5 and 6 run away.
     #[test]
     fn many_records_end_at_the_exact_posterior() {
         let setting = Setting {
