@@ -24,7 +24,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/server/support/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod support;
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! Costs of a round by party (T2.6); `cargo bench -p dp-pvi-secagg` prints them, the table in the crate's documentation is from here.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../tests/world/mod.rs"]
+#[path = "../tests/secagg/world/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod world;
 
 use divan::Bencher;

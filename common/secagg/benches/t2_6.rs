@@ -2,7 +2,8 @@
 //! (`cost` measures the same and more by the clock on the wall.) Linux only: the kernel says how long a thread ran.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-#[path = "../tests/world/mod.rs"]
+#[path = "../tests/secagg/world/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod world;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Targets for fuzzing: every decoder that faces a peer or a file, and a whole run whose peers say what the input says.
 //!
 //! A target is a function of bytes that must not panic, and must not take more time or memory than its input deserves. Each comes with
-//! valid inputs to begin from. `tests/tests/fuzz.rs` runs all of them on these, on the kept corpus and on a bounded number of mutations;
+//! valid inputs to begin from. `tests/tests/federation/fuzz.rs` runs all of them on these, on the kept corpus and on a bounded number of mutations;
 //! `tests/fuzz` runs them under coverage guidance:
 //!
 //! ```text

@@ -1,0 +1,255 @@
+//! The configuration: every key, every refusal names its field.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::time::Duration;
+
+use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_client::config::{Approve, Config, SAMPLE, overrides};
+use dp_pvi_posterior::task::Trust;
+use dp_pvi_protocol::message::Role;
+use dp_pvi_secagg::charter::Floors;
+
+const SITE: &str = r#"
+[site]
+name = "hospital-1"
+server = "fed.example.org:9092"
+federation = "lung-fed"
+[tls]
+ca = "tls/ca.pem"
+cert = "tls/hospital-1.pem"
+key = "tls/hospital-1.key"
+identity = "tls/hospital-1.identity"
+[data]
+name = "lung-2024"
+uri = ["a.csv", "file:///b.parquet"]
+schema = "schema.toml"
+ledger = "/var/lib/ledger.db"
+nominal_units = 400
+[policy]
+allow_trust = ["local", "aggregated"]
+min_records = 200
+[budget]
+epsilon = 2.0
+delta = 1e-5
+per_run_epsilon = 1.0
+max_fallback_epsilon = 5.5
+[aggregation]
+summer = "tls/summer.pub.pem"
+colluders = 2
+"#;
+
+fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    Config::parse(text, Path::new("/etc/dp-pvi"), environment).map_err(|e| {
+        assert_eq!(e.exit_code(), 2);
+        e.to_string()
+    })
+}
+
+#[test]
+fn a_full_file_becomes_checked_types() {
+    let config = parse(SITE, &[]).unwrap();
+    assert_eq!(config.site.server(), "fed.example.org:9092");
+    assert_eq!(config.site.server_name, "fed.example.org");
+    assert_eq!(config.site.state, Path::new("/etc/dp-pvi/state"));
+    assert_eq!(config.site.reconnect, Duration::from_secs(600));
+    assert_eq!(config.tls.server_identity, Path::new("/etc/dp-pvi/tls/ca.pem"));
+    assert_eq!(config.data.files, [Path::new("/etc/dp-pvi/a.csv"), Path::new("/b.parquet")]);
+    assert_eq!(config.policy.allow_trust, [Trust::Local, Trust::Aggregated]);
+    assert_eq!(config.policy.min_release_tick_seconds, 0);
+    let floor = parse(SITE, &[("DP_PVI__POLICY__MIN_RELEASE_TICK_SECONDS", "30")]).unwrap();
+    assert_eq!(floor.policy.min_release_tick_seconds, 30);
+    assert_eq!((config.policy.min_records, config.policy.approve, config.policy.allow_non_private), (200, Approve::Policy, false));
+    let private = config.private().unwrap();
+    assert_eq!(private.ledger, Path::new("/var/lib/ledger.db"));
+    assert_eq!((private.identity.unit, private.identity.relation, private.nominal_units), (PrivacyUnit::Record, Relation::ReplaceOne, 400));
+    assert!((private.budget.epsilon.get() - 2.0).abs() < f64::EPSILON && !private.budget.allow_non_private);
+    assert!((private.max_fallback.unwrap().get() - 5.5).abs() < f64::EPSILON);
+    let aggregation = config.aggregation.unwrap();
+    assert_eq!(aggregation.summer, Path::new("/etc/dp-pvi/tls/summer.pub.pem"));
+    assert_eq!(aggregation.floors, Floors { colluders: 2, ..Floors::default() });
+    let own = [("MIN_CONTRIBUTORS", "5"), ("COLLUDERS", "0"), ("MAX_HONEST", "7"), ("MAX_ROUNDS", "30")];
+    let own = own.map(|(key, value)| (format!("DP_PVI__AGGREGATION__{key}"), value));
+    let own: Vec<_> = own.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+    let floors = parse(SITE, &own).unwrap().aggregation.unwrap().floors;
+    assert_eq!(floors, Floors { min_contributors: 5, colluders: 0, max_honest: 7, max_rounds: 30 });
+}
+
+/// What a value of a record may be is decided at the site, whoever approves a task. An evaluator has its own copy, too.
+#[test]
+fn finding_privacy_2_every_client_has_its_own_schema() {
+    assert_eq!(parse(SITE, &[]).unwrap().data.schema, Path::new("/etc/dp-pvi/schema.toml"));
+    let without = SITE.replacen("schema = \"schema.toml\"\n", "", 1);
+    let hash = format!("sha256:{}", "ab".repeat(32));
+    for approve in ["policy", "manual", &hash] {
+        let error = parse(&without, &[("DP_PVI__POLICY__APPROVE", approve)]).unwrap_err();
+        assert!(error.contains("data.schema") && error.contains("approve = \"policy\""), "{error}");
+    }
+    let (evaluator, _) = without.split_once("ledger = ").unwrap();
+    assert!(parse(evaluator, &[("DP_PVI__SITE__ROLE", "evaluator")]).unwrap_err().contains("data.schema"));
+}
+
+/// The declared number of units is public: nobody is asked for the exact one.
+#[test]
+fn finding_privacy_9_the_declared_number_is_a_round_one() {
+    let error = parse(&SITE.replacen("nominal_units = 400\n", "", 1), &[]).unwrap_err();
+    assert!(error.contains("data.nominal_units") && error.contains("round number") && !error.contains("inspect"), "{error}");
+}
+
+/// Who allows aggregated trust says whom he takes for the second party; who does not need not.
+#[test]
+fn aggregated_trust_needs_a_summer() {
+    let (without, _) = SITE.split_once("[aggregation]").unwrap();
+    let error = parse(without, &[]).unwrap_err();
+    assert!(error.contains("aggregation.summer") && error.contains("fingerprint"), "{error}");
+    let local = without.replacen("[\"local\", \"aggregated\"]", "[\"local\"]", 1);
+    assert!(parse(&local, &[]).unwrap().aggregation.is_none());
+}
+
+/// What `config schema` prints, and `deploy/` ships, has every key that is read.
+#[test]
+fn the_sample_names_every_key() {
+    for section in ["site", "tls", "data", "policy", "budget", "aggregation"] {
+        let error = parse(&SITE.replacen(&format!("[{section}]\n"), &format!("[{section}]\nno_such_key = 1\n"), 1), &[]).unwrap_err();
+        // The parser names the keys that it knows when it meets another.
+        let (_, expected) = error.split_once("expected").unwrap();
+        let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+        let (_, text) = SAMPLE.split_once(&format!("\n[{section}]\n")).unwrap();
+        let text = text.split("\n[").next().unwrap();
+        assert!(!keys.is_empty());
+        for key in keys {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "[{section}] {key}");
+        }
+    }
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let hash = "ab".repeat(32);
+    let approve = format!("sha256:{hash}");
+    let config = parse(
+        SITE,
+        &[
+            ("DP_PVI__SITE__SERVER", "[::1]:43211"),
+            ("DP_PVI__SITE__SERVER_NAME", "localhost"),
+            ("DP_PVI__BUDGET__EPSILON", "3"),
+            ("DP_PVI__BUDGET__UNIT", "person"),
+            ("DP_PVI__DATA__SCHEMA", "schema.toml"),
+            ("DP_PVI__POLICY__ALLOW_TRUST", "[\"local\"]"),
+            ("DP_PVI__POLICY__ALLOW_NON_PRIVATE", "true"),
+            ("DP_PVI__POLICY__APPROVE", &approve),
+            ("DP_PVI__TLS__SERVER_IDENTITY", "/s.pem"),
+            ("DP_PVI_SHARED", "ignored"),
+            ("HOME", "/root"),
+        ],
+    )
+    .unwrap();
+    assert_eq!((config.site.server().as_str(), config.site.server_name.as_str()), ("[::1]:43211", "localhost"));
+    assert_eq!(config.policy.approve, Approve::Task(hash.parse().unwrap()));
+    assert_eq!(config.policy.allow_trust, [Trust::Local]);
+    assert_eq!(config.tls.server_identity, Path::new("/s.pem"));
+    let private = config.private().unwrap();
+    assert!((private.budget.epsilon.get() - 3.0).abs() < f64::EPSILON && private.budget.allow_non_private);
+    assert_eq!(private.identity.unit, PrivacyUnit::Person);
+    assert!(parse(SITE, &[("DP_PVI__NOPE", "1")]).unwrap_err().contains("DP_PVI__NOPE"));
+    assert!(parse(SITE, &[("DP_PVI__SITE__NOPE", "1")]).unwrap_err().contains("nope"));
+}
+
+/// Whoever reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
+#[test]
+fn a_variable_that_cannot_be_read_is_named() {
+    for (name, value, word) in [
+        ("DP_PVI__SITE__RECONNECT_SECONDS", "ten", "reconnect_seconds"),
+        ("DP_PVI__SITE__RECONNECT_SECONDS", "\"unfinished", "reconnect_seconds"),
+        ("DP_PVI__SITE__SERVER", "not a host", "site.server"),
+        ("DP_PVI__BUDGET__EPSILON", "-1", "epsilon"),
+        ("DP_PVI__POLICY__APPROVE", "sha256:12", "approve"),
+        ("DP_PVI__SITE__NOPE", "1", "nope"),
+    ] {
+        let message = parse(SITE, &[("DP_PVI__SITE__STATE", "other"), (name, value)]).unwrap_err();
+        assert!(message.starts_with(&format!("configuration: {name}: ")) && message.contains(word), "{message}");
+        assert!(!message.contains("DP_PVI__SITE__STATE"), "{message}");
+    }
+    let two = [("DP_PVI__BUDGET__EPSILON", "-1"), ("DP_PVI__BUDGET__DELTA", "7")];
+    assert!(parse(SITE, &two).unwrap_err().starts_with("configuration: DP_PVI__BUDGET__EPSILON or DP_PVI__BUDGET__DELTA: "));
+    // Where the file is wrong, the file is named.
+    let wrong = SITE.replace("epsilon", "epsylon");
+    assert!(parse(&wrong, &[("DP_PVI__SITE__STATE", "other")]).unwrap_err().starts_with("configuration: client.toml: "));
+    // Bytes that are no text: of our variables one is an error with its name, of others none is.
+    let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let foreign = [(bytes(b"LANG"), bytes(b"\xff")), (bytes(b"DP_PVI__\xff"), bytes(b"1")), (bytes(b"DP_PVI__SITE__STATE"), bytes(b"s"))];
+    assert_eq!(overrides(foreign).unwrap(), [("DP_PVI__SITE__STATE".to_owned(), "s".to_owned())]);
+    let error = overrides([(bytes(b"DP_PVI__SITE__SERVER"), bytes(b"\xff\xfe"))]).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("DP_PVI__SITE__SERVER: the value is not UTF-8"), "{error}");
+}
+
+#[test]
+fn wrong_values_name_their_field() {
+    for (from, to, word) in [
+        ("name = \"hospital-1\"", "name = \"Hospital 1\"", "name"),
+        ("server = \"fed.example.org:9092\"", "server = \"https://fed.example.org\"", "site.server"),
+        ("server = \"fed.example.org:9092\"", "server = \"fed:99999\"", "site.server"),
+        ("federation = \"lung-fed\"", "federation = \"\"", "site.federation"),
+        ("federation = \"lung-fed\"", "", "federation"),
+        ("ca = \"tls/ca.pem\"", "cas = \"tls/ca.pem\"", "cas"),
+        ("uri = [\"a.csv\", \"file:///b.parquet\"]", "uri = []", "data.uri"),
+        ("uri = [\"a.csv\", \"file:///b.parquet\"]", "uri = \"s3://bucket/b\"", "data.uri"),
+        ("ledger = \"/var/lib/ledger.db\"", "", "data.ledger"),
+        ("nominal_units = 400", "nominal_units = 0", "data.nominal_units"),
+        ("nominal_units = 400", "nominal_units = -1", "nominal_units"),
+        ("allow_trust = [\"local\", \"aggregated\"]", "allow_trust = []", "policy.allow_trust"),
+        ("allow_trust = [\"local\", \"aggregated\"]", "allow_trust = [\"none\"]", "allow_trust"),
+        ("min_records = 200", "approve = \"maybe\"", "approve"),
+        ("min_records = 200", "approve = \"sha256:12\"", "approve"),
+        ("min_records = 200", "min_record = 200", "min_record"),
+        ("epsilon = 2.0", "epsilon = -1.0", "epsilon"),
+        ("epsilon = 2.0", "epsilon = nan", "epsilon"),
+        ("delta = 1e-5", "delta = 0.0", "delta"),
+        ("delta = 1e-5", "delta = 1.0", "delta"),
+        ("max_fallback_epsilon = 5.5", "max_fallback_epsilon = 1.9", "budget.max_fallback_epsilon"),
+        ("max_fallback_epsilon = 5.5", "max_fallback_epsilon = -1.0", "max_fallback_epsilon"),
+        ("summer = \"tls/summer.pub.pem\"", "", "summer"),
+        ("colluders = 2", "min_contributors = 2", "aggregation.min_contributors"),
+        ("colluders = 2", "max_honest = 1", "aggregation.max_honest"),
+        ("colluders = 2", "max_rounds = 0", "aggregation.max_rounds"),
+        ("colluders = 2", "colluders = -1", "colluders"),
+        ("colluders = 2", "collaborators = 2", "collaborators"),
+        ("[budget]", "[budgets]", "budgets"),
+        ("[site]", "[site", "client.toml"),
+    ] {
+        assert!(SITE.contains(from), "{from}");
+        let error = parse(&SITE.replacen(from, to, 1), &[]).unwrap_err();
+        assert!(error.contains(word), "{from} -> {to}: {error}");
+    }
+    let without_budget = format!("{}{}", &SITE[..SITE.find("[budget]").unwrap()], &SITE[SITE.find("[aggregation]").unwrap()..]);
+    assert!(parse(&without_budget, &[]).unwrap_err().contains("budget"));
+}
+
+#[test]
+fn an_evaluator_has_nothing_private() {
+    let text = SITE.replacen("name = \"hospital-1\"", "name = \"judge\"\nrole = \"evaluator\"", 1);
+    let mut rest = text.clone();
+    for (field, remove) in [("data.ledger", "ledger = \"/var/lib/ledger.db\"\n"), ("data.nominal_units", "nominal_units = 400\n")] {
+        assert!(parse(&rest, &[]).unwrap_err().contains(field));
+        rest = rest.replacen(remove, "", 1);
+    }
+    assert!(parse(&rest, &[]).unwrap_err().contains("budget"));
+    let no_budget = format!("{}{}", &rest[..rest.find("[budget]").unwrap()], &rest[rest.find("[aggregation]").unwrap()..]);
+    assert!(parse(&no_budget, &[]).unwrap_err().contains("aggregation"));
+    let config = parse(&rest[..rest.find("[budget]").unwrap()], &[]).unwrap();
+    assert_eq!(config.site.role, Role::Evaluator);
+    assert_eq!(config.private().unwrap_err().exit_code(), 2);
+}
+
+/// Everybody sees whether a site takes part: a ledger cannot promise to hide it.
+#[test]
+fn finding_privacy_8_the_budget_of_a_site_is_for_its_exchange() {
+    let of = |keys: &str| parse(&SITE.replace("[budget]\n", &format!("[budget]\n{keys}")), &[]);
+    let refused = of("unit = \"site\"\nrelation = \"add-remove\"\n").unwrap_err();
+    assert!(refused.contains("budget.relation") && refused.contains("replace-one"), "{refused}");
+    for fine in ["unit = \"site\"\n", "unit = \"record\"\nrelation = \"add-remove\"\n"] {
+        of(fine).unwrap();
+    }
+}

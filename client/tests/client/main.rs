@@ -1,0 +1,8 @@
+//! The client: its commands, configuration, ledger and connection.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod commands;
+mod common;
+mod config;
+mod ledger;
+mod transport;

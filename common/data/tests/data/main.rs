@@ -1,0 +1,10 @@
+//! Files of every kind, whole and damaged, as tables of records.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
+
+mod damaged_parquet;
+mod documents_and_images;
+mod in_a_run;
+mod parquet_files;
+mod random_files;
+mod shared_data;
+mod text_files;

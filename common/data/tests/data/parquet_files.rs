@@ -1,0 +1,298 @@
+//! Parquet files, written here with the `parquet` crate.
+
+use dp_pvi_data::{CellProblem, DataError, load, load_public};
+use dp_pvi_privacy::UnitTable;
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
+use parquet::basic::Compression;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SCHEMA: &str = r#"
+unit_column = "patient"
+[missing]
+tokens = ["", "?"]
+[label]
+column = "died"
+kind = "binary"
+positive = ["true"]
+negative = ["false"]
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 100
+centre = 50
+scale = 25
+missing = "centre"
+[[columns]]
+name = "pressure"
+kind = "number"
+lower = 80
+upper = 220
+centre = 130
+scale = 40
+missing = "centre"
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["surgery", "medicine"]
+missing = "zero"
+[[columns]]
+name = "grade"
+kind = "category"
+values = ["1", "2", "3"]
+missing = "zero"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+missing = "zero"
+[[columns]]
+name = "seen"
+kind = "ignored"
+"#;
+
+const MESSAGE: &str = "message cohort {
+    REQUIRED INT64 patient (INTEGER(64, false));
+    OPTIONAL INT32 age;
+    OPTIONAL DOUBLE pressure;
+    OPTIONAL BYTE_ARRAY ward (STRING);
+    REQUIRED FLOAT grade;
+    OPTIONAL BOOLEAN smoker;
+    REQUIRED BOOLEAN died;
+    OPTIONAL INT32 seen (DATE);
+}";
+
+const CSV: &str = "patient,age,pressure,ward,grade,smoker,died,seen
+18446744073709551615,75,130,medicine,1,true,true,
+7,,170.5,?,2,,false,
+18446744073709551615,25,?,,3,false,false,
+8,0,80,surgery,2,true,true,
+";
+
+fn schema() -> Schema {
+    Schema::parse(SCHEMA).unwrap()
+}
+
+/// Writes all columns of one row group.
+type Group<'a> = &'a dyn Fn(&mut SerializedRowGroupWriter<'_, std::fs::File>);
+
+/// Writes a file of row groups.
+fn write(path: &Path, message: &str, compression: Compression, groups: &[Group<'_>]) {
+    let message = Arc::new(parse_message_type(message).unwrap());
+    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
+    let mut writer = SerializedFileWriter::new(std::fs::File::create(path).unwrap(), message, properties).unwrap();
+    for group in groups {
+        let mut next = writer.next_row_group().unwrap();
+        group(&mut next);
+        next.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+macro_rules! column {
+    ($group:expr, $type:ty, $values:expr $(, $levels:expr)?) => {{
+        let mut column = $group.next_column().unwrap().unwrap();
+        let levels: Option<&[i16]> = None $(.or(Some(&$levels)))?;
+        column.typed::<$type>().write_batch(&$values, levels, None).unwrap();
+        column.close().unwrap();
+    }};
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> [ByteArray; N] {
+    texts.map(ByteArray::from)
+}
+
+fn cohort(directory: &Path, compression: Compression) -> PathBuf {
+    let path = directory.join("cohort.parquet");
+    write(
+        &path,
+        MESSAGE,
+        compression,
+        &[
+            &|group| {
+                column!(group, Int64Type, [-1, 7, -1]);
+                column!(group, Int32Type, [75, 25], [1, 0, 1]);
+                column!(group, DoubleType, [130.0, 170.5], [1, 1, 0]);
+                column!(group, ByteArrayType, texts(["medicine", "?"]), [1, 1, 0]);
+                column!(group, FloatType, [1.0, 2.0, 3.0]);
+                column!(group, BoolType, [true, false], [1, 0, 1]);
+                column!(group, BoolType, [true, false, false]);
+                column!(group, Int32Type, [19_000], [0, 1, 0]);
+            },
+            &|group| {
+                column!(group, Int64Type, [8]);
+                column!(group, Int32Type, [0], [1]);
+                column!(group, DoubleType, [80.0], [1]);
+                column!(group, ByteArrayType, texts(["surgery"]), [1]);
+                column!(group, FloatType, [2.0]);
+                column!(group, BoolType, [true], [1]);
+                column!(group, BoolType, [true]);
+                column!(group, Int32Type, [], [0]);
+            },
+        ],
+    );
+    path
+}
+
+fn same(left: &RecordTable, right: &RecordTable) {
+    assert_eq!(left.len(), right.len());
+    for unit in 0..left.len() {
+        let records = |table: &RecordTable| -> Vec<_> {
+            table.unit(unit).records().map(|record| (record.indices.to_vec(), record.values.to_vec(), record.target)).collect()
+        };
+        assert_eq!(records(left), records(right));
+    }
+}
+
+#[test]
+fn parquet_and_csv_of_the_same_records_are_the_same_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("cohort.csv");
+    std::fs::write(&text, CSV).unwrap();
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
+        let path = cohort(directory.path(), compression);
+        let table = load_public(&schema(), &[&path], None).unwrap().into_inner();
+        assert_eq!((table.len(), table.records().len()), (3, 4));
+        same(&table, load_public(&schema(), &[&text], None).unwrap().get());
+        // Both formats in one data set: the persons are the same.
+        let both = load(&schema(), &[path, text.clone()]).unwrap().counts;
+        assert_eq!((both.units, both.records), (3, 8));
+    }
+}
+
+#[test]
+fn nan_and_infinity_in_a_column_of_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cohort.parquet");
+    let message = "message cohort { REQUIRED DOUBLE age; REQUIRED INT32 y; }";
+    let schema = |policy: &str| {
+        Schema::parse(&format!(
+            "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n{policy}"
+        ))
+        .unwrap()
+    };
+    for (value, problem) in [(f64::NAN, CellProblem::NotFinite), (f64::INFINITY, CellProblem::NotFinite)] {
+        write(
+            &path,
+            message,
+            Compression::UNCOMPRESSED,
+            &[&|group| {
+                column!(group, DoubleType, [0.5, value]);
+                column!(group, Int32Type, [1, 0]);
+            }],
+        );
+        match load(&schema(""), &[&path]).err() {
+            Some(DataError::Cell { row: 2, column, problem: found, .. }) => assert_eq!((column.as_str(), found), ("age", problem)),
+            other => panic!("{other:?}"),
+        }
+        // A stored NaN is a missing value where the schema has a use for one; an infinity never is.
+        assert_eq!(load(&schema("missing = \"centre\""), &[&path]).is_ok(), value.is_nan());
+        assert!(load(&schema("invalid = \"drop\""), &[&path]).is_ok());
+    }
+}
+
+#[test]
+fn columns_without_meaning_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cohort.parquet");
+    let schema = Schema::parse(
+        "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1",
+    )
+    .unwrap();
+    let refused = |message: &str, group: Group<'_>| {
+        write(&path, message, Compression::UNCOMPRESSED, &[group]);
+        load(&schema, &[&path]).err().unwrap()
+    };
+    let date = refused("message cohort { REQUIRED INT32 age (DATE); REQUIRED INT32 y; }", &|group| {
+        column!(group, Int32Type, [19_000]);
+        column!(group, Int32Type, [1]);
+    });
+    assert!(matches!(&date, DataError::ColumnType { column, .. } if column == "age"), "{date}");
+    assert!(date.to_string().contains("Date") && !date.to_string().contains("19000"), "{date}");
+    let list = refused("message cohort { REPEATED INT32 age; REQUIRED INT32 y; }", &|group| {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&[1, 2], Some(&[1, 1]), Some(&[0, 1])).unwrap();
+        column.close().unwrap();
+        column!(group, Int32Type, [1]);
+    });
+    assert!(list.to_string().contains("a list or a nested group"), "{list}");
+    let other = refused("message cohort { REQUIRED INT32 age; REQUIRED INT32 y; REQUIRED INT32 extra; }", &|group| {
+        column!(group, Int32Type, [1]);
+        column!(group, Int32Type, [1]);
+        column!(group, Int32Type, [1]);
+    });
+    assert!(matches!(other, DataError::UnknownColumn { position: 3, .. }), "{other}");
+    let none = refused("message cohort { REQUIRED INT32 y; }", &|group| column!(group, Int32Type, [1]));
+    assert!(matches!(&none, DataError::MissingColumn { column, .. } if column == "age"), "{none}");
+}
+
+#[test]
+fn a_file_without_rows_is_empty_and_a_damaged_one_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().join("empty.parquet");
+    write(&empty, MESSAGE, Compression::UNCOMPRESSED, &[]);
+    assert!(matches!(load(&schema(), &[&empty]), Err(DataError::Empty { .. })));
+    let path = cohort(directory.path(), Compression::UNCOMPRESSED);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
+    assert!(matches!(load(&schema(), &[&path]), Err(DataError::Parquet { .. })));
+    // A page that is not what its header says.
+    let mut flipped = bytes.clone();
+    flipped[4..40].iter_mut().for_each(|byte| *byte ^= 0xff);
+    std::fs::write(&path, flipped).unwrap();
+    assert!(matches!(load(&schema(), &[&path]), Err(DataError::Parquet { .. })));
+}
+
+/// A table of ages, wards and labels, with ids that are numbers.
+fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_privacy::Hash {
+    const MESSAGE: &str = "message cohort {
+        REQUIRED DOUBLE patient;
+        OPTIONAL DOUBLE age;
+        REQUIRED BYTE_ARRAY ward (STRING);
+        REQUIRED BOOLEAN died;
+    }";
+    let schema = Schema::parse(
+        "unit_column = \"patient\"\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\nnegative = [\"false\"]\n\
+         [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 100\noutside = \"reject\"\ncentre = 50\nscale = 25\n\
+         [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"surgery\", \"medicine\"]\nmissing = \"drop\"\n",
+    )
+    .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cohort.parquet");
+    let levels: Vec<i16> = ages.iter().map(|age| i16::from(age.is_some())).collect();
+    let present: Vec<f64> = ages.iter().flatten().copied().collect();
+    let wards: Vec<ByteArray> = wards.iter().map(|ward| ByteArray::from(*ward)).collect();
+    write(
+        &path,
+        MESSAGE,
+        Compression::UNCOMPRESSED,
+        &[&|group| {
+            column!(group, DoubleType, ids);
+            column!(group, DoubleType, present, levels);
+            column!(group, ByteArrayType, wards);
+            column!(group, BoolType, vec![true; ids.len()]);
+        }],
+    );
+    dp_pvi_data::load_for_run(&schema, &[path], &[7; 32]).unwrap().fingerprint
+}
+
+#[test]
+fn finding_privacy_2_no_cell_of_a_parquet_file_stops_a_run() {
+    let wards = ["surgery", "medicine", "surgery"];
+    let dropped = small(&[1.0, 2.0, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &["surgery", "", "surgery"]);
+    for age in [None, Some(f64::NAN), Some(f64::INFINITY), Some(-1.0), Some(101.0)] {
+        assert_eq!(small(&[1.0, 2.0, 3.0], &[Some(11.0), age, Some(33.0)], &wards), dropped, "{age:?}");
+    }
+    assert_eq!(small(&[1.0, 2.0, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &["surgery", "radiology", "surgery"]), dropped);
+    // An id that cannot be told from others is none.
+    let without = small(&[1.0, 3.0], &[Some(11.0), Some(33.0)], &["surgery", "surgery"]);
+    for id in [f64::NAN, 2.5, 1e300, f64::INFINITY] {
+        assert_eq!(small(&[1.0, id, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &wards), without, "{id}");
+    }
+    assert_ne!(dropped, without);
+}

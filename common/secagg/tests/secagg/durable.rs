@@ -1,0 +1,59 @@
+//! What a site writes down: everything that a crash must not lose, and nothing of its share of the noise or of the seed of its mask.
+
+use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_privacy::danger::assume_signed;
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::{Ledger, Payload, Pending, ReleaseId};
+use dp_pvi_secagg::client::ClientState;
+use dp_pvi_secagg::mask::MaskSeed;
+use rand_core::Rng;
+
+use crate::world::{World, key, name, plain, request, rng};
+
+/// R2 on the disk: the ledger and the client's state hold the masked words and the sealed seed; neither the seed, nor the share, nor a word of the pad.
+#[test]
+fn neither_seed_nor_share_is_in_what_a_site_stores() {
+    let mut world = World::new(&request(4, 1, 50), 1);
+    let header = world.header();
+    world.rng = rng(77);
+    let (sent, outgoing) = world.part(0, &header);
+    let hash = header.open(&world.charter).unwrap().hash();
+    // What must not be found: drawn again from the same generators.
+    let mut seed = [0; 32];
+    rng(77).fill_bytes(&mut seed);
+    let mut stream = MaskSeed::fresh(&mut rng(77)).stream(&hash, &name(0));
+    let pad: Vec<u64> = (0..50).map(|_| stream.next_u64()).collect();
+    let share = plain(world.mechanism(), world.shard(0), 0, 5).values;
+    let masked = outgoing.vector.get().values.clone();
+    assert!(masked.iter().zip(&share).zip(&pad).all(|((x, share), pad)| *x == share.wrapping_add(pad.cast_signed())));
+
+    let store = MemoryStore::new();
+    let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
+    let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
+    let open = || Ledger::open(store.clone(), key(10), identity.clone(), budget).unwrap();
+    let release = ReleaseId { run: world.charter.body().run, client: name(0), round: 0 };
+    let mut ledger = open();
+    let mechanism = world.mechanism();
+    ledger.reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), hash).unwrap();
+    let message = postcard::to_stdvec(&outgoing.upload).unwrap();
+    let state = postcard::to_stdvec(&ClientState::Sent(sent)).unwrap();
+    ledger.commit(&release, &assume_signed(message.clone(), Payload::Masked(outgoing.vector.into_inner()), Pending::None)).unwrap();
+    ledger.sent(&release).unwrap();
+
+    let mut disk = vec![state];
+    store.tamper(|rows, attachments, factors| {
+        disk.extend(rows.iter().flat_map(|row| [row.bytes.clone(), row.signature.clone()]));
+        disk.extend(attachments.values().chain(factors.values()).cloned());
+    });
+    let holds = |word: [u8; 8]| disk.iter().any(|bytes| bytes.windows(8).any(|window| window == word));
+    assert!(masked.iter().all(|word| holds(word.to_le_bytes())), "the masked words are there");
+    assert!(!share.iter().any(|word| holds(word.to_le_bytes())) && !pad.iter().any(|word| holds(word.to_le_bytes())));
+    assert!(!seed.as_chunks::<8>().0.iter().any(|part| holds(*part)));
+
+    // A crash: the same words and the same message are sent again.
+    let mut again = open();
+    let stored = again.attachment(&release).unwrap().unwrap();
+    assert_eq!(stored.message(), message);
+    assert!(matches!(stored.payload(), Payload::Masked(vector) if vector.values == masked));
+}

@@ -1,0 +1,6 @@
+//! The commands of the simulation.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod audit;
+mod experiment;
+mod reproduce;

@@ -1,0 +1,18 @@
+//! Federations of real programs over TLS: what they compute, what they spend, and what they survive.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
+
+mod accounting;
+mod aggregated;
+mod aggregated_restarts;
+mod asynchronous;
+mod budget;
+mod clock;
+mod crash;
+mod equality;
+mod fuzz;
+mod hostile;
+mod inputs;
+mod methods;
+mod private;
+mod shortage;
+mod site_bytes;

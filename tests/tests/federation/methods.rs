@@ -1,0 +1,177 @@
+//! Every method as it ships: for every pair of a model and an update that a task may name one short federation of real processes. The tables
+//! are in [`dp_pvi_tests::methods`]; a model, an update or a pair without a row fails here.
+//!
+//! Every run ends with a posterior that can be read, a statement for every site, and ledgers that say what the transcript says, whose ε is what
+//! `plan` announced before. Without protection the posterior is, bit by bit, that of the same federation in memory. That a method also learns is
+//! shown elsewhere: here the data are few and the noise is large.
+
+use std::collections::HashSet;
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::PathBuf;
+
+use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::PayloadKind;
+use dp_pvi_privacy::mechanism::{SumBound, SumMechanism};
+use dp_pvi_tests::federation::{Federation, Party, run};
+use dp_pvi_tests::memory;
+use dp_pvi_tests::methods::{
+    MODELS, Model, Protection, Trust, Update, missing, missing_aggregated, resolve, sites, task, tried, tried_aggregated,
+};
+use dp_pvi_tests::statements::statements_cover_ledgers;
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Runs the pair from the first key to the last look into the ledgers.
+fn once(model: &Model, update: &Update, trust: Trust) {
+    let number = match trust {
+        Trust::Local => 2,
+        Trust::Aggregated(sites) => sites,
+    };
+    let sites = sites(model, update, number);
+    let judge = Party::evaluator("judge", model.data.file(40, 10_000));
+    let parties: Vec<Party> = sites.iter().cloned().chain([judge]).collect();
+    let federation = Federation::new(&task(model, update, trust), &model.data.schema(), &parties);
+    let aggregated = trust != Trust::Local;
+    if aggregated {
+        federation.enrol_summer();
+    }
+    let mut server = federation.start_server();
+    let mut look = federation.client_command("site-1", &["plan", "--format", "json"]);
+    let plan = json(&run(look.env("DP_PVI__SITE__SERVER", &server.address)));
+    assert_eq!(plan["would_run"], true, "{plan}");
+    let mut summer = aggregated.then(|| federation.start_summer(&server.address));
+    let mut clients: Vec<_> = parties.iter().map(|p| federation.start_client(&p.name, &server.address)).collect();
+    clients.iter_mut().for_each(|client| client.expect(0));
+    server.process.expect(0);
+    summer.iter_mut().for_each(|summer| summer.expect(0));
+
+    statements_cover_ledgers(&federation);
+    let text = fs::read_to_string(federation.home("server").join("results/posterior.json")).unwrap();
+    let document = PosteriorDocument::from_json(&text).unwrap();
+    let resolved = document.task().unwrap();
+    assert_eq!(plan["task"], document.task_hash);
+    check_statements(&document, &resolved, &plan, update);
+    assert!(document.evaluations.iter().any(|e| e.round == document.rounds && e.metrics.log_likelihood.is_finite()), "no evaluation");
+    assert!(fs::read_to_string(federation.home("server").join("results/report.html")).unwrap().trim_end().ends_with("</html>"));
+    check_books(&federation, &sites, &resolved, &plan);
+    if update.protection == Protection::None {
+        let files: Vec<(&str, PathBuf)> =
+            sites.iter().map(|p| (p.name.as_str(), federation.home(&p.name).join("data/records.csv"))).collect();
+        let simulated = memory::posterior(&resolved, files.iter().map(|(name, file)| (*name, file.as_path())));
+        assert_eq!(document.natural_parameters, simulated, "processes and memory end at different posteriors");
+    }
+}
+
+/// One statement for every site, with the ε that was announced, at most the one that the task states.
+fn check_statements(document: &PosteriorDocument, resolved: &ResolvedTask, plan: &Value, update: &Update) {
+    assert_eq!(document.privacy.len(), document.task().unwrap().aggregation.map_or(2, |a| a.sites as usize));
+    for statement in &document.privacy {
+        assert_eq!((statement.unit, statement.trust), (resolved.privacy.unit, resolved.privacy.trust));
+        assert_eq!(statement.releases, resolved.visits());
+        assert_eq!(statement.epsilon, plan["epsilon_run"].as_f64(), "{statement:?}");
+        assert_eq!(statement.fallback_epsilon, plan["fallback"]["epsilon_run"].as_f64(), "{statement:?}");
+        match (update.protection, statement.epsilon) {
+            (Protection::None, None) => {}
+            (Protection::Records | Protection::Sites, Some(epsilon)) => assert!(epsilon > 1.9 && epsilon <= 2.0, "{epsilon}"),
+            (protection, epsilon) => panic!("{protection:?} with epsilon {epsilon:?}"),
+        }
+    }
+}
+
+/// The ledgers are whole, charged what was announced, and agree with the server's transcript about every update.
+fn check_books(federation: &Federation, sites: &[Party], resolved: &ResolvedTask, plan: &Value) {
+    let transcript = federation.home("server").join("transcript");
+    let transcript = transcript.to_str().unwrap();
+    run(&mut federation.server_command(&["export", "--transcript", transcript]));
+    for site in sites {
+        let ask = |arguments: &[&str]| json(&run(&mut federation.client_command(&site.name, arguments)));
+        let verified = ask(&["ledger", "verify", "--transcript", transcript, "--format", "json"]);
+        assert_eq!(verified["compared_with_transcript"], resolved.visits(), "{verified}");
+        let budget = ask(&["budget", "show", "--format", "json"]);
+        assert_eq!(budget["releases"], resolved.visits(), "{budget}");
+        assert_eq!(budget["epsilon_spent"], plan["epsilon_run"], "{budget}");
+        if resolved.aggregation.is_some() {
+            assert_eq!(budget["epsilon_fallback"], plan["fallback"]["epsilon_run"], "{budget}");
+        }
+    }
+}
+
+/// Runs every row of `rows` whose number is `lane` modulo `lanes`, and names those that fail.
+fn lane(rows: &[(&Model, &Update)], trust: Trust, lane: usize, lanes: usize) {
+    let mine = rows.iter().skip(lane).step_by(lanes);
+    let fails = |(model, update): &&(&Model, &Update)| catch_unwind(|| once(model, update, trust)).is_err();
+    let failed: Vec<String> = mine.filter(fails).map(|(model, update)| format!("{}: {}", model.name, update.name)).collect();
+    assert!(failed.is_empty(), "failed: {failed:#?}");
+}
+
+fn local() -> Vec<(&'static Model, &'static Update)> {
+    MODELS.iter().flat_map(|model| tried(model.name).into_iter().map(move |update| (model, update))).collect()
+}
+
+fn aggregated() -> Vec<(&'static Model, &'static Update)> {
+    MODELS.iter().flat_map(|model| tried_aggregated(model.name).into_iter().map(move |update| (model, update))).collect()
+}
+
+#[test]
+fn every_pair_that_a_task_may_name_has_a_row() {
+    assert!(missing().is_empty(), "{:?}", missing());
+    assert!(missing_aggregated().is_empty(), "{:?}", missing_aggregated());
+}
+
+/// What a site sends as a noised sum is compared with a public bound, whatever the model and the update are: one without a bound would be refused by
+/// every server. The table has every update of a task file ([`missing`]).
+#[test]
+fn finding_attack_b7_every_sum_on_a_lattice_has_a_bound() {
+    assert!(missing().is_empty(), "{:?}", missing());
+    let mut kinds = HashSet::new();
+    let mut bounded = |model: &Model, update: &Update, trust: Trust| {
+        let task = resolve(model, update, trust).unwrap();
+        for visit in 0..task.visits() {
+            let (form, name) = (task.message(visit).unwrap(), format!("{} with {}, visit {visit}", update.name, model.name));
+            let sum = task.sum_of_site(visit, 60).unwrap();
+            match form.kind {
+                PayloadKind::Lattice { .. } => {
+                    let (event, terms) = sum.unwrap_or_else(|| panic!("{name}: no sum"));
+                    assert!(SumBound::of_event(&event, terms).is_some(), "{name}: no bound of {event:?}");
+                }
+                // The unmasked sum of all sites is what has a bound.
+                PayloadKind::Masked { .. } => {
+                    let mechanism =
+                        task.sum(visit).unwrap().unwrap_or_else(|| panic!("{name}: no sum")).mechanism(&task.setting()).unwrap();
+                    let SumMechanism::Shared(shares) = mechanism else { panic!("{name}: a masked vector without shares of noise") };
+                    let _ = SumBound::of_shares(&shares, 3);
+                }
+                PayloadKind::Values => assert!(sum.is_none(), "{name}"),
+            }
+            kinds.insert(std::mem::discriminant(&form.kind));
+        }
+    };
+    local().into_iter().for_each(|(model, update)| bounded(model, update, Trust::Local));
+    aggregated().into_iter().for_each(|(model, update)| bounded(model, update, Trust::Aggregated(3)));
+    assert_eq!(kinds.len(), 3, "every kind of payload was met");
+}
+
+#[test]
+fn every_pair_runs_over_processes_even_rows() {
+    lane(&local(), Trust::Local, 0, 2);
+}
+
+#[test]
+fn every_pair_runs_over_processes_odd_rows() {
+    lane(&local(), Trust::Local, 1, 2);
+}
+
+#[test]
+fn every_sum_runs_over_a_summer_even_rows() {
+    lane(&aggregated(), Trust::Aggregated(3), 0, 2);
+}
+
+#[test]
+fn every_sum_runs_over_a_summer_odd_rows() {
+    lane(&aggregated(), Trust::Aggregated(3), 1, 2);
+}
