@@ -408,12 +408,12 @@ fn evolution(options: &Options<'_>, name: &str, lines: &[Line]) -> Result<(), Re
 mod tests {
     use super::{Clip, Exact, Setting};
 
-    /// With little noise for many records, and a norm that is rarely reached, a run whose noise takes no precision to its floor ends less than one nat from the
-    /// exact posterior. That of seed 3 is one; those of seeds 1, 2, 4, 5 and 6 run away.
+    /// With little noise for many records, and a norm that is rarely reached, one site ends less than one nat from the exact posterior. Its cavity is the
+    /// prior. With more sites a cavity has the noise of the others' factors, and some runs end at [`CAVITY_FLOOR`].
     #[test]
-    fn many_records_end_at_the_exact_posterior() {
+    fn one_site_of_many_records_ends_at_the_exact_posterior() {
         let setting = Setting {
-            sites: 2,
+            sites: 1,
             records: 4000,
             theta: [-1.0, 2.0],
             noise_sd: 1.0,
@@ -424,11 +424,12 @@ mod tests {
             steps: 1000,
             iterations: 12,
         };
-        let states = setting.run(12, 3);
-        let first = states[0].log_kl;
-        let last = states[11];
-        assert!(last.log_kl < 0.0 && last.log_kl < first, "{first} {}", last.log_kl);
-        assert!((last.natural[0] / last.natural[2] + 1.0).abs() < 0.1 && (last.natural[1] / last.natural[3] - 2.0).abs() < 0.1);
+        for seed in 1..=6 {
+            let states = setting.run(12, seed);
+            let (first, last) = (states[0].log_kl, states[11]);
+            assert!(last.log_kl < 0.0 && last.log_kl < first, "seed {seed}: {first} {}", last.log_kl);
+            assert!((last.natural[0] / last.natural[2] + 1.0).abs() < 0.1 && (last.natural[1] / last.natural[3] - 2.0).abs() < 0.1);
+        }
     }
 
     #[test]
