@@ -109,9 +109,9 @@ two='"included":\["hospital-1","hospital-2"\]'
 say "building the image"
 base=$(./base-image.sh)
 # In target/ may lie programs of another command, which compiled the gate open: what the image holds is built here.
-if command -v cargo >/dev/null; then ./build-programs.sh; fi
+if command -v cargo >/dev/null; then ./build-programs.sh release; fi
 for program in dp-pvi-server dp-pvi-client dp-pvi-sim; do
-    [ -x "../target/release/$program" ] || fail "../target/release/$program is missing: run deploy/build-programs.sh first"
+    [ -x "../target/programs/$program" ] || fail "../target/programs/$program is missing: run deploy/build-programs.sh first"
 done
 docker build --quiet -f Dockerfile --target runtime --build-arg BASE="$base" -t "$DP_PVI_IMAGE" .. >/dev/null
 
