@@ -560,7 +560,7 @@ async fn finding_attack_b8_the_identity_seed_is_in_few_places() {
     let key = dp_pvi_server::tls::load_identity(&fed.config().tls.identity).unwrap();
     let told = fed.path("address");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_server_that_may_be_looked_into", "--ignored"]).stdout(std::process::Stdio::null());
+    command.args(["--exact", "process::a_server_that_may_be_looked_into", "--ignored"]).stdout(std::process::Stdio::null());
     let values = [fed.config_path(), told.clone()];
     let child = Child(command.envs(LOOKED_INTO.into_iter().zip(values)).spawn().unwrap());
     let mut address = None;
