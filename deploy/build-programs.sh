@@ -7,9 +7,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 profile=${1:-dist}
-build() { cargo build --profile "$profile" --locked --target-dir target --bins "$@"; }
 mkdir -p target/programs
-build -p dp-pvi-client -p dp-pvi-server
+cargo build --profile "$profile" --locked --target-dir target -p dp-pvi-client -p dp-pvi-server --bins
 cp "target/$profile/dp-pvi-client" "target/$profile/dp-pvi-server" target/programs/
-build -p dp-pvi-simulation
+cargo build --profile "$profile" --locked --target-dir target -p dp-pvi-simulation --bins
 cp "target/$profile/dp-pvi-sim" target/programs/

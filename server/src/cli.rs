@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use dp_pvi_account::Question;
 use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
 use dp_pvi_protocol::message::RunOutcome;
@@ -76,7 +77,7 @@ enum Command {
     /// Check configuration, certificates and task, and show what will be computed.
     #[command(after_help = names())]
     Check {
-        /// Write the resolved task into this file, for `dp-pvi-client plan --task` and `dp-pvi-sim plan`.
+        /// Write the resolved task into this file, for `dp-pvi-client plan --task` and `dp-pvi-server plan`.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -97,6 +98,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         transcript: Option<PathBuf>,
     },
+    #[command(flatten)]
+    Question(Question),
     /// The federation's certificate authority.
     Ca {
         #[command(subcommand)]
@@ -179,6 +182,7 @@ fn execute(cli: Cli) -> Result<()> {
             let text = |path: &Path| path.display().to_string();
             output.event(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) })
         }
+        Command::Question(question) => output.question(&question),
         Command::Ca { command } => ca::execute(command, &output),
         Command::Summer { command } => summer::execute(command, &file("summer.toml"), output),
         Command::Config(ConfigCommand::Schema) => output.raw(config::SAMPLE.as_bytes()),

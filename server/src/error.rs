@@ -1,5 +1,6 @@
 //! Errors by who is at fault, each with its exit code.
 
+use dp_pvi_account::AccountError;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -65,6 +66,9 @@ pub enum ServerError {
     /// The run ended before its first round: there are no results.
     #[error("the run ended before any update entered the posterior ({}): nothing was learned, and no results were written; {}", name_of(.0), why(*.0, .1.as_deref()))]
     NoRound(RunOutcome, Option<String>),
+    /// A question to the accountant.
+    #[error(transparent)]
+    Question(#[from] AccountError),
     /// Lock, disk, port.
     #[error("{0}")]
     Unavailable(String),
@@ -122,7 +126,8 @@ impl ServerError {
         match self {
             Self::Failed(_) | Self::NothingYet => 1,
             Self::Config { .. } | Self::Usage(_) => 2,
-            Self::File { .. } => 4,
+            Self::File { .. } | Self::Question(AccountError::Read { .. }) => 4,
+            Self::Question(question) => question.exit_code(),
             Self::NotRunning { .. } | Self::Unreachable(_) => 5,
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,

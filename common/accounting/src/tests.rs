@@ -178,7 +178,7 @@ fn pairs_of_relation_and_sampler_without_a_bound_are_refused() {
     }
 }
 
-/// privacy.md 5.8 (c): one event, two engines, every relation; Rényi is never below the loss distribution's lower bound.
+/// One event, two engines, every relation; Rényi is never below the loss distribution's lower bound.
 #[test]
 fn the_same_event_costs_consistently_in_both_engines() {
     let events = [

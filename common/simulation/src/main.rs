@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_posterior::task::{ResolvedTask, names};
-use dp_pvi_simulation::account::{self, AccountError};
+use dp_pvi_account::{AccountError, Question};
+use dp_pvi_posterior::task::names;
 use dp_pvi_simulation::audit::{self, AuditError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
 use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
@@ -64,51 +64,8 @@ enum Command {
         #[command(subcommand)]
         what: Generate,
     },
-    /// Says what steps cost: ε(δ) between certified bounds, or answers a table of questions.
-    Account {
-        /// Noise standard deviation over the clipping norm.
-        #[arg(long, required_unless_present = "queries")]
-        sigma: Option<f64>,
-        /// Number of steps.
-        #[arg(long, required_unless_present = "queries")]
-        steps: Option<u64>,
-        #[command(flatten)]
-        how: account::Steps,
-        /// Answers the rows of this file, a JSON line each: {id, lower, estimate, upper, seconds} or {id, error}.
-        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot"])]
-        queries: Option<PathBuf>,
-        /// Draws δ(ε), the trade-off curve and ε over the steps to this SVG file.
-        #[arg(long)]
-        plot: Option<PathBuf>,
-    },
-    /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
-    Calibrate {
-        /// ε that must not be exceeded.
-        #[arg(long)]
-        epsilon: f64,
-        /// Noise standard deviation over the clipping norm.
-        #[arg(long)]
-        sigma: Option<f64>,
-        /// Number of steps.
-        #[arg(long)]
-        steps: Option<u64>,
-        #[command(flatten)]
-        how: account::Steps,
-    },
-    /// Says before a run what a task costs each site, and how many rounds a budget leaves.
-    Plan {
-        /// The resolved task (`dp-pvi-server check -o FILE` writes it).
-        task: PathBuf,
-        /// A site's budget.
-        #[arg(long)]
-        epsilon: Option<f64>,
-        /// At this δ instead of the task's.
-        #[arg(long, requires = "epsilon")]
-        delta: Option<f64>,
-        /// Visits of this task that the site's ledger has booked already.
-        #[arg(long, default_value_t = 0, requires = "epsilon")]
-        booked: u32,
-    },
+    #[command(flatten)]
+    Question(Question),
     /// Chooses between the candidates of an experiment's `[tune]` section, privately: a random number of trials, of which only the best is
     /// released. Coins and noise come from the operating system; trials are scored on the experiment's public test files.
     Tune {
@@ -234,12 +191,6 @@ enum Failure {
     Flagged(usize),
     #[error("{path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
-    #[error(transparent)]
-    Query(#[from] account::QueryError),
-    #[error(transparent)]
-    Plot(#[from] account::PlotError),
-    #[error("{0} rows have no answer: see their error")]
-    Refused(usize),
     /// Standard output is closed: nobody wants the rest.
     #[error("results cannot be printed ({0})")]
     Print(#[from] std::io::Error),
@@ -253,10 +204,11 @@ impl Failure {
             Self::Experiment(error) => error.exit_code(),
             Self::Reproduce(error) => error.exit_code(),
             Self::Tune(error) => error.exit_code(),
-            Self::Generate(_) | Self::Account(_) | Self::Query(_) => 2,
-            Self::Write(_) | Self::Read { .. } | Self::Plot(_) => 12,
+            Self::Account(error) => error.exit_code(),
+            Self::Generate(_) => 2,
+            Self::Write(_) | Self::Read { .. } => 12,
             Self::Audit(AuditError::NoSuchUpdate(_)) => 2,
-            Self::Print(_) | Self::Json(_) | Self::Refused(_) | Self::Audit(_) | Self::Flagged(_) => 1,
+            Self::Print(_) | Self::Json(_) | Self::Audit(_) | Self::Flagged(_) => 1,
         }
     }
 }
@@ -290,17 +242,7 @@ fn main() -> ExitCode {
             let options = Options { seed, hospitals: sites, rows, ..Options::default() };
             hospitals(&output, options, &mut Printer { out: &mut out, format: arguments.format })
         }
-        Command::Account { queries: Some(file), .. } => answer(&file, &mut Printer { out: &mut out, format: arguments.format }),
-        Command::Account { sigma, steps, how, plot, .. } => {
-            let mut printer = Printer { out: &mut out, format: arguments.format };
-            sigma
-                .zip(steps)
-                .ok_or(AccountError::Usage("give --sigma and --steps").into())
-                .and_then(|(sigma, steps)| cost(&how, sigma, steps, plot.as_deref(), &mut printer))
-        }
-        Command::Calibrate { epsilon, sigma, steps, how } => {
-            calibrate(&how, sigma, steps, epsilon, &mut Printer { out: &mut out, format: arguments.format })
-        }
+        Command::Question(question) => question.answer(&mut out, arguments.format == Format::Json).map_err(Failure::from),
         Command::Reproduce { name, output, data, seed, quick, splits, sets, paper_protocol, quiet } => {
             std::fs::create_dir_all(&output).map_err(|error| Failure::Read { path: output.clone(), error }).and_then(|()| {
                 let options = reproduce::Options { data: &data, output: &output, seed, quick, quiet, splits, sets: &sets, paper_protocol };
@@ -319,9 +261,6 @@ fn main() -> ExitCode {
         Command::Audit { update, trials, output, quiet, .. } => {
             let attack = Attack { update: update.as_deref(), trials, output: output.as_deref(), quiet };
             attack.run(&mut Printer { out: &mut out, format: arguments.format })
-        }
-        Command::Plan { task, epsilon, delta, booked } => {
-            plan(&task, epsilon, delta, booked, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "dp-pvi-sim", &mut out);
@@ -469,87 +408,6 @@ fn hospitals(output: &Path, options: Options, print: &mut Printer<'_>) -> Result
     Ok(())
 }
 
-/// A line of an answered table.
-#[derive(Serialize)]
-struct AnswerLine<'a> {
-    id: &'a serde_json::Value,
-    #[serde(flatten)]
-    answer: account::Answer,
-    seconds: f64,
-}
-
-/// A line of a refused row.
-#[derive(Serialize)]
-struct RefusedLine<'a> {
-    id: &'a serde_json::Value,
-    error: String,
-}
-
-fn answer(file: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::Read { path: file.to_owned(), error })?;
-    let mut refused = 0;
-    for row in account::rows(&text)? {
-        #[allow(clippy::disallowed_methods, reason = "the time an answer takes is part of the output")]
-        let start = std::time::Instant::now();
-        match account::answer(&row) {
-            Ok(answer) => print.json(&AnswerLine { id: &row["id"], answer, seconds: start.elapsed().as_secs_f64() })?,
-            Err(error) => {
-                refused += 1;
-                print.json(&RefusedLine { id: &row["id"], error: error.to_string() })?;
-            }
-        }
-        print.out.flush()?;
-    }
-    if refused > 0 { Err(Failure::Refused(refused)) } else { Ok(()) }
-}
-
-fn cost(how: &account::Steps, sigma: f64, steps: u64, plot: Option<&Path>, print: &mut Printer<'_>) -> Result<(), Failure> {
-    let plan = how.plan(sigma, steps)?;
-    let result = account::account(&plan, how.delta)?;
-    if print.format == Format::Json {
-        print.json(&result)?;
-    } else {
-        let interval = result.epsilon;
-        writeln!(
-            print.out,
-            "epsilon at delta {:e}: at most {:.6} (certified); the accounted pair's own value is about {:.6}",
-            how.delta, interval.upper, interval.estimate
-        )?;
-        writeln!(print.out, "attack advantage: at most {:.4}", result.advantage.upper)?;
-        for (false_positives, true_positives) in result.true_positive_rate {
-            writeln!(print.out, "true positive rate at a false positive rate of {false_positives}: at most {true_positives:.4}")?;
-        }
-        writeln!(print.out, "by Renyi divergences: epsilon {:.6} (order {:.2})", result.renyi_epsilon, result.renyi_order)?;
-    }
-    if let Some(file) = plot {
-        let mut rounds = Vec::new();
-        for i in 1..=24u64 {
-            let done = (steps * i).div_ceil(24);
-            if rounds.last().is_none_or(|(before, _)| done > *before) {
-                let at = dp_pvi_accounting::Delta::new(how.delta).map_err(AccountError::from)?;
-                rounds.push((done, how.plan(sigma, done)?.epsilon_estimate(at)));
-            }
-        }
-        #[allow(clippy::cast_precision_loss, reason = "a drawing")]
-        let rounds: Vec<_> = rounds.into_iter().map(|(done, epsilon)| (done as f64, epsilon)).collect();
-        account::plot(file, &plan, dp_pvi_accounting::Delta::new(how.delta).map_err(AccountError::from)?, &rounds)?;
-    }
-    Ok(())
-}
-
-fn calibrate(how: &account::Steps, sigma: Option<f64>, steps: Option<u64>, epsilon: f64, print: &mut Printer<'_>) -> Result<(), Failure> {
-    let found = account::calibrate(how, sigma, steps, epsilon)?;
-    if print.format == Format::Json {
-        return print.json(&found);
-    }
-    match found {
-        account::Calibrated::Sigma(sigma) => writeln!(print.out, "sigma {:.9} (certified; not below {:.9})", sigma.upper, sigma.lower)?,
-        account::Calibrated::Steps(steps) => writeln!(print.out, "steps {steps}")?,
-        account::Calibrated::Q(rate) => writeln!(print.out, "q {rate:e}")?,
-    }
-    Ok(())
-}
-
 /// Plans a selection, and runs it where there is something to book it in.
 fn choose(file: &Path, data: &Path, run: Option<(Book, Limits)>, print: &mut Printer<'_>) -> Result<(), Failure> {
     let selection = tune::Selection::plan(Experiment::read(file)?, file)?;
@@ -637,45 +495,4 @@ fn faults(times: u32, trials: u32, print: &mut Printer<'_>) -> Result<(), Failur
         }
     }
     if wrong == 0 { Ok(()) } else { Err(Failure::Flagged(wrong)) }
-}
-
-fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), Failure> {
-    let bytes = std::fs::read(file).map_err(|error| Failure::Read { path: file.to_owned(), error })?;
-    let task = ResolvedTask::from_document(&bytes).map_err(AccountError::from)?;
-    let allowance = match epsilon {
-        None => None,
-        Some(epsilon) => Some(account::Allowance {
-            epsilon: dp_pvi_accounting::Epsilon::new(epsilon).map_err(AccountError::from)?,
-            delta: delta.map_or(Ok(task.privacy.delta), dp_pvi_accounting::Delta::new).map_err(AccountError::from)?,
-            booked,
-        }),
-    };
-    let forecast = account::forecast(&task, allowance).map_err(AccountError::from)?;
-    if print.format == Format::Json {
-        return print.json(&forecast);
-    }
-    writeln!(
-        print.out,
-        "{}: {} visits of each site cost it epsilon {} at delta {:e}",
-        forecast.name,
-        forecast.visits,
-        finite(forecast.epsilon),
-        forecast.delta
-    )?;
-    for (visits, epsilon) in &forecast.after {
-        writeln!(print.out, "after {visits} visits: epsilon {}", finite(*epsilon))?;
-    }
-    if let Some(room) = forecast.budget {
-        writeln!(
-            print.out,
-            "of epsilon {} at delta {:e}: {} spent by {} visits, {} rounds left; the run {}",
-            room.epsilon,
-            room.delta,
-            finite(room.spent),
-            room.booked,
-            if room.rounds_left >= account::MANY { format!("over {}", account::MANY) } else { room.rounds_left.to_string() },
-            if room.run_fits { "fits" } else { "does not fit" }
-        )?;
-    }
-    Ok(())
 }

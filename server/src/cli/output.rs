@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dp_pvi_account::Question;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::text::{visible, visible_json};
 use serde_json::json;
@@ -33,6 +34,14 @@ impl Output {
     pub(super) fn raw(self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| ServerError::Failed(format!("stdout: {e}")))
+    }
+
+    /// The answer to a question.
+    pub(super) fn question(self, question: &Question) -> Result<()> {
+        let mut answer = Vec::new();
+        let answered = question.answer(&mut answer, self.json);
+        self.raw(&answer)?;
+        Ok(answered?)
     }
 
     fn line(self, text: &str) -> Result<()> {

@@ -17,14 +17,15 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("records", &["privacy", "schema"]),
     ("models", &["expfam", "accounting", "privacy", "numerics", "schema"]),
     ("posterior", &["expfam", "accounting", "privacy", "numerics", "schema", "models"]),
+    ("account", &["accounting", "posterior"]),
     ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "records"]),
     ("data", &["privacy", "records", "schema"]),
     ("secagg", &["accounting", "privacy"]),
     ("protocol", &["expfam", "accounting", "privacy", "posterior", "secagg"]),
     ("proto", &["protocol", "expfam", "privacy", "secagg"]),
     ("simulator", &["accounting", "privacy", "posterior", "protocol", "secagg"]),
-    ("simulation", &["expfam", "accounting", "privacy", "posterior", "inference", "data", "protocol", "secagg", "simulator"]),
-    ("server", &["proto", "protocol", "expfam", "posterior", "accounting", "privacy", "secagg"]),
+    ("simulation", &["account", "expfam", "accounting", "privacy", "posterior", "inference", "data", "protocol", "secagg", "simulator"]),
+    ("server", &["account", "proto", "protocol", "expfam", "posterior", "accounting", "privacy", "secagg"]),
     ("client", &["proto", "protocol", "expfam", "posterior", "accounting", "privacy", "inference", "data", "secagg"]),
 ];
 

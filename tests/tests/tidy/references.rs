@@ -4,9 +4,6 @@ use std::collections::BTreeSet;
 
 use super::tree::{files, read};
 
-/// Folders whose comments still name documents that never were in the tree. Take a folder off this list with its last such comment.
-const NOT_YET: &[&str] = &["client/", "common/", "proto/", "server/"];
-
 /// Endings of files that a sentence is taken to name.
 const NAMED: &[&str] = &[".md", ".proto", ".rs", ".sh"];
 
@@ -73,14 +70,11 @@ fn missing(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<String> {
 #[test]
 fn files_that_are_named_are_in_the_tree() {
     let files = files();
-    let (mut found, mut later) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     // This file has references to nowhere, to show that they are seen.
     for path in files.iter().filter(|path| !prose(path, "// #").is_empty() && !path.ends_with("tidy/references.rs")) {
-        let here = missing(path, &read(path), &files);
-        let list = if NOT_YET.iter().any(|folder| path.starts_with(folder)) { &mut later } else { &mut found };
-        list.extend(here);
+        found.extend(missing(path, &read(path), &files));
     }
-    println!("{} references in {NOT_YET:?} are not checked yet:\n{}", later.len(), later.join("\n"));
     assert!(found.is_empty(), "say it in the tree, or name another place:\n{}", found.join("\n"));
 }
 

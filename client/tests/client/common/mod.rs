@@ -19,7 +19,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-pub const SCHEMA: &str = r#"
+pub(crate) const SCHEMA: &str = r#"
 [label]
 column = "died"
 kind = "binary"
@@ -36,13 +36,13 @@ scale = 20
 "#;
 
 /// An authority and the server's identity.
-pub struct Federation {
-    pub authority: CertifiedIssuer<'static, KeyPair>,
-    pub server: SigningKey,
+pub(crate) struct Federation {
+    pub(crate) authority: CertifiedIssuer<'static, KeyPair>,
+    pub(crate) server: SigningKey,
 }
 
 impl Federation {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "test authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -52,12 +52,12 @@ impl Federation {
     }
 
     /// What the authority hands out beside a certificate.
-    pub fn ca_pem(&self) -> String {
+    pub(crate) fn ca_pem(&self) -> String {
         format!("{}{}", self.authority.pem(), public_identity_to_pem(&self.server.verifying_key()).unwrap())
     }
 
     /// A certificate for `key` with this URI, valid for these days from now.
-    pub fn sign(&self, key: &KeyPair, uri: &str, usage: ExtendedKeyUsagePurpose, days: std::ops::Range<i64>) -> String {
+    pub(crate) fn sign(&self, key: &KeyPair, uri: &str, usage: ExtendedKeyUsagePurpose, days: std::ops::Range<i64>) -> String {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
         if usage == ExtendedKeyUsagePurpose::ServerAuth {
@@ -72,18 +72,18 @@ impl Federation {
 }
 
 /// A site's folder with everything that a run needs.
-pub struct Site {
-    pub folder: PathBuf,
-    pub federation: Federation,
+pub(crate) struct Site {
+    pub(crate) folder: PathBuf,
+    pub(crate) federation: Federation,
     _temporary: tempfile::TempDir,
 }
 
 impl Site {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_role(Role::Site)
     }
 
-    pub fn with_role(role: Role) -> Self {
+    pub(crate) fn with_role(role: Role) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().to_owned();
         let federation = Federation::new();
@@ -113,57 +113,57 @@ impl Site {
         site
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    pub fn key(&self) -> KeyPair {
+    pub(crate) fn key(&self) -> KeyPair {
         KeyPair::from_pem(&fs::read_to_string(self.path("tls/hospital-1.key")).unwrap()).unwrap()
     }
 
     /// Replaces the site's certificate.
-    pub fn certify(&self, uri: &str, days: std::ops::Range<i64>) {
+    pub(crate) fn certify(&self, uri: &str, days: std::ops::Range<i64>) {
         let pem = self.federation.sign(&self.key(), uri, ExtendedKeyUsagePurpose::ClientAuth, days);
         fs::write(self.path("tls/hospital-1.pem"), pem).unwrap();
     }
 
     /// Replaces a line of the configuration, or adds to it where `from` is a section.
-    pub fn configure(&self, from: &str, to: &str) {
+    pub(crate) fn configure(&self, from: &str, to: &str) {
         let path = self.path("client.toml");
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(from), "{from}");
         fs::write(path, text.replacen(from, to, 1)).unwrap();
     }
 
-    pub fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         Config::parse(&fs::read_to_string(self.path("client.toml")).unwrap(), &self.folder, []).unwrap()
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program();
         command.args(arguments).arg("--config").arg(self.path("client.toml"));
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
         Outcome::of(self.command(arguments).output().unwrap())
     }
 }
 
-pub fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dp-pvi-client"));
     command.env_remove("RUST_LOG").env_remove("DP_PVI_CONFIG");
     command
 }
 
-pub struct Outcome {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Outcome {
-    pub fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
@@ -173,20 +173,20 @@ impl Outcome {
 
     /// Asserts the exit code and that stderr says these words.
     #[track_caller]
-    pub fn expect(self, code: i32, words: &str) -> Self {
+    pub(crate) fn expect(self, code: i32, words: &str) -> Self {
         assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         assert!(self.stderr.contains(words), "{words:?} is not in: {}", self.stderr);
         self
     }
 
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.stdout.trim()).unwrap()
     }
 }
 
 /// A resolved task for [`SCHEMA`].
-pub fn task(update: &str, privacy: &str) -> ResolvedTask {
+pub(crate) fn task(update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
         "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
     );
@@ -194,12 +194,12 @@ pub fn task(update: &str, privacy: &str) -> ResolvedTask {
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
 }
 
-pub fn private_task(epsilon: f64) -> ResolvedTask {
+pub(crate) fn private_task(epsilon: f64) -> ResolvedTask {
     task("update = \"dp-optimisation\"\nexpected_sites = 3", &format!("epsilon = {epsilon:?}"))
 }
 
 /// Four sites, three honest ones counted on, one that may collude.
-pub fn aggregated_task(epsilon: f64) -> ResolvedTask {
+pub(crate) fn aggregated_task(epsilon: f64) -> ResolvedTask {
     let text = format!(
         "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"aggregated\"\n\
@@ -209,21 +209,21 @@ pub fn aggregated_task(epsilon: f64) -> ResolvedTask {
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
 }
 
-pub fn open_task() -> ResolvedTask {
+pub(crate) fn open_task() -> ResolvedTask {
     task("update = \"pvi\"", "")
 }
 
-pub fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::write(path, bytes).unwrap();
 }
 
 /// The run of [`open_task`] that the tests speak of.
-pub fn run() -> RunId {
+pub(crate) fn run() -> RunId {
     RunId { task: open_task().hash(), number: 1 }
 }
 
 /// A budget that allows releases without protection.
-pub fn open_budget() -> Budget {
+pub(crate) fn open_budget() -> Budget {
     Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true }
 }
 
@@ -240,7 +240,7 @@ impl UnitTable for One {
 }
 
 /// Commits an update with these values, through the gate: released without protection under a ledger that allows it.
-pub fn committed<S: ChargeStore>(ledger: &mut Ledger<S, SigningKey>, round: u32, values: Vec<f64>, key: &SigningKey) -> Attachment {
+pub(crate) fn committed<S: ChargeStore>(ledger: &mut Ledger<S, SigningKey>, round: u32, values: Vec<f64>, key: &SigningKey) -> Attachment {
     let release = ReleaseId { run: run(), client: ClientId::new("hospital-1").unwrap(), round };
     let permit = ledger.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
     let nothing = Argument::nothing();

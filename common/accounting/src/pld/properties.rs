@@ -199,7 +199,7 @@ fn estimate_of_long_tail() -> f64 {
     estimate(Neighbours::ReplaceOne, Sampling::Poisson(0.001_156_145_254_923_973), 1.409_104_854_729_475_6, 632, 1e-3)
 }
 
-/// privacy.md 5.6 over the whole box: an interval for every question, never an exception. What an answer may cost is bounded by the
+/// Over the whole box of questions: an interval for every question, never an exception. What an answer may cost is bounded by the
 /// engine's own limits on nodes, cells and points, not by a clock.
 mod everywhere {
     use super::*;

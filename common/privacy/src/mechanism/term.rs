@@ -54,7 +54,7 @@ impl Term {
     /// Clips the term to norm C, truncates it toward zero and adds it to `sums`. What is added has squared integer norm at
     /// most `bound_squared`, whatever the entries are: the integers themselves are checked, not the rounding analysis.
     ///
-    /// Counts as zero: a term with a non-finite norm (algorithms.md 4.1) or with a coordinate beyond the sum. Otherwise the answer is
+    /// Counts as zero: a term with a non-finite norm or with a coordinate beyond the sum. Otherwise the answer is
     /// the factor at which the entries were truncated: [`Term::steps`] gives the added integers again.
     #[inline]
     pub(crate) fn add_to(&mut self, sums: &mut [i64], clip: f64, per_step: f64, bound_squared: u128) -> Option<f64> {

@@ -110,7 +110,7 @@ fn t3_4_variance_of_the_sum_of_shares() {
 #[test]
 fn t3_4_joint_and_fallback_epsilon_follow_the_formulas() {
     let delta = Delta::new(1e-5).unwrap();
-    // security.md 3: fallback ε where the joint ε is 1.
+    // Fallback ε where the joint ε is 1, from the formulas of `common/privacy/proofs/shares.md`.
     for (honest, fallback) in [(2, 1.47), (4, 2.15), (7, 2.95), (20, 5.4), (35, 7.5), (80, 12.5), (140, 17.9)] {
         let request = PlanRequest { colluders: 1, ..adult(honest + 1, 1) };
         let plan = request.plan().unwrap();

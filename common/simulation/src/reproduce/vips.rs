@@ -302,7 +302,7 @@ mod tests {
             let noise = 10.0_f64.sqrt() / mu;
             let (by_moments, strong) = (moments(1.0, noise, 10, 1e-5), strong_composition(1.0, noise, 10, 1e-5));
             assert!(epsilon < by_moments && by_moments < strong, "{epsilon} {by_moments} {strong}");
-            // Unsampled statistics may be counted apart; sampled ones may not (algorithms R4).
+            // Unsampled statistics may be counted apart; sampled ones may not.
             assert!((moments(1.0, noise * 2.0_f64.sqrt(), 20, 1e-5) - by_moments).abs() < 1e-9);
         }
         let (together, apart) = (moments(0.005, 1.0 / 2.0_f64.sqrt(), 200, 1e-5), moments(0.005, 1.0, 400, 1e-5));

@@ -1,4 +1,4 @@
-//! Private hyperparameter selection (algorithms, R7): `dp-pvi-sim tune`.
+//! Private hyperparameter selection: `dp-pvi-sim tune`.
 //!
 //! Trying candidates one after the other on the same private records and keeping the best is not free: the choice itself says something
 //! about a record, and so does every run that is started again because it diverged. Here a random number of trials is run, each with a

@@ -551,6 +551,7 @@ impl Process {
     }
 
     /// Lets `VmHWM` count from here.
+    #[allow(dead_code, reason = "the benchmark uses it")]
     pub(crate) fn forget_peak(&self) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
     }

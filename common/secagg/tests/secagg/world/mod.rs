@@ -1,4 +1,5 @@
 //! A federation in memory: real gate, real ledgers' permits, real messages.
+#![allow(unreachable_pub, reason = "the benchmarks include it")]
 
 use std::sync::Arc;
 

@@ -1,34 +1,11 @@
-//! The accountant's command line: questions about a plan, calibration, tables of questions, and drawings.
-
-mod plan;
-mod plot;
-mod queries;
-
-pub use plan::{Allowance, Forecast, MANY, Room, forecast};
-pub use plot::{PlotError, plot};
-pub use queries::{Answer, QueryError, answer, rows};
+//! Steps of one mechanism: what they cost, and what is found for a target.
 
 use dp_pvi_accounting::calibrate::{self, Target};
-use dp_pvi_accounting::unit::{Delta, Epsilon, InvalidUnit};
-use dp_pvi_accounting::{AccountantError, Interval, Neighbours, Phase, Plan, Sampling};
+use dp_pvi_accounting::unit::{Delta, Epsilon};
+use dp_pvi_accounting::{Interval, Neighbours, Phase, Plan, Sampling};
 use serde::Serialize;
 
-/// A question that cannot be answered.
-#[derive(Debug, thiserror::Error)]
-pub enum AccountError {
-    /// A number out of range.
-    #[error(transparent)]
-    Number(#[from] InvalidUnit),
-    /// No bound, or a target out of reach.
-    #[error(transparent)]
-    Accountant(#[from] AccountantError),
-    /// A task that cannot be accounted.
-    #[error(transparent)]
-    Task(#[from] dp_pvi_posterior::task::TaskError),
-    /// The flags do not fit together.
-    #[error("{0}")]
-    Usage(&'static str),
-}
+use super::AccountError;
 
 /// The neighbouring relation on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -106,7 +83,7 @@ impl Steps {
     ///
     /// # Errors
     /// Numbers out of range, or no bound for this pair.
-    pub fn plan(&self, sigma: f64, count: u64) -> Result<Plan, AccountError> {
+    pub(super) fn plan(&self, sigma: f64, count: u64) -> Result<Plan, AccountError> {
         let (sampling, count) = self.sampling(count)?;
         Ok(Plan::of(self.relation()?, Phase::gaussian(sigma, sampling, count))?)
     }
@@ -114,7 +91,7 @@ impl Steps {
 
 /// What `account` prints.
 #[derive(Debug, Serialize)]
-pub struct Account {
+pub(super) struct Account {
     /// ε at δ of the accounted pairs. `upper` bounds the truth; `lower` does so only where those pairs are attained, which batches of
     /// fixed size under replace-one do not.
     pub epsilon: Interval,
@@ -135,29 +112,25 @@ pub struct Account {
 }
 
 /// Everything about one plan.
-///
-/// # Errors
-/// δ out of range.
-pub fn account(plan: &Plan, delta: f64) -> Result<Account, AccountError> {
-    let at = Delta::new(delta)?;
+pub(super) fn account(plan: &Plan, at: Delta) -> Account {
     let (renyi_epsilon, renyi_order) = plan.renyi_epsilon(at);
     let statement = plan.statement(at);
-    Ok(Account {
+    Account {
         epsilon: statement.epsilon,
-        delta,
+        delta: at.get(),
         advantage: plan.advantage(),
         renyi_epsilon,
         renyi_order,
         attained: plan.attained(at),
         true_positive_rate: [1e-3, 1e-2, 1e-1].map(|rate| (rate, plan.true_positive_rate(rate))),
         statement,
-    })
+    }
 }
 
 /// What `calibrate` prints.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Calibrated {
+pub(super) enum Calibrated {
     /// The smallest noise multiplier.
     Sigma(Interval),
     /// The largest number of steps.
@@ -170,7 +143,7 @@ pub enum Calibrated {
 ///
 /// # Errors
 /// Numbers out of range, or a target that cannot be reached.
-pub fn calibrate(steps: &Steps, sigma: Option<f64>, count: Option<u64>, epsilon: f64) -> Result<Calibrated, AccountError> {
+pub(super) fn calibrate(steps: &Steps, sigma: Option<f64>, count: Option<u64>, epsilon: f64) -> Result<Calibrated, AccountError> {
     let target = Target { epsilon: Epsilon::new(epsilon)?, delta: Delta::new(steps.delta)? };
     let relation = steps.relation()?;
     match (sigma, count) {
@@ -217,7 +190,7 @@ mod tests {
     fn finding_accounting_7_no_steps_cost_nothing_and_wrong_numbers_are_named() {
         for sampling in [SamplingFlag::None, SamplingFlag::Poisson, SamplingFlag::Shuffled] {
             let plan = steps(RelationFlag::AddRemove, sampling, 0.1).plan(1.0, 0).unwrap_or_else(|error| panic!("{error}"));
-            let account = account(&plan, 1e-5).unwrap_or_else(|error| panic!("{error}"));
+            let account = account(&plan, Delta::new(1e-5).unwrap_or_else(|error| panic!("{error}")));
             assert_eq!((account.epsilon, account.advantage), (Interval::exact(0.0), Interval::exact(0.0)));
         }
         for (sigma, q, word) in [(1e-4, 0.1, "sigma"), (1.0, 1.5, "q must be")] {

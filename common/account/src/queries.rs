@@ -27,7 +27,7 @@ pub enum QueryError {
 /// The three fields: numbers, or arrays in the order of the row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Answer {
+pub(super) enum Answer {
     /// One number each.
     One(Interval),
     /// One number each for every order.
@@ -45,7 +45,7 @@ pub enum Answer {
 ///
 /// # Errors
 /// Neither of them.
-pub fn rows(text: &str) -> Result<Vec<Value>, QueryError> {
+pub(super) fn rows(text: &str) -> Result<Vec<Value>, QueryError> {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(mut table)) if table.contains_key("rows") => match table.remove("rows") {
             Some(Value::Array(rows)) => Ok(rows),
@@ -134,7 +134,7 @@ fn delta(row: &Value) -> Result<Delta, QueryError> {
 ///
 /// # Errors
 /// The row is refused: a field is missing, a number is out of range, or no bound is known.
-pub fn answer(row: &Value) -> Result<Answer, QueryError> {
+pub(super) fn answer(row: &Value) -> Result<Answer, QueryError> {
     match row["query"].as_str() {
         Some("eps") => {
             let (plan, delta) = (plan(row)?, delta(row)?);

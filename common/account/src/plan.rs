@@ -6,13 +6,13 @@ use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
 /// Rounds are counted up to here.
-pub const MANY: u64 = 1_000_000;
+pub(super) const MANY: u64 = 1_000_000;
 /// ε is stated after so many visits of the run, evenly spaced.
 const STATED: u32 = 20;
 
 /// What a site wants to spend, and what it booked of the same task before.
 #[derive(Debug, Clone, Copy)]
-pub struct Allowance {
+pub(super) struct Allowance {
     /// Budget.
     pub epsilon: Epsilon,
     /// At this δ.
@@ -23,7 +23,7 @@ pub struct Allowance {
 
 /// What `plan` prints. Every site makes the same visits, so each pays this.
 #[derive(Debug, Serialize)]
-pub struct Forecast {
+pub(super) struct Forecast {
     /// Hash of the task.
     pub task: String,
     /// Its name.
@@ -46,7 +46,7 @@ pub struct Forecast {
 
 /// What a budget leaves.
 #[derive(Debug, Serialize)]
-pub struct Room {
+pub(super) struct Room {
     /// The budget.
     pub epsilon: f64,
     /// At this δ.
@@ -92,7 +92,7 @@ impl Booked<'_> {
 ///
 /// # Errors
 /// A task whose events no engine bounds.
-pub fn forecast(task: &ResolvedTask, allowance: Option<Allowance>) -> Result<Forecast, TaskError> {
+pub(super) fn forecast(task: &ResolvedTask, allowance: Option<Allowance>) -> Result<Forecast, TaskError> {
     let visits = task.visits();
     let mut booked = Booked { task, prices: Prices::new(task.privacy.relation) };
     let delta = task.privacy.delta;

@@ -19,7 +19,7 @@ fn failed(error: impl std::fmt::Display) -> PlotError {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn plot(file: &Path, plan: &Plan, delta: Delta, rounds: &[(f64, f64)]) -> Result<(), PlotError> {
+pub(super) fn plot(file: &Path, plan: &Plan, delta: Delta, rounds: &[(f64, f64)]) -> Result<(), PlotError> {
     let end = plan.epsilon_estimate(delta).max(1e-3) * 1.6;
     let curve: Vec<(f64, f64)> = (0..=60)
         .map(|i| {

@@ -1,0 +1,278 @@
+//! Questions to the accountant as commands: `account`, `calibrate` and `plan`. `dp-pvi-server` has them for who decides about a budget, `dp-pvi-sim` for
+//! who works out an experiment.
+//!
+//! The mathematics is in [`dp_pvi_accounting`]; nothing here touches a record, a ledger or a network.
+
+mod plan;
+mod plot;
+mod queries;
+mod steps;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use dp_pvi_accounting::unit::InvalidUnit;
+use dp_pvi_accounting::{AccountantError, Delta, Epsilon};
+use dp_pvi_posterior::task::{ResolvedTask, TaskError};
+use serde::Serialize;
+
+use self::queries::{Answer, QueryError};
+use self::steps::{Calibrated, Steps};
+
+/// A question on the command line.
+#[derive(Debug, Subcommand)]
+pub enum Question {
+    /// Says what steps cost: ε(δ) between certified bounds, or answers a table of questions.
+    Account {
+        /// Noise standard deviation over the clipping norm.
+        #[arg(long, required_unless_present = "queries")]
+        sigma: Option<f64>,
+        /// Number of steps.
+        #[arg(long, required_unless_present = "queries")]
+        steps: Option<u64>,
+        #[command(flatten)]
+        how: Steps,
+        /// Answers the rows of this file, a JSON line each: {id, lower, estimate, upper, seconds} or {id, error}.
+        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot"])]
+        queries: Option<PathBuf>,
+        /// Draws δ(ε), the trade-off curve and ε over the steps to this SVG file.
+        #[arg(long)]
+        plot: Option<PathBuf>,
+    },
+    /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
+    Calibrate {
+        /// ε that must not be exceeded.
+        #[arg(long)]
+        epsilon: f64,
+        /// Noise standard deviation over the clipping norm.
+        #[arg(long)]
+        sigma: Option<f64>,
+        /// Number of steps.
+        #[arg(long)]
+        steps: Option<u64>,
+        #[command(flatten)]
+        how: Steps,
+    },
+    /// Says before a run what a task costs each site, and how many rounds a budget leaves.
+    Plan {
+        /// The resolved task (`dp-pvi-server check -o FILE` writes it).
+        task: PathBuf,
+        /// A site's budget.
+        #[arg(long)]
+        epsilon: Option<f64>,
+        /// At this δ instead of the task's.
+        #[arg(long, requires = "epsilon")]
+        delta: Option<f64>,
+        /// Visits of this task that the site's ledger has booked already.
+        #[arg(long, default_value_t = 0, requires = "epsilon")]
+        booked: u32,
+    },
+}
+
+/// A question without an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// A number out of range.
+    #[error(transparent)]
+    Number(#[from] InvalidUnit),
+    /// No bound, or a target out of reach.
+    #[error(transparent)]
+    Accountant(#[from] AccountantError),
+    /// A task that cannot be accounted.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// The flags do not fit together.
+    #[error("{0}")]
+    Usage(&'static str),
+    /// A file of questions that is none.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Questions of a table that have no answer.
+    #[error("{0} rows have no answer: see their error")]
+    Refused(usize),
+    /// A file that cannot be read.
+    #[error("{path}: {error}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The drawing failed.
+    #[error(transparent)]
+    Plot(#[from] plot::PlotError),
+    /// Standard output is closed: nobody wants the rest.
+    #[error("results cannot be printed ({0})")]
+    Print(#[from] std::io::Error),
+    /// The same, while they were made JSON.
+    #[error("results cannot be printed ({0})")]
+    Json(#[from] serde_json::Error),
+}
+
+impl AccountError {
+    /// The exit code of a program that ends with it: 2 for a wrong question, 12 for a file, 1 for everything else.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Number(_) | Self::Accountant(_) | Self::Task(_) | Self::Usage(_) | Self::Query(_) => 2,
+            Self::Read { .. } | Self::Plot(_) => 12,
+            Self::Refused(_) | Self::Print(_) | Self::Json(_) => 1,
+        }
+    }
+}
+
+impl Question {
+    /// Answers on `out`: as sentences, or as JSON, one object a line.
+    ///
+    /// # Errors
+    /// What is wrong with the question, or with a file that it names.
+    pub fn answer(&self, out: &mut dyn Write, json: bool) -> Result<(), AccountError> {
+        let mut print = Printer { out, json };
+        match self {
+            Self::Account { queries: Some(file), .. } => answer(file, &mut print),
+            Self::Account { sigma, steps, how, plot, .. } => {
+                let (sigma, steps) = sigma.zip(*steps).ok_or(AccountError::Usage("give --sigma and --steps"))?;
+                cost(how, sigma, steps, plot.as_deref(), &mut print)
+            }
+            Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
+            Self::Plan { task, epsilon, delta, booked } => plan(task, *epsilon, *delta, *booked, &mut print),
+        }
+    }
+}
+
+struct Printer<'a> {
+    out: &'a mut dyn Write,
+    json: bool,
+}
+
+impl Printer<'_> {
+    fn json(&mut self, line: &impl Serialize) -> Result<(), AccountError> {
+        writeln!(self.out, "{}", serde_json::to_string(line)?)?;
+        Ok(())
+    }
+}
+
+/// A line of an answered table.
+#[derive(Serialize)]
+struct AnswerLine<'a> {
+    id: &'a serde_json::Value,
+    #[serde(flatten)]
+    answer: Answer,
+    seconds: f64,
+}
+
+/// A line of a refused row.
+#[derive(Serialize)]
+struct RefusedLine<'a> {
+    id: &'a serde_json::Value,
+    error: String,
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, AccountError> {
+    std::fs::read(file).map_err(|error| AccountError::Read { path: file.to_owned(), error })
+}
+
+fn answer(file: &Path, print: &mut Printer<'_>) -> Result<(), AccountError> {
+    let mut refused = 0;
+    for row in queries::rows(&String::from_utf8_lossy(&read(file)?))? {
+        #[allow(clippy::disallowed_methods, reason = "the time an answer takes is part of the output")]
+        let start = std::time::Instant::now();
+        match queries::answer(&row) {
+            Ok(answer) => print.json(&AnswerLine { id: &row["id"], answer, seconds: start.elapsed().as_secs_f64() })?,
+            Err(error) => {
+                refused += 1;
+                print.json(&RefusedLine { id: &row["id"], error: error.to_string() })?;
+            }
+        }
+        print.out.flush()?;
+    }
+    if refused > 0 { Err(AccountError::Refused(refused)) } else { Ok(()) }
+}
+
+fn cost(how: &Steps, sigma: f64, steps: u64, plot: Option<&Path>, print: &mut Printer<'_>) -> Result<(), AccountError> {
+    let plan = how.plan(sigma, steps)?;
+    let delta = Delta::new(how.delta)?;
+    let result = steps::account(&plan, delta);
+    if print.json {
+        print.json(&result)?;
+    } else {
+        let interval = result.epsilon;
+        writeln!(
+            print.out,
+            "epsilon at delta {:e}: at most {:.6} (certified); the accounted pair's own value is about {:.6}",
+            how.delta, interval.upper, interval.estimate
+        )?;
+        writeln!(print.out, "attack advantage: at most {:.4}", result.advantage.upper)?;
+        for (false_positives, true_positives) in result.true_positive_rate {
+            writeln!(print.out, "true positive rate at a false positive rate of {false_positives}: at most {true_positives:.4}")?;
+        }
+        writeln!(print.out, "by Renyi divergences: epsilon {:.6} (order {:.2})", result.renyi_epsilon, result.renyi_order)?;
+    }
+    if let Some(file) = plot {
+        let mut rounds = Vec::new();
+        for i in 1..=24u64 {
+            let done = (steps * i).div_ceil(24);
+            if rounds.last().is_none_or(|(before, _)| done > *before) {
+                rounds.push((done, how.plan(sigma, done)?.epsilon_estimate(delta)));
+            }
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a drawing")]
+        let rounds: Vec<_> = rounds.into_iter().map(|(done, epsilon)| (done as f64, epsilon)).collect();
+        plot::plot(file, &plan, delta, &rounds)?;
+    }
+    Ok(())
+}
+
+fn calibrate(how: &Steps, sigma: Option<f64>, steps: Option<u64>, epsilon: f64, print: &mut Printer<'_>) -> Result<(), AccountError> {
+    let found = steps::calibrate(how, sigma, steps, epsilon)?;
+    if print.json {
+        return print.json(&found);
+    }
+    match found {
+        Calibrated::Sigma(sigma) => writeln!(print.out, "sigma {:.9} (certified; not below {:.9})", sigma.upper, sigma.lower)?,
+        Calibrated::Steps(steps) => writeln!(print.out, "steps {steps}")?,
+        Calibrated::Q(rate) => writeln!(print.out, "q {rate:e}")?,
+    }
+    Ok(())
+}
+
+fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), AccountError> {
+    let task = ResolvedTask::from_document(&read(file)?)?;
+    let allowance = match epsilon {
+        None => None,
+        Some(epsilon) => {
+            Some(plan::Allowance { epsilon: Epsilon::new(epsilon)?, delta: delta.map_or(Ok(task.privacy.delta), Delta::new)?, booked })
+        }
+    };
+    let forecast = plan::forecast(&task, allowance)?;
+    if print.json {
+        return print.json(&forecast);
+    }
+    let said = |epsilon: Option<f64>| epsilon.map_or_else(|| "infinite (no protection)".to_owned(), |e| format!("{e:.4}"));
+    writeln!(
+        print.out,
+        "{}: {} visits of each site cost it epsilon {} at delta {:e}",
+        forecast.name,
+        forecast.visits,
+        said(forecast.epsilon),
+        forecast.delta
+    )?;
+    for (visits, epsilon) in &forecast.after {
+        writeln!(print.out, "after {visits} visits: epsilon {}", said(*epsilon))?;
+    }
+    if let Some(room) = forecast.budget {
+        writeln!(
+            print.out,
+            "of epsilon {} at delta {:e}: {} spent by {} visits, {} rounds left; the run {}",
+            room.epsilon,
+            room.delta,
+            said(room.spent),
+            room.booked,
+            if room.rounds_left >= plan::MANY { format!("over {}", plan::MANY) } else { room.rounds_left.to_string() },
+            if room.run_fits { "fits" } else { "does not fit" }
+        )?;
+    }
+    Ok(())
+}
