@@ -38,7 +38,7 @@ impl WelcomeReader {
     /// Takes one frame.
     ///
     /// # Errors
-    /// Out of order, empty, or more than [`WELCOME_BYTES`].
+    /// Out of order, empty, or more than 64 MiB.
     pub fn frame(&mut self, frame: v1::SignedFrame) -> Result<(), FrameError> {
         use v1::signed_frame::Frame;
         match (frame.frame.ok_or(FrameError::Missing("content"))?, &self.signature) {

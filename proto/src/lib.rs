@@ -40,13 +40,13 @@ pub const CHUNK_BYTES: usize = 256 << 10;
 pub const MESSAGE_BYTES: usize = 4 << 20;
 
 /// Most bytes of a welcome: a task with a schema of a million named columns fits.
-pub const WELCOME_BYTES: usize = 64 << 20;
+pub(crate) const WELCOME_BYTES: usize = 64 << 20;
 
 /// Most bytes of the message that stands beside a welcome: a hello, or an update without its payload.
-pub const WITNESS_BYTES: usize = 64 << 10;
+pub(crate) const WITNESS_BYTES: usize = 64 << 10;
 
 /// Response metadata that names the reason of an error status, for programs.
-pub const ERROR_KEY: &str = "dp-pvi-error";
+pub(crate) const ERROR_KEY: &str = "dp-pvi-error";
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::convert::{hash_from_wire, hash_to_wire, run_outcome_from_wire, run_ou
 use crate::{CHUNK_BYTES, FrameError, v1};
 
 /// Most bytes of a question: it holds the charter and, at a closing, the signed uploads of all sites, without their vectors.
-pub const QUESTION_BYTES: u64 = 64 << 20;
+pub(crate) const QUESTION_BYTES: u64 = 64 << 20;
 
 /// Most bytes of an answer beside the words of a sum of masks.
 pub const ANSWER_BYTES: u64 = 64 << 10;
@@ -75,7 +75,7 @@ impl QuestionReader {
     /// Takes one frame; gives what it completes.
     ///
     /// # Errors
-    /// Out of order, empty, or longer than [`QUESTION_BYTES`].
+    /// Out of order, empty, or longer than 64 MiB.
     pub fn frame(&mut self, frame: v1::QuestionFrame) -> Result<Option<FromServer>, FrameError> {
         use v1::question_frame::Frame;
         match frame.frame.ok_or(FrameError::Missing("content"))? {

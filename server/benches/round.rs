@@ -5,22 +5,8 @@
 //! the same breath, verify the receipt. The shipped client adds its ledger (five rows, each flushed) and the training. Times are CPU
 //! times of all threads, as the kernel's scheduler counts them; memory is resident memory, `idle` after all clients have joined.
 //!
-//! November 2026, 2 virtual CPUs of a 2.6 GHz Xeon with AVX-512, nothing else running, server and this program at real-time priority
-//! (`chrt -f 50`):
-//!
-//! | numbers in an update | server CPU a round (an update) | client CPU a round | memory idle → peak |
-//! |---|---|---|---|
-//! | 100 (mean field of 50) | 0.88 ms (0.09 ms) | 0.14 ms | 15 → 20 MiB |
-//! | 1,000,000 (mean field of 500,000) | 270 to 500 ms (27 to 50 ms) | 26 to 29 ms | 146 → 180 MiB |
-//! | 2,000,000 (mean field of 1,000,000) | 530 to 920 ms (53 to 92 ms) | 60 ms | 155 → 192 MiB |
-//! | 1,000,404 (full covariance of 1413) | 430 to 500 ms (43 to 50 ms) | 22 to 25 ms | 30 → 101 MiB |
-//!
-//! The first row is the median of 48 runs, which took 0.81 to 0.95 ms (target 1 ms); the others are three runs. On a 2.6 GHz EPYC (Zen 5) 24 runs with four
-//! virtual CPUs took 0.96 ms in the median (0.78 to 1.14), 24 with two of them 0.80 ms (0.73 to 0.90). Machines differ more than that: before the last
-//! changes a 2.4 GHz EPYC without AVX-512 took 1.95 ms, a 2.0 GHz Xeon with AVX-512 1.07 to 1.45 ms by the load of its neighbours, and this one
-//! 1.04 ms. In turns with the server before it, on this machine: a log that does not grow takes 6 % off, an entry that is encoded once for
-//! all sites and names that are shared 7 %, one unit of code generation 4 %. A profile of what is left: ten verifications and two
-//! signatures 31 %, HTTP/2, TLS and sockets 28 %, SQLite 19 % (10 of them one flush), the engine's own work 15 %, the runtime 7 %.
+//! Server, a round of ten updates of 100 numbers: 1.27 ms (2 virtual CPUs of a 2.6 GHz Xeon, November 2026).
+//! Other sizes and its parts: `deploy/guide/src/results/speed.md`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 

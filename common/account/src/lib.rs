@@ -31,6 +31,7 @@ pub enum Question {
         /// Number of steps.
         #[arg(long, required_unless_present = "queries")]
         steps: Option<u64>,
+        /// What a step is.
         #[command(flatten)]
         how: Steps,
         /// Answers the rows of this file, a JSON line each: {id, lower, estimate, upper, seconds} or {id, error}.
@@ -51,6 +52,7 @@ pub enum Question {
         /// Number of steps.
         #[arg(long)]
         steps: Option<u64>,
+        /// What a step is.
         #[command(flatten)]
         how: Steps,
     },

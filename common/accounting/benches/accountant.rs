@@ -1,23 +1,7 @@
-//! Costs of the accountant; `cargo bench -p dp-pvi-accounting --bench accountant` prints them.
+//! Costs of the accountant: `cargo bench -p dp-pvi-accounting --bench accountant`.
 //!
-//! Processor seconds of one thread of a 2-core 2.5 GHz machine whose other cores were busy with builds, fastest of several, beside what
-//! other tools need for the same question (one thread of such a machine, too):
-//!
-//! | question | here | width here | others |
-//! |---|---|---|---|
-//! | ε between certified bounds, σ 1, q 0.01, 1000 steps, δ 1e-5, add-remove | 4.4 ms | 1.3e-4 | PLD 930 ms (upper only, +7e-6 at 1e-4); PRV 520 ms (2e-2), 4.6 s (2e-3) |
-//! | the same, replace-one | 3.6 ms | 1.4e-4 | PLD 1.1 s (upper only) |
-//! | estimate alone (good to 1e-10) | 0.7 ms | | Fourier 720 ms (+1.7e-6) |
-//! | σ 2, q 0.001, 1e5 steps, δ 1e-6 | 14 ms | 2e-5 | PLD 55 ms (+2.2e-3), 410 ms (+2.2e-5); PRV 4.2 s (2e-2) |
-//! | σ 1, q 1e-4, 1e5 steps, δ 1e-5 (hard: rare steps) | 60 ms | 4e-4 | PLD +7e-3 (5 %) |
-//! | smallest σ for ε 2, q 0.1, 2000 steps, certified | 32 ms | 4e-5 of σ | PLD 2.9 s; Fourier 11 s; PRV 50 s |
-//! | 100 rounds of 10 steps, certified upper ε after each | 0.30 s | 1e-4 | PLD 39 s |
-//! | the same, between certified bounds | 0.96 s | 1e-4 | |
-//! | the same, as the ledger's filter | 1.2 ms | | RDP 3.7 s |
-//! | appending a phase to a plan | under 10 µs | | |
-//!
-//! Slowest rows of the reference table: 0.24 s where the contour decays too slowly for an estimate (σ 0.5, q 1e-4, 1000 steps), 0.13 s for
-//! a calibration, 0.06 s for everything else. Slowest of 1250 questions drawn over the whole box of `pld::properties`: 0.76 s.
+//! ε between certified bounds, 1,000 steps with σ 1 and rate 0.01: 4.4 ms, width 1.3e-4 (one core of a 2.5 GHz machine).
+//! Other questions, and what other tools need: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use divan::{Bencher, black_box};

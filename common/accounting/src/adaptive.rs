@@ -40,8 +40,8 @@ impl Filter {
     }
 
     /// Everything that was admitted: to be saved, and to be stated as a filter.
-    #[must_use]
-    pub fn admitted(&self) -> &Composition {
+    #[cfg(test)]
+    pub(crate) fn admitted(&self) -> &Composition {
         &self.spent
     }
 

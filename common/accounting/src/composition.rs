@@ -81,7 +81,7 @@ impl Composition {
     ///
     /// Every order, and μ where there is one, gives a bound of the very same composition, so the smallest may be taken.
     #[must_use]
-    pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
+    pub(crate) fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
         let costs = || self.costs();
         let gdp = costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
         let gdp_margin = costs().any(|(cost, _)| cost.gdp_margin);

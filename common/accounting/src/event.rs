@@ -192,7 +192,7 @@ impl DpEvent {
 
     /// Whether the terms of a sum in it are results of several units.
     #[must_use]
-    pub fn sums_shards(&self) -> bool {
+    pub(crate) fn sums_shards(&self) -> bool {
         match self {
             Self::NonPrivate | Self::Zcdp { .. } | Self::Approximate { .. } => false,
             Self::Gaussian { terms, .. } | Self::Laplace { terms, .. } => *terms == Terms::ShardResults,
@@ -206,7 +206,7 @@ impl DpEvent {
 
     /// Coordinates with discrete noise that one repetition releases.
     #[must_use]
-    pub fn discrete_coordinates(&self) -> u32 {
+    pub(crate) fn discrete_coordinates(&self) -> u32 {
         match self {
             Self::NonPrivate | Self::Gaussian { .. } | Self::Laplace { .. } | Self::Zcdp { .. } | Self::Approximate { .. } => 0,
             Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => noise.dimension,

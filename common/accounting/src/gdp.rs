@@ -53,7 +53,7 @@ impl Gdp {
 
     /// Squared μ.
     #[must_use]
-    pub fn mu_squared(self) -> f64 {
+    pub(crate) fn mu_squared(self) -> f64 {
         self.mu_squared
     }
 

@@ -27,10 +27,10 @@
 //! | ρ-zCDP black box | ρ | ρ | ρ | Rényi |
 //! | (ε, δ) black box | randomised response, δ apart | the same | Rényi; a part of δ that the first event fixes | the worst pair |
 //!
-//! Client-level privacy is the same with a unit for a client, under replace-one; groups: [`Plan::group_epsilon`]. Why each pair is the right one: [`pld`].
+//! Client-level privacy is the same with a unit for a client, under replace-one. Why each pair is the right one: [`pld`].
 //!
 //! # What is proved and what is measured
-//! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by [`MARGIN`]
+//! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN`
 //!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature.
 //! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of pair D, are quadratures between bounds that are measured (ten
 //!   times what halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are
@@ -85,14 +85,14 @@ pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};
 pub use zcdp::Zcdp;
 
 /// From this noise scale on, discrete noise may be accounted as continuous, with [`MARGIN`].
-pub const CONTINUOUS_FROM: u64 = 1 << 20;
+pub(crate) const CONTINUOUS_FROM: u64 = 1 << 20;
 /// Largest shift over the noise scale for which a *sampled* discrete Gaussian may be accounted as continuous ([`crate::proofs::discrete_gaussian`]).
 const LARGEST_SHIFT: f64 = 16.0;
 /// From this scale on, a sum of shares is within e^τ of one discrete Gaussian, τ ≤ 10(h−1)exp(−π²s²): nothing, in floating point
 /// (Kairouz, Liu & Steinke 2021, Theorem 1).
 const SHARES_FROM: u64 = 1 << 10;
 /// δ is divided by this where discrete noise is accounted as continuous.
-pub const MARGIN: f64 = 1.0 + 1e-6;
+pub(crate) const MARGIN: f64 = 1.0 + 1e-6;
 
 /// The accountant cannot account this pair of event and relation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -64,35 +64,4 @@ impl Plan {
             })
             .collect()
     }
-
-    /// Upper bound on ε(δ) for groups of `size` units: (kε, δ(ε)(e^{kε} − 1)/(e^ε − 1)) for every ε (Vadhan 2017, Lemma 2.2), the best
-    /// one certified.
-    #[must_use]
-    pub fn group_epsilon(&self, size: u32, delta: Delta) -> f64 {
-        let k = f64::from(size.max(1));
-        let growth = |epsilon: f64| {
-            if epsilon < 1e-12 { k } else { (k * epsilon - epsilon).min(690.0).exp() * (-k * epsilon).exp_m1() / (-epsilon).exp_m1() }
-        };
-        let (mut low, mut high) = (0.0, 1.0);
-        while self.delta_estimate(high) * growth(high) > delta.get() {
-            (low, high) = (high, 2.0 * high);
-            if high > 1e6 {
-                return f64::INFINITY;
-            }
-        }
-        for _ in 0..50 {
-            let middle = 0.5 * (low + high);
-            if self.delta_estimate(middle) * growth(middle) > delta.get() { low = middle } else { high = middle }
-        }
-        let mut step = 1e-4 * high.max(0.01);
-        for _ in 0..30 {
-            let upper = Epsilon::new(high).map_or(1.0, |at| self.delta(at).upper);
-            if upper * growth(high) * (1.0 + 1e-12) <= delta.get() {
-                return k * high * (1.0 + 1e-15);
-            }
-            high += step;
-            step *= 1.7;
-        }
-        f64::INFINITY
-    }
 }

@@ -312,13 +312,13 @@ impl FieldCounts {
 
     /// Share of the cells outside the range.
     #[must_use]
-    pub fn outside_share(&self) -> f64 {
+    pub(crate) fn outside_share(&self) -> f64 {
         share(self.below + self.above, self.cells())
     }
 
     /// Share of the missing cells.
     #[must_use]
-    pub fn missing_share(&self) -> f64 {
+    pub(crate) fn missing_share(&self) -> f64 {
         share(self.missing, self.cells())
     }
 }

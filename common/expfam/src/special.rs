@@ -23,7 +23,7 @@ pub fn digamma(x: f64) -> f64 {
 
 /// ψ′(x) for x > 0: recurrence up to 12, then the asymptotic series. Relative error below 1e-14.
 #[must_use]
-pub fn trigamma(x: f64) -> f64 {
+pub(crate) fn trigamma(x: f64) -> f64 {
     let (mut x, mut shift) = (x, 0.0);
     while x < 12.0 {
         shift += 1.0 / (x * x);

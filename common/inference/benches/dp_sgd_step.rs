@@ -3,15 +3,11 @@
 //! mechanism: 3,907 secret coins, gradients, clipping, truncation to the lattice, integer norm check, discrete Gaussian noise.
 //!
 //! ```text
-//! cargo bench -p dp-pvi-inference
+//! cargo bench -p dp-pvi-inference --bench dp_sgd_step
 //! ```
 //!
 //! The cost of a step without its noise sampling is `step` minus `noise` (the same 210 coordinates of noise, no unit, no coins).
-//!
-//! Measured on one core of a shared two-core machine (Intel Xeon with AVX-512, baseline x86-64 code, load average 3), median of
-//! 2,000 samples: `step` 62.3 µs, `noise` 24.7 µs, so **38 µs a step without noise sampling** (fastest: 35 µs); target 40 µs.
-//! A row costs 146 ns: 10 ns for the linear predictor, 27 ns for the quadrature, 44 ns for writing 28 gradient entries, 65 ns for
-//! clip, lattice and sum. `full_batch_step` (all 3,907 rows, no coins, noise included): 0.60 ms.
+//! 38 µs without noise, 62 µs with it (one core of an Intel Xeon). Its parts: `deploy/guide/src/results/speed.md`.
 
 #![allow(clippy::disallowed_types, reason = "divan's attribute keeps its registry in a lock; no library code is in here")]
 

@@ -5,10 +5,7 @@
 //! cargo bench -p dp-pvi-inference --bench expected_statistics
 //! ```
 //!
-//! Measured as processor time, from runs of two lengths, so that loading and start cost nothing (one core of a shared two-core machine, AMD EPYC,
-//! baseline x86-64 code, load average 20): **2,100 documents a second** over KOS itself, M-step included (1.54 s for one round of 3,087
-//! documents, 4.44 s for three), and **700 images a second** over MNIST, norms and the clipped sum of 4.1 million coordinates included (3.01 s
-//! for 1,000 images, 8.75 s for 5,000). That is 86 s for an epoch of 60,000 images on one core.
+//! 2,100 documents or 700 images a second of processor time (one core of an AMD EPYC). How: `deploy/guide/src/results/speed.md`.
 
 #![allow(clippy::disallowed_types, reason = "divan's attribute keeps its registry in a lock; no library code is in here")]
 

@@ -4,9 +4,7 @@
 //! cargo bench -p dp-pvi-inference --bench pbp_pass
 //! ```
 //!
-//! Measured on one core of a shared two-core machine (Intel Xeon with AVX-512, baseline x86-64 code) over kin8nm itself, the 7,373 rows of a training
-//! split: 56 ms of processor time a pass with a shared factor (mean of 160 passes), 52 ms with filtering, about 60 ms with factors of their own:
-//! 7.6 µs a row. That is **62 ms for 8,192 rows**; target 0.5 s. (This bench at load average 15: fastest 200, 360 and 420 ms of wall time.)
+//! 62 ms of processor time, 7.6 µs a row (one core of an Intel Xeon). By form: `deploy/guide/src/results/speed.md`.
 
 #![allow(clippy::disallowed_types, reason = "divan's attribute keeps its registry in a lock; no library code is in here")]
 

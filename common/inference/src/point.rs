@@ -71,7 +71,7 @@ impl MeanField {
 
     /// The public factor that turns the entry of t_j into ∂f/∂log σ_j.
     #[must_use]
-    pub fn to_log_scale(&self, j: usize) -> f64 {
+    pub(crate) fn to_log_scale(&self, j: usize) -> f64 {
         match self.coordinate {
             ScaleCoordinate::LogScale => 1.0,
             ScaleCoordinate::HalfVariance { weight } => self.moments[j][1] / weight,

@@ -107,7 +107,7 @@ pub fn dense(row: Example<'_>, dimension: usize) -> Vec<f64> {
 
 /// The component with the largest probability.
 #[must_use]
-pub fn most_likely(probabilities: &[f64]) -> Prediction {
+pub(crate) fn most_likely(probabilities: &[f64]) -> Prediction {
     let best = probabilities.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
     let (component, probability) = best.unwrap_or((0, 0.0));
     Prediction::Component { component, probability }

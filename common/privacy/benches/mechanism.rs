@@ -1,11 +1,9 @@
-//! Costs of the hot path; `cargo bench -p dp-pvi-privacy` prints them, the figures in the docs come from here.
+//! Costs of a release: `cargo bench -p dp-pvi-privacy`.
 //!
 //! A step without its noise costs `step` minus `step_on_an_empty_table` (which is the noise alone). The table is as large as
 //! one of ten shards of UCI Adult: 3,907 units, a Poisson batch of 200, 28 entries a term, 210 coordinates.
 //!
-//! Measured on one core of a 2-core 2.5 GHz machine whose other core was busy, fastest of 100: a step 42 µs, of which noise 22 µs,
-//! coins 5.4 µs, and 15 µs for 200 terms (75 ns each, filling included); exact noise 110 ns a
-//! coordinate at every scale; one Rényi curve 1.1 ms (add-remove) or 9 ms (replace-one); a calibration 90 ms.
+//! A step 42 µs, of which noise 22 µs (one core of a 2.5 GHz machine). Its parts: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use divan::{Bencher, black_box};

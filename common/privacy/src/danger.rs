@@ -1,9 +1,7 @@
 //! Doors in the gate, for simulation and tests only: they need the feature `unsealed`, and a test over the sources fails when another crate names
 //! this module.
 
-use std::path::Path;
-
-use crate::ledger::{Attachment, Pending, reserve};
+use crate::ledger::{Attachment, Pending};
 use crate::records::{Released, Sensitive};
 use crate::release::Payload;
 
@@ -27,9 +25,4 @@ pub fn assume_released<T>(value: T) -> Released<T> {
 #[must_use]
 pub fn assume_signed(message: Vec<u8>, payload: Payload, pending: Pending) -> Attachment {
     Attachment::unclaimed(message, payload, pending)
-}
-
-/// Forgets which permits this process gave out from the ledger at `place`: for tests that act out a restart.
-pub fn forget_permits(place: &Path) {
-    reserve::forget(place);
 }

@@ -43,29 +43,29 @@ pub const ROUNDS: u32 = MAX_VISITS * MAX_SITES;
 /// Number of a run of one task.
 pub const RUNS: u32 = 1_000_000_000;
 /// Coordinates of a message.
-pub const COORDINATES: u64 = MAX_NUMBERS;
+pub(crate) const COORDINATES: u64 = MAX_NUMBERS;
 /// Exponents of a lattice.
 pub const EXPONENTS: RangeInclusive<i32> = -900..=900;
 /// Rows of a ledger.
-pub const LEDGER_ROWS: u64 = 1 << 48;
+pub(crate) const LEDGER_ROWS: u64 = 1 << 48;
 /// Protocol versions in a hello.
-pub const VERSIONS: usize = 16;
+pub(crate) const VERSIONS: usize = 16;
 /// Bytes of a text for people.
-pub const TEXT_BYTES: usize = 128;
+pub(crate) const TEXT_BYTES: usize = 128;
 /// Records of a test set.
 pub const RECORDS: u64 = 1 << 40;
 /// Bins, or levels, of a metrics report.
 pub const BINS: usize = 1000;
 /// Parts of a round's header beside its own fields.
-pub const PARTS: usize = 4;
+pub(crate) const PARTS: usize = 4;
 /// Bytes of one part.
-pub const PART_BYTES: usize = 64 << 10;
+pub(crate) const PART_BYTES: usize = 64 << 10;
 /// Entries in one answer.
 pub const ENTRIES: usize = 256;
 /// Bytes of the entries in one answer, but for one that is larger alone.
 pub const ENTRIES_BYTES: usize = 8 << 20;
 /// Bytes of a hello; a server keeps it.
-pub const HELLO_BYTES: usize = 4096;
+pub(crate) const HELLO_BYTES: usize = 4096;
 /// Bytes of a charter with all signatures.
 pub const CHARTER_BYTES: usize = 4 << 20;
 
@@ -182,7 +182,7 @@ pub(crate) fn metrics_report(report: &MetricsReport) -> Result<(), OutOfBounds> 
 
 /// Bytes that an entry takes on the wire, at most: what an answer is cut by.
 #[must_use]
-pub fn entry_bytes(entry: &TranscriptEntry) -> usize {
+pub(crate) fn entry_bytes(entry: &TranscriptEntry) -> usize {
     // A contributor stands in the entry and in that of its aggregation, each time with a name of at most 64 bytes and a hash.
     1024 + entry.header.body.len() + entry.header.signature.len() + 256 * entry.included.len()
 }

@@ -26,7 +26,7 @@ pub const PROTOCOL_VERSIONS: &[u32] = &[1];
 pub trait Body: Serialize + DeserializeOwned {
     /// Separates signatures of different kinds of message.
     const DOMAIN: &'static str;
-    /// Whether one signature may be over several bodies ([`Signed::seal_all`]).
+    /// Whether one signature may be over several bodies (`Signed::seal_all`).
     const TOGETHER: Together = Together::Never;
 
     /// Compares what it says with the table of [`bounds`].
@@ -51,7 +51,7 @@ pub enum Together {
 pub struct Signed<B> {
     /// postcard of the body.
     pub body: Vec<u8>,
-    /// Ed25519 over `Hash::of(DOMAIN, [body])`; or, where [`Signed::seal_all`] made it, over the root of a hash tree, and then the
+    /// Ed25519 over `Hash::of(DOMAIN, [body])`; or, where `Signed::seal_all` made it, over the root of a hash tree, and then the
     /// way from this body to the root.
     pub signature: Vec<u8>,
     #[serde(skip)]
@@ -98,7 +98,7 @@ impl<B: Body> Signed<B> {
     /// # Panics
     /// When this kind of body is signed alone ([`Together::Never`]): a bug.
     #[must_use]
-    pub fn seal_all(bodies: &[B], key: &SigningKey) -> Vec<Self> {
+    pub(crate) fn seal_all(bodies: &[B], key: &SigningKey) -> Vec<Self> {
         assert!(B::TOGETHER == Together::Allowed, "{} is signed alone", B::DOMAIN);
         match bodies {
             [] => return Vec::new(),
@@ -577,7 +577,7 @@ pub enum RoundOutcome {
     Skipped,
     /// Fewer than `min_sites` answered: the run ends here and λ stays.
     Aborted,
-    /// All answered but sites that have been silent for [`SILENT_ROUNDS`](crate::coordinator::SILENT_ROUNDS) rounds: they were not waited for.
+    /// All answered but sites that have been silent for three rounds: they were not waited for.
     WithoutSilent,
 }
 

@@ -18,7 +18,7 @@ use crate::message::PayloadHasher;
 
 /// Largest magnitude of a coordinate of [`PayloadKind::Values`]: far above any natural parameter of a sane model, and small
 /// enough that sums and squares of thousands of them stay finite.
-pub const MAX_MAGNITUDE: f64 = 1e100;
+pub(crate) const MAX_MAGNITUDE: f64 = 1e100;
 
 /// A payload that is not what its update announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -207,7 +207,7 @@ impl Accumulator {
 
     /// The client whose payload must come next (with the hash of its update message); `None` when all came.
     #[must_use]
-    pub fn wants(&self) -> Option<&(dp_pvi_privacy::ClientId, Hash)> {
+    pub(crate) fn wants(&self) -> Option<&(dp_pvi_privacy::ClientId, Hash)> {
         self.close.included.get(self.done)
     }
 
@@ -242,7 +242,7 @@ impl Accumulator {
     ///
     /// # Errors
     /// Fewer bytes than the round has coordinates.
-    pub fn end_of_payload(&mut self) -> Result<(), PayloadError> {
+    pub(crate) fn end_of_payload(&mut self) -> Result<(), PayloadError> {
         if self.position as u64 != self.close.coordinates || self.words.filled != 0 {
             return Err(PayloadError::Mismatch);
         }

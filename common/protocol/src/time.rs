@@ -37,7 +37,7 @@ impl Timestamp {
     ///
     /// A computation that missed a tick waits for the next: it delays by whole ticks and so hides how long it took (decision 22).
     #[must_use]
-    pub fn until_next(self, tick: Duration) -> Duration {
+    pub(crate) fn until_next(self, tick: Duration) -> Duration {
         match u64::try_from(tick.as_millis()) {
             Ok(tick) if tick > 0 => Duration::from_millis(tick - self.0 % tick),
             _ => Duration::ZERO,

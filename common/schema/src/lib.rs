@@ -352,8 +352,8 @@ impl Schema {
 
 impl Label {
     /// Whether the target is a class, 0 or 1.
-    #[must_use]
-    pub fn is_binary(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_binary(&self) -> bool {
         matches!(self.kind, LabelKind::Binary { .. })
     }
 }
@@ -417,7 +417,7 @@ impl NumberRule {
 
     /// The greatest |entry|.
     #[must_use]
-    pub fn max_abs(&self) -> f64 {
+    pub(crate) fn max_abs(&self) -> f64 {
         self.encode(self.lower).abs().max(self.encode(self.upper).abs())
     }
 }

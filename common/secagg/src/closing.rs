@@ -50,7 +50,7 @@ impl ContributorSet {
 
     /// The commitment of a client, if it is in the set.
     #[must_use]
-    pub fn commitment_of(&self, client: &ClientId) -> Option<&Commitment> {
+    pub(crate) fn commitment_of(&self, client: &ClientId) -> Option<&Commitment> {
         self.0.binary_search_by(|(id, _)| id.cmp(client)).ok().map(|position| &self.0[position].1)
     }
 
@@ -116,7 +116,7 @@ pub struct MaskSum {
 impl MaskSum {
     /// Hash of an answer's words.
     #[must_use]
-    pub fn hash_words(words: &[u8]) -> Hash {
+    pub(crate) fn hash_words(words: &[u8]) -> Hash {
         Hash::of("dp-pvi secagg mask words v1", &[words])
     }
 

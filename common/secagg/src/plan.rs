@@ -13,11 +13,9 @@ use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_privacy::mechanism::ShareSum;
 
 /// Bits of the ring that this crate's messages use.
-pub const RING_BITS: u32 = 64;
+pub(crate) const RING_BITS: u32 = 64;
 /// h is at most this unless the charter says otherwise.
-pub const DEFAULT_HONEST_CAP: u32 = 20;
-/// Worst-case rounding bias over noise that is accepted unless the charter says otherwise.
-pub const DEFAULT_ROUNDING_LOSS: f64 = 0.01;
+pub(crate) const DEFAULT_HONEST_CAP: u32 = 20;
 /// Fewest sites for which aggregation hides anything from a participant.
 pub const FEWEST: u32 = 3;
 

@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 use crate::error::SecAggError;
 
 /// Bytes of one coordinate.
-pub const WORD: usize = 8;
+pub(crate) const WORD: usize = 8;
 /// Keystream that is expanded at a time; a multiple of [`WORD`] and of ChaCha20's four-block batches.
 const BUFFER: usize = 4096;
 

@@ -22,7 +22,7 @@ type Secret = <X25519HkdfSha256 as Kem>::PrivateKey;
 pub struct RoundPublicKey(pub [u8; 32]);
 
 /// The summer's secret key of one round. Erased when dropped; no `Debug`, `Clone` or serialisation: it leaves through
-/// [`RoundSecretKey::expose`] into the vault only, and is destroyed there after closing.
+/// `RoundSecretKey::expose` into the vault only, and is destroyed there after closing.
 pub struct RoundSecretKey(Secret);
 
 impl RoundSecretKey {
@@ -40,7 +40,7 @@ impl RoundSecretKey {
 
     /// The bytes, for the vault.
     #[must_use]
-    pub fn expose(&self) -> Zeroizing<[u8; 32]> {
+    pub(crate) fn expose(&self) -> Zeroizing<[u8; 32]> {
         let mut bytes = Zeroizing::new([0; 32]);
         self.0.write_exact(bytes.as_mut());
         bytes

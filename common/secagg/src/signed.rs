@@ -22,7 +22,7 @@ impl PublicKey {
 
     /// Whether signatures under this key mean anything: a point of the curve, not of small order.
     #[must_use]
-    pub fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         VerifyingKey::from_bytes(&self.0).is_ok_and(|key| !key.is_weak())
     }
 

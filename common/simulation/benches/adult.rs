@@ -11,11 +11,7 @@
 //!   posteriors on 9,768 rows included; by number of threads. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench
 //!   `dp_sgd_step` of `dp-pvi-inference` times 10,000, shared by the threads.
 //!
-//! November 2026, two cores of a 2.6 GHz Xeon with AVX-512, nothing else running: `natural_gradient_pass` 7.4 ms (before records were weighted). `ten_clients` on two threads 0.43 s in the
-//! median of 20 runs (0.41 to 0.46 s), noise included; that is 25 µs a step, so 0.30 s without it. On one thread 0.78 s, 0.53 s without noise. On a 2.6 GHz EPYC (Zen 5)
-//! 0.37 s and 0.74 s, with noise at 27 µs a step, `natural_gradient_pass` 7.5 ms (weighted), `dp_optimisation_visit` 8.6 ms. On a 2.0 GHz Xeon whose
-//! speed changes with its neighbours, with almost the same code: 0.59 s in the median of 20 runs on two threads with noise at 33 µs a step (0.42 s without noise), 0.66 s
-//! of 12 with 37 µs (0.49 s), 0.79 s of 24 with 41 µs (0.59 s).
+//! 7.5 ms, 8.6 ms and, on two threads, 0.37 s (two cores of a 2.6 GHz EPYC). Other machines: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::PathBuf;

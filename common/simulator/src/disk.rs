@@ -39,7 +39,7 @@ impl ServerDisk {
     /// # Panics
     /// As [`ServerDisk::records`].
     #[must_use]
-    pub fn records_from(&self, position: usize) -> Vec<Record> {
+    pub(crate) fn records_from(&self, position: usize) -> Vec<Record> {
         let content = self.content.borrow();
         // Written by `persist` below, never changed.
         content.records[position..].iter().map(|bytes| postcard::from_bytes(bytes).expect("a record reads back")).collect()

@@ -64,7 +64,7 @@ pub struct Faults {
 impl Faults {
     /// How far a machine's clock is off after so much time.
     #[must_use]
-    pub fn skew(&self, machine: &Machine, since_start: Duration) -> Skew {
+    pub(crate) fn skew(&self, machine: &Machine, since_start: Duration) -> Skew {
         let due = self.clock_jumps.iter().filter(|jump| jump.machine == *machine && jump.at_seconds <= since_start.as_secs());
         Skew { milliseconds: due.map(|jump| jump.by_seconds * 1000).sum() }
     }
@@ -243,7 +243,7 @@ impl Host {
 
     /// The same machine with a clock that was right at `start` and jumps as the faults say.
     #[must_use]
-    pub fn with_clock(self, faults: Rc<Faults>, start: Timestamp) -> Self {
+    pub(crate) fn with_clock(self, faults: Rc<Faults>, start: Timestamp) -> Self {
         Self { clock: (faults, start), ..self }
     }
 

@@ -9,4 +9,5 @@ mod references;
 mod rooms;
 mod samples;
 mod sources;
+mod surface;
 mod tree;

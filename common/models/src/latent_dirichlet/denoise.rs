@@ -25,7 +25,7 @@ const ITERATIONS: u32 = 10;
 
 /// Mean of s under the exponential prior with mean `prior` and ŝ = s + N(0, `sd`²); ŝ itself, cut off at 0, without noise.
 #[must_use]
-pub fn expected_count(released: f64, sd: f64, prior: f64) -> f64 {
+pub(crate) fn expected_count(released: f64, sd: f64, prior: f64) -> f64 {
     if sd <= 0.0 {
         return released.max(0.0);
     }

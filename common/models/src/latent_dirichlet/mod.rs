@@ -25,7 +25,7 @@ use dp_pvi_numerics::start::uniform;
 
 /// Smallest Dirichlet parameter. exp ψ(1/512) is 1e-223: products of two such weights, one of which is scaled to 1, stay above the
 /// smallest number, so that no word of a document loses all its topics to underflow.
-pub const SMALLEST_CONCENTRATION: f64 = 1.0 / 512.0;
+pub(crate) const SMALLEST_CONCENTRATION: f64 = 1.0 / 512.0;
 
 /// Numbers that are no topic model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +54,7 @@ impl Shape {
     /// K topics over V words with symmetric priors α and η.
     ///
     /// # Errors
-    /// A size of 0, more than 2³² coordinates, or a prior below [`SMALLEST_CONCENTRATION`].
+    /// A size of 0, more than 2³² coordinates, or a prior below `SMALLEST_CONCENTRATION`.
     pub fn new(topics: u32, words: u32, alpha: f64, eta: f64) -> Result<Self, LdaError> {
         if topics == 0 || words == 0 || topics.checked_mul(words).is_none() {
             return Err(LdaError::Size);
@@ -135,7 +135,7 @@ impl Topics {
     /// From λ, word by word.
     ///
     /// # Errors
-    /// Another length, or an entry below [`SMALLEST_CONCENTRATION`].
+    /// Another length, or an entry below `SMALLEST_CONCENTRATION`.
     pub fn new(shape: Shape, lambda: Vec<f64>) -> Result<Self, LdaError> {
         if lambda.len() != shape.coordinates() || !lambda.iter().all(|l| l.is_finite() && *l >= SMALLEST_CONCENTRATION) {
             return Err(LdaError::Topics);
@@ -190,8 +190,8 @@ impl Topics {
     ///
     /// # Panics
     /// There is no such topic.
-    #[must_use]
-    pub fn top_words(&self, topic: usize, count: usize) -> Vec<(usize, f64)> {
+    #[cfg(test)]
+    pub(crate) fn top_words(&self, topic: usize, count: usize) -> Vec<(usize, f64)> {
         assert!(topic < self.shape.topics, "no such topic");
         let total: f64 = self.lambda.iter().skip(topic).step_by(self.shape.topics).sum();
         let probabilities = self.lambda.iter().skip(topic).step_by(self.shape.topics).map(|l| l / total);

@@ -37,7 +37,7 @@ impl Matrix {
     /// # Panics
     /// As [`Matrix::new`].
     #[must_use]
-    pub fn for_rows(by_input: Vec<f64>, inputs: usize, outputs: usize) -> Self {
+    pub(crate) fn for_rows(by_input: Vec<f64>, inputs: usize, outputs: usize) -> Self {
         assert!(outputs > 0 && by_input.len() == inputs * outputs, "a matrix has a row for every input");
         Self { inputs, outputs, by_input, by_output: Vec::new() }
     }
@@ -63,7 +63,7 @@ impl Matrix {
     /// The products with every column of `columns` (each of `inputs` numbers), as columns of `outputs` numbers.
     ///
     /// # Panics
-    /// Lengths do not fit, or the matrix was made [for rows](Self::for_rows) and has few outputs.
+    /// Lengths do not fit, or the matrix was made for rows and has few outputs.
     pub fn apply(&self, columns: &[f64], out: &mut [f64]) {
         product(self.outputs, self.inputs, &self.by_input, &self.by_output, columns, out);
     }

@@ -286,7 +286,7 @@ impl Prepared<'_> {
 
     /// What the hidden units of a batch say about its pixels.
     #[must_use]
-    pub fn reconstruction(&self, batch: &Batch) -> Reconstruction {
+    pub(crate) fn reconstruction(&self, batch: &Batch) -> Reconstruction {
         let mut probabilities = &self.network.weights * &batch.hidden;
         for mut column in probabilities.column_iter_mut() {
             column.iter_mut().zip(&self.network.visible_bias).for_each(|(t, c)| *t = sigmoid(*t + c));
@@ -306,7 +306,7 @@ impl Prepared<'_> {
 
     /// The same for a batch that was fitted.
     #[must_use]
-    pub fn batch_bound(&self, batch: &Batch) -> f64 {
+    pub(crate) fn batch_bound(&self, batch: &Batch) -> f64 {
         let network = self.network.as_ref();
         let mut mean = &network.weights * &batch.hidden;
         let uncertainty = batch.hidden.map(|p| p * (1.0 - p));

@@ -210,14 +210,14 @@ impl Network {
     }
 
     /// E c.
-    #[must_use]
-    pub fn visible_bias(&self) -> &DVector<f64> {
+    #[cfg(test)]
+    pub(crate) fn visible_bias(&self) -> &DVector<f64> {
         &self.visible_bias
     }
 
     /// E b.
-    #[must_use]
-    pub fn hidden_bias(&self) -> &DVector<f64> {
+    #[cfg(test)]
+    pub(crate) fn hidden_bias(&self) -> &DVector<f64> {
         &self.hidden_bias
     }
 

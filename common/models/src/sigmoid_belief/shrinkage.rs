@@ -8,7 +8,7 @@ const EULER: f64 = 0.577_215_664_901_532_9;
 
 /// K₁(x)/K₀(x) for x > 0; above 1, and 1 + 1/(2x) for large x. Relative error below 1e-14.
 #[must_use]
-pub fn bessel_ratio(x: f64) -> f64 {
+pub(crate) fn bessel_ratio(x: f64) -> f64 {
     if x < 2.0 { ratio_by_series(x) } else { ratio_by_fraction(x) }
 }
 

@@ -10,17 +10,17 @@
 /// # Panics
 /// The slices differ in length, are empty, or hold a number that is not finite and positive.
 #[must_use]
-pub fn block_noise(sensitivities: &[f64], importances: &[f64], multiplier: f64) -> Vec<f64> {
+pub(crate) fn block_noise(sensitivities: &[f64], importances: &[f64], multiplier: f64) -> Vec<f64> {
     assert!(sensitivities.len() == importances.len() && !sensitivities.is_empty(), "one importance for every block");
     assert!(sensitivities.iter().chain(importances).all(|v| v.is_finite() && *v > 0.0), "sensitivities and importances are positive");
     let total: f64 = sensitivities.iter().zip(importances).map(|(d, w)| d * w.sqrt()).sum();
     sensitivities.iter().zip(importances).map(|(d, w)| multiplier * (d * total / w.sqrt()).sqrt()).collect()
 }
 
-/// Scales a_b of the blocks for which the joint mechanism with C = 1 adds [`block_noise`]: σ_b at z = 1, so that Σ(Δ_b/a_b)² = 1.
+/// Scales a_b of the blocks for which the joint mechanism with C = 1 adds `block_noise`: σ_b at z = 1, so that Σ(Δ_b/a_b)² = 1.
 ///
 /// # Panics
-/// As [`block_noise`].
+/// As `block_noise`.
 #[must_use]
 pub fn block_scales(sensitivities: &[f64], importances: &[f64]) -> Vec<f64> {
     block_noise(sensitivities, importances, 1.0)

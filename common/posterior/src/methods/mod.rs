@@ -39,7 +39,7 @@ pub use dp_em::{DpEmSpec, EmRule};
 pub use dp_optimisation::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
 pub use global_vi::{GlobalViRule, GlobalViSpec};
 pub use natural_gradient::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
-pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule, network_noise};
+pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule};
 pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
 pub use pvi::PviRule;
 pub use rule::{Arrived, Rule, Step};

@@ -96,7 +96,7 @@ impl Damping {
     pub const SEQUENTIAL: Self = Self::Decay(Decay { start: 0.5, end: 0.1, decay: None });
 
     /// Default of client-level updates: ρ²T stays below 2 for tens of rounds.
-    pub const CLIENT_LEVEL: Self = Self::Decay(Decay { start: 0.5, end: 0.2, decay: None });
+    pub(crate) const CLIENT_LEVEL: Self = Self::Decay(Decay { start: 0.5, end: 0.2, decay: None });
 
     /// Default for sums over shards: the stability bound min(1, 1.5/s), at most ½ because the sum is noisy.
     #[must_use]

@@ -51,7 +51,7 @@ impl Setting<'_> {
 
     /// Length of λ, without building it.
     #[must_use]
-    pub fn family_len(&self) -> u64 {
+    pub(crate) fn family_len(&self) -> u64 {
         let d = u64::from(self.dimension);
         match self.approximation {
             Approximation::MeanField => 2 * d,

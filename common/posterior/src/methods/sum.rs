@@ -41,7 +41,7 @@ impl SumSpec {
 impl MessageForm {
     /// What a site sends that releases such a sum.
     #[must_use]
-    pub fn of_sum(mechanism: &SumMechanism) -> Self {
+    pub(crate) fn of_sum(mechanism: &SumMechanism) -> Self {
         let exponent = mechanism.exponent();
         let kind = match mechanism {
             SumMechanism::Local(_) => PayloadKind::Lattice { exponent },

@@ -51,7 +51,7 @@ pub struct HeldOutMetrics {
     /// Area under the ROC curve, ties counted half; absent where one class is missing (classification).
     #[serde(default)]
     pub auc: Option<f64>,
-    /// Records by probability integral transform of their target, in [`PIT_BINS`] equal bins: flat where predictions are calibrated
+    /// Records by probability integral transform of their target, in `PIT_BINS` equal bins: flat where predictions are calibrated
     /// (regression).
     #[serde(default)]
     pub pit: Vec<u64>,
@@ -86,7 +86,7 @@ impl HeldOutMetrics {
 }
 
 /// Number of bins of the probability integral transform.
-pub const PIT_BINS: usize = 10;
+pub(crate) const PIT_BINS: usize = 10;
 /// Central intervals whose coverage is reported.
 const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
 

@@ -24,7 +24,7 @@ pub struct Coefficient {
 impl Coefficient {
     /// Whether two summaries say the same up to the rounding of different machines.
     #[must_use]
-    pub fn agrees(&self, other: &Self) -> bool {
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
         let numbers = |c: &Self| [c.mean, c.sd, c.interval_90.lower, c.interval_90.upper, c.interval_95.lower, c.interval_95.upper];
         let tolerance = 1e-9 * (self.mean.abs() + self.sd);
         self.name == other.name && numbers(self).iter().zip(numbers(other)).all(|(a, b)| (a - b).abs() <= tolerance)

@@ -1,8 +1,7 @@
 //! What aggregated trust asks of a task, and what is left of a sum if all other sites' shares of the noise are known.
 
-use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_accounting::DpEvent;
 use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
-use dp_pvi_privacy::mechanism::SumMechanism;
 
 use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError, Trust};
 use crate::spec::check::{invalid, require};
@@ -113,21 +112,5 @@ impl ResolvedTask {
             Ok(())
         })?;
         Ok(Some(epsilon_upper(&events, self.privacy.relation, self.privacy.delta)?))
-    }
-
-    /// The mechanism of a sum of clipped terms under the task's trust model; `noise` is z of the sum that the server sees.
-    ///
-    /// # Errors
-    /// Numbers that do not fit the lattice.
-    pub fn sum_mechanism(
-        &self,
-        coordinates: usize,
-        clip: ClipNorm,
-        noise: NoiseMultiplier,
-        sampling: Option<SamplingRate>,
-        terms: Terms,
-    ) -> Result<SumMechanism, TaskError> {
-        let Ok(coordinates) = u32::try_from(coordinates) else { return invalid("the model has too many parameters for one sum") };
-        SumSpec { coordinates, clip, noise, sampling, terms }.mechanism(&self.setting())
     }
 }

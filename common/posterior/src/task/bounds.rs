@@ -15,13 +15,13 @@ pub const MAX_SITES: u32 = 10_000;
 /// Longest deadline of a round: 31 days.
 pub const MAX_DEADLINE_SECONDS: u64 = 31 * 86_400;
 /// Longest release tick: a day. A site waits that long with an update that is charged.
-pub const MAX_TICK_SECONDS: u64 = 86_400;
+pub(crate) const MAX_TICK_SECONDS: u64 = 86_400;
 /// Numbers in any vector that a task asks for: parameters, a site's message, the state, what a site keeps. 512 MiB in double precision.
 pub const MAX_NUMBERS: u64 = 1 << 26;
 /// Passes over a site's records in one visit.
-pub const MAX_PASSES_OF_A_VISIT: u64 = 1_000_000;
+pub(crate) const MAX_PASSES_OF_A_VISIT: u64 = 1_000_000;
 /// Passes over a site's records in the whole run.
-pub const MAX_PASSES: u64 = 100_000_000;
+pub(crate) const MAX_PASSES: u64 = 100_000_000;
 /// Bytes of a name.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Bytes of a name that stands in a schema: a column, or one of its values.

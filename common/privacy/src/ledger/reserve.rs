@@ -7,10 +7,10 @@
 //!
 //! * A ledger that is opened for reading mints nothing ([`ChargeStore`]).
 //! * A process mints once for a release of a ledger's file, however often it opens the file.
-//! * Every further permit is written first, as a durable RETRIED row, and there are at most [`MOST_RETRIES`]. Then the release is refused for ever;
+//! * Every further permit is written first, as a durable RETRIED row, and there are at most `MOST_RETRIES`. Then the release is refused for ever;
 //!   its charge stays.
 //!
-//! So at most 1 + [`MOST_RETRIES`] results are ever computed for one charge, each in a process of its own, and the ledger shows how many. One is committed,
+//! So at most 1 + `MOST_RETRIES` results are ever computed for one charge, each in a process of its own, and the ledger shows how many. One is committed,
 //! and only what is committed is sent. That the others end with their processes is up to the code above this crate: what a
 //! mechanism released can be read before it is committed (an inner step of a visit needs the one before).
 //!
@@ -32,11 +32,11 @@ use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
 
 /// How often a permit is minted again for a release that crashes left RESERVED.
-pub const MOST_RETRIES: u32 = 8;
+pub(crate) const MOST_RETRIES: u32 = 8;
 
 impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// Charges `event` durably, then mints the permit. The same release with the same event and header that is still
-    /// RESERVED (a crash) is minted again without a new charge, after a durable RETRIED row: once a process, and at most [`MOST_RETRIES`] times.
+    /// RESERVED (a crash) is minted again without a new charge, after a durable RETRIED row: once a process, and at most `MOST_RETRIES` times.
     ///
     /// # Errors
     /// Over budget, frozen, conflict, permit already given out, too many crashes, store.
@@ -136,7 +136,7 @@ impl Minted {
 }
 
 /// Forgets what this process minted from the ledger at `place`, as a restart would.
-#[cfg(any(test, feature = "unsealed"))]
+#[cfg(test)]
 pub(crate) fn forget(place: &Path) {
     let place = place.canonicalize().unwrap_or_else(|_| place.to_path_buf());
     Minted::lock().0.remove(&place);

@@ -51,7 +51,7 @@ use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 
 /// η: how far a told norm may be from the norm of what is added, relative to it.
-pub const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;
+pub(crate) const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;
 
 /// u: unit roundoff.
 const ROUNDOFF: f64 = f64::EPSILON / 2.0;

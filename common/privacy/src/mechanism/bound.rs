@@ -19,7 +19,7 @@
 //! L = 101·ln 2: an honest vector is turned away with probability below 2^{−100}.
 //!
 //! A site that has more records than it declared is honest too, and its sum can be longer. So the sender brings its noised vector into the bound
-//! of what it declared before it lets go of it ([`SumBound::bring_in`]), and is never turned away.
+//! of what it declared before it lets go of it (`SumBound::bring_in`), and is never turned away.
 
 use crate::mechanism::ShareSum;
 use crate::sampler::gaussian;
@@ -111,7 +111,7 @@ impl SumBound {
     ///
     /// # Privacy
     /// Post-processing: the bound is a function of the task and of the declared number of units, which are public, and the noise is in.
-    pub fn bring_in(self, values: &mut [i64]) {
+    pub(crate) fn bring_in(self, values: &mut [i64]) {
         let largest = i64::try_from(self.coordinate).unwrap_or(i64::MAX);
         while !self.admits(values) {
             values.iter_mut().for_each(|value| *value = (*value).clamp(-largest, largest));

@@ -101,7 +101,7 @@ impl SumMechanism {
         }
     }
 
-    /// As [`LatticeSum::release_sum_with`].
+    /// As `LatticeSum::release_sum_with`.
     ///
     /// # Errors
     /// As there.
@@ -120,7 +120,7 @@ impl SumMechanism {
         }
     }
 
-    /// As [`LatticeSum::release_sum_keeping`].
+    /// As `LatticeSum::release_sum_keeping`.
     ///
     /// # Errors
     /// As there.

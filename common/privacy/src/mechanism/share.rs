@@ -160,7 +160,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub fn share_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn share_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -178,7 +178,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub fn share_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn share_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,

@@ -127,7 +127,7 @@ impl LatticeSum {
     ///
     /// # Errors
     /// As [`LatticeSum::release_sum`].
-    pub fn release_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn release_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -152,7 +152,7 @@ impl LatticeSum {
     ///
     /// # Errors
     /// As [`LatticeSum::release_sum`].
-    pub fn release_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn release_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,

@@ -11,7 +11,7 @@ use crate::sampler::bernoulli::{exp_minus, exp_minus_wide, uniform};
 pub struct SamplerError;
 
 /// Largest scale.
-pub const MAX_SCALE: u64 = 1 << 28;
+pub(crate) const MAX_SCALE: u64 = 1 << 28;
 
 /// Draws x ∈ ℤ with probability ∝ exp(−x²/(2s²)).
 ///
@@ -34,7 +34,7 @@ impl DiscreteGaussianSampler {
     /// Sampler with parameter `scale` = s.
     ///
     /// # Errors
-    /// The scale is 0 or above [`MAX_SCALE`].
+    /// The scale is 0 or above `MAX_SCALE`.
     pub fn new(scale: u64) -> Result<Self, SamplerError> {
         if scale == 0 || scale > MAX_SCALE {
             return Err(SamplerError);

@@ -112,13 +112,13 @@ impl Host {
 
     /// Whether all parties have signed.
     #[must_use]
-    pub fn is_agreed(&self) -> bool {
+    pub(crate) fn is_agreed(&self) -> bool {
         matches!(self.agreement, Agreement::Signed(..))
     }
 
     /// Whether this party's signature is missing.
     #[must_use]
-    pub fn waits_for(&self, party: &VerifyingKey) -> bool {
+    pub(crate) fn waits_for(&self, party: &VerifyingKey) -> bool {
         matches!(&self.agreement, Agreement::Draft(draft) if draft.signature_of(&PublicKey(party.to_bytes())).is_none())
     }
 
@@ -148,7 +148,7 @@ impl Host {
     ///
     /// # Errors
     /// There is no draft, or it is not that party's signature.
-    pub fn on_signature(&self, party: &VerifyingKey, signature: &[u8]) -> Result<AggregationRecord, SecAggError> {
+    pub(crate) fn on_signature(&self, party: &VerifyingKey, signature: &[u8]) -> Result<AggregationRecord, SecAggError> {
         let Agreement::Draft(draft) = &self.agreement else { return Err(SecAggError::Charter("no charter waits for signatures")) };
         let party = PublicKey(party.to_bytes());
         draft.clone().attach(&party, signature)?;
@@ -168,7 +168,7 @@ impl Host {
 
     /// Whether [`ask`](Self::ask) has something to ask: the same, without making it.
     #[must_use]
-    pub fn is_waiting(&self, next: Option<NextRound>) -> bool {
+    pub(crate) fn is_waiting(&self, next: Option<NextRound>) -> bool {
         match &self.agreement {
             Agreement::None => false,
             Agreement::Draft(draft) => draft.signature_of(&self.summer).is_none(),
@@ -198,7 +198,7 @@ impl Host {
     ///
     /// # Errors
     /// The answer does not fit; in words of the summer where it refused.
-    pub fn on_reply(
+    pub(crate) fn on_reply(
         &mut self,
         reply: SummerReply,
         next: Option<NextRound>,
@@ -253,7 +253,7 @@ impl Host {
     ///
     /// # Errors
     /// It is not this round's, or not that site's.
-    pub fn check_upload(&self, client: &ClientId, upload: &SignedUpload) -> Result<(Hash, Commitment), SecAggError> {
+    pub(crate) fn check_upload(&self, client: &ClientId, upload: &SignedUpload) -> Result<(Hash, Commitment), SecAggError> {
         let (Agreement::Signed(_, charter), Some((_, header))) = (&self.agreement, &self.round.open) else {
             return Err(SecAggError::Charter("no round is open under it"));
         };
@@ -272,7 +272,7 @@ impl Host {
 
     /// Whether the masks of the closing round are here.
     #[must_use]
-    pub fn has_masks(&self) -> bool {
+    pub(crate) fn has_masks(&self) -> bool {
         self.round.masks.is_some()
     }
 

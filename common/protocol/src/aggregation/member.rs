@@ -78,7 +78,7 @@ impl Membership {
 
     /// Whether all parties have signed, as far as this site knows.
     #[must_use]
-    pub fn is_agreed(&self) -> bool {
+    pub(crate) fn is_agreed(&self) -> bool {
         self.agreed.is_some()
     }
 
@@ -86,7 +86,7 @@ impl Membership {
     ///
     /// # Errors
     /// It is another one, or a floor is not met; nothing is signed then.
-    pub fn on_charter(&mut self, charter: &SignedCharter, task: &ResolvedTask, site: &Site<'_>) -> Result<CharterStep, SecAggError> {
+    pub(crate) fn on_charter(&mut self, charter: &SignedCharter, task: &ResolvedTask, site: &Site<'_>) -> Result<CharterStep, SecAggError> {
         let body = charter.check_text()?;
         self.compare(&body, task, site)?;
         if !charter.missing().is_empty() {

@@ -55,7 +55,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_consent(&mut self, client: &ClientId, signature: &[u8], now: Timestamp) -> Result<Durable<()>, Rejected> {
+    pub(crate) fn on_consent(&mut self, client: &ClientId, signature: &[u8], now: Timestamp) -> Result<Durable<()>, Rejected> {
         let key = self.member(client, Role::Site)?.key;
         let Some(host) = &self.run.aggregation else { return Err(Rejected::Aggregation("this run has none".into())) };
         if host.charter().is_some() && !host.waits_for(&key) {

@@ -13,7 +13,8 @@ use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, PayloadKind};
 
 use super::run::{Open, Phase, Run};
-use super::{Coordinator, MAX_RETURNS, Member, Rejected, SILENT_ROUNDS};
+use super::types::{MAX_RETURNS, SILENT_ROUNDS};
+use super::{Coordinator, Member, Rejected};
 use crate::bounds::{ENTRIES, ENTRIES_BYTES, entry_bytes};
 use crate::message::{RefusalReason, Role, RoundOutcome, RunOutcome, TranscriptEntry, Update};
 use crate::witness::{SignedHead, Witnessed};
@@ -21,7 +22,7 @@ use crate::witness::{SignedHead, Witnessed};
 impl Member {
     /// Whether nobody waits for it.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.silent >= SILENT_ROUNDS
     }
 

@@ -33,8 +33,8 @@ use dp_pvi_secagg::transcript::SignedEntry;
 pub use self::record::{Control, Record};
 use self::run::{Gathering, Given, Open, Phase, Progress, Run};
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Heeded, JOIN_EVERY, Joins, MAX_JOINS, MAX_RETURNS, Member,
-    Peer, Rejected, RestoreError, SILENT_ROUNDS, Settings, Stage, SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Heeded, Joins, Member, Peer, Rejected, RestoreError, Settings,
+    Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
@@ -89,7 +89,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Durable<Greeting>, Rejected> {
+    pub(crate) fn on_hello(&mut self, hello: &Signed<Hello>, peer: &Peer, now: Timestamp) -> Result<Durable<Greeting>, Rejected> {
         let enrolled = self.enrolled(&peer.client)?;
         if hello.body.len() > bounds::HELLO_BYTES {
             return Err(Rejected::Invalid(InvalidMessage::Malformed));
@@ -166,7 +166,12 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_update_begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Durable<Begin>, Rejected> {
+    pub(crate) fn on_update_begin(
+        &mut self,
+        client: &ClientId,
+        update: &Signed<Update>,
+        now: Timestamp,
+    ) -> Result<Durable<Begin>, Rejected> {
         let (body, verdict) = self.check_update(client, update)?;
         self.verified.insert(client.clone(), update.clone());
         Ok(match verdict {
@@ -188,7 +193,12 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_update_stored(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Durable<Answered>, Rejected> {
+    pub(crate) fn on_update_stored(
+        &mut self,
+        client: &ClientId,
+        update: &Signed<Update>,
+        now: Timestamp,
+    ) -> Result<Durable<Answered>, Rejected> {
         let (body, verdict) = self.check_update(client, update)?;
         let (client, update, at) = (client.clone(), update.clone(), now);
         Ok(match verdict {
@@ -226,7 +236,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_refusal(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<Durable<Heeded>, Rejected> {
+    pub(crate) fn on_refusal(&mut self, client: &ClientId, refusal: &Signed<Refusal>, now: Timestamp) -> Result<Durable<Heeded>, Rejected> {
         let body = refusal.open(&self.member(client, Role::Site)?.key)?;
         self.own_release(client, &body.release)?;
         let withdraws = body.header == Hash::default();
@@ -260,7 +270,12 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Rejected`].
-    pub fn on_metrics(&mut self, client: &ClientId, report: &Signed<MetricsReport>, now: Timestamp) -> Result<Durable<()>, Rejected> {
+    pub(crate) fn on_metrics(
+        &mut self,
+        client: &ClientId,
+        report: &Signed<MetricsReport>,
+        now: Timestamp,
+    ) -> Result<Durable<()>, Rejected> {
         let body = report.open(&self.member(client, Role::Evaluator)?.key)?;
         if body.run != self.run.id {
             return Err(Rejected::OtherTask("run"));
@@ -300,7 +315,7 @@ impl Coordinator {
 
     /// The sum that [`Action::Close`] asked for: closes the round with λ′ = λ + ρΣΔ + r, r the public correction of the floor.
     /// A sum of something else than the closing round changes nothing.
-    pub fn on_sum(&mut self, sum: &Sum, now: Timestamp) -> Durable<()> {
+    pub(crate) fn on_sum(&mut self, sum: &Sum, now: Timestamp) -> Durable<()> {
         let Phase::Open(open) = &self.run.phase else { return self.durable(Vec::new(), ()) };
         let Progress::Closing(outcome) = open.progress else { return self.durable(Vec::new(), ()) };
         // More may have come meanwhile where rounds do not wait for each other.

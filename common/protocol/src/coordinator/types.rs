@@ -80,7 +80,7 @@ pub struct Durable<T> {
 /// What to do with an update whose payload has not been read yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begin {
-    /// Read the payload, check it with [`crate::sum::PayloadCheck`], make it durable, then call [`super::Coordinator::on_update_stored`].
+    /// Read the payload, check it with [`crate::sum::PayloadCheck`], make it durable, then call `on_update_stored`.
     Accept(Expected),
     /// Do not read the payload; it has its receipt (stored before, or excluded).
     Answered(Answered),
@@ -140,7 +140,7 @@ pub enum Action {
     Rest,
     /// Poll again at once.
     Again,
-    /// Sum these payloads ([`crate::sum::Accumulator`]) and give the result to [`super::Coordinator::on_sum`].
+    /// Sum these payloads ([`crate::sum::Accumulator`]) and give the result to `on_sum`.
     Close(Close),
 }
 
@@ -330,7 +330,7 @@ pub struct Member {
     pub withdrawn: bool,
     /// How many of its hellos the run keeps from now on.
     pub joins: Joins,
-    /// Rounds in a row in which it was asked and said nothing before the deadline. From [`SILENT_ROUNDS`] on it is not waited for.
+    /// Rounds in a row in which it was asked and said nothing before the deadline. From `SILENT_ROUNDS` on it is not waited for.
     pub silent: u32,
     /// How often a round waited for it again since its last update that was in time, because it spoke while it was silent.
     pub returned: u32,
@@ -341,12 +341,12 @@ pub struct Member {
 /// Hellos of one client, after its first, that a run keeps at once. A run's records must not grow as often as somebody likes to connect, and
 /// who restarts for good reasons (an approval that is waited for, a disk without room) must not be locked out of a run that takes weeks:
 /// so what was used comes back with time.
-pub const MAX_JOINS: u32 = 256;
+pub(crate) const MAX_JOINS: u32 = 256;
 
 /// After so long one more hello is kept.
-pub const JOIN_EVERY: Duration = Duration::from_secs(60);
+pub(crate) const JOIN_EVERY: Duration = Duration::from_secs(60);
 
-/// What is left of [`MAX_JOINS`].
+/// What is left of `MAX_JOINS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Joins {
     left: u32,
@@ -387,7 +387,7 @@ impl Joins {
 
 /// A site that has been silent for so many rounds in a row is not waited for until it speaks again: an update that is in time counts as
 /// speech for all of them; a late one, a refusal or a hello gives it one round more, [`MAX_RETURNS`] times.
-pub const SILENT_ROUNDS: u32 = 3;
+pub(crate) const SILENT_ROUNDS: u32 = 3;
 
 /// How often a silent site is waited for again without an update that was in time. It is asked and heard after that, too.
-pub const MAX_RETURNS: u32 = 3;
+pub(crate) const MAX_RETURNS: u32 = 3;

@@ -99,12 +99,6 @@ impl<S: Store> Server<S> {
         &mut self.store
     }
 
-    /// Grows whenever [`Server::next`] may answer differently: waiting calls should ask again then.
-    #[must_use]
-    pub fn revision(&self) -> u64 {
-        self.revision
-    }
-
     /// Does all that time and earlier inputs brought: opens, sums, closes, ends. Every other method calls it itself.
     /// Returns when to call it again if nothing comes in.
     ///

@@ -54,7 +54,7 @@ impl EvaluatorParticipant {
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
+    pub(crate) fn on_welcome(&mut self, hello: &Signed<Hello>, welcome: &Signed<Welcome>) -> Result<Arc<ResolvedTask>, SiteError> {
         let (welcome, task) = self.identity.check_welcome(hello, welcome)?;
         if self.chain.as_ref().is_none_or(|chain| chain.run != welcome.run) {
             self.chain = Some(Chain::new(welcome.run, self.identity.server, &task));
@@ -72,7 +72,7 @@ impl EvaluatorParticipant {
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_next(&mut self, next: Next) -> Result<EvaluatorStep, SiteError> {
+    pub(crate) fn on_next(&mut self, next: Next) -> Result<EvaluatorStep, SiteError> {
         match next {
             // A charter is for sites.
             Next::Wait | Next::Charter(_) => Ok(EvaluatorStep::Wait),

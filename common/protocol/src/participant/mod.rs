@@ -71,9 +71,9 @@ pub enum Step {
     More,
     /// Send this signature on the run's charter.
     Consent(Vec<u8>),
-    /// Compute, then [`Participant::on_trained`].
+    /// Compute, then `Participant::on_trained`.
     Train(Box<TrainJob>),
-    /// Wait for the release tick, then [`Participant::on_sending`], then send.
+    /// Wait for the release tick, then `Participant::on_sending`, then send.
     Send(Box<Outgoing>),
     /// Send this refusal.
     Refuse(Box<Signed<Refusal>>, RefusalReason),

@@ -96,7 +96,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     ///
     /// # Errors
     /// See [`SiteError`]. [`Participant::withdrawal`] tells the server.
-    pub fn on_welcome(&mut self, hello: &Signed<Hello>, greeting: &Greeting) -> Result<Arc<ResolvedTask>, SiteError> {
+    pub(crate) fn on_welcome(&mut self, hello: &Signed<Hello>, greeting: &Greeting) -> Result<Arc<ResolvedTask>, SiteError> {
         let run = self.identity.open_welcome(hello, &greeting.welcome)?.run;
         self.greeted = Some((run, self.seen_of(run)));
         let (welcome, task) = self.identity.check_welcome(hello, &greeting.welcome)?;
@@ -165,7 +165,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
 
     /// The signed word that this site takes no (further) part in the run that it was welcomed to.
     #[must_use]
-    pub fn withdrawal(&self, reason: RefusalReason) -> Option<Signed<Refusal>> {
+    pub(crate) fn withdrawal(&self, reason: RefusalReason) -> Option<Signed<Refusal>> {
         let (run, welcomed) = self.greeted?;
         let round = welcomed.max(self.seen_of(run));
         let release = ReleaseId { run, client: self.identity.client.clone(), round };
@@ -174,7 +174,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
 
     /// A ledger head that the server claims to have seen, above or beside this ledger's, and cannot prove with this site's own signature:
     /// the server lies, or runs from a state that holds no such messages. Told once.
-    pub fn take_unproved(&mut self) -> Option<LedgerHead> {
+    pub(crate) fn take_unproved(&mut self) -> Option<LedgerHead> {
         self.unproved.take()
     }
 
@@ -242,7 +242,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_next(&mut self, next: Next) -> Result<Step, SiteError> {
+    pub(crate) fn on_next(&mut self, next: Next) -> Result<Step, SiteError> {
         match next {
             Next::Wait => Ok(Step::Wait),
             Next::Charter(charter) => match self.charter(&charter)? {
@@ -278,7 +278,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_trained(&mut self, trained: Trained, rng: &mut impl CryptoRng) -> Result<Outgoing, SiteError> {
+    pub(crate) fn on_trained(&mut self, trained: Trained, rng: &mut impl CryptoRng) -> Result<Outgoing, SiteError> {
         let joined = self.joined()?;
         let Some(Training { release, header, form, accepted }) = joined.training.take() else {
             return Err(SiteError::Order("a visit was computed that nobody asked for"));
@@ -345,7 +345,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_sending(&mut self, outgoing: &Outgoing) -> Result<(), SiteError> {
+    pub(crate) fn on_sending(&mut self, outgoing: &Outgoing) -> Result<(), SiteError> {
         Ok(self.ledger.sent(&outgoing.release)?)
     }
 
@@ -353,7 +353,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     ///
     /// # Errors
     /// See [`SiteError`].
-    pub fn on_receipt(&mut self, outgoing: &Outgoing, receipt: &Signed<Receipt>) -> Result<ReceiptOutcome, SiteError> {
+    pub(crate) fn on_receipt(&mut self, outgoing: &Outgoing, receipt: &Signed<Receipt>) -> Result<ReceiptOutcome, SiteError> {
         let body = receipt.open(&self.identity.server)?;
         if body.release != outgoing.release || body.update != update_hash(outgoing.attachment.message())? {
             return Err(SiteError::Server("its receipt is for another update"));

@@ -44,11 +44,11 @@ use self::scenes::scenes;
 use crate::experiment::processors;
 
 /// Probability that any flag of [`MOST_RUNS`] runs of [`MOST_ROWS`] rows is false.
-pub const FALSE_FLAGS: f64 = 1e-4;
+pub(crate) const FALSE_FLAGS: f64 = 1e-4;
 /// Rows of a run, at most.
-pub const MOST_ROWS: usize = 1_000;
+pub(crate) const MOST_ROWS: usize = 1_000;
 /// Runs that share [`FALSE_FLAGS`].
-pub const MOST_RUNS: usize = 50;
+pub(crate) const MOST_RUNS: usize = 50;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]

@@ -286,13 +286,13 @@ impl Experiment {
 
     /// Number of clients.
     #[must_use]
-    pub fn number_of_clients(&self) -> usize {
+    pub(crate) fn number_of_clients(&self) -> usize {
         self.clients.number.unwrap_or(self.data.files.len())
     }
 
     /// The same experiment with other options of `[pvi]` and another ε in its task.
     #[must_use]
-    pub fn with_options(&self, options: &toml::Table, epsilon: f64) -> Self {
+    pub(crate) fn with_options(&self, options: &toml::Table, epsilon: f64) -> Self {
         let setting = |section: &str, key: &str, value: toml::Value| Setting { keys: vec![section.to_owned(), key.to_owned()], value };
         let mut experiment = self.clone();
         experiment.task_settings.extend(options.iter().map(|(key, value)| setting("pvi", key, value.clone())));

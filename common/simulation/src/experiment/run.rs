@@ -159,7 +159,7 @@ impl Session {
     ///
     /// # Errors
     /// See [`ExperimentError`].
-    pub fn run_with<N: NoiseSource + Clone + 'static>(
+    pub(crate) fn run_with<N: NoiseSource + Clone + 'static>(
         &self,
         seed: u64,
         noise: N,

@@ -86,11 +86,6 @@ impl Factors {
         }
         progress
     }
-
-    /// Replaces the prior: λ becomes `lambda`, which holds the same factors.
-    pub fn set_lambda(&mut self, lambda: Vec<f64>) {
-        self.lambda = lambda;
-    }
 }
 
 /// Stochastic expectation propagation: λ = λ0 + N f.

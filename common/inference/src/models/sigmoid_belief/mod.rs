@@ -161,7 +161,7 @@ impl<'a> ClippedImages<'a> {
     }
 
     /// Adds one unit's term, which is dense: for sums that look at single terms. A unit whose norm is not finite adds nothing.
-    pub fn add_term(&self, unit: UnitView<'_>, term: &mut Term) {
+    pub(crate) fn add_term(&self, unit: UnitView<'_>, term: &mut Term) {
         let mut statistics = vec![0.0; self.statistics.coordinates()];
         let mut norm = 0.0;
         for image in unit.records() {

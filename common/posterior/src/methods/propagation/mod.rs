@@ -14,6 +14,6 @@
 mod rule;
 mod task;
 
-pub use rule::{Approximation, NOISE_PRIOR, PropagationRule, network_noise};
+pub use rule::{Approximation, NOISE_PRIOR, PropagationRule};
 pub(crate) use task::resolve;
 pub use task::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};

@@ -324,13 +324,6 @@ impl NetworkState {
     }
 }
 
-/// Shape and rate of a network's noise precision from the head of a state over `weights` weights.
-#[must_use]
-pub fn network_noise(head: &[f64], weights: usize) -> Option<(f64, f64)> {
-    let (rate, precision) = (*head.get(weights)?, *head.get(2 * weights + 1)?);
-    Some((rate * rate / precision, rate))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

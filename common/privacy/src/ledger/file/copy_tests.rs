@@ -312,7 +312,7 @@ fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_t
     })
     .unwrap();
     // Another process.
-    crate::danger::forget_permits(&path);
+    crate::ledger::reserve::forget(&path);
     let mut back = open(&path).unwrap();
     assert_eq!((closed, back.rows().len()), (1, rows + 1));
     assert_eq!(back.state(&release(0)), Some(ReleaseState::Settled { included: false }));

@@ -109,7 +109,7 @@ fn t1_6_a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
     drop(ledger);
 
     // Another process.
-    crate::danger::forget_permits(&path);
+    crate::ledger::reserve::forget(&path);
     let mut ledger = open(&path).unwrap();
     assert_eq!(ledger.state(&release(0)), Some(ReleaseState::Reserved));
     let permit = ledger.reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
@@ -222,13 +222,13 @@ fn finding_gate_one_charge_mints_once_a_process_and_few_times_at_all() {
     reserve().unwrap();
     for again in 1..=MOST_RETRIES as usize {
         assert!(matches!(reserve(), Err(LedgerError::PermitOutstanding(_))), "the same process, attempt {again}");
-        crate::danger::forget_permits(&path);
+        crate::ledger::reserve::forget(&path);
         reserve().unwrap();
         let ledger = open(&path).unwrap();
         assert_eq!(ledger.rows().len(), 2 + again);
         assert!(matches!(&ledger.rows().last().unwrap().0.body, RowBody::Retried { release: id } if *id == release(0)));
     }
-    crate::danger::forget_permits(&path);
+    crate::ledger::reserve::forget(&path);
     assert!(matches!(reserve(), Err(LedgerError::RetriesSpent(_))));
     // The charge stays, and nothing of it can be included.
     let mut ledger = open(&path).unwrap();

@@ -328,7 +328,7 @@ fn finding_attack_a_flood_of_returns_stays_bounded_and_ends_by_itself() {
             waits
         };
         let waits = flood(&mut desk);
-        let most = 2 * crate::coordinator::MAX_JOINS as usize + 4;
+        let most = 2 * crate::coordinator::types::MAX_JOINS as usize + 4;
         assert!(desk.records.len() <= most && waits.iter().all(|wait| (1..=60).contains(wait)), "{} {waits:?}", desk.records.len());
         let before = desk.records.len();
         // An hour later: sixty more, and not one beyond.

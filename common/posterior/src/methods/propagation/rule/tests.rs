@@ -1,4 +1,4 @@
-use super::{NOISE_PRIOR, network_noise};
+use super::NOISE_PRIOR;
 use crate::methods::Arrived;
 use crate::models::pbp_network::Network;
 use crate::models::pbp_network::network_posterior;
@@ -193,4 +193,10 @@ fn a_network_may_start_with_a_public_precision() {
         let refused = resolve(model, label, label == CLASS, pvi, epsilon).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
+}
+
+/// Shape and rate of a network's noise precision from the head of a state over `weights` weights.
+fn network_noise(head: &[f64], weights: usize) -> Option<(f64, f64)> {
+    let (rate, precision) = (*head.get(weights)?, *head.get(2 * weights + 1)?);
+    Some((rate * rate / precision, rate))
 }

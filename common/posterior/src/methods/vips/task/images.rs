@@ -89,7 +89,7 @@ impl ImagesSpec {
 
     /// Whether a run's state carries sums from visit to visit: where the damping never forgets all of them.
     #[must_use]
-    pub fn keeps_sums(&self, task: &Setting<'_>) -> bool {
+    pub(crate) fn keeps_sums(&self, task: &Setting<'_>) -> bool {
         task.damping.iter().skip(1).any(|rho| *rho < 1.0)
     }
 
