@@ -1,10 +1,10 @@
 //! Encoded rows become units: one a record, or one a person.
 
-use crate::encode::{Encoded, Encoder, Fate, Purpose, Row};
-use crate::error::{DataError, LineProblem, RowProblem};
-use crate::source::{RowError, Visitor, field_name};
+use crate::encode::{Encoded, Encoder, Fate, Purpose};
+use crate::error::{DataError, RowProblem};
+use crate::source::{RowError, Sink, field_name};
 use crate::{LocalCounts, Unreadable};
-use dp_pvi_records::{RecordTable, RecordTableBuilder};
+use dp_pvi_records::{LineProblem, RecordTable, RecordTableBuilder, Row};
 use dp_pvi_schema::Schema;
 use std::collections::HashMap;
 
@@ -109,11 +109,11 @@ impl<'s> Assembler<'s> {
     }
 }
 
-impl Visitor for Assembler<'_> {
+impl Sink for Assembler<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
         self.records += 1;
         if let Some(field) = self.id {
-            self.ids.push(row.cell(field).to_text());
+            self.ids.push(row.cell(field).with_text(|text| String::from_utf8_lossy(text).into_owned()));
         }
         let fate = match self.encoder.encode(row, &mut self.row, &mut ()) {
             Ok(fate) => fate,

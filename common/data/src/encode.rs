@@ -1,6 +1,7 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
 use crate::error::CellProblem;
+use dp_pvi_records::{CellValue, Row};
 use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema};
 use std::collections::HashMap;
 
@@ -27,22 +28,6 @@ impl Purpose {
     pub(crate) fn rejects(self) -> bool {
         matches!(self, Self::Check | Self::Public)
     }
-}
-
-/// A cell as a reader finds it.
-#[derive(Clone, Copy)]
-pub(crate) enum Cell<'a> {
-    Null,
-    Text(&'a [u8]),
-    Integer(i128),
-    Number(f64),
-    Boolean(bool),
-}
-
-/// One row of a file. Fields are numbered as the schema's columns; then come label and unit.
-pub(crate) trait Row {
-    /// The cell of a field that the file has.
-    fn cell(&self, field: usize) -> Cell<'_>;
 }
 
 /// Watches what happens to cells, to count it. Loading watches nothing.
@@ -177,8 +162,8 @@ impl<'s> Encoder<'s> {
         let fault = |problem| Err(Fault { field, problem });
         id.clear();
         match self.present(row.cell(field)) {
-            None | Some(Cell::Text([])) => return fault(CellProblem::NoUnit),
-            Some(Cell::Number(value)) if !(value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0) => {
+            None | Some(CellValue::Text([])) => return fault(CellProblem::NoUnit),
+            Some(CellValue::Number(value)) if !(value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0) => {
                 return fault(if value.is_nan() { CellProblem::NoUnit } else { CellProblem::InexactUnit });
             }
             Some(cell) => cell.with_text(|text| id.extend_from_slice(text)),
@@ -224,10 +209,10 @@ impl<'s> Encoder<'s> {
 
     /// The cell, unless it says that there is no value.
     #[inline]
-    fn present<'a>(&self, cell: Cell<'a>) -> Option<Cell<'a>> {
+    fn present<'a>(&self, cell: CellValue<'a>) -> Option<CellValue<'a>> {
         match cell {
-            Cell::Null => None,
-            Cell::Text(text) if listed(self.schema.missing_tokens(), text) => None,
+            CellValue::Null => None,
+            CellValue::Text(text) if listed(self.schema.missing_tokens(), text) => None,
             cell => Some(cell),
         }
     }
@@ -268,12 +253,12 @@ impl Levels {
         }
     }
 
-    fn find(&self, cell: Cell<'_>) -> Option<u32> {
+    fn find(&self, cell: CellValue<'_>) -> Option<u32> {
         match self {
             Self::Text(levels) => cell.with_text(|text| levels.get(text).copied()),
             Self::Numbers(levels) => {
                 // Adding 0 turns −0 into 0.
-                let value = cell.number().ok()? + 0.0;
+                let value = finite(cell).ok()? + 0.0;
                 let position = levels.binary_search_by(|(level, _)| (level + 0.0).total_cmp(&value)).ok()?;
                 Some(levels[position].1)
             }
@@ -281,42 +266,23 @@ impl Levels {
     }
 }
 
-impl Cell<'_> {
-    /// The finite number that the cell is.
-    fn number(self) -> Result<f64, CellProblem> {
-        let value = match self {
-            Self::Null | Self::Boolean(_) => return Err(CellProblem::NotANumber),
-            Self::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).ok_or(CellProblem::NotANumber)?,
-            Self::Integer(value) => value as f64,
-            Self::Number(value) => value,
-        };
-        if value.is_finite() { Ok(value) } else { Err(CellProblem::NotFinite) }
-    }
-
-    /// Calls `f` with the cell's text: numbers in their shortest decimal form, truth values as `true` and `false`.
-    /// The cell as text; empty where there is nothing.
-    pub(crate) fn to_text(self) -> String {
-        self.with_text(|text| String::from_utf8_lossy(text).into_owned())
-    }
-
-    fn with_text<T>(self, f: impl FnOnce(&[u8]) -> T) -> T {
-        match self {
-            Self::Null => f(b""),
-            Self::Text(text) => f(text),
-            Self::Integer(value) => f(value.to_string().as_bytes()),
-            Self::Number(value) => f(value.to_string().as_bytes()),
-            Self::Boolean(true) => f(b"true"),
-            Self::Boolean(false) => f(b"false"),
-        }
-    }
+/// The finite number that a cell is.
+fn finite(cell: CellValue<'_>) -> Result<f64, CellProblem> {
+    let value = match cell {
+        CellValue::Null | CellValue::Boolean(_) => return Err(CellProblem::NotANumber),
+        CellValue::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).ok_or(CellProblem::NotANumber)?,
+        CellValue::Integer(value) => value as f64,
+        CellValue::Number(value) => value,
+    };
+    if value.is_finite() { Ok(value) } else { Err(CellProblem::NotFinite) }
 }
 
-fn number(rule: &NumberRule, cell: Option<Cell<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+fn number(rule: &NumberRule, cell: Option<CellValue<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
-    let value = match cell.number() {
+    let value = match finite(cell) {
         Ok(value) => value,
         // A stored NaN is how tables of numbers say that there is no value.
-        Err(CellProblem::NotFinite) if matches!(cell, Cell::Number(value) if value.is_nan()) && rule.missing != CellPolicy::Reject => {
+        Err(CellProblem::NotFinite) if matches!(cell, CellValue::Number(value) if value.is_nan()) && rule.missing != CellPolicy::Reject => {
             return absent(rule.missing, field, watch);
         }
         Err(problem) => return invalid(rule.invalid, problem, field, watch),
@@ -340,7 +306,7 @@ fn number(rule: &NumberRule, cell: Option<Cell<'_>>, field: usize, watch: &mut i
 fn category(
     rule: &CategoryRule,
     levels: Option<&Levels>,
-    cell: Option<Cell<'_>>,
+    cell: Option<CellValue<'_>>,
     field: usize,
     watch: &mut impl Watch,
 ) -> Result<Coded, CellProblem> {
@@ -354,10 +320,10 @@ fn category(
     }
 }
 
-fn boolean(rule: &BooleanRule, cell: Option<Cell<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+fn boolean(rule: &BooleanRule, cell: Option<CellValue<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
     let truth = match cell {
-        Cell::Boolean(truth) => Some(truth),
+        CellValue::Boolean(truth) => Some(truth),
         cell => cell
             .with_text(|text| if listed(&rule.true_values, text) { Some(true) } else { listed(&rule.false_values, text).then_some(false) }),
     };

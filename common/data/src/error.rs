@@ -1,6 +1,6 @@
 //! What can be wrong with a data set. Messages name files, rows and columns; no variant can hold the text of a cell.
 
-use dp_pvi_records::RecordError;
+use dp_pvi_records::{LineProblem, RecordError};
 use std::path::PathBuf;
 
 /// Why a data set was not loaded. Rows are counted from 1 in each file, without the header; in public files without comments and empty
@@ -143,37 +143,15 @@ pub enum DataError {
         /// The ledger.
         ledger: PathBuf,
     },
+    /// Documents and images are files.
+    #[error("the schema describes documents or images, which are read from files only; describe a table")]
+    NoTable,
+    /// A [`Source`](dp_pvi_records::Source) that is no file.
+    #[error(transparent)]
+    Source(Box<dyn std::error::Error + Send + Sync>),
     /// More than one table can hold.
     #[error(transparent)]
     Table(#[from] RecordError),
-}
-
-/// Why a line is no row of the file's columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LineProblem {
-    /// More or fewer cells than the file has columns.
-    #[error("has {found} cells instead of {expected}; check delimiter, quotes and the list of columns")]
-    Length {
-        /// Number of columns.
-        expected: usize,
-        /// Number of cells.
-        found: usize,
-    },
-    /// A quote that is not closed on its line.
-    #[error(
-        "has a quote that is not closed on its line; a record is one line: close the quote, write line breaks inside cells as blanks, or \
-         store the data as Parquet"
-    )]
-    OpenQuote,
-    /// A line that does not fit into memory.
-    #[error("is longer than 64 MiB; check quotes and line ends")]
-    TooLong,
-    /// A header that ends in a carriage return without a line feed.
-    #[error(
-        "ends in a carriage return without a line feed; end every line with a line feed (`tr '\\r' '\\n'` converts a file of such lines)"
-    )]
-    BareReturn,
 }
 
 /// Why a row of a table was rejected.

@@ -3,41 +3,37 @@
 use std::io::{Cursor, Read as _};
 use std::path::Path;
 
-use dp_pvi_schema::Schema;
-
 use crate::encode::Purpose;
 use crate::error::DataError;
-use crate::source::{Container, Input, Start, Visitor, gunzip, opened};
-use crate::{parquet, text};
+use crate::parquet::ParquetTable;
+use crate::source::{Container, Reading, Sink, Start, gunzip, opened};
+use crate::text::TextTable;
 
-/// Reads all rows of all files.
-pub(crate) fn read_files<P: AsRef<Path>>(
-    schema: &Schema,
-    files: &[P],
-    purpose: Purpose,
-    id: Option<&str>,
-    visitor: &mut impl Visitor,
-) -> Result<(), DataError> {
+/// Gives all rows of all files to a sink.
+pub(crate) fn read_files<P: AsRef<Path>>(reading: Reading<'_>, files: &[P], sink: &mut impl Sink) -> Result<(), DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
-    for path in files {
-        let input = Input { path: path.as_ref(), schema, purpose, id };
-        // In a run nothing depends on how many records there are.
-        if read(&input, visitor)? == 0 && purpose != Purpose::Run {
-            return Err(DataError::Empty { path: input.path.to_owned() });
-        }
-    }
-    Ok(())
+    files.iter().try_for_each(|path| read(reading, path.as_ref(), sink))
 }
 
-/// Reads a file's rows and returns their number.
-fn read(input: &Input<'_>, visitor: &mut impl Visitor) -> Result<u64, DataError> {
-    let start = if input.schema.csv().names.is_some() { Start::Record } else { Start::Header };
-    let (file, bytes) = opened(input.path)?;
-    match Container::of(input.path, &bytes, start) {
-        Container::Parquet => parquet::read(input, file, visitor),
-        Container::Gzip => text::read(input, gunzip(bytes, file), visitor),
-        Container::Plain => text::read(input, Cursor::new(bytes).chain(file), visitor),
+fn read(reading: Reading<'_>, path: &Path, sink: &mut impl Sink) -> Result<(), DataError> {
+    let format = reading.schema.csv();
+    let start = if format.names.is_some() { Start::Record } else { Start::Header };
+    let (file, bytes) = opened(path)?;
+    match Container::of(path, &bytes, start) {
+        Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?, sink),
+        Container::Gzip => read_text(reading, TextTable::new(path, gunzip(bytes, file), format), sink),
+        Container::Plain => read_text(reading, TextTable::new(path, Cursor::new(bytes).chain(file), format), sink),
     }
+}
+
+fn read_text(reading: Reading<'_>, table: TextTable<'_, impl std::io::Read>, sink: &mut impl Sink) -> Result<(), DataError> {
+    // Public records may stand between lines that are none. Among private ones such a line is a record: what it looks like is
+    // something that only its own bytes decide.
+    let mut table = if matches!(reading.purpose, Purpose::Public | Purpose::Prediction) { table.passing_over_blanks() } else { table };
+    reading.read(&mut table, sink).map_err(|error| match error {
+        DataError::MissingColumn { path, column, .. } => DataError::MissingColumn { path, column, clue: table.clue() },
+        other => other,
+    })
 }

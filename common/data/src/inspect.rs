@@ -1,10 +1,11 @@
 //! What the schema does to a data set, counted. For the people at the site: the counts are as private as the records.
 
 use crate::assemble::Assembled;
-use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Row, Watch};
-use crate::error::{DataError, LineProblem, RowProblem};
+use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Watch};
+use crate::error::{DataError, RowProblem};
 use crate::files::read_files;
-use crate::source::{RowError, Visitor, field_name};
+use crate::source::{Reading, RowError, Sink, field_name};
+use dp_pvi_records::{LineProblem, Row};
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use std::collections::HashMap;
@@ -92,7 +93,7 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
     let mut counter = Counter::new(schema);
     for (file, path) in files.iter().enumerate() {
         (counter.file, counter.row) = (file + 1, 0);
-        read_files(schema, std::slice::from_ref(path), Purpose::Check, None, &mut counter)?;
+        read_files(Reading { schema, purpose: Purpose::Check, id: None }, std::slice::from_ref(path), &mut counter)?;
     }
     if files.is_empty() {
         return Err(DataError::NoFiles);
@@ -223,7 +224,7 @@ fn level_count(kind: &ColumnKind) -> usize {
     }
 }
 
-impl Visitor for Counter<'_> {
+impl Sink for Counter<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
         self.row += 1;
         self.records += 1;

@@ -12,6 +12,7 @@
 //! * [`load_public`] reads a public test set for an evaluator, or public research data for a simulation. It refuses a data set that
 //!   has a privacy ledger.
 //! * [`load_for_prediction`] reads rows whose label is not known yet.
+//! * [`load_sources_for_run`] and [`load_sources`] do the same with any table that is a [`Source`].
 //! * [`inspect`] counts what the schema does to a data set, for the people at the site only.
 //!
 //! # What may depend on a record
@@ -51,17 +52,19 @@ mod public;
 mod source;
 mod text;
 
+pub use dp_pvi_records::LineProblem;
 pub use dp_pvi_schema::public::Public;
-pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, LineProblem, RowProblem};
+pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, RowProblem};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
 use assemble::{Assembled, Assembler};
 use dp_pvi_privacy::{Hash, Units};
-use dp_pvi_records::RecordTable;
+use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 use encode::Purpose;
+use source::Reading;
 use std::io::Read;
 use std::path::Path;
 
@@ -128,6 +131,31 @@ pub fn load_for_run<P: AsRef<Path>>(schema: &Schema, files: &[P], key: &[u8; 32]
     Ok(Snapshot { units: Units::new(table), fingerprint })
 }
 
+/// [`load_for_run`] from tables that are no files: several sources are one data set, in the given order.
+///
+/// # Errors
+/// As [`load_for_run`]; the schema describes no table.
+pub fn load_sources_for_run<S: Source>(schema: &Schema, sources: &mut [S], key: &[u8; 32]) -> Result<Snapshot, DataError>
+where
+    DataError: From<S::Error>,
+{
+    let table = assemble_sources(schema, sources, Purpose::Run)?.table;
+    let fingerprint = fingerprint::of(&table, key);
+    Ok(Snapshot { units: Units::new(table), fingerprint })
+}
+
+/// [`load`] from tables that are no files.
+///
+/// # Errors
+/// As [`load`]; the schema describes no table.
+pub fn load_sources<S: Source>(schema: &Schema, sources: &mut [S]) -> Result<Loaded, DataError>
+where
+    DataError: From<S::Error>,
+{
+    let Assembled { table, counts, .. } = assemble_sources(schema, sources, Purpose::Check)?;
+    Ok(Loaded { units: Units::new(table), counts })
+}
+
 /// Reads a site's files through the schema and puts them behind the release gate. The first record that the schema rejects is an error:
 /// this is for the people at the site, before a run.
 ///
@@ -161,7 +189,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
         return Err(DataError::MissingColumn { path: first.as_ref().to_owned(), column: column.to_owned(), clue: None });
     }
     let mut assembler = Assembler::new(schema, Purpose::Prediction).keeping_ids();
-    files::read_files(schema, files, Purpose::Prediction, Some(column), &mut assembler)?;
+    files::read_files(Reading { schema, purpose: Purpose::Prediction, id: Some(column) }, files, &mut assembler)?;
     let Assembled { table, unreadable, ids, .. } = assembler.finish()?;
     Ok(Rows { table, unreadable, ids })
 }
@@ -176,11 +204,26 @@ pub fn read_text(path: &Path) -> Result<String, DataError> {
     read.map(|_| text).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
+fn assemble_sources<S: Source>(schema: &Schema, sources: &mut [S], purpose: Purpose) -> Result<Assembled, DataError>
+where
+    DataError: From<S::Error>,
+{
+    if *schema.content() != Content::Table {
+        return Err(DataError::NoTable);
+    }
+    if sources.is_empty() {
+        return Err(DataError::NoFiles);
+    }
+    let mut assembler = Assembler::new(schema, purpose);
+    sources.iter_mut().try_for_each(|source| Reading { schema, purpose, id: None }.read(source, &mut assembler))?;
+    assembler.finish()
+}
+
 fn table<P: AsRef<Path>>(schema: &Schema, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
     match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, purpose);
-            files::read_files(schema, files, purpose, None, &mut assembler)?;
+            files::read_files(Reading { schema, purpose, id: None }, files, &mut assembler)?;
             assembler.finish()
         }
         Content::Documents(rule) => documents::load(rule, files, purpose),

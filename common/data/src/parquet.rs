@@ -1,16 +1,16 @@
 //! Parquet: flat columns of integers, floating point numbers, truth values and text, one row group at a time.
 
-use crate::encode::{Cell, Row};
 use crate::error::DataError;
-use crate::source::{Input, Visitor};
 use ::parquet::basic::{ConvertedType, LogicalType, Type};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use ::parquet::data_type::{ByteArray, DataType};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
-use ::parquet::schema::types::ColumnDescriptor;
+use ::parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
+use dp_pvi_records::{CellValue, Row, Source, Visitor};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 const DAMAGED: &str = "the file is damaged or uses a feature that is not supported; write it again, for example with pandas or DuckDB \
                        (uncompressed or with Snappy compression)";
@@ -39,80 +39,99 @@ struct Slice<'a> {
 }
 
 impl Row for Slice<'_> {
-    fn cell(&self, field: usize) -> Cell<'_> {
+    fn cell(&self, field: usize) -> CellValue<'_> {
         let cell = match &self.columns[field] {
             None => None,
-            Some(Values::Boolean(values)) => values[self.row].map(Cell::Boolean),
-            Some(Values::Integer(values)) => values[self.row].map(Cell::Integer),
-            Some(Values::Number(values)) => values[self.row].map(Cell::Number),
-            Some(Values::Text(values)) => values[self.row].as_ref().map(|text| Cell::Text(text.data())),
+            Some(Values::Boolean(values)) => values[self.row].map(CellValue::Boolean),
+            Some(Values::Integer(values)) => values[self.row].map(CellValue::Integer),
+            Some(Values::Number(values)) => values[self.row].map(CellValue::Number),
+            Some(Values::Text(values)) => values[self.row].as_ref().map(|text| CellValue::Text(text.data())),
         };
-        cell.unwrap_or(Cell::Null)
+        cell.unwrap_or(CellValue::Null)
     }
 }
 
-/// Reads a Parquet file's rows and returns their number.
-pub(crate) fn read(input: &Input<'_>, file: File, visitor: &mut impl Visitor) -> Result<u64, DataError> {
-    // The library's messages are not passed on: they may quote what a page holds.
-    let damaged = |_: ParquetError| DataError::Parquet { path: input.path.to_owned(), problem: DAMAGED };
-    let reader = guarded(|| SerializedFileReader::new(file)).map_err(damaged)?;
-    let columns = reader.metadata().file_metadata().schema_descr().columns();
-    let names: Vec<_> = columns.iter().map(|column| column.path().parts()[0].as_bytes()).collect();
-    let positions = input.bind(&top_level(&names))?;
-    // From top-level names back to leaves; a nested column that is asked for is refused below.
-    let leaves: Vec<_> = first_leaves(&names);
-    let mut asked = Vec::with_capacity(positions.len());
-    for position in positions {
-        asked.push(match position {
-            None => None,
-            Some(position) => {
-                let leaf = leaves[position];
-                Some((leaf, meaning(&columns[leaf]).map_err(|stored| input.column_type(&columns[leaf], stored))?))
-            }
+/// A Parquet file as a table.
+pub(crate) struct ParquetTable<'a> {
+    path: &'a Path,
+    reader: SerializedFileReader<File>,
+}
+
+impl<'a> ParquetTable<'a> {
+    /// The table in `file`, which messages call `path`.
+    pub(crate) fn open(path: &'a Path, file: File) -> Result<Self, DataError> {
+        let reader = guarded(|| SerializedFileReader::new(file)).map_err(|_| damaged(path))?;
+        Ok(Self { path, reader })
+    }
+
+    fn leaves(&self) -> &[ColumnDescPtr] {
+        self.reader.metadata().file_metadata().schema_descr().columns()
+    }
+}
+
+/// The library's messages are not passed on: they may quote what a page holds.
+fn damaged(path: &Path) -> DataError {
+    DataError::Parquet { path: path.to_owned(), problem: DAMAGED }
+}
+
+impl Source for ParquetTable<'_> {
+    type Error = DataError;
+
+    fn name(&self) -> &Path {
+        self.path
+    }
+
+    fn columns(&mut self) -> Result<Vec<Vec<u8>>, DataError> {
+        let leaves = self.leaves();
+        Ok(first_leaves(leaves).into_iter().map(|leaf| first_name(&leaves[leaf]).as_bytes().to_vec()).collect())
+    }
+
+    fn visit(&mut self, fields: &[Option<usize>], visitor: &mut impl Visitor) -> Result<(), DataError> {
+        let damaged = || damaged(self.path);
+        let columns = self.leaves();
+        // From top-level names back to leaves; a nested column that is asked for is refused.
+        let leaves = first_leaves(columns);
+        let asked = fields.iter().map(|field| {
+            let Some(leaf) = field.map(|position| leaves[position]) else { return Ok(None) };
+            let stored =
+                |stored| DataError::ColumnType { path: self.path.to_owned(), column: first_name(&columns[leaf]).to_owned(), stored };
+            Ok(Some((leaf, meaning(&columns[leaf]).map_err(stored)?)))
         });
-    }
-    let mut number = 0;
-    for group in 0..reader.num_row_groups() {
-        let group = guarded(|| reader.get_row_group(group)).map_err(damaged)?;
-        let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| input.damaged())?;
-        let mut values = Vec::with_capacity(asked.len());
-        for asked in &asked {
-            values.push(match asked {
-                None => None,
-                Some((leaf, meaning)) => {
-                    let values = guarded(|| read_column(group.get_column_reader(*leaf)?, *meaning, rows)).map_err(damaged)?;
-                    if values.len() != rows {
-                        return Err(input.damaged());
+        let asked: Vec<Option<(usize, Meaning)>> = asked.collect::<Result<_, DataError>>()?;
+        for group in 0..self.reader.num_row_groups() {
+            let group = guarded(|| self.reader.get_row_group(group)).map_err(|_| damaged())?;
+            let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| damaged())?;
+            let mut values = Vec::with_capacity(asked.len());
+            for asked in &asked {
+                values.push(match asked {
+                    None => None,
+                    Some((leaf, meaning)) => {
+                        let values = guarded(|| read_column(group.get_column_reader(*leaf)?, *meaning, rows)).map_err(|_| damaged())?;
+                        if values.len() != rows {
+                            return Err(damaged());
+                        }
+                        Some(values)
                     }
-                    Some(values)
+                });
+            }
+            for row in 0..rows {
+                if visitor.row(&Slice { columns: &values, row }).is_break() {
+                    return Ok(());
                 }
-            });
+            }
         }
-        for row in 0..rows {
-            number += 1;
-            visitor.row(&Slice { columns: &values, row }).map_err(|error| input.at(number, error))?;
-        }
-    }
-    Ok(number)
-}
-
-impl Input<'_> {
-    fn damaged(&self) -> DataError {
-        DataError::Parquet { path: self.path.to_owned(), problem: DAMAGED }
-    }
-
-    fn column_type(&self, column: &ColumnDescriptor, stored: String) -> DataError {
-        DataError::ColumnType { path: self.path.to_owned(), column: column.path().parts()[0].clone(), stored }
+        Ok(())
     }
 }
 
-/// Names of the top-level columns: the leaves of one nested column follow each other and share their first name.
-fn top_level<'a>(names: &[&'a [u8]]) -> Vec<&'a [u8]> {
-    first_leaves(names).into_iter().map(|leaf| names[leaf]).collect()
+/// The name of the top-level column to which a leaf belongs.
+fn first_name(leaf: &ColumnDescriptor) -> &str {
+    &leaf.path().parts()[0]
 }
 
-fn first_leaves(names: &[&[u8]]) -> Vec<usize> {
-    (0..names.len()).filter(|&leaf| leaf == 0 || names[leaf] != names[leaf - 1]).collect()
+/// The first leaf of each top-level column: the leaves of one nested column follow each other and share their first name.
+fn first_leaves(leaves: &[ColumnDescPtr]) -> Vec<usize> {
+    (0..leaves.len()).filter(|&leaf| leaf == 0 || first_name(&leaves[leaf]) != first_name(&leaves[leaf - 1])).collect()
 }
 
 /// How a column's values are meant; `Err` says what is stored where a schema has no use for it.

@@ -1,38 +1,75 @@
-//! Files in order: which format each has, which of its columns the schema means, and where an error stands.
+//! Tables in order: which format a file has, which columns of a table the schema means, and where an error stands.
 
-use crate::encode::{Encoder, Fault, Purpose, Row};
-use crate::error::{DataError, LineProblem};
-use dp_pvi_records::RecordError;
+use crate::encode::{Encoder, Fault, Purpose};
+use crate::error::DataError;
+use dp_pvi_records::{LineProblem, RecordError, Row, Source, Visitor};
 use dp_pvi_schema::{ColumnKind, OtherColumns, Schema};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Cursor, Read};
+use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Takes rows one by one.
-pub(crate) trait Visitor {
+/// Takes the rows of a data set one by one.
+pub(crate) trait Sink {
     /// One row; an error ends the reading.
     fn row(&mut self, row: &impl Row) -> Result<(), RowError>;
-    /// A line that cannot be cut into the file's columns; an error ends the reading.
+    /// A record that cannot be cut into the table's columns; an error ends the reading.
     fn broken(&mut self, problem: LineProblem) -> Result<(), RowError>;
-    /// A line of a private file that holds nothing: it is empty, or a comment.
+    /// A record that holds nothing.
     fn nothing(&mut self);
 }
 
-/// Why a visitor stopped.
+/// Why a sink stopped.
 pub(crate) enum RowError {
     Fault(Fault),
     Line(LineProblem),
     Table(RecordError),
 }
 
-/// One file being read.
-pub(crate) struct Input<'a> {
-    pub(crate) path: &'a Path,
+/// How a table is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) purpose: Purpose,
     /// A column whose text is wanted beside the schema's: its field comes after all others.
     pub(crate) id: Option<&'a str>,
+}
+
+/// A sink's rows, counted.
+struct Counted<'s, K> {
+    sink: &'s mut K,
+    /// Records so far.
+    records: u64,
+    /// Those of them that hold something.
+    rows: u64,
+    stopped: Option<RowError>,
+}
+
+impl<K> Counted<'_, K> {
+    fn unless(&mut self, stopped: Result<(), RowError>) -> ControlFlow<()> {
+        self.stopped = stopped.err();
+        if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<K: Sink> Visitor for Counted<'_, K> {
+    fn row(&mut self, row: &impl Row) -> ControlFlow<()> {
+        (self.records, self.rows) = (self.records + 1, self.rows + 1);
+        let taken = self.sink.row(row);
+        self.unless(taken)
+    }
+
+    fn broken(&mut self, problem: LineProblem) -> ControlFlow<()> {
+        (self.records, self.rows) = (self.records + 1, self.rows + 1);
+        let taken = self.sink.broken(problem);
+        self.unless(taken)
+    }
+
+    fn nothing(&mut self) {
+        self.records += 1;
+        self.sink.nothing();
+    }
 }
 
 /// What a file's bytes are.
@@ -96,24 +133,40 @@ pub(crate) fn gunzip(start: Vec<u8>, file: File) -> impl Read {
     flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, Cursor::new(start).chain(file)))
 }
 
-impl Input<'_> {
-    pub(crate) fn io(&self, source: std::io::Error) -> DataError {
-        DataError::Io { path: self.path.to_owned(), source }
+impl Reading<'_> {
+    /// Gives all rows of a table to a sink.
+    pub(crate) fn read<S: Source>(&self, source: &mut S, sink: &mut impl Sink) -> Result<(), DataError>
+    where
+        DataError: From<S::Error>,
+    {
+        let names = source.columns()?;
+        let fields = self.bind(source.name(), &names.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let mut counted = Counted { sink, records: 0, rows: 0, stopped: None };
+        source.visit(&fields, &mut counted)?;
+        let Counted { records, rows, stopped, .. } = counted;
+        if let Some(error) = stopped {
+            return Err(self.at(source.name(), records, error));
+        }
+        // In a run nothing depends on how many records there are.
+        if rows == 0 && self.purpose != Purpose::Run {
+            return Err(DataError::Empty { path: source.name().to_owned() });
+        }
+        Ok(())
     }
 
-    /// Says where a visitor stopped.
-    pub(crate) fn at(&self, row: u64, error: RowError) -> DataError {
+    /// Says where a sink stopped.
+    fn at(&self, path: &Path, row: u64, error: RowError) -> DataError {
         match error {
             RowError::Table(error) => DataError::Table(error),
-            RowError::Line(problem) => DataError::Line { path: self.path.to_owned(), row, problem },
+            RowError::Line(problem) => DataError::Line { path: path.to_owned(), row, problem },
             RowError::Fault(Fault { field, problem }) => {
-                DataError::Cell { path: self.path.to_owned(), row, column: field_name(self.schema, field).to_owned(), problem }
+                DataError::Cell { path: path.to_owned(), row, column: field_name(self.schema, field).to_owned(), problem }
             }
         }
     }
 
-    /// Finds the schema's fields among a file's columns: position per field, `None` where none is needed.
-    pub(crate) fn bind(&self, names: &[&[u8]]) -> Result<Vec<Option<usize>>, DataError> {
+    /// Finds the schema's fields among a table's columns: position per field, `None` where none is needed.
+    fn bind(&self, path: &Path, names: &[&[u8]]) -> Result<Vec<Option<usize>>, DataError> {
         let needed = needed_fields(self.schema, self.purpose);
         let mut described = HashSet::with_capacity(needed.len());
         let mut positions = Vec::with_capacity(needed.len() + 1);
@@ -123,17 +176,17 @@ impl Input<'_> {
             let mut found = names.iter().enumerate().filter(|(_, candidate)| **candidate == name.as_bytes()).map(|(position, _)| position);
             let position = found.next();
             if needed && position.is_none() {
-                return Err(DataError::MissingColumn { path: self.path.to_owned(), column: name.to_owned(), clue: None });
+                return Err(DataError::MissingColumn { path: path.to_owned(), column: name.to_owned(), clue: None });
             }
             if found.next().is_some() {
-                return Err(DataError::RepeatedColumn { path: self.path.to_owned(), column: name.to_owned() });
+                return Err(DataError::RepeatedColumn { path: path.to_owned(), column: name.to_owned() });
             }
             positions.push(if needed { position } else { None });
         }
         if self.schema.other_columns() == OtherColumns::Reject
             && let Some(position) = names.iter().position(|name| !described.contains(name))
         {
-            return Err(DataError::UnknownColumn { path: self.path.to_owned(), position: position + 1 });
+            return Err(DataError::UnknownColumn { path: path.to_owned(), position: position + 1 });
         }
         Ok(positions)
     }

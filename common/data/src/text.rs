@@ -3,13 +3,13 @@
 //! Every line after the header is a record, whatever it holds: lines are cut first ([`crate::lines`]), and then each line by itself into
 //! cells. A quote that is not closed ends with its line, so that it takes nothing from the next one.
 
-use crate::encode::{Cell, Purpose, Row};
-use crate::error::{Clue, DataError, LineProblem};
+use crate::error::{Clue, DataError};
 use crate::lines::{BareReturn, LONGEST_LINE, Lines, Next};
-use crate::source::{Input, Visitor};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
+use dp_pvi_records::{CellValue, LineProblem, Row, Source, Visitor};
 use dp_pvi_schema::{Blanks, CsvFormat};
 use std::io::{BufReader, Read};
+use std::path::Path;
 
 /// One line, seen through the schema's fields.
 struct Line<'a> {
@@ -20,89 +20,115 @@ struct Line<'a> {
 
 impl Row for Line<'_> {
     #[inline]
-    fn cell(&self, field: usize) -> Cell<'_> {
+    fn cell(&self, field: usize) -> CellValue<'_> {
         let text = self.positions[field].and_then(|position| self.cells.get(position));
-        text.map_or(Cell::Null, |text| Cell::Text(cut(text, self.blanks)))
+        text.map_or(CellValue::Null, |text| CellValue::Text(cut(text, self.blanks)))
     }
 }
 
-/// Reads a text file's rows and returns their number, without lines that hold nothing.
-pub(crate) fn read(input: &Input<'_>, bytes: impl Read, visitor: &mut impl Visitor) -> Result<u64, DataError> {
-    let format = input.schema.csv();
-    let mut lines = Lines::new(BufReader::with_capacity(1 << 16, bytes), LONGEST_LINE);
-    let mut cells = Cells::default();
-    let (positions, width) = match &format.names {
-        Some(names) => (input.bind(&names.iter().map(String::as_bytes).collect::<Vec<_>>())?, names.len()),
-        None => header(input, format, &mut lines, &mut cells)?,
-    };
-    // Public records may stand between lines that are none. Among private ones such a line is a record: what it looks like is
-    // something that only its own bytes decide.
-    let passes_over = matches!(input.purpose, Purpose::Public | Purpose::Prediction);
-    let (mut row, mut rows) = (0, 0);
-    loop {
-        let next = lines.next().map_err(|source| input.io(source))?;
-        let found = match next {
-            Next::End => return Ok(rows),
-            Next::TooLong => Err(LineProblem::TooLong),
-            Next::Line => {
-                let line = lines.line();
-                // In a file of one column an empty line is a record whose cell is empty.
-                if line.first().map_or(width > 1 || passes_over, |first| format.comment == Some(*first)) {
-                    if !passes_over {
-                        row += 1;
-                        visitor.nothing();
-                    }
-                    continue;
-                }
-                cells.cut(&mut lines, format.delimiter)
+/// A text file as a table.
+pub(crate) struct TextTable<'a, R> {
+    path: &'a Path,
+    format: &'a CsvFormat,
+    lines: Lines<BufReader<R>>,
+    cells: Cells,
+    width: usize,
+    passes_over: bool,
+    clue: Option<Clue>,
+}
+
+impl<'a, R: Read> TextTable<'a, R> {
+    /// The table in `bytes`, which messages call `path`. Every line after the header is a record.
+    pub(crate) fn new(path: &'a Path, bytes: R, format: &'a CsvFormat) -> Self {
+        let lines = Lines::new(BufReader::with_capacity(1 << 16, bytes), LONGEST_LINE);
+        Self { path, format, lines, cells: Cells::default(), width: 0, passes_over: false, clue: None }
+    }
+
+    /// Empty lines and comments are no records.
+    pub(crate) fn passing_over_blanks(self) -> Self {
+        Self { passes_over: true, ..self }
+    }
+
+    /// What the header looks like, if not like one of this format.
+    pub(crate) fn clue(&self) -> Option<Clue> {
+        self.clue
+    }
+
+    fn io(&self, source: std::io::Error) -> DataError {
+        DataError::Io { path: self.path.to_owned(), source }
+    }
+
+    /// Reads the first line that is neither empty nor a comment. Header and whatever stands before it are public.
+    fn header(&mut self) -> Result<Vec<Vec<u8>>, DataError> {
+        let path = self.path;
+        let header = |problem| DataError::Header { path: path.to_owned(), problem };
+        let mut next = match self.lines.first() {
+            Ok(Ok(first)) => Ok(first),
+            Ok(Err(BareReturn)) => return Err(header(LineProblem::BareReturn)),
+            Err(source) => Err(source),
+        };
+        loop {
+            match next.map_err(|source| self.io(source))? {
+                Next::End => return Err(DataError::Empty { path: path.to_owned() }),
+                Next::TooLong => return Err(header(LineProblem::TooLong)),
+                Next::Line => {}
             }
-        };
-        row += 1;
-        rows += 1;
-        let visited = match found {
-            Ok(found) if found == width => visitor.row(&Line { cells: &cells, positions: &positions, blanks: format.blanks }),
-            Ok(found) => visitor.broken(LineProblem::Length { expected: width, found }),
-            Err(problem) => visitor.broken(problem),
-        };
-        visited.map_err(|error| input.at(row, error))?;
+            if self.lines.line().first().is_some_and(|first| self.format.comment != Some(*first)) {
+                break;
+            }
+            next = self.lines.next();
+        }
+        self.clue = Clue::of(self.lines.line(), self.format.delimiter);
+        let width = self.cells.cut(&mut self.lines, self.format.delimiter).map_err(header)?;
+        Ok((0..width).filter_map(|position| self.cells.get(position)).map(|name| cut(name, Blanks::Trimmed).to_vec()).collect())
     }
 }
 
-/// Finds the schema's fields in the first line that is neither empty nor a comment. Header and whatever stands before it are public.
-fn header(
-    input: &Input<'_>,
-    format: &CsvFormat,
-    lines: &mut Lines<impl std::io::BufRead>,
-    cells: &mut Cells,
-) -> Result<(Vec<Option<usize>>, usize), DataError> {
-    let header = |problem| DataError::Header { path: input.path.to_owned(), problem };
-    let mut next = match lines.first().map_err(|source| input.io(source))? {
-        Ok(first) => Ok(first),
-        Err(BareReturn) => return Err(header(LineProblem::BareReturn)),
-    };
-    loop {
-        match next.map_err(|source| input.io(source))? {
-            Next::End => return Err(DataError::Empty { path: input.path.to_owned() }),
-            Next::TooLong => return Err(header(LineProblem::TooLong)),
-            Next::Line => {}
-        }
-        let line = lines.line();
-        if line.first().is_some_and(|first| format.comment != Some(*first)) {
-            break;
-        }
-        next = lines.next();
+impl<R: Read> Source for TextTable<'_, R> {
+    type Error = DataError;
+
+    fn name(&self) -> &Path {
+        self.path
     }
-    let clue = Clue::of(lines.line(), format.delimiter);
-    let width = match cells.cut(lines, format.delimiter) {
-        Ok(width) => width,
-        Err(problem) => return Err(header(problem)),
-    };
-    let names: Vec<_> = (0..width).filter_map(|position| cells.get(position)).map(|name| cut(name, Blanks::Trimmed)).collect();
-    let positions = input.bind(&names).map_err(|error| match error {
-        DataError::MissingColumn { path, column, .. } => DataError::MissingColumn { path, column, clue },
-        other => other,
-    })?;
-    Ok((positions, width))
+
+    fn columns(&mut self) -> Result<Vec<Vec<u8>>, DataError> {
+        let names = match &self.format.names {
+            Some(names) => names.iter().map(|name| name.as_bytes().to_vec()).collect(),
+            None => self.header()?,
+        };
+        self.width = names.len();
+        Ok(names)
+    }
+
+    fn visit(&mut self, fields: &[Option<usize>], visitor: &mut impl Visitor) -> Result<(), DataError> {
+        loop {
+            let found = match self.lines.next().map_err(|source| self.io(source))? {
+                Next::End => return Ok(()),
+                Next::TooLong => Err(LineProblem::TooLong),
+                Next::Line => {
+                    // In a file of one column an empty line is a record whose cell is empty.
+                    let first = self.lines.line().first();
+                    if first.map_or(self.width > 1 || self.passes_over, |first| self.format.comment == Some(*first)) {
+                        if !self.passes_over {
+                            visitor.nothing();
+                        }
+                        continue;
+                    }
+                    self.cells.cut(&mut self.lines, self.format.delimiter)
+                }
+            };
+            let visited = match found {
+                Ok(found) if found == self.width => {
+                    visitor.row(&Line { cells: &self.cells, positions: fields, blanks: self.format.blanks })
+                }
+                Ok(found) => visitor.broken(LineProblem::Length { expected: self.width, found }),
+                Err(problem) => visitor.broken(problem),
+            };
+            if visited.is_break() {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// The cells of one line.

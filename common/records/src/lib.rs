@@ -4,6 +4,10 @@
 //! columns takes 12 bytes an entry, and the rows of one unit lie side by side, so that a random unit costs a few cache lines.
 //! A unit is a record, or all records of one person; it may be empty (its records were dropped) and then contributes 0.
 
+mod source;
+
+pub use source::{CellValue, LineProblem, Row, Source, Visitor};
+
 use dp_pvi_privacy::{ContentId, StableIds, UnitTable};
 use dp_pvi_schema::public::{Example, TestRecords};
 

@@ -4,6 +4,7 @@
 mod damaged_parquet;
 mod documents_and_images;
 mod in_a_run;
+mod other_sources;
 mod parquet_files;
 mod random_files;
 mod shared_data;
