@@ -20,6 +20,8 @@ const UNITS: usize = 60;
 pub enum Data {
     /// Two numbers and a class.
     Classes,
+    /// Two numbers and one of three classes, which follows from them.
+    Wards,
     /// Two numbers and a count, which is a number too.
     Counts,
     /// Words of documents.
@@ -95,6 +97,7 @@ pub const MODELS: &[Model] = &[
     model("probit", "family = \"probit-regression\"", Data::Classes),
     model("Poisson", "family = \"poisson-regression\"", Data::Counts),
     model("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Data::Classes),
+    model("network of classes", "family = \"neural-network\"\nhidden = [3]\nsamples = 1\nclasses = 3", Data::Wards),
     model("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 1.0", Data::Counts),
     model("topics", "family = \"latent-dirichlet\"\ntopics = 2", Data::Documents),
     model("mixture", "family = \"gaussian-mixture\"\ncomponents = 2\nnoise_sd = 0.5", Data::Counts),
@@ -199,7 +202,7 @@ pub fn tried(model: &str) -> Vec<&'static Update> {
         "logistic, full" => vec!["pvi; natural; vips; vips, relevance; sep; ep, open"],
         "probit" => vec![GLM, "sep; sep, open; ep; filter; sep, sites; ep, sites"],
         "network" => vec!["dp; dp, positivity; dp, adaptive; bcm, split"],
-        "network of numbers" => vec!["dp, Adam, sampled"],
+        "network of numbers" | "network of classes" => vec!["dp, Adam, sampled"],
         "topics" => vec!["vips; vips, learned clip"],
         "mixture" => vec!["sep; sep, open; ep; dp-em; dp-em, open"],
         "mixture, full" => vec!["sep; ep; sep, sites"],
@@ -219,7 +222,7 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "logistic" => "natural; global, sampled; perturbation; averaging, tied; virtual; virtual, tied; client-level; sep; ep",
         "logistic, full" => "vips",
         "probit" => "sep, sites; ep, sites",
-        "Poisson" | "network" | "network of numbers" => "",
+        "Poisson" | "network" | "network of numbers" | "network of classes" => "",
         "topics" => "vips, learned clip",
         "mixture" => "sep, sampled; dp-em",
         "mixture, full" => "",
@@ -329,6 +332,7 @@ impl Data {
             }
             Self::Images => return "kind = \"binary-image\"\n[binary_image]\nwidth = 3\nheight = 4\nthreshold = 63\n".into(),
             Self::Classes => "kind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n",
+            Self::Wards => "kind = \"classes\"\nvalues = [\"home\", \"ward\", \"intensive, care\"]\n",
             Self::Counts => "kind = \"number\"\nlower = 0\nupper = 10\ncentre = 0\nscale = 1\n",
         };
         let column = |j| format!("[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
@@ -341,6 +345,21 @@ impl Data {
         let mut records = Records::generated(units, 2, offset);
         match self {
             Self::Classes => records.csv(Likelihood::Logistic),
+            Self::Wards => {
+                let mut text = "x0,x1,y\n".to_owned();
+                for x in &records.x {
+                    let ward = if x[0] < -0.33 {
+                        "home"
+                    } else if x[0] + x[1] < 0.5 {
+                        "ward"
+                    } else {
+                        "\"intensive, care\""
+                    };
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(text, "{:?},{:?},{ward}", x[0], x[1]);
+                }
+                text
+            }
             Self::Counts => {
                 for (x, y) in records.x.iter().zip(&mut records.y) {
                     *y += (2.0 * (x[0] + 1.0)).floor();

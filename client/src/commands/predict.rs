@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::records::RecordView;
 use dp_pvi_posterior::reading::document::{Intervals, PosteriorDocument};
-use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor, largest};
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
 use dp_pvi_privacy::UnitTable;
@@ -86,10 +86,12 @@ struct Rows {
 }
 
 /// What is written of one prediction.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Line {
     /// P(y = 1) and the interval of that probability under the posterior.
     Class { probability: f64, lower: f64, upper: f64 },
+    /// The most likely class, and P(y = k) of every class.
+    Classes { class: usize, probabilities: Vec<f64> },
     /// Component of a mixture, from 0, and its responsibility.
     Component { component: usize, probability: f64 },
     /// In the unit of the file. With a transform the middle is the median and there is no standard deviation.
@@ -114,10 +116,14 @@ impl Rows {
     fn write(&self, read: &dp_pvi_data::Rows, format: Format, out: &mut impl Write) -> std::io::Result<()> {
         if format == Format::Text {
             let header = match &self.schema.label().kind {
-                LabelKind::Binary { .. } => "probability,lower,upper,problem",
-                LabelKind::Number(rule) if rule.transform == Transform::Identity => "mean,sd,lower,upper,problem",
-                LabelKind::Number(_) => "median,sd,lower,upper,problem",
-                LabelKind::Absent => "component,probability,problem",
+                LabelKind::Binary { .. } => "probability,lower,upper,problem".to_owned(),
+                LabelKind::Classes { values } => {
+                    let each: String = values.iter().map(|value| format!("{},", cell(&format!("probability of {value}")))).collect();
+                    format!("class,{each}problem")
+                }
+                LabelKind::Number(rule) if rule.transform == Transform::Identity => "mean,sd,lower,upper,problem".to_owned(),
+                LabelKind::Number(_) => "median,sd,lower,upper,problem".to_owned(),
+                LabelKind::Absent => "component,probability,problem".to_owned(),
             };
             let id = self.id.as_ref().map(|column| format!("{},", cell(column))).unwrap_or_default();
             writeln!(out, "row,{id}{header}")?;
@@ -131,10 +137,11 @@ impl Rows {
             match format {
                 Format::Text => {
                     let id = id.map(|id| format!("{},", cell(id))).unwrap_or_default();
-                    writeln!(out, "{},{id}{},{}", row + 1, csv(line, &self.schema), quoted(line, problem))?;
+                    let problem = quoted(line.is_some(), problem);
+                    writeln!(out, "{},{id}{},{problem}", row + 1, csv(line, &self.schema))?;
                 }
                 Format::Json => {
-                    let mut object = object(row + 1, line, problem);
+                    let mut object = object(row + 1, line, problem, &self.schema);
                     if let Some(id) = id {
                         object["id"] = json!(id);
                     }
@@ -153,11 +160,12 @@ impl Rows {
             Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => {
                 Line::Class { probability, lower: interval.lower, upper: interval.upper }
             }
+            Prediction::Classes { probabilities } => Line::Classes { class: largest(&probabilities).0, probabilities },
             Prediction::Component { component, probability } => Line::Component { component, probability },
-            Prediction::Number { mean, variance } => {
+            Prediction::Number { mean, variance } | Prediction::Count { mean, variance, .. } => {
                 let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
                     LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
-                    LabelKind::Binary { .. } | LabelKind::Absent => (&|entry| entry, Some(variance.sqrt())),
+                    LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Absent => (&|entry| entry, Some(variance.sqrt())),
                 };
                 Line::Number { middle: decode(mean), sd, lower: decode(interval.lower), upper: decode(interval.upper) }
             }
@@ -173,15 +181,28 @@ fn spread(rule: &NumberRule, variance: f64) -> Option<f64> {
 fn csv(line: Option<Line>, schema: &Schema) -> String {
     match line {
         Some(Line::Class { probability, lower, upper }) => format!("{probability},{lower},{upper}"),
+        Some(Line::Classes { class, probabilities }) => {
+            let each: Vec<String> = probabilities.iter().map(f64::to_string).collect();
+            format!("{},{}", cell(class_name(schema, class)), each.join(","))
+        }
         Some(Line::Component { component, probability }) => format!("{component},{probability}"),
         Some(Line::Number { middle, sd, lower, upper }) => {
             format!("{middle},{},{lower},{upper}", sd.map(|sd| sd.to_string()).unwrap_or_default())
         }
-        None => match schema.label().kind {
+        None => match &schema.label().kind {
             LabelKind::Binary { .. } => ",,".into(),
+            LabelKind::Classes { values } => ",".repeat(values.len()),
             LabelKind::Number(_) => ",,,".into(),
             LabelKind::Absent => ",".into(),
         },
+    }
+}
+
+/// The text of a class.
+fn class_name(schema: &Schema, class: usize) -> &str {
+    match &schema.label().kind {
+        LabelKind::Classes { values } => values.get(class).map_or("", String::as_str),
+        LabelKind::Binary { .. } | LabelKind::Number(_) | LabelKind::Absent => "",
     }
 }
 
@@ -191,16 +212,21 @@ fn cell(text: &str) -> String {
 }
 
 /// Why there is no prediction, as a cell; empty where there is one.
-fn quoted(line: Option<Line>, problem: Option<String>) -> String {
-    match (line, problem) {
-        (Some(_), _) => String::new(),
-        (None, None) => "the schema drops this record".into(),
-        (None, Some(problem)) => format!("\"{}\"", problem.replace('"', "\"\"")),
+fn quoted(predicted: bool, problem: Option<String>) -> String {
+    match problem {
+        _ if predicted => String::new(),
+        None => "the schema drops this record".into(),
+        Some(problem) => format!("\"{}\"", problem.replace('"', "\"\"")),
     }
 }
 
-fn object(row: usize, line: Option<Line>, problem: Option<String>) -> Value {
+fn object(row: usize, line: Option<Line>, problem: Option<String>, schema: &Schema) -> Value {
     match line {
+        Some(Line::Classes { class, probabilities }) => {
+            let each: serde_json::Map<String, Value> =
+                probabilities.iter().enumerate().map(|(k, p)| (class_name(schema, k).to_owned(), json!(p))).collect();
+            json!({"row": row, "class": class_name(schema, class), "probabilities": each})
+        }
         Some(Line::Class { probability, lower, upper }) => json!({"row": row, "probability": probability, "lower": lower, "upper": upper}),
         Some(Line::Component { component, probability }) => json!({"row": row, "component": component, "probability": probability}),
         Some(Line::Number { middle, sd: Some(sd), lower, upper }) => {

@@ -47,7 +47,7 @@ pub(crate) enum CellEvent {
     Above,
     /// A number inside its range.
     Number,
-    /// A level of a category, a truth value (0, 1) or a class (0, 1).
+    /// A level of a category, a truth value (0, 1) or a class, from 0.
     Level(usize),
 }
 
@@ -177,6 +177,16 @@ impl<'s> Encoder<'s> {
         let coded = match &label.kind {
             LabelKind::Number(rule) => number(rule, cell, field, watch)?,
             LabelKind::Absent => Coded::Entry(0.0),
+            LabelKind::Classes { values } => match cell {
+                None => absent(label.missing, field, watch)?,
+                Some(cell) => match cell.with_text(|text| values.iter().position(|value| value.as_bytes() == text)) {
+                    Some(class) => {
+                        watch.cell(field, CellEvent::Level(class));
+                        Coded::Entry(class as f64)
+                    }
+                    None => invalid(label.invalid, CellProblem::NotALabel, field, watch)?,
+                },
+            },
             LabelKind::Binary { positive, negative, strip_suffix } => match cell {
                 None => absent(label.missing, field, watch)?,
                 Some(cell) => {

@@ -149,8 +149,9 @@ struct Tally {
 impl<'s> Counter<'s> {
     fn new(schema: &'s Schema) -> Self {
         let mut levels: Vec<Vec<u64>> = schema.columns().iter().map(|column| vec![0; level_count(&column.kind)]).collect();
-        levels.push(match schema.label().kind {
+        levels.push(match &schema.label().kind {
             LabelKind::Binary { .. } => vec![0; 2],
+            LabelKind::Classes { values } => vec![0; values.len()],
             LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
         });
         let tally = Tally {
@@ -195,8 +196,9 @@ impl<'s> Counter<'s> {
                 self.tally.report(field, column.name.clone(), kind, names)
             })
             .collect();
-        let names = match self.schema.label().kind {
+        let names = match &self.schema.label().kind {
             LabelKind::Binary { .. } => vec!["0".to_owned(), "1".to_owned()],
+            LabelKind::Classes { values } => values.clone(),
             LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
         };
         reports.push(self.tally.report(Encoder::label_field(self.schema), self.schema.label().column.clone(), "label", names));

@@ -157,6 +157,9 @@ impl Cells {
                 &mut self.reader.insert((end, reader)).1
             }
         };
+        // Every line is cut as if it were the only one: what the reader remembers of the last one, an open quote or that nothing was read yet, may
+        // decide nothing.
+        reader.reset();
         if self.text.len() < line.len() {
             self.text.resize(line.len(), 0);
         }
@@ -174,7 +177,6 @@ impl Cells {
             }
         }
         // The end of the line was taken for part of a cell.
-        reader.reset();
         self.found = 0;
         Err(LineProblem::OpenQuote)
     }

@@ -10,6 +10,8 @@ pub use dp_pvi_schema::public::Example;
 
 use dp_pvi_numerics::normal;
 
+use dp_pvi_numerics::count;
+
 /// The predictive distribution of a posterior: parameter uncertainty and observation noise together.
 pub trait Law: Debug + Send + Sync {
     /// Number of features of a row.
@@ -108,21 +110,34 @@ pub fn dense(row: Example<'_>, dimension: usize) -> Vec<f64> {
 /// The component with the largest probability.
 #[must_use]
 pub(crate) fn most_likely(probabilities: &[f64]) -> Prediction {
-    let best = probabilities.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
-    let (component, probability) = best.unwrap_or((0, 0.0));
+    let (component, probability) = largest(probabilities);
     Prediction::Component { component, probability }
 }
 
+/// Position and value of the largest probability, the last of equal ones; (0, 0) of none.
+#[must_use]
+pub fn largest(probabilities: &[f64]) -> (usize, f64) {
+    probabilities.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
+}
+
 /// A prediction with its uncertainty.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Prediction {
-    /// Mean and variance of a number, of the parameters and of the observation together: y ~ N(mean, variance) in a linear regression, a count
-    /// with these moments in a Poisson regression.
+    /// Mean and variance of a number, of the parameters and of the observation together: y ~ N(mean, variance) in a linear regression.
     Number {
         /// xᵀμ.
         mean: f64,
         /// Predictive variance.
         variance: f64,
+    },
+    /// A count y ~ Poisson(e^z) with z ~ N(mean, variance) of `log_rate`.
+    Count {
+        /// E y.
+        mean: f64,
+        /// Var y: of the rate, and Poisson's own.
+        variance: f64,
+        /// Mean and variance of z.
+        log_rate: (f64, f64),
     },
     /// P(y = 1), with mean and standard deviation of the logit behind it: xᵀθ, Gaussian, or the output of a network.
     Class {
@@ -142,6 +157,11 @@ pub enum Prediction {
         /// √(xᵀΣx).
         sd: f64,
     },
+    /// P(y = k) of every class, of more than two: they sum to 1.
+    Classes {
+        /// In the order of the schema's list.
+        probabilities: Vec<f64>,
+    },
     /// The component of a mixture that most likely made the row.
     Component {
         /// Its number, from 0.
@@ -152,11 +172,28 @@ pub enum Prediction {
 }
 
 impl Prediction {
+    /// P(y ≤ target) for a number; for a count P(y < target) + ½ P(y = target). Uniform where predictions are calibrated, for a count nearly.
+    #[must_use]
+    pub fn transform(&self, target: f64) -> Option<f64> {
+        match *self {
+            Self::Number { mean, variance } => Some(0.5 * libm::erfc((mean - target) / (2.0 * variance).sqrt())),
+            Self::Count { log_rate: (mean, variance), .. } => {
+                Some(count::distribution(target - 1.0, mean, variance) + 0.5 * count::log_mass(target, mean, variance).exp())
+            }
+            Self::Class { .. } | Self::Classes { .. } | Self::Probit { .. } | Self::Component { .. } => None,
+        }
+    }
+
     /// Central interval: of the number itself, or of the success probability σ(xᵀθ) under the posterior of θ.
     #[must_use]
     pub fn interval(&self, level: Level) -> Interval {
         match *self {
             Self::Number { mean, variance } => level.interval(mean, variance.sqrt()),
+            Self::Count { log_rate: (mean, variance), .. } => {
+                let tail = normal::cdf(-level.half_width());
+                let quantile = |probability| count::quantile(probability, mean, variance);
+                Interval { lower: quantile(tail), upper: quantile(1.0 - tail) }
+            }
             Self::Class { logit_mean, logit_sd, .. } => {
                 let logit = level.interval(logit_mean, logit_sd);
                 let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
@@ -166,7 +203,11 @@ impl Prediction {
                 let predictor = level.interval(mean, sd);
                 Interval { lower: normal::cdf(predictor.lower), upper: normal::cdf(predictor.upper) }
             }
-            // A number of a component has no interval.
+            // The name of a class or of a component has no interval.
+            Self::Classes { ref probabilities } => {
+                let (_, probability) = largest(probabilities);
+                Interval { lower: probability, upper: probability }
+            }
             Self::Component { probability, .. } => Interval { lower: probability, upper: probability },
         }
     }

@@ -2,6 +2,7 @@
 //! a sum is kept within a bound ([`clipping`]). Nothing here knows a task, and no record enters it.
 
 pub mod clipping;
+pub mod count;
 pub mod floor;
 pub mod noisy_likelihood;
 pub mod normal;

@@ -140,6 +140,11 @@ pub enum LabelKind {
         /// Cut from the end of the text before it is compared.
         strip_suffix: Option<String>,
     },
+    /// Several classes: the target is the position of the text in the list, from 0.
+    Classes {
+        /// Their texts, in order: at least two, each once.
+        values: Vec<String>,
+    },
     /// A number, with the same rule as a feature.
     Number(NumberRule),
     /// Nothing is predicted; every target is 0.
@@ -291,6 +296,7 @@ impl Schema {
     pub fn max_abs_target(&self) -> f64 {
         match &self.label.kind {
             LabelKind::Binary { .. } => 1.0,
+            LabelKind::Classes { values } => values.len().saturating_sub(1) as f64,
             LabelKind::Number(rule) => rule.max_abs(),
             LabelKind::Absent => 0.0,
         }

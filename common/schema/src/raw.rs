@@ -51,6 +51,7 @@ struct RawCsv {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum RawLabel {
     Binary(RawBinary),
+    Classes(RawClasses),
     Number(RawNumberLabel),
 }
 
@@ -60,6 +61,16 @@ struct RawBinary {
     positive: Vec<String>,
     negative: Option<Vec<String>>,
     strip_suffix: Option<String>,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawClasses {
+    values: Vec<String>,
     #[serde(default)]
     missing: RawPolicy,
     #[serde(default)]
@@ -286,6 +297,22 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 missing: label_policy(raw.missing, "missing").map_err(fail)?,
                 invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
                 kind: LabelKind::Binary { positive: raw.positive, negative: raw.negative, strip_suffix: raw.strip_suffix },
+                column,
+            })
+        }
+        RawLabel::Classes(raw) => {
+            if raw.values.len() < 2 {
+                return Err(fail(
+                    "`values` must list the texts of two classes or more, in the order in which they are to be reported".into(),
+                ));
+            }
+            if let Some(text) = first_repeated(raw.values.iter().map(String::as_str)) {
+                return Err(fail(format!("the text `{text}` is listed twice in `values`: a class has one text")));
+            }
+            Ok(Label {
+                missing: label_policy(raw.missing, "missing").map_err(fail)?,
+                invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
+                kind: LabelKind::Classes { values: raw.values },
                 column,
             })
         }

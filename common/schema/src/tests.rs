@@ -102,6 +102,20 @@ fn a_numeric_label_has_a_bound() {
 }
 
 #[test]
+fn a_label_of_several_classes_lists_each_once() {
+    let schema = |values: &str| Schema::parse(&format!("[label]\ncolumn = \"ward\"\nkind = \"classes\"\nvalues = {values}"));
+    let three = schema("[\"a\", \"b\", \"c\"]").unwrap();
+    assert_eq!(three.label().kind, LabelKind::Classes { values: ["a", "b", "c"].map(str::to_owned).to_vec() });
+    assert!((three.max_abs_target() - 2.0).abs() < f64::EPSILON && !three.label().is_binary());
+    for (values, problem) in
+        [("[\"a\"]", "two classes or more"), ("[]", "two classes or more"), ("[\"a\", \"b\", \"a\"]", "`a` is listed twice")]
+    {
+        let error = schema(values).unwrap_err().to_string();
+        assert!(error.contains("column `ward`") && error.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn every_error_names_the_column_and_says_what_to_write() {
     for (from, to, expected) in [
         ("scale = 20", "scale = 0", "column `age`: `scale` must be a finite number above 0"),

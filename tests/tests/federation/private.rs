@@ -4,7 +4,8 @@
 use std::fs;
 use std::process::Command;
 
-use dp_pvi_tests::federation::{Federation, Party, complete, run};
+use dp_pvi_tests::federation::{Federation, Party, complete, outcome, run};
+use dp_pvi_tests::methods::Data;
 use dp_pvi_tests::place::binary;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use dp_pvi_tests::statements::statements_cover_ledgers;
@@ -99,6 +100,56 @@ fn predictions(federation: &Federation) {
         rows += 1;
     }
     assert_eq!(rows, 200);
+}
+
+/// A label of three classes from the file to the prediction: a network learns them, the evaluator says how well, and `predict` names them.
+#[test]
+fn three_classes_are_learned_judged_and_named() {
+    let schema = Data::Wards.schema();
+    let task = "name = \"wards\"\n[model]\nfamily = \"neural-network\"\nhidden = [10]\nsamples = 2\nclasses = 3\n\
+                [schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"dp-optimisation\"\n\
+                steps = 60\noptimizer = \"adam\"\nlearning_rate = 0.05\nclip_norm = 5.0\nsampling_rate = 0.2\n\
+                [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 4.0\ndelta = 1e-5\ntrust = \"local\"\n";
+    let site = |m: usize| Party::site_of(&format!("site-{}", m + 1), Data::Wards.file(2000, m * 2000), 2000);
+    let parties = [site(0), site(1), Party::evaluator("judge", Data::Wards.file(300, 10_000))];
+    let federation = Federation::new(task, &schema, &parties);
+    complete(&federation, &parties);
+    let posterior = federation.posterior();
+    let metrics = &posterior["evaluations"].as_array().unwrap().last().unwrap()["metrics"];
+    let of = |name: &str| metrics[name].as_f64().unwrap_or_else(|| panic!("no {name}: {metrics}"));
+    // Three classes of about the same size: guessing gives -1.1, 0.33 and 0.5.
+    assert!(of("log_likelihood") > -0.8 && of("accuracy") > 0.65 && of("auc") > 0.8 && of("brier") < 0.5, "{metrics}");
+    assert!(metrics["rmse"].is_null(), "{metrics}");
+
+    let data = federation.home("judge").join("data/records.csv");
+    let predict = |more: &[&str]| {
+        let mut command = Command::new(binary("dp-pvi-client"));
+        command.args(["predict", "--posterior"]).arg(federation.home("server").join("results/posterior.json"));
+        run(command.arg("--data").arg(&data).args(more))
+    };
+    let text = predict(&[]);
+    let mut lines = text.lines();
+    assert_eq!(lines.next().unwrap(), "row,class,probability of home,probability of ward,\"probability of intensive, care\",problem");
+    let truth = fs::read_to_string(&data).unwrap();
+    let mut hits = 0;
+    for (line, truth) in lines.zip(truth.lines().skip(1)) {
+        let (cells, class) = match line.split_once("\"intensive, care\"") {
+            Some((row, rest)) => (format!("{row}2{rest}"), "\"intensive, care\""),
+            None => (line.to_owned(), line.split(',').nth(1).unwrap()),
+        };
+        let probabilities: Vec<f64> = cells.split(',').skip(2).take(3).map(|cell| cell.parse().unwrap()).collect();
+        assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-9 && line.ends_with(','), "{line}");
+        hits += usize::from(truth.ends_with(class));
+    }
+    assert!((hits as f64 / 300.0 - of("accuracy")).abs() < 1e-9, "the evaluator counted what predict says: {hits}");
+    let objects = predict(&["--format", "json"]);
+    let first = json(objects.lines().next().unwrap());
+    assert_eq!(first["probabilities"].as_object().unwrap().len(), 3);
+    assert!(first["probabilities"]["intensive, care"].is_number() && first["class"].is_string(), "{first}");
+    // A label that is none of the classes is told before a run, by its place.
+    fs::write(federation.home("site-1").join("data/records.csv"), "x0,x1,y\n0.1,0.2,home\n0.1,0.2,garden\n").unwrap();
+    let (code, _, words) = outcome(&mut federation.client_command("site-1", &["check"]));
+    assert!(code != 0 && words.contains("row 2, column `y`") && !words.contains("garden"), "{code}: {words}");
 }
 
 /// Pause, resume, status and stop through the admin socket, while sites wait.

@@ -116,6 +116,7 @@ fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
         format!("{label}[missing]\nno_such_key = 1\n"),
         format!("{label}no_such_key = 1\n"),
         format!("[label]\ncolumn = \"y\"\nkind = \"number\"\n{range}\nno_such_key = 1\n"),
+        "[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"a\", \"b\"]\nno_such_key = 1\n".into(),
         with_column(&format!("kind = \"number\"\n{range}")),
         with_column("kind = \"category\"\nvalues = [\"a\"]"),
         with_column("kind = \"boolean\""),

@@ -159,6 +159,25 @@ fn a_numeric_label_is_clamped_centred_and_scaled() {
     assert_eq!(rows.iter().map(|unit| unit[0].1).collect::<Vec<_>>(), [1.0, 2.5]);
 }
 
+/// The target of a label of several classes is the position of its text. A text of no class drops or rejects its record.
+#[test]
+fn a_label_of_several_classes_is_the_position_in_the_list() {
+    let two = "kind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\nstrip_suffix = \".\"";
+    let three = "kind = \"classes\"\nvalues = [\"no\", \"yes\", \"unknown\"]";
+    let text = format!("{HEADER}\n50,surgery,0,unknown\n50,surgery,0,no\n50,surgery,0, yes \n");
+    let targets = |rows: Vec<Vec<(Vec<f64>, f64)>>| rows.iter().map(|unit| unit.first().map(|record| record.1)).collect::<Vec<_>>();
+    assert_eq!(targets(read(&schema(two, three), &text).unwrap()), [Some(2.0), Some(0.0), Some(1.0)]);
+    let text = text + "50,surgery,0,perhaps\n50,surgery,0,?\n";
+    assert_eq!(problem(read(&schema(two, three), &text)), (4, "died".into(), CellProblem::NotALabel));
+    let dropping = schema(two, &format!("{three}\nmissing = \"drop\"\ninvalid = \"drop\""));
+    assert_eq!(targets(read(&dropping, &text).unwrap())[2..], [Some(1.0), None, None]);
+    let directory = tempfile::tempdir().unwrap();
+    let seen = inspect(&dropping, &[write(&directory, "a.csv", text)]).unwrap();
+    let label = seen.columns.last().unwrap();
+    assert_eq!(label.levels, [("no".to_owned(), 1), ("yes".to_owned(), 1), ("unknown".to_owned(), 1)]);
+    assert_eq!((label.counts.invalid, label.counts.missing, seen.dropped), (1, 1, 2));
+}
+
 #[test]
 fn long_rows_are_scaled_down_to_the_norm_bound() {
     let schema = with_head("norm_bound = 1.5");

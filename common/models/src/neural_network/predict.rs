@@ -45,17 +45,14 @@ pub enum NetworkPrediction {
 }
 
 impl From<NetworkPrediction> for Prediction {
-    /// Mean and standard deviation in place of the mixture; of several classes the probability that it is not the first.
+    /// Mean and standard deviation in place of the mixture.
     fn from(prediction: NetworkPrediction) -> Self {
         match prediction {
             NetworkPrediction::Number(mixture) => Self::Number { mean: mixture.mean(), variance: mixture.variance() },
             NetworkPrediction::Binary { probability, logit } => {
                 Self::Class { probability, logit_mean: logit.mean(), logit_sd: logit.variance().sqrt() }
             }
-            NetworkPrediction::Classes { probabilities } => {
-                let probability = 1.0 - probabilities[0];
-                Self::Class { probability, logit_mean: (probability / probabilities[0]).ln(), logit_sd: 0.0 }
-            }
+            NetworkPrediction::Classes { probabilities } => Self::Classes { probabilities },
         }
     }
 }

@@ -38,6 +38,11 @@ pub enum NetworkOutput {
     },
     /// P(y = 1) = σ(output).
     Binary {},
+    /// P(y = k) ∝ exp(output k).
+    Classes {
+        /// Number of classes, and of outputs.
+        count: u32,
+    },
 }
 
 /// Options as a person writes them.
@@ -46,23 +51,29 @@ pub enum NetworkOutput {
 pub struct Written {
     /// Default: one layer of 50 units.
     hidden: Option<Vec<u32>>,
-    /// Given: a number is predicted; absent: a class.
+    /// Given: a number is predicted.
     noise_sd: Option<f64>,
+    /// Given: one of this many classes is predicted. Neither: one of two.
+    classes: Option<u32>,
     /// Default: 10.
     samples: Option<u32>,
 }
 
 impl PublicHalf for NeuralNetworkSpec {
     const NAME: &'static str = "neural-network";
-    const HELP: &'static str = "a number or one of two classes, through ReLU layers";
+    const HELP: &'static str = "a number or a class, through ReLU layers";
     type Written = Written;
 
     fn explicit(written: Written) -> Result<Self, TaskError> {
-        Ok(Self {
-            hidden: written.hidden.unwrap_or_else(|| vec![50]),
-            output: written.noise_sd.map_or(NetworkOutput::Binary {}, |noise_sd| NetworkOutput::Number { noise_sd }),
-            samples: written.samples.unwrap_or(10),
-        })
+        let output = match (written.noise_sd, written.classes) {
+            (Some(_), Some(_)) => {
+                return invalid("a neural network predicts a number (noise_sd) or a class (classes): leave one of them out");
+            }
+            (Some(noise_sd), None) => NetworkOutput::Number { noise_sd },
+            (None, Some(count)) => NetworkOutput::Classes { count },
+            (None, None) => NetworkOutput::Binary {},
+        };
+        Ok(Self { hidden: written.hidden.unwrap_or_else(|| vec![50]), output, samples: written.samples.unwrap_or(10) })
     }
 }
 
@@ -76,6 +87,7 @@ impl NeuralNetworkSpec {
         let output = match self.output {
             NetworkOutput::Number { noise_sd } => Output::Number { noise_sd },
             NetworkOutput::Binary {} => Output::Binary,
+            NetworkOutput::Classes { count } => Output::Classes { count: count as usize },
         };
         Network::new(features, &hidden, output)
     }
@@ -95,6 +107,9 @@ impl NeuralNetworkSpec {
 /// Most Monte-Carlo samples of a record: more gain nothing beside the noise.
 const MAX_SAMPLES: u32 = 1000;
 
+/// Most classes.
+const MAX_CLASSES: u32 = 1000;
+
 /// Samples of the hidden layers behind a prediction.
 const PREDICTION_SAMPLES: usize = 100;
 
@@ -102,6 +117,9 @@ impl ModelRules for NeuralNetworkSpec {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require((1..=8).contains(&self.hidden.len()), "hidden must list the units of one to eight layers")?;
         require((1..=MAX_SAMPLES).contains(&self.samples), "samples must lie between 1 and 1000")?;
+        if let NetworkOutput::Classes { count } = self.output {
+            require((2..=MAX_CLASSES).contains(&count), "classes must lie between 2 and 1000")?;
+        }
         if let Err(error) = self.network(schema.dimension() as usize) {
             return invalid(&format!("hidden: {error}"));
         }
@@ -115,7 +133,12 @@ impl ModelRules for NeuralNetworkSpec {
             }
             NetworkOutput::Binary {} => require(
                 matches!(schema.label().kind, LabelKind::Binary { .. }),
-                "a neural network without noise_sd predicts a class: give the schema's label kind = \"binary\", or noise_sd",
+                "a neural network without noise_sd and classes predicts one of two classes: give the schema's label kind = \"binary\", or noise_sd, \
+                 or classes",
+            ),
+            NetworkOutput::Classes { count } => require(
+                matches!(&schema.label().kind, LabelKind::Classes { values } if values.len() == count as usize),
+                "classes must be the number of values that the schema's label lists, which is of kind = \"classes\"",
             ),
         }
     }
@@ -176,6 +199,7 @@ impl Display for NeuralNetworkSpec {
         match self.output {
             NetworkOutput::Number { noise_sd } => write!(f, ", noise sd {}", Short(noise_sd))?,
             NetworkOutput::Binary {} => f.write_str(", two classes")?,
+            NetworkOutput::Classes { count } => write!(f, ", {count} classes")?,
         }
         write!(f, ", {} samples of a gradient", self.samples)
     }
@@ -196,7 +220,9 @@ mod tests {
         let spec = spec("hidden = [20, 10]\nnoise_sd = 0.5\nsamples = 3");
         assert_eq!(spec, NeuralNetworkSpec { hidden: vec![20, 10], output: NetworkOutput::Number { noise_sd: 0.5 }, samples: 3 });
         assert_eq!(spec.to_string(), "neural network, hidden units 20 and 10, noise sd 0.5, 3 samples of a gradient");
-        assert!(of("width = 3").is_err());
+        let three = NetworkOutput::Classes { count: 3 };
+        assert_eq!(of("classes = 3").unwrap().options::<NeuralNetworkSpec>().unwrap().output, three);
+        assert!(of("width = 3").is_err() && of("classes = 3\nnoise_sd = 1.0").is_err());
     }
 
     #[test]

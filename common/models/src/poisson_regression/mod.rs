@@ -4,11 +4,10 @@
 //! rate, so the task gives `residual_bound` and `curvature_bound`, or a `clip_norm`. What lies beyond is cut, which biases fits of large counts.
 //!
 //! **When**: counts of events over the same time or place. A coefficient is the logarithm of a rate ratio. Prediction integrates the rate, see
-//! [`count`].
+//! [`dp_pvi_numerics::count`].
 //!
 //! **Source**: McCullagh and Nelder 1989, chapter 6.
 
-pub mod count;
 mod task;
 
 pub use task::PoissonRegression;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
-use super::count;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelRules, PublicHalf};
+use dp_pvi_numerics::count;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a Poisson regression: none.
@@ -56,7 +56,7 @@ impl PredictorLaw for Count {
     fn predict(&self, mean: f64, variance: f64) -> Prediction {
         let rate = (mean + 0.5 * variance).exp();
         // Of the count: that of its rate, and Poisson's own.
-        Prediction::Number { mean: rate, variance: rate + rate * rate * variance.exp_m1() }
+        Prediction::Count { mean: rate, variance: rate + rate * rate * variance.exp_m1(), log_rate: (mean, variance) }
     }
 
     fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {

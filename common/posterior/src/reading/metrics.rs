@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::reading::predictive::{Prediction, Predictor};
+use crate::reading::predictive::{Prediction, Predictor, largest};
 use crate::reading::public::{Public, TestRecords};
 
 /// Metrics that were computed on public records: [`evaluate`] is the only way to one. An evaluator reports nothing else.
@@ -42,13 +42,14 @@ pub struct HeldOutMetrics {
     pub accuracy: Option<f64>,
     /// Root mean squared error (regression).
     pub rmse: Option<f64>,
-    /// Brier score (classification).
+    /// Brier score (classification): of two classes (p − y)², of more Σ_k (p_k − 1[y = k])².
     pub brier: Option<f64>,
-    /// Expected calibration error over 15 equal-mass bins (classification).
+    /// Expected calibration error over 15 equal-mass bins (classification); of more than two classes that of the most likely one.
     pub calibration_error: Option<f64>,
     /// Per bin: mean prediction, observed rate, records.
     pub reliability: Vec<(f64, f64, u64)>,
-    /// Area under the ROC curve, ties counted half; absent where one class is missing (classification).
+    /// Area under the ROC curve, ties counted half; absent where one class is missing (classification). Of more than two classes the mean over
+    /// the classes, each against the others.
     #[serde(default)]
     pub auc: Option<f64>,
     /// Records by probability integral transform of their target, in `PIT_BINS` equal bins: flat where predictions are calibrated
@@ -98,6 +99,7 @@ pub const BINS: usize = 15;
 pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> PublicMetrics {
     let (mut count, mut numbers, mut log_likelihood, mut squares) = (0_u64, 0_u64, 0.0, 0.0);
     let (mut classes, mut transforms) = (Vec::new(), Vec::new());
+    let mut several: Vec<(Vec<f64>, usize)> = Vec::new();
     let mut pixels = None;
     for record in records.get().examples() {
         count += 1;
@@ -107,23 +109,37 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
             continue;
         }
         log_likelihood += predictor.log_density(record);
-        match predictor.predict(record) {
-            Prediction::Number { mean, variance } => {
+        let prediction = predictor.predict(record);
+        transforms.extend(prediction.transform(record.target));
+        match prediction {
+            Prediction::Number { mean, .. } | Prediction::Count { mean, .. } => {
                 numbers += 1;
-                transforms.push(0.5 * libm::erfc((mean - record.target) / (2.0 * variance).sqrt()));
                 squares += (record.target - mean).powi(2);
             }
             Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => classes.push((probability, record.target)),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the position of a class")]
+            Prediction::Classes { probabilities } => several.push((probabilities, record.target as usize)),
             // A mixture predicts no target.
             Prediction::Component { .. } => {}
         }
     }
     let mean = |sum: f64| sum / as_f64(count.max(1));
     let regression = numbers > 0;
-    let classification = !classes.is_empty();
+    let classification = !classes.is_empty() || !several.is_empty();
+    let mut auc = of_several(&several);
+    let mut squared: f64 =
+        several.iter().map(|(p, y)| p.iter().enumerate().map(|(k, p)| (p - indicator(k == *y)).powi(2)).sum::<f64>()).sum();
+    let mut hits = several.iter().filter(|(p, y)| largest(p).0 == *y).count();
+    if several.is_empty() {
+        classes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        auc = self::auc(&classes);
+        squared = classes.iter().map(|(p, y)| (p - y).powi(2)).sum();
+        hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
+    } else {
+        // What is said of several classes: the most likely one, and whether it is right.
+        classes = several.iter().map(|(p, y)| (largest(p).1, indicator(largest(p).0 == *y))).collect();
+    }
     let reliability = reliability(&mut classes);
-    let auc = auc(&classes);
-    let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
     let finite = |pairs: &[(f64, f64, u64)]| pairs.iter().all(|(p, y, _)| p.is_finite() && y.is_finite());
     // Bins of predictions that are no probabilities say nothing.
     let reliability = if finite(&reliability) { reliability } else { Vec::new() };
@@ -132,7 +148,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         log_likelihood: mean(log_likelihood),
         accuracy: pixels.map(mean).or_else(|| classification.then(|| mean(as_f64(hits as u64)))),
         rmse: regression.then(|| mean(squares).sqrt()),
-        brier: classification.then(|| mean(classes.iter().map(|(p, y)| (p - y).powi(2)).sum())),
+        brier: classification.then(|| mean(squared)),
         calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),
         reliability,
         auc,
@@ -223,6 +239,21 @@ fn auc(classes: &[(f64, f64)]) -> Option<f64> {
     (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
 }
 
+/// The mean over the classes of the area under the curve of each against the others; absent where one of them, or all others, are missing.
+fn of_several(several: &[(Vec<f64>, usize)]) -> Option<f64> {
+    let classes = several.first()?.0.len();
+    let each = (0..classes).map(|k| {
+        let mut against: Vec<(f64, f64)> = several.iter().map(|(p, y)| (p[k], indicator(k == *y))).collect();
+        against.sort_by(|a, b| a.0.total_cmp(&b.0));
+        auc(&against)
+    });
+    Some(each.sum::<Option<f64>>()? / as_f64(classes as u64))
+}
+
+fn indicator(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
 /// Counts of values in [0, 1] by equal bins; empty without values.
 fn histogram(transforms: &[f64]) -> Vec<u64> {
     if transforms.is_empty() {
@@ -256,7 +287,7 @@ mod tests {
 
     use super::{BINS, HeldOutMetrics, auc, reliability};
     use crate::models::{linear_regression, logistic_regression};
-    use crate::reading::predictive::{Example, Predictor};
+    use crate::reading::predictive::{Example, Prediction, Predictor};
     use crate::reading::public::Public;
     use crate::task::ModelSpec;
 
@@ -287,6 +318,38 @@ mod tests {
         assert_eq!((m.rmse, m.records, m.reliability.len()), (None, 3, 3));
         // Of the pairs (2, 0.5) and (−1, 0.5) one is in the right order.
         assert_eq!((m.auc, m.pit.len(), m.interval_coverage.len()), (Some(0.5), 0, 0));
+    }
+
+    /// Three classes by hand, as a law that says what it is told.
+    #[test]
+    fn metrics_of_several_classes_equal_hand_computed_values() {
+        #[derive(Debug)]
+        struct Told;
+        impl crate::models::prediction::Law for Told {
+            fn dimension(&self) -> usize {
+                3
+            }
+            fn predict(&self, row: Example<'_>) -> Prediction {
+                Prediction::Classes { probabilities: row.values.to_vec() }
+            }
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            fn log_density(&self, row: Example<'_>) -> f64 {
+                row.values[row.target as usize].ln()
+            }
+        }
+        let rows = [([0.7, 0.2, 0.1], 0.0), ([0.3, 0.4, 0.3], 2.0), ([0.1, 0.1, 0.8], 2.0), ([0.2, 0.5, 0.3], 1.0)];
+        let m = evaluate(
+            &certain(&ModelSpec::from(logistic_regression::LogisticRegression {})).with_law(Told),
+            rows.iter().map(|(values, target)| Example { indices: &[0, 1, 2], values, target: *target }),
+        );
+        assert!((m.log_likelihood - (0.7_f64.ln() + 0.3_f64.ln() + 0.8_f64.ln() + 0.5_f64.ln()) / 4.0).abs() < 1e-15);
+        assert_eq!((m.accuracy, m.rmse), (Some(0.75), None));
+        let brier = ((0.09 + 0.04 + 0.01) + (0.09 + 0.16 + 0.49) + (0.01 + 0.01 + 0.04) + (0.04 + 0.25 + 0.09)) / 4.0;
+        assert!((m.brier.unwrap() - brier).abs() < 1e-15);
+        // Four records: every one is a bin of its own.
+        assert!((m.calibration_error.unwrap() - (0.3 + 0.4 + 0.2 + 0.5) / 4.0).abs() < 1e-15);
+        // Class 0: 3 of 3 pairs in order. Class 1: 3 of 3. Class 2: (0.3, 0.8) against (0.1, 0.3): three and a half of four.
+        assert!((m.auc.unwrap() - (1.0 + 1.0 + 0.875) / 3.0).abs() < 1e-15);
     }
 
     #[test]

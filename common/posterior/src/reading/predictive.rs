@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 
-pub use crate::models::prediction::{Example, Prediction, Reconstructed};
+pub use crate::models::prediction::{Example, Prediction, Reconstructed, largest};
 use crate::models::prediction::{Law, Outcome};
 use crate::task::{ModelSpec, ResolvedTask};
 
@@ -45,6 +45,12 @@ impl Predictor {
         let posterior = Arc::new(Gaussian::from_natural(family, natural.to_vec())?);
         let law = model.rules().law(&Outcome { posterior: Arc::clone(&posterior), state, noise_sd })?;
         Ok(Self { posterior, law })
+    }
+
+    /// The same posterior with another law: for tests of what is made of predictions.
+    #[cfg(test)]
+    pub(crate) fn with_law(self, law: impl Law + 'static) -> Self {
+        Self { law: Arc::new(law), ..self }
     }
 
     /// Number of features of a row.

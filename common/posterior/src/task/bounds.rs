@@ -153,8 +153,12 @@ fn check_texts(schema: &Schema) -> Result<(), TaskError> {
     names.extend(schema.unit_column());
     names.extend(schema.missing_tokens().iter().map(String::as_str));
     names.extend(schema.csv().names.iter().flatten().map(String::as_str));
-    if let LabelKind::Binary { positive, negative, strip_suffix } = &label.kind {
-        names.extend(positive.iter().chain(negative.iter().flatten()).chain(strip_suffix).map(String::as_str));
+    match &label.kind {
+        LabelKind::Binary { positive, negative, strip_suffix } => {
+            names.extend(positive.iter().chain(negative.iter().flatten()).chain(strip_suffix).map(String::as_str));
+        }
+        LabelKind::Classes { values } => names.extend(values.iter().map(String::as_str)),
+        LabelKind::Number(_) | LabelKind::Absent => {}
     }
     if let crate::schema::content::Content::Documents(rule) = schema.content() {
         names.extend(rule.vocabulary.iter().flatten().map(String::as_str));
