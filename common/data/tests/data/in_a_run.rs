@@ -261,22 +261,48 @@ fn finding_privacy_2_a_file_without_anybody_is_no_error_in_a_run() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever bytes one line holds, in whatever file, it is one unit and the others are what they were.
+    /// Whatever bytes one line holds, in whatever file, it is one unit and the others are what they were. The others begin with whatever a reader
+    /// of CSV files may treat in another way at the start of a file, or after an open quote.
     #[test]
     fn finding_privacy_7_one_line_of_any_bytes_moves_no_other(
         bytes in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => prop::sample::select(b"\",4\\#'; \t\r\0".to_vec())], 0..40),
+        start in prop::sample::select(vec!["", "\"", "\u{feff}", "\u{feff}\"", "4"]),
+        others in prop::collection::vec(prop::sample::select(STARTS.to_vec()), 3),
         place in 0_usize..4,
+        header in any::<bool>(),
     ) {
-        let row: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\n').collect();
+        let mut row = start.as_bytes().to_vec();
+        row.extend(bytes.into_iter().filter(|byte| *byte != b'\n'));
+        let (schema, header) = if header { (schema(), HEADER) } else { (headless(), OTHERS[0]) };
         let directory = tempfile::tempdir().unwrap();
-        let other = write(&directory, "other.csv", with(HEADER, &OTHERS, place, DROPPED.as_bytes()));
-        let file = write(&directory, "cohort.csv", with(HEADER, &OTHERS, place, &row));
-        // The same schema that drops what it would reject, on public records: what the line is by itself.
-        let found = load_for_run(&schema(), &[&file], &[7; 32]).unwrap().fingerprint;
-        let dropped = load_for_run(&schema(), &[&other], &[7; 32]).unwrap().fingerprint;
-        let alone = write(&directory, "alone.csv", lines(HEADER, [row.as_slice()]));
-        let accepted = load(&schema(), &[&alone]).is_ok_and(|loaded| loaded.counts.dropped == 0);
+        let others: Vec<String> = others.iter().zip(OTHERS).map(|(start, other)| format!("{start}{other}")).collect();
+        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        let other = write(&directory, "other.csv", with(header, &others, place, DROPPED.as_bytes()));
+        let file = write(&directory, "cohort.csv", with(header, &others, place, &row));
+        let found = load_for_run(&schema, &[&file], &[7; 32]).unwrap().fingerprint;
+        let dropped = load_for_run(&schema, &[&other], &[7; 32]).unwrap().fingerprint;
+        // What the line is by itself.
+        let alone = write(&directory, "alone.csv", lines(header, [row.as_slice()]));
+        let accepted = load(&schema, &[&alone]).is_ok_and(|loaded| loaded.counts.dropped == 0);
         prop_assert_eq!(found == dropped, !accepted);
+    }
+}
+
+/// Starts of lines that a reader may take for something else when it has read nothing, or when a quote is open.
+const STARTS: [&str; 5] = ["", "\u{feff}", "\u{feff}\"", "\"", "\u{feff}\"x\","];
+
+/// A mark of the byte order that a reader strips from the start of its input. Whether it believes to be there was decided by the line before: one
+/// that ended in an open quote made it begin anew.
+#[test]
+fn finding_attack3_1_an_open_quote_does_not_decide_how_the_next_lines_are_read() {
+    for (schema, header) in [(schema(), HEADER), (headless(), OTHERS[0])] {
+        for line in ["\u{feff}11,surgery,1,yes", "\u{feff}\"11,surgery,1,yes", "\u{feff}\"11\",surgery,1,yes"] {
+            let others = [line; 9];
+            let of = |row: &str| fingerprint(&schema, with(header, &others, 0, row.as_bytes()));
+            for row in ["\"50,medicine,0,no", "4", "", "50,medicine", "\u{feff}\"50,medicine,0,no"] {
+                assert_eq!(of(row), of(DROPPED), "{row:?} before {line:?}");
+            }
+        }
     }
 }
 
