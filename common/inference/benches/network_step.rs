@@ -76,7 +76,8 @@ fn sum(network: &Network, point: &MeanField, samples: usize, table: &RecordTable
     let (mut norms, mut sums) = (Vec::new(), vec![0.0; gradients.len()]);
     for first in (0..BATCH).step_by(gradients.chunk()) {
         let end = BATCH.min(first + gradients.chunk());
-        gradients.norms((first..end).map(|i| table.unit(i)), stream, &mut work, &mut norms);
+        let words: Vec<u64> = (first..end).map(|_| stream.next_u64()).collect();
+        gradients.norms((first..end).map(|i| table.unit(i)), &words, &mut work, &mut norms);
         let factors: Vec<f64> = norms.iter().map(|norm| (1.0 / norm).min(1.0)).collect();
         gradients.add(&mut work, &factors, &mut sums);
     }

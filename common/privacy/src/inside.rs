@@ -1,12 +1,17 @@
-//! What a panic may say when the code that panics looks at private values: nothing, and not even that it happened.
+//! What a panic may say when the code that panics looks at private values: nothing that is not paid for.
 //!
 //! A panic carries a payload, and the process prints its message before the stack is unwound. Both may hold a record: a failed
 //! `assert_eq!` shows what it compared, an index out of bounds shows a length, and `panic_any` carries whatever it is given. So code
 //! behind the gate runs within `withheld`: the hook prints the place of the panic in the source and no message, and the payload
 //! is thrown away unread, without running its destructor.
 //!
-//! *Whether* code panics is one bit about the records, too, and nobody charges for it. So a panic never leaves the gate: the result is a
-//! [`Sensitive`](crate::Sensitive) without a value. Later functions of it are not called, and a release that depends on it sums nothing and still has its noise.
+//! *Whether* code panics is one bit about the records, too. So a panic never leaves the gate as an error, and a sum that it stops still has its noise:
+//!
+//! * Over one unit's term, in a sum term by term or of a batch, that unit counts as zero and all others as before. This is within what is charged.
+//! * In a function over a whole table or over private state, the result is a [`Sensitive`](crate::Sensitive) without a value. Later functions of it are
+//!   not called, and a sum that depends on it is noise alone. That is a change of *every* term, for which nobody charges. So such a function must not
+//!   panic on account of a record: a promise of the method, which no type holds.
+//!
 //! [`Withheld`] is an error only where no record was looked at, or where nothing is protected.
 //!
 //! What ends the whole process (an abort, a panic within a panic, no memory) is seen by everybody, and so is a panic hook that somebody sets

@@ -6,7 +6,7 @@
 //! bounded computing time. The whole argument, with what is proved, measured and assumed, is [`proofs::argument`]; in short:
 //!
 //! 1. **One door.** Private data sits in [`Units`] and [`Sensitive`]. Functions over them are `fn`s, which capture nothing. Each call has
-//!    its own copy of its [`Argument`] ([`records`]), and one that panics makes a value without content, which nobody can see ([`inside`]). Only
+//!    its own copy of its [`Argument`] ([`records`]), and one that panics makes a value without content, and no error ([`inside`]). Only
 //!    mechanisms make a [`Released`] value, and what is sent is made of one ([`ledger::Attachment`]).
 //! 2. **What is accounted is what runs.** A mechanism takes a [`StepPermit`] that must equal its [`DpEvent`](dp_pvi_accounting::DpEvent). Permits come from
 //!    [`Ledger::reserve`] only, after the charge is durable: one for a release, and after crashes at most eight more, each with a row of its

@@ -14,7 +14,7 @@
 //! leaked on purpose into one), and what the operating system offers to everybody (files, sockets, output). Lints and tests over the
 //! sources bar both from the crates that see records. They stop mistakes; an author who wants to cheat and owns `inference` can.
 //!
-//! A panic would be a way out, too: a function that panics makes a [`Sensitive`] without a value, and nobody can tell ([`crate::inside`]).
+//! A panic would be a way out, too: a function that panics makes a [`Sensitive`] without a value, and no error ([`crate::inside`] says what remains).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl<T: UnitTable> Units<T> {
         }
     }
 
-    /// Computes on the whole table; the result stays private. If `f` panics, there is none, which nobody can see.
+    /// Computes on the whole table; the result stays private. If `f` panics, there is none, and no error.
     #[must_use]
     pub fn map<A: DeserializeOwned, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
         made(|| f(&Kept::new(argument.fresh()), &self.table))
@@ -182,7 +182,7 @@ impl<T: UnitTable> Units<T> {
 /// A private value: no `Debug`, `Clone`, `Deref` or serialisation. It leaves only through a mechanism. What may look at it is said in the
 /// [module](self).
 ///
-/// Where the function that should have made it panicked, it holds none. Nothing outside can tell: functions of it make further ones without a
+/// Where the function that should have made it panicked, it holds none. No error tells of it: functions of it make further ones without a
 /// value, a sum that depends on it is zero before noise, and a site's state that it should change stays as it is.
 pub struct Sensitive<T>(pub(crate) Option<Kept<T>>);
 

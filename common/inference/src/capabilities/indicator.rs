@@ -44,8 +44,8 @@ impl<T: UnitTable, M: BatchTerms<T>> BatchTerms<T> for WithIndicator<M> {
         self.terms.chunk()
     }
 
-    fn norms(&self, units: &[T::Unit<'_>], draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>) {
-        self.terms.norms(units, draws, &mut work.inner, norms);
+    fn norms(&self, units: &[T::Unit<'_>], words: &[u64], work: &mut Self::Work, norms: &mut Vec<f64>) {
+        self.terms.norms(units, words, &mut work.inner, norms);
         work.norms.clear();
         work.norms.extend_from_slice(norms);
         for norm in norms {
@@ -105,7 +105,7 @@ mod tests {
             16
         }
 
-        fn norms(&self, units: &[UnitView<'_>], _draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>) {
+        fn norms(&self, units: &[UnitView<'_>], _words: &[u64], work: &mut Self::Work, norms: &mut Vec<f64>) {
             let entries = |unit: &UnitView<'_>| -> Vec<(usize, f64)> { unit.records().flat_map(|record| record.entries()).collect() };
             *work = units.iter().map(entries).collect();
             norms.extend(work.iter().map(|unit| length(unit.iter().map(|(_, x)| *x))));
@@ -137,7 +137,7 @@ mod tests {
             for (number, unit) in units.iter().enumerate() {
                 let mut draws = ChaCha20Rng::seed_from_u64(0);
                 let (mut work, mut told) = (BatchTerms::<RecordTable>::start(&terms, &mut draws), Vec::new());
-                terms.norms(&[records.unit(number)], &mut draws, &mut work, &mut told);
+                terms.norms(&[records.unit(number)], &[0], &mut work, &mut told);
                 let mut added = vec![0.0; D + 1];
                 // The mechanism leaves out whom it was told no norm of.
                 let factor = if told[0].is_finite() { 1.0 } else { 0.0 };

@@ -21,6 +21,9 @@
 //!   E, and the event of a smaller B is that of B = 3. So the same `excess` covers every batch. The batch decides and not the table, so that two tables
 //!   have the same sum to the last bit where the unit that differs is not in the sample. (What 2^−60 of a step cuts off is below 2^−28 √d steps for
 //!   2³² units, and lies in the 2 that was added.)
+//! * **A model that panics.** If a panic ends the sum of a whole batch, the terms are computed one by one in place of it, in the way of the last point and
+//!   from the same draws, and a unit over which the model panics by itself counts as zero. Whether that happens depends on the batch, so one of two neighbouring
+//!   sums may be formed in one way and one in the other: the same bracket covers it, as above.
 //! * **What is trusted of the model** ([`BatchTerms`]), because nothing here can check it at run time:
 //!   1. v_i is a function of unit i, of its own draw and of public values: *to the last bit*, whatever the other units of the batch are and wherever in
 //!      the batch it stands; and |n_i − ‖v_i‖| ≤ η‖v_i‖;
@@ -82,9 +85,9 @@ pub trait BatchTerms<T: UnitTable> {
     /// Most units of a call, a public number: larger batches come in chunks.
     fn chunk(&self) -> usize;
 
-    /// Pushes the L2 norm of each unit's term onto `norms` (empty at the call). A unit's own randomness is one word of `draws` (or none), taken in the
-    /// order of the units: given that word, nothing else about a unit may depend on its position or on how many units there are.
-    fn norms(&self, units: &[T::Unit<'_>], draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>);
+    /// Pushes the L2 norm of each unit's term onto `norms` (empty at the call). A unit's own randomness is its word of `words`, one for each unit:
+    /// given that word, nothing else about a unit may depend on its position or on how many units there are.
+    fn norms(&self, units: &[T::Unit<'_>], words: &[u64], work: &mut Self::Work, norms: &mut Vec<f64>);
 
     /// Adds Σ factor·term to `sums`, over the units of the last [`BatchTerms::norms`]. Units with factor 0 are left out, whatever their numbers are.
     fn add(&self, work: &mut Self::Work, factors: &[f64], sums: &mut [f64]);
@@ -179,8 +182,7 @@ impl BatchSum {
     }
 
     /// Tosses the coins, lets the model that `f` makes sum the clipped terms chunk by chunk ([`BatchSummation::of`]), rounds and adds noise. A
-    /// unit whose norm is not a number counts as zero. If the model panics over records, the whole sum counts as zero, and noise is released:
-    /// a refusal would tell of a record.
+    /// unit whose norm is not a number counts as zero, and so does one over which the model panics: a refusal would tell of a record.
     ///
     /// # Errors
     /// The permit is for another event; no randomness; a table that does not fit the event; what `f` says, or a panic, before a record is
@@ -245,22 +247,50 @@ pub struct BatchSummation<'g, T: UnitTable> {
 }
 
 impl<T: UnitTable> BatchSummation<'_, T> {
-    /// Sums the clipped terms of the sample. More than B of them go unit by unit, see the [module](self).
+    /// Sums the clipped terms of the sample. More than B of them go unit by unit, and so do all of them where the model panics on the way, see the
+    /// [module](self).
     #[must_use]
     pub fn of<M: BatchTerms<T>>(self, model: &M) -> Summed {
         let Self { mechanism: BatchSum { clip, dimension, max_units, lattice, .. }, table, sample, draws, sums } = self;
-        let mut summing = Summing::start(model, *clip, *dimension, draws);
+        let mut draws = Taped::new(draws);
+        let work = model.start(&mut draws);
         // From here on records are looked at.
         *sums = vec![0; *dimension as usize];
         let visits = sample.map_or(table.len(), <[usize]>::len);
-        let units = (0..visits).map(|visit| table.unit(sample.map_or(visit, |sample| sample[visit])));
-        *sums = if visits as u64 <= *max_units {
-            units.for_each(|unit| summing.push(unit));
-            summing.finish().iter().map(|sum| steps(sum * lattice.per_step())).collect()
+        let unit = |visit: usize| table.unit(sample.map_or(visit, |sample| sample[visit]));
+        // A unit has the same word on either way.
+        let words: Vec<u64> = (0..visits).map(|_| draws.untaped()).collect();
+        let together = if visits as u64 <= *max_units {
+            withheld(|| {
+                let mut summing = Summing::new(model, *clip, *dimension, work);
+                words.iter().enumerate().for_each(|(visit, word)| summing.push(unit(visit), *word));
+                summing.finish()
+            })
+            .ok()
         } else {
-            let mut exact = Exact::new(*dimension, lattice);
-            units.for_each(|unit| exact.add(summing.alone(unit)));
-            exact.steps()
+            None
+        };
+        *sums = match together {
+            Some(sum) => sum.iter().map(|sum| steps(sum * lattice.per_step())).collect(),
+            None => {
+                let mut exact = Exact::new(*dimension, lattice);
+                let mut summing = None;
+                for (visit, word) in words.iter().enumerate() {
+                    let added = withheld(|| {
+                        let summing = summing.get_or_insert_with(|| {
+                            draws.rewind();
+                            Summing::new(model, *clip, *dimension, model.start(&mut draws))
+                        });
+                        exact.add(summing.alone(unit(visit), *word));
+                    });
+                    if added.is_err() {
+                        // What the model remembers may be half of something.
+                        let _ = withheld(|| summing = None);
+                    }
+                }
+                let _ = withheld(|| drop(summing));
+                exact.steps()
+            }
         };
         Summed(())
     }
@@ -308,44 +338,102 @@ impl Exact {
 /// No coordinate of a clipped term is larger: 2³² steps.
 const LARGEST: f64 = (1u128 << (32 + FRACTION)) as f64;
 
+/// Draws that can be taken again from the start: whoever starts twice, starts the same.
+struct Taped<'r> {
+    draws: &'r mut dyn Rng,
+    tape: Vec<u64>,
+    /// Words of the tape that were taken since the last rewinding.
+    taken: usize,
+}
+
+impl<'r> Taped<'r> {
+    fn new(draws: &'r mut dyn Rng) -> Self {
+        Self { draws, tape: Vec::new(), taken: 0 }
+    }
+
+    fn rewind(&mut self) {
+        self.taken = 0;
+    }
+
+    /// A word that no rewinding brings back.
+    fn untaped(&mut self) -> u64 {
+        self.draws.next_u64()
+    }
+
+    fn take(&mut self, draw: impl FnOnce(&mut dyn Rng) -> u64) -> u64 {
+        self.taken += 1;
+        match self.tape.get(self.taken - 1) {
+            Some(word) => *word,
+            None => {
+                let word = draw(self.draws);
+                self.tape.push(word);
+                word
+            }
+        }
+    }
+}
+
+impl rand_core::TryRng for Taped<'_> {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        #[allow(clippy::cast_possible_truncation, reason = "the word was one of 32 bits")]
+        let word = self.take(|draws| draws.next_u32().into()) as u32;
+        Ok(word)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.take(|draws| draws.next_u64()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.try_next_u64()?.to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
 /// A sum in the making: the one loop over chunks.
 struct Summing<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> {
     model: &'m M,
     clip: f64,
-    draws: &'m mut dyn Rng,
     work: M::Work,
     chunk: usize,
     units: Vec<T::Unit<'u>>,
+    words: Vec<u64>,
     norms: Vec<f64>,
     sums: Vec<f64>,
 }
 
 impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
-    fn start(model: &'m M, clip: ClipNorm, dimension: u32, draws: &'m mut dyn Rng) -> Self {
-        let work = model.start(draws);
+    fn new(model: &'m M, clip: ClipNorm, dimension: u32, work: M::Work) -> Self {
         let chunk = model.chunk().max(1);
-        let (units, norms) = (Vec::with_capacity(chunk), Vec::with_capacity(chunk));
-        Self { model, clip: clip.get(), draws, work, chunk, units, norms, sums: vec![0.0; dimension as usize] }
+        let (units, words, norms) = (Vec::with_capacity(chunk), Vec::with_capacity(chunk), Vec::with_capacity(chunk));
+        Self { model, clip: clip.get(), work, chunk, units, words, norms, sums: vec![0.0; dimension as usize] }
     }
 
-    fn push(&mut self, unit: T::Unit<'u>) {
+    fn push(&mut self, unit: T::Unit<'u>, word: u64) {
         self.units.push(unit);
+        self.words.push(word);
         if self.units.len() == self.chunk {
             self.flush();
         }
     }
 
     /// The clipped term of one unit, by itself.
-    fn alone(&mut self, unit: T::Unit<'u>) -> &[f64] {
+    fn alone(&mut self, unit: T::Unit<'u>, word: u64) -> &[f64] {
         self.sums.fill(0.0);
         self.units.push(unit);
+        self.words.push(word);
         self.flush();
         &self.sums
     }
 
     fn flush(&mut self) {
         self.norms.clear();
-        self.model.norms(&self.units, self.draws, &mut self.work, &mut self.norms);
+        self.model.norms(&self.units, &self.words, &mut self.work, &mut self.norms);
         // A model that tells too few norms gets factor 0 for the rest.
         self.norms.resize(self.units.len(), f64::NAN);
         self.norms.iter_mut().for_each(|norm| *norm = factor(*norm, self.clip));
@@ -353,6 +441,7 @@ impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
         crate::planted::stretch(&mut self.norms);
         self.model.add(&mut self.work, &self.norms, &mut self.sums);
         self.units.clear();
+        self.words.clear();
     }
 
     fn finish(mut self) -> Vec<f64> {
@@ -460,8 +549,8 @@ pub fn compare<T: UnitTable, M: BatchTerms<T>, R: Rng>(
         let mut work = model.start(&mut stream(0));
         let mut norms = Vec::new();
         let views: Vec<_> = units.iter().map(|&unit| table.unit(unit)).collect();
-        let mut draws = InTurn { streams: units.iter().map(|&unit| stream(unit as u64 + 1)).collect(), used: 0 };
-        model.norms(&views, &mut draws, &mut work, &mut norms);
+        let words: Vec<u64> = units.iter().map(|&unit| stream(unit as u64 + 1).next_u64()).collect();
+        model.norms(&views, &words, &mut work, &mut norms);
         if norms.len() != units.len() {
             return Err(BrokenPromise::Count { told: norms.len(), units: units.len() });
         }
@@ -547,34 +636,6 @@ fn length(values: &[f64]) -> f64 {
     #[allow(clippy::cast_possible_truncation, reason = "at most 1074 in size")]
     let scale = 2f64.powi(-(largest.log2() as i32).clamp(-1000, 1000));
     values.iter().map(|x| (x * scale).powi(2)).sum::<f64>().sqrt() / scale
-}
-
-/// One word of each stream: every unit has its own, wherever in the batch it stands.
-struct InTurn<R> {
-    streams: Vec<R>,
-    used: usize,
-}
-
-impl<R: Rng> rand_core::TryRng for InTurn<R> {
-    type Error = std::convert::Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-        self.used += 1;
-        Ok(self.streams.get_mut(self.used - 1).map_or(0, Rng::next_u32))
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-        self.used += 1;
-        Ok(self.streams.get_mut(self.used - 1).map_or(0, Rng::next_u64))
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
-        for chunk in bytes.chunks_mut(8) {
-            let word = self.try_next_u64()?.to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

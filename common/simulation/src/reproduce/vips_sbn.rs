@@ -146,7 +146,7 @@ fn free(task: &ResolvedTask, table: &RecordTable, bar: &ProgressBar) -> Result<N
             for chunk in units.chunks(128) {
                 let views: Vec<_> = chunk.iter().map(|&unit| table.unit(unit)).collect();
                 let mut norms = Vec::new();
-                terms.norms(&views, &mut none, &mut work, &mut norms);
+                terms.norms(&views, &vec![0; views.len()], &mut work, &mut norms);
                 BatchTerms::<RecordTable>::add(&terms, &mut work, &vec![1.0; views.len()], &mut sums);
             }
             sums

@@ -1,7 +1,7 @@
 //! DP optimisation of neural networks, through the real gate.
 
 use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::{ClipNorm, DpEvent, Relation, Terms};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::models::neural_network::{NetworkOutput, NeuralNetworkSpec};
@@ -169,7 +169,8 @@ fn gradients_with_an_indicator_keep_the_promises_of_a_batch() {
         let mut work = BatchTerms::<RecordTable>::start(&terms, &mut ChaCha20Rng::seed_from_u64(0));
         let units: Vec<_> = (0..40).map(|unit| dp_pvi_privacy::UnitTable::unit(&table, unit)).collect();
         let mut norms = Vec::new();
-        BatchTerms::<RecordTable>::norms(&terms, &units, &mut ChaCha20Rng::seed_from_u64(1), &mut work, &mut norms);
+        let words: Vec<u64> = (0..40).map(|unit| ChaCha20Rng::seed_from_u64(unit).next_u64()).collect();
+        BatchTerms::<RecordTable>::norms(&terms, &units, &words, &mut work, &mut norms);
         assert!(norms.iter().all(|norm| (0.2..=1.0 + 1e-15).contains(norm)), "{norms:?}");
         assert!(clip > 1.0 || norms.iter().any(|norm| *norm > 1.0 - 1e-12));
     }

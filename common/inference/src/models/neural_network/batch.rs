@@ -191,15 +191,9 @@ impl<'a> BatchGradients<'a> {
     /// L2 norm of every unit's gradient of Σ E_q log p(record | θ), in the coordinates (μ, t). A record that is not finite, out of range, or
     /// whose target the likelihood does not know contributes 0; so does a unit whose gradient overflows.
     ///
-    /// Every unit takes one word of `stream`, whatever it holds.
-    pub fn norms<'u>(
-        &self,
-        units: impl Iterator<Item = UnitView<'u>>,
-        stream: &mut (impl Rng + ?Sized),
-        work: &mut Work,
-        norms: &mut Vec<f64>,
-    ) {
-        work.gather(self.network, units, stream);
+    /// `words` holds one for every unit: its own randomness.
+    pub fn norms<'u>(&self, units: impl Iterator<Item = UnitView<'u>>, words: &[u64], work: &mut Work, norms: &mut Vec<f64>) {
+        work.gather(self.network, units.zip(words));
         self.forward(work);
         self.backward(work);
         self.keep_in_range(work);
@@ -510,8 +504,8 @@ impl BatchTerms<RecordTable> for BatchGradients<'_> {
         self.chunk()
     }
 
-    fn norms(&self, units: &[UnitView<'_>], draws: &mut dyn Rng, work: &mut Work, norms: &mut Vec<f64>) {
-        self.norms(units.iter().copied(), draws, work, norms);
+    fn norms(&self, units: &[UnitView<'_>], words: &[u64], work: &mut Work, norms: &mut Vec<f64>) {
+        self.norms(units.iter().copied(), words, work, norms);
     }
 
     fn add(&self, work: &mut Work, factors: &[f64], sums: &mut [f64]) {
@@ -521,14 +515,14 @@ impl BatchTerms<RecordTable> for BatchGradients<'_> {
 
 impl Work {
     /// Copies the batch's rows: features and targets that take part, one record after the other.
-    fn gather<'u>(&mut self, network: &Network, units: impl Iterator<Item = UnitView<'u>>, stream: &mut (impl Rng + ?Sized)) {
+    fn gather<'u, 'w>(&mut self, network: &Network, units: impl Iterator<Item = (UnitView<'u>, &'w u64)>) {
         self.records.clear();
         self.units.clear();
         self.indices.clear();
         self.values.clear();
-        for unit in units {
+        for (unit, word) in units {
             self.units.push(self.records.len());
-            let coin = self.draws.toss(stream);
+            let coin = self.draws.row_of(*word);
             for (number, record) in unit.records().filter(|record| takes_part(network, *record)).enumerate() {
                 // Records of one unit have draws of their own.
                 self.records.push(Row { draws: coin + number, start: self.indices.len(), target: record.target });

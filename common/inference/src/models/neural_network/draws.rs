@@ -42,11 +42,11 @@ impl Draws {
         self.samples
     }
 
-    /// A unit's coin.
+    /// The row that a unit's word chooses.
     #[inline]
-    pub(super) fn toss(&self, stream: &mut (impl Rng + ?Sized)) -> usize {
+    pub(super) fn row_of(&self, word: u64) -> usize {
         #[allow(clippy::cast_possible_truncation, reason = "below the number of rows, which is at most 64")]
-        let row = ((u128::from(stream.next_u64()) * self.rows as u128) >> 64) as usize;
+        let row = ((u128::from(word) * self.rows as u128) >> 64) as usize;
         row
     }
 

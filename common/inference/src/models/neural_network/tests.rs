@@ -40,7 +40,8 @@ fn run(gradients: &BatchGradients, table: &RecordTable, seed: u64, factors: &[f6
     let mut stream = stream(seed);
     let mut work = gradients.start(&mut stream);
     let mut norms = Vec::new();
-    gradients.norms((0..table.len()).map(|i| table.unit(i)), &mut stream, &mut work, &mut norms);
+    let words: Vec<u64> = (0..table.len()).map(|_| stream.next_u64()).collect();
+    gradients.norms((0..table.len()).map(|i| table.unit(i)), &words, &mut work, &mut norms);
     let mut sums = vec![0.0; gradients.len()];
     gradients.add(&mut work, factors, &mut sums);
     (norms, sums)
@@ -53,7 +54,7 @@ fn value(network: &Network, mean: &[f64], log_scale: &[f64], unit: &Unit, sample
     let mut stream = stream(seed);
     let draws = Draws::new(network, samples, &mut stream);
     let samples = draws.samples();
-    let coin = draws.toss(&mut stream);
+    let coin = draws.row_of(stream.next_u64());
     let hidden: usize = network.hidden().sum();
     let mut total = 0.0;
     for (number, (row, target)) in unit.iter().enumerate() {
@@ -276,7 +277,8 @@ fn chunks_add_up() {
     let (mut sums, mut all, mut norms_of_chunk) = (vec![0.0; gradients.len()], Vec::new(), Vec::new());
     for first in (0..units.len()).step_by(7) {
         let chunk = first..units.len().min(first + 7);
-        gradients.norms(chunk.clone().map(|i| table.unit(i)), &mut stream, &mut work, &mut norms_of_chunk);
+        let words: Vec<u64> = chunk.clone().map(|_| stream.next_u64()).collect();
+        gradients.norms(chunk.clone().map(|i| table.unit(i)), &words, &mut work, &mut norms_of_chunk);
         gradients.add(&mut work, &vec![0.5; chunk.len()], &mut sums);
         all.extend_from_slice(&norms_of_chunk);
     }

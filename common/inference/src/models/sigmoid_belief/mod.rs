@@ -197,7 +197,7 @@ impl BatchTerms<RecordTable> for ClippedImages<'_> {
         CHUNK
     }
 
-    fn norms(&self, units: &[UnitView<'_>], _draws: &mut dyn Rng, work: &mut ImageWork, norms: &mut Vec<f64>) {
+    fn norms(&self, units: &[UnitView<'_>], _words: &[u64], work: &mut ImageWork, norms: &mut Vec<f64>) {
         let images: Vec<RecordView<'_>> = units.iter().flat_map(|unit| unit.records()).collect();
         let batch = self.statistics.fit(images.into_iter());
         work.units.clear();

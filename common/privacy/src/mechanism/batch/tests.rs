@@ -73,11 +73,11 @@ impl BatchTerms<Rows> for Model {
         self.chunk
     }
 
-    fn norms(&self, units: &[&[f64; D]], draws: &mut dyn Rng, work: &mut Self::Work, norms: &mut Vec<f64>) {
+    fn norms(&self, units: &[&[f64; D]], words: &[u64], work: &mut Self::Work, norms: &mut Vec<f64>) {
         CALLS.with_borrow_mut(|calls| calls.push(units.len()));
         work.clear();
-        for (i, unit) in units.iter().enumerate() {
-            let sign = if self.coins && draws.next_u64() >> 63 == 1 { -1.0 } else { 1.0 };
+        for (i, (unit, word)) in units.iter().zip(words).enumerate() {
+            let sign = if self.coins && word >> 63 == 1 { -1.0 } else { 1.0 };
             let mut term = unit.map(|x| sign * x);
             if self.fault == Fault::Company && i > 0 {
                 term[0] *= 1.0 + f64::EPSILON;
@@ -375,6 +375,59 @@ fn finding_privacy_6_a_unit_outside_the_sample_changes_no_bit() {
     assert!(outside > 30, "{outside}");
 }
 
+/// A record over whose term a model panics moves the sum as much as one that is left out: the others are summed as before, with the same draws.
+#[test]
+fn finding_attack3_2_a_panic_over_one_unit_takes_no_other_along() {
+    #[derive(Serialize, Deserialize)]
+    struct PanicsOver(f64);
+    impl BatchTerms<Rows> for PanicsOver {
+        type Work = (u64, Vec<[f64; D]>);
+        fn start(&self, draws: &mut dyn Rng) -> Self::Work {
+            let mut bytes = [0; 12];
+            draws.fill_bytes(&mut bytes);
+            (draws.next_u64() ^ u64::from(draws.next_u32()) ^ u64::from(bytes[11]), Vec::new())
+        }
+        fn chunk(&self) -> usize {
+            4
+        }
+        fn norms(&self, units: &[&[f64; D]], words: &[u64], (start, terms): &mut Self::Work, norms: &mut Vec<f64>) {
+            terms.clear();
+            for (unit, word) in units.iter().zip(words) {
+                let sign = if (word ^ *start) & 1 == 1 { -1.0 } else { 1.0 };
+                terms.push(unit.map(|x| sign * x));
+                norms.push(length(*unit));
+                assert!((unit[0] - self.0).abs() > 1e-9, "{unit:?}");
+            }
+        }
+        fn add(&self, (_, terms): &mut Self::Work, factors: &[f64], sums: &mut [f64]) {
+            for (term, &factor) in terms.iter().zip(factors).filter(|(_, factor)| **factor != 0.0) {
+                sums.iter_mut().zip(term).for_each(|(sum, x)| *sum += factor * x);
+            }
+        }
+    }
+    for max_units in [100, 20] {
+        let mechanism = mechanism(1.0, 1.0, None, max_units);
+        let released = |bad: f64, rows: Vec<[f64; D]>| -> LatticeVector {
+            let model = Argument::copy_of(&PanicsOver(bad)).unwrap();
+            let sum: Result<_, ReleaseError> =
+                mechanism.release_sum(&Units::new(Rows(rows)), &model, |model, sum| Ok(sum.of(model)), permit(&mechanism), &Seeded(1));
+            sum.unwrap().into_inner()
+        };
+        for place in [0, 3, 17, 49] {
+            let mut rows: Vec<[f64; D]> = (0..50).map(|i| [f64::from(i) / 100.0, 0.3, -0.2, 0.1]).collect();
+            rows[place] = [70.01, 0.0, 0.0, 0.0];
+            let with = released(70.01, rows.clone());
+            // The same unit with a term of 0, over which nothing panics.
+            rows[place] = [0.0; D];
+            let without = released(70.01, rows);
+            let rounding = i64::try_from(mechanism.excess).unwrap();
+            for (a, b) in with.values.iter().zip(&without.values) {
+                assert!((a - b).abs() <= rounding, "place {place}: {a} against {b}, {rounding} are charged");
+            }
+        }
+    }
+}
+
 /// A model that panics over records ends nothing, and says nothing: what is released is the noise, as if nobody were there.
 #[test]
 fn finding_gate_1_a_panic_of_a_model_says_nothing() {
@@ -386,7 +439,7 @@ fn finding_gate_1_a_panic_of_a_model_says_nothing() {
         fn chunk(&self) -> usize {
             4
         }
-        fn norms(&self, units: &[&[f64; D]], _: &mut dyn Rng, (): &mut (), _: &mut Vec<f64>) {
+        fn norms(&self, units: &[&[f64; D]], _: &[u64], (): &mut (), _: &mut Vec<f64>) {
             if units[0][0] > 0.0 {
                 std::panic::panic_any(*units[0]);
             }
