@@ -19,6 +19,7 @@ use dp_pvi_proto::environment::{PREFIX, to_blame};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;
+use tracing::warn;
 
 pub use self::aggregation::Aggregation;
 use self::aggregation::RawAggregation;
@@ -151,7 +152,8 @@ pub enum Approve {
 }
 
 impl Config {
-    /// Reads a file, applies overrides of the process environment and checks everything.
+    /// Reads a file, applies overrides of the process environment and checks everything. The log names the variables: a policy or a budget may be
+    /// among them.
     ///
     /// # Errors
     /// [`ClientError::Config`] with the failing field.
@@ -159,7 +161,12 @@ impl Config {
         let text = std::fs::read_to_string(file)
             .map_err(|e| ClientError::config(file.display().to_string(), format!("cannot be read ({e}): name the file with --config")))?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, folder, overrides(std::env::vars_os())?)
+        let environment = overrides(std::env::vars_os())?;
+        if !environment.is_empty() {
+            let names: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
+            warn!(variables = names.join(", "), "the environment sets these in place of {}", file.display());
+        }
+        Self::parse(&text, folder, environment)
     }
 
     /// The same from memory: paths are relative to `folder`, overrides come from `environment`.

@@ -190,8 +190,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// before the permit, message or answer that the row is for. An empty place takes the head as it is.
     ///
     /// # Errors
-    /// [`LedgerError::Behind`], [`LedgerError::Apart`], [`LedgerError::OtherLedger`]; the place cannot be read or written.
+    /// [`LedgerError::Behind`], [`LedgerError::Apart`], [`LedgerError::OtherLedger`]; the place cannot be read or written, or another program
+    /// keeps heads there.
     pub fn kept_in(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+        place.claim()?;
         self.check_kept(&mut place)?;
         place.keep(self.genesis(), self.head(), &self.signer)?;
         self.second = Some(place);
@@ -217,6 +219,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// [`LedgerError::OtherLedger`]; the place cannot be read or written.
     pub fn begun_in(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+        place.claim()?;
         if let Some(kept) = place.head(&self.signer)?.filter(|kept| kept.seq > 0) {
             return Err(LedgerError::OtherLedger { place: place.path().display().to_string(), kept: kept.seq });
         }
@@ -231,6 +234,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// The store, or the place.
     pub fn accept_loss(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+        place.claim()?;
         self.set_frozen(FreezeState::Frozen)?;
         place.start_again(self.genesis(), self.head(), &self.signer)?;
         self.second = Some(place);

@@ -460,6 +460,22 @@ fn an_old_copy_is_accepted_only_frozen() {
     assert!(matches!(kept(&path, &place).err(), Some(LedgerError::Behind { kept: 7, here: 5, .. })));
 }
 
+/// Two copies of one ledger in two programs, each with a lock of its own, and one second place: only one of them may charge.
+#[test]
+fn finding_attack3_6_two_copies_do_not_spend_at_the_same_time() {
+    let folder = memory();
+    let (path, copy, place) = (folder.path().join("ledger.db"), folder.path().join("copy.db"), folder.path().join("lung.head"));
+    drop(open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap());
+    fs::copy(&path, &copy).unwrap();
+    let mut first = kept(&path, &place).unwrap();
+    let refused = kept(&copy, &place).err().unwrap();
+    assert!(refused.to_string().contains("lung.head") && refused.to_string().contains("is using it"), "{refused}");
+    round(&mut first, 0);
+    drop(first);
+    // And then it is behind.
+    assert!(matches!(kept(&copy, &place).err(), Some(LedgerError::Behind { .. })));
+}
+
 /// A second place that cannot be written stops the ledger before a permit is minted.
 #[test]
 fn no_permit_without_the_second_place() {

@@ -13,6 +13,7 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The lock; released when dropped or when the process ends, however it ends.
+#[derive(Debug)]
 pub(super) struct WriterLock {
     _file: File,
 }

@@ -13,6 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::ledger::error::LedgerError;
+use crate::ledger::file::lock::WriterLock;
 use crate::ledger::file::{corrupt, move_into_place, suffixed, unavailable};
 use crate::ledger::row::LedgerHead;
 use crate::ledger::store::{RowSigner, StoreError};
@@ -29,6 +30,8 @@ const DOMAIN: &str = "dp-pvi ledger head v1";
 #[derive(Debug)]
 pub struct SecondPlace {
     path: PathBuf,
+    /// Held by whoever keeps heads here: two copies of a ledger, each with a program of its own, would otherwise both spend.
+    lock: Option<WriterLock>,
     /// Open for writing once there is a file.
     file: Option<File>,
     /// The slot that is written next.
@@ -47,7 +50,7 @@ impl SecondPlace {
     /// The file at `path`, which need not be there yet.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), file: None, next: 0 }
+        Self { path: path.into(), lock: None, file: None, next: 0 }
     }
 
     /// Where it is.
@@ -62,6 +65,24 @@ impl SecondPlace {
     /// [`StoreError`]: the file is there and says nothing that this site has signed, or cannot be read.
     pub fn head(&self, signer: &impl RowSigner) -> Result<Option<LedgerHead>, StoreError> {
         Ok(self.read(signer)?.map(|(kept, _)| kept.head))
+    }
+
+    /// Keeps every other program from keeping heads here, for as long as this value lives.
+    pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
+        if self.lock.is_none() {
+            self.make_folder()?;
+            let lock = WriterLock::take(&self.path).map_err(|error| match error {
+                StoreError::Unavailable(words) => StoreError::Unavailable(format!("{}: {words}", self.path.display())),
+                other => other,
+            })?;
+            self.lock = Some(lock);
+        }
+        Ok(())
+    }
+
+    fn make_folder(&self) -> Result<(), StoreError> {
+        let Some(folder) = self.path.parent().filter(|f| !f.as_os_str().is_empty()) else { return Ok(()) };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unavailable(folder, &e))
     }
 
     /// The highest head that was kept of the ledger whose first row has the hash `genesis`.
@@ -98,9 +119,7 @@ impl SecondPlace {
     /// A new file, whole or not at all.
     fn replace(&mut self, slot: &[u8]) -> Result<(), StoreError> {
         self.file = None;
-        if let Some(folder) = self.path.parent().filter(|f| !f.as_os_str().is_empty()) {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unavailable(folder, &e))?;
-        }
+        self.make_folder()?;
         let fresh = suffixed(&self.path, ".new");
         match fs::remove_file(&fresh) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unavailable(&fresh, &e)),
