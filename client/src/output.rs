@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_proto::text::{visible, visible_json};
 use serde_json::Value;
 
@@ -69,7 +70,7 @@ fn write_line(line: &str) {
 /// ε for people: rounded up in the last place shown.
 #[must_use]
 pub fn epsilon(value: f64) -> String {
-    if value.is_finite() { format!("{:.4}", (value * 1e4).ceil() / 1e4) } else { "infinite".into() }
+    if value.is_finite() { rounded_up(value, 4) } else { "infinite".into() }
 }
 
 /// ε for programs: JSON has no infinity, so it is the text `"infinite"`.

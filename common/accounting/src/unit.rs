@@ -152,3 +152,42 @@ impl From<SamplingRate> for u64 {
         value.0
     }
 }
+/// A bound for people, with so many digits after the point: never below `value`, and above it by less than one in the last place.
+#[must_use]
+pub fn rounded_up(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if !value.is_finite() || text.parse::<f64>().is_ok_and(|shown| shown >= value) {
+        return text;
+    }
+    let unit = 10f64.powi(-i32::try_from(digits).unwrap_or(i32::MAX));
+    // Rounded to nearest it was below: the next one is above.
+    format!("{:.digits$}", value + 0.6 * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded_up;
+
+    #[test]
+    fn finding_attack3_4_a_bound_is_never_shown_smaller_than_it_is() {
+        for (value, digits, shown) in [
+            (2.594_383_38, 6, "2.594384"),
+            (0.045_142_9, 4, "0.0452"),
+            (1.000_000_000_008_9, 6, "1.000001"),
+            (0.5, 1, "0.5"),
+            (0.0, 4, "0.0000"),
+            (0.999_95, 4, "1.0000"),
+            (1e-9, 4, "0.0001"),
+            (12.0, 0, "12"),
+            (f64::INFINITY, 4, "inf"),
+        ] {
+            assert_eq!(rounded_up(value, digits), shown);
+        }
+        let mut value = 1e-6_f64;
+        while value < 1e6 {
+            let shown: f64 = rounded_up(value, 5).parse().unwrap_or(f64::NAN);
+            assert!(shown >= value && shown < value + 1.001e-5, "{value}: {shown}");
+            value *= 1.0173;
+        }
+    }
+}

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use dp_pvi_accounting::unit::rounded_up;
+
 use crate::html::Escaped;
 
 const INK: &str = "#1c2430";
@@ -146,7 +148,7 @@ pub(super) fn bars(title: &str, rows: &[(&str, f64)], limit: Option<(&str, f64)>
         text(&mut svg, left - 10.0, y + 13.0, "end", INK, &shorten(name, 36));
         let width = (x.at(*value) - left).max(0.0);
         let _ = write!(svg, "<rect x=\"{left}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"18\" fill=\"{}\"/>", SERIES[0]);
-        text(&mut svg, x.at(*value) + 6.0, y + 13.0, "start", INK, &number(*value));
+        text(&mut svg, x.at(*value) + 6.0, y + 13.0, "start", INK, &bound(*value));
     }
     if let Some((name, value)) = limit {
         let at = x.at(value);
@@ -201,6 +203,12 @@ pub(super) fn reliability(title: &str, bins: &[(f64, f64, u64)]) -> String {
     text(&mut svg, note, top + 58.0, "start", MUTED, "against prediction; on the dashed line");
     text(&mut svg, note, top + 76.0, "start", MUTED, "predictions are calibrated");
     close(svg)
+}
+
+/// A bound, rounded up, as short as it can be read.
+pub(super) fn bound(value: f64) -> String {
+    let digits = if (1e-3..1e5).contains(&value) { 4 } else { 8 };
+    rounded_up(value, digits).trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A number as short as it can be read.

@@ -11,7 +11,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::message::{HeldOutMetrics, Role, RoundOutcome, RunOutcome};
 
 use super::history::History;
-use super::plot::{self, Line, Row, number};
+use super::plot::{self, Line, Row, bound, number};
 use crate::clock;
 use crate::html::{Escaped, PAGE_STYLE};
 
@@ -270,8 +270,8 @@ fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
                 Relation::AddRemove => "add or remove one",
                 Relation::ReplaceOne => "replace one",
             },
-            statement.epsilon.map_or_else(|| "∞".into(), number),
-            statement.fallback_epsilon.map_or_else(String::new, |epsilon| format!("<td class=\"n\">{}</td>", number(epsilon))),
+            statement.epsilon.map_or_else(|| "∞".into(), bound),
+            statement.fallback_epsilon.map_or_else(String::new, |epsilon| format!("<td class=\"n\">{}</td>", bound(epsilon))),
             number(statement.delta),
             statement.releases,
             match statement.trust {

@@ -4,6 +4,7 @@
 //! is known only afterwards and may depend on earlier results; an ε of the visits that were answered would need the theorem of a privacy odometer
 //! (Rogers, Roth, Ullman and Vadhan 2016), with a δ of its own. No such figure is stated.
 
+use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_accounting::{AccountantError, Composition, Method, Prices, PrivacyLoss};
 use dp_pvi_accounting::{DpEvent, PrivacyUnit, Relation, UnknownEvent};
 use dp_pvi_privacy::ledger::{Row, RowBody};
@@ -75,10 +76,10 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
 fn conditions(task: &ResolvedTask) -> Result<Option<String>, TaskError> {
     let (Some(spec), Some(fallback)) = (&task.aggregation, task.fallback_loss(task.visits())?) else { return Ok(None) };
     Ok(Some(format!(
-        "Epsilon counts on {} honest sites in every sum, at most {} sites that work with the server or with the summer, and on server and summer not working together. Whatever all others do, epsilon is at most {:.4} (fallback: this site's own share of the noise alone).",
+        "Epsilon counts on {} honest sites in every sum, at most {} sites that work with the server or with the summer, and on server and summer not working together. Whatever all others do, epsilon is at most {} (fallback: this site's own share of the noise alone).",
         spec.honest,
         spec.colluders,
-        fallback.epsilon.get()
+        rounded_up(fallback.epsilon.get(), 4)
     )))
 }
 
