@@ -288,13 +288,22 @@ fn check(config: &Config, file: Option<&Path>, output: &Output) -> Result<()> {
 pub(crate) struct TaskSummary {
     pub(crate) hash: String,
     pub(crate) epsilon: f64,
+    /// Where all other parties of an aggregated run work together.
+    pub(crate) fallback: Option<f64>,
     pub(crate) delta: f64,
     pub(crate) visits: u32,
 }
 
 fn task_summary(task: &ResolvedTask) -> Result<TaskSummary> {
     let loss = task.loss(task.visits()).map_err(|e| ServerError::Failed(e.to_string()))?;
-    Ok(TaskSummary { hash: task.hash().to_string(), epsilon: loss.epsilon.get(), delta: task.privacy.delta.get(), visits: task.visits() })
+    let fallback = task.fallback_loss(task.visits()).map_err(|e| ServerError::Failed(e.to_string()))?;
+    Ok(TaskSummary {
+        hash: task.hash().to_string(),
+        epsilon: loss.epsilon.get(),
+        fallback: fallback.map(|loss| loss.epsilon.get()),
+        delta: task.privacy.delta.get(),
+        visits: task.visits(),
+    })
 }
 
 fn start_log(global: &Global, serving: bool) {

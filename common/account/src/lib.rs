@@ -12,8 +12,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use dp_pvi_accounting::unit::InvalidUnit;
-use dp_pvi_accounting::{AccountantError, Delta, Epsilon};
+use dp_pvi_accounting::unit::{InvalidUnit, rounded_up};
+use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
@@ -203,14 +203,17 @@ fn cost(how: &Steps, sigma: f64, steps: u64, plot: Option<&Path>, print: &mut Pr
         let interval = result.epsilon;
         writeln!(
             print.out,
-            "epsilon at delta {:e}: at most {:.6} (certified); the accounted pair's own value is about {:.6}",
-            how.delta, interval.upper, interval.estimate
+            "epsilon at delta {:e}: at most {} (certified); the accounted pair's own value is about {:.6}",
+            how.delta,
+            rounded_up(interval.upper, 6),
+            interval.estimate
         )?;
-        writeln!(print.out, "attack advantage: at most {:.4}", result.advantage.upper)?;
+        writeln!(print.out, "attack advantage: at most {}", rounded_up(result.advantage.upper, 4))?;
         for (false_positives, true_positives) in result.true_positive_rate {
-            writeln!(print.out, "true positive rate at a false positive rate of {false_positives}: at most {true_positives:.4}")?;
+            let at_most = rounded_up(true_positives, 4);
+            writeln!(print.out, "true positive rate at a false positive rate of {false_positives}: at most {at_most}")?;
         }
-        writeln!(print.out, "by Renyi divergences: epsilon {:.6} (order {:.2})", result.renyi_epsilon, result.renyi_order)?;
+        writeln!(print.out, "by Renyi divergences: epsilon {} (order {:.2})", rounded_up(result.renyi_epsilon, 6), result.renyi_order)?;
     }
     if let Some(file) = plot {
         let mut rounds = Vec::new();
@@ -233,7 +236,7 @@ fn calibrate(how: &Steps, sigma: Option<f64>, steps: Option<u64>, epsilon: f64, 
         return print.json(&found);
     }
     match found {
-        Calibrated::Sigma(sigma) => writeln!(print.out, "sigma {:.9} (certified; not below {:.9})", sigma.upper, sigma.lower)?,
+        Calibrated::Sigma(sigma) => writeln!(print.out, "sigma {} (certified; not below {:.9})", rounded_up(sigma.upper, 9), sigma.lower)?,
         Calibrated::Steps(steps) => writeln!(print.out, "steps {steps}")?,
         Calibrated::Q(rate) => writeln!(print.out, "q {rate:e}")?,
     }
@@ -252,15 +255,22 @@ fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, prin
     if print.json {
         return print.json(&forecast);
     }
-    let said = |epsilon: Option<f64>| epsilon.map_or_else(|| "infinite (no protection)".to_owned(), |e| format!("{e:.4}"));
+    let said = |epsilon: Option<f64>| epsilon.map_or_else(|| "infinite (no protection)".to_owned(), |e| rounded_up(e, 4));
     writeln!(
         print.out,
-        "{}: {} visits of each site cost it epsilon {} at delta {:e}",
+        "{}: {} visits of each site cost it epsilon {} at delta {:e} ({})",
         forecast.name,
         forecast.visits,
         said(forecast.epsilon),
-        forecast.delta
+        forecast.delta,
+        match forecast.relation {
+            Relation::AddRemove => "add-remove",
+            Relation::ReplaceOne => "replace-one",
+        }
     )?;
+    if forecast.fallback.is_some() {
+        writeln!(print.out, "epsilon {} if all other parties work together", said(forecast.fallback))?;
+    }
     for (visits, epsilon) in &forecast.after {
         writeln!(print.out, "after {visits} visits: epsilon {}", said(*epsilon))?;
     }

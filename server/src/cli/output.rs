@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dp_pvi_account::Question;
+use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::text::{visible, visible_json};
 use serde_json::json;
@@ -170,6 +171,7 @@ impl Output {
             return self.value(&json!({
                 "task_hash": summary.hash,
                 "epsilon": if summary.epsilon.is_finite() { Some(summary.epsilon) } else { None },
+                "epsilon_fallback": summary.fallback,
                 "delta": summary.delta,
                 "visits": summary.visits,
                 "clients": names,
@@ -180,11 +182,13 @@ impl Output {
                 "task": task,
             }));
         }
-        let epsilon = if summary.epsilon.is_finite() { format!("{:.6}", summary.epsilon) } else { "infinite: no protection".into() };
+        let fallback =
+            summary.fallback.map(|epsilon| format!("if all others collude     epsilon {}\n", rounded_up(epsilon, 6))).unwrap_or_default();
+        let epsilon = if summary.epsilon.is_finite() { rounded_up(summary.epsilon, 6) } else { "infinite: no protection".into() };
         let names: Vec<&str> = clients.map(|(client, _)| client.as_str()).collect();
         let warnings: String = warnings.iter().map(|warning| format!("warning                   {}\n", visible(warning))).collect();
         let text = format!(
-            "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n\
+            "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{fallback}\
              enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}",
             visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,
