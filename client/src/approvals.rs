@@ -11,6 +11,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::clock;
 use crate::error::{ClientError, Result};
 use crate::keys;
+use dp_pvi_proto::problem::Problem;
 
 /// Fewest digits by which a hash may be named: 128 bits. A coordinator writes the tasks and charters, and can try as many as it likes until one
 /// begins like a text that was compared by these digits elsewhere (a few seconds for 8 digits). So they must be too many to search for.
@@ -84,11 +85,11 @@ fn write(folder: &Path, hash: &Hash, word: &str) -> Result<()> {
             Err(e) => Err(e),
         }
     };
-    write().map_err(|e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", folder.display())))
+    write().map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", folder.display()), e)))
 }
 
 fn read(folder: &Path) -> Result<Vec<Hash>> {
-    let unavailable = |e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", folder.display()));
+    let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", folder.display()), e));
     let entries = match fs::read_dir(folder) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(unavailable)?,
@@ -98,7 +99,7 @@ fn read(folder: &Path) -> Result<Vec<Hash>> {
             let name = entry.map_err(unavailable)?.file_name();
             name.to_str()
                 .and_then(|name| name.parse().ok())
-                .ok_or_else(|| ClientError::Unavailable(format!("{}: {} is no hash; remove it", folder.display(), name.display())))
+                .ok_or_else(|| ClientError::Unavailable(format!("{}: {} is no hash; remove it", folder.display(), name.display()).into()))
         })
         .collect()
 }

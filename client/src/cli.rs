@@ -10,6 +10,7 @@ use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -351,9 +352,9 @@ fn blocking_on<F: Future<Output = Result<()>>>(work: impl FnOnce() -> F) -> Resu
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|e| ClientError::Unavailable(format!("threads: {e}")))?;
+        .map_err(|e| ClientError::Unavailable(Problem::said(format!("threads: {e}"), e)))?;
     let result = runtime.block_on(async {
-        let failed = |e: std::io::Error| ClientError::Unavailable(format!("signals: {e}"));
+        let failed = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("signals: {e}"), e));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         // A file size limit must be an error of the write, which is handled, not the end of the process.

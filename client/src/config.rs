@@ -16,6 +16,7 @@ use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_proto::environment::{PREFIX, to_blame};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;
@@ -196,7 +197,7 @@ impl Config {
             apply_override(&mut table, name, value)?;
         }
         // Serialised again so that messages of the checks below quote the line with the key, overrides included.
-        let merged = toml::to_string(&table).map_err(|e| ClientError::config("client.toml", e.to_string()))?;
+        let merged = toml::to_string(&table).map_err(|e| ClientError::config("client.toml", Problem::of(e)))?;
         let raw: RawConfig =
             toml::from_str(&merged).map_err(|e| ClientError::config("client.toml", e.to_string().trim_end().to_owned()))?;
         raw.check(folder)
@@ -495,7 +496,7 @@ impl RawConfig {
 
 /// Federation and data names follow the rule of site names: they end up in certificates, ledgers and file names.
 pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
-    ClientId::new(name).map(|_| ()).map_err(|e| ClientError::config(field, e.to_string()))
+    ClientId::new(name).map(|_| ()).map_err(|e| ClientError::config(field, Problem::of(e)))
 }
 
 fn file_of(uri: &str, folder: &Path) -> Result<PathBuf> {

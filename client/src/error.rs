@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
@@ -21,7 +22,8 @@ pub enum ClientError {
         /// `section.key`, or the name of the file or option.
         field: String,
         /// What is wrong and what to do.
-        message: String,
+        #[source]
+        message: Problem,
     },
     /// A posterior, transcript, schema or task file is not what it should be (4).
     #[error("{}: {message}", file.display())]
@@ -29,7 +31,8 @@ pub enum ClientError {
         /// Which file.
         file: PathBuf,
         /// What is wrong.
-        message: String,
+        #[source]
+        message: Problem,
     },
     /// The server cannot be reached (5).
     #[error("cannot reach the server {server}: {message}")]
@@ -37,29 +40,30 @@ pub enum ClientError {
         /// As configured.
         server: String,
         /// Last failure.
-        message: String,
+        #[source]
+        message: Problem,
     },
     /// Certificate, identity or signature (6).
     #[error("authentication: {0}")]
-    Authentication(String),
+    Authentication(#[source] Problem),
     /// Version or task hash (7).
     #[error("version or task: {0}")]
-    Version(String),
+    Version(#[source] Problem),
     /// The data set's budget or the site's policy does not allow it (8).
     #[error("refused by this site: {0}")]
-    Refused(String),
+    Refused(#[source] Problem),
     /// The run ended without a result (9).
     #[error("the run was aborted: {0}")]
-    Aborted(String),
+    Aborted(#[source] Problem),
     /// The data cannot be used (10).
     #[error("data: {0}")]
-    Data(String),
+    Data(#[source] Problem),
     /// The ledger is damaged or an old copy (11).
     #[error("ledger: {0}")]
-    LedgerCorrupt(String),
+    LedgerCorrupt(#[source] Problem),
     /// Lock, disk full, permissions (12).
     #[error("resource unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] Problem),
     /// Stopped by a signal (128 + its number); the state can be resumed.
     #[error("stopped by {name}; start again to resume")]
     Signal {
@@ -70,12 +74,12 @@ pub enum ClientError {
     },
     /// Anything else (1).
     #[error("{0}")]
-    Failed(String),
+    Failed(#[source] Problem),
 }
 
 impl ClientError {
     /// A configuration error that names its field.
-    pub fn config(field: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn config(field: impl Into<String>, message: impl Into<Problem>) -> Self {
         Self::Config { field: field.into(), message: message.into() }
     }
 
@@ -132,8 +136,8 @@ impl ClientError {
 impl From<StoreError> for ClientError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Corrupt(_) => Self::LedgerCorrupt(error.to_string()),
-            StoreError::Unavailable(_) => Self::Unavailable(error.to_string()),
+            StoreError::Corrupt(_) => Self::LedgerCorrupt(Problem::of(error)),
+            StoreError::Unavailable(_) => Self::Unavailable(Problem::of(error)),
         }
     }
 }
@@ -146,11 +150,11 @@ impl From<LedgerError> for ClientError {
             | LedgerError::Forked { .. }
             | LedgerError::Behind { .. }
             | LedgerError::Apart { .. }
-            | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(error.to_string()),
+            | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(Problem::of(error)),
             LedgerError::OtherIdentity(_) | LedgerError::SiteAddRemove => Self::config("data.ledger", error.to_string()),
             LedgerError::OtherUnits { .. } => Self::config("data.schema", error.to_string()),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
-                Self::Failed(error.to_string())
+                Self::Failed(Problem::of(error))
             }
             LedgerError::OverBudget { .. }
             | LedgerError::OverRunBudget { .. }
@@ -159,7 +163,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::Frozen
             | LedgerError::Conflict(_)
             | LedgerError::RetriesSpent(_)
-            | LedgerError::Accountant(_) => Self::Refused(error.to_string()),
+            | LedgerError::Accountant(_) => Self::Refused(Problem::of(error)),
         }
     }
 }
@@ -167,11 +171,13 @@ impl From<LedgerError> for ClientError {
 impl From<TransportError> for ClientError {
     fn from(error: TransportError) -> Self {
         match error {
-            TransportError::Unreachable(message) => Self::Unreachable { server: String::new(), message },
+            TransportError::Unreachable(message) => Self::Unreachable { server: String::new(), message: message.into() },
             TransportError::Rejected { kind, message } => match kind {
-                Rejection::Authentication => Self::Authentication(message),
-                Rejection::Version => Self::Version(message),
-                Rejection::Message | Rejection::HelloFirst | Rejection::Other => Self::Failed(format!("the server refused: {message}")),
+                Rejection::Authentication => Self::Authentication(message.into()),
+                Rejection::Version => Self::Version(message.into()),
+                Rejection::Message | Rejection::HelloFirst | Rejection::Other => {
+                    Self::Failed(format!("the server refused: {message}").into())
+                }
             },
         }
     }
@@ -180,15 +186,17 @@ impl From<TransportError> for ClientError {
 impl From<SiteError> for ClientError {
     fn from(error: SiteError) -> Self {
         match error {
-            SiteError::Message(_) => Self::Authentication(error.to_string()),
-            SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(error.to_string()),
-            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) => Self::Refused(error.to_string()),
-            SiteError::Aggregation(SecAggError::Charter(_) | SecAggError::Plan(_)) => Self::Refused(error.to_string()),
-            SiteError::Aggregation(SecAggError::Unsigned { .. } | SecAggError::Signature { .. }) => Self::Authentication(error.to_string()),
-            SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => {
-                Self::Failed(error.to_string())
+            SiteError::Message(_) => Self::Authentication(Problem::of(error)),
+            SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(Problem::of(error)),
+            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) => Self::Refused(Problem::of(error)),
+            SiteError::Aggregation(SecAggError::Charter(_) | SecAggError::Plan(_)) => Self::Refused(Problem::of(error)),
+            SiteError::Aggregation(SecAggError::Unsigned { .. } | SecAggError::Signature { .. }) => {
+                Self::Authentication(Problem::of(error))
             }
-            SiteError::Forgotten { .. } => Self::LedgerCorrupt(error.to_string()),
+            SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => {
+                Self::Failed(Problem::of(error))
+            }
+            SiteError::Forgotten { .. } => Self::LedgerCorrupt(Problem::of(error)),
             SiteError::Ledger(error) => error.into(),
         }
     }
@@ -197,9 +205,9 @@ impl From<SiteError> for ClientError {
 impl From<TrainError> for ClientError {
     fn from(error: TrainError) -> Self {
         match error.kind {
-            TrainErrorKind::Data => Self::Data(error.message),
-            TrainErrorKind::Resource => Self::Unavailable(error.message),
-            TrainErrorKind::Internal => Self::Failed(error.message),
+            TrainErrorKind::Data => Self::Data(error.message.into()),
+            TrainErrorKind::Resource => Self::Unavailable(error.message.into()),
+            TrainErrorKind::Internal => Self::Failed(error.message.into()),
         }
     }
 }

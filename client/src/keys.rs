@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::{self, Enrolment, PeerName};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
@@ -22,7 +23,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// # Errors
 /// Missing, unreadable, a link, of another user, or with permissions beyond 0600.
 pub fn read_secret(field: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    identity::read_secret(path).map_err(|e| ClientError::config(field, e.to_string()))
+    identity::read_secret(path).map_err(|e| ClientError::config(field, Problem::of(e)))
 }
 
 /// Checks that a file or folder of this program's own state is this user's (or root's) and that nobody else can look into it or
@@ -32,7 +33,7 @@ pub fn read_secret(field: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 /// [`ClientError::Config`] with the command that mends it.
 pub fn check_private(field: &str, path: &Path) -> Result<()> {
     let failed = |what: String| ClientError::config(field, what);
-    identity::check_own(path).map_err(|e| failed(e.to_string()))?;
+    identity::check_own(path).map_err(|e| ClientError::config(field, Problem::of(e)))?;
     let about = fs::metadata(path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
     let (mode, right) = (about.permissions().mode() & 0o777, if about.is_dir() { "700" } else { "600" });
     if mode & 0o077 != 0 {
@@ -51,7 +52,7 @@ pub fn check_state(folder: &Path) -> Result<()> {
     if !folder.exists() {
         return Ok(());
     }
-    identity::check_own(folder).map_err(|e| ClientError::config("site.state", e.to_string()))
+    identity::check_own(folder).map_err(|e| ClientError::config("site.state", Problem::of(e)))
 }
 
 /// Reads a public file.
@@ -74,7 +75,7 @@ pub fn identity(path: &Path) -> Result<SigningKey> {
     let bytes = read_secret("tls.identity", path)?;
     let failed = |what: String| ClientError::config("tls.identity", format!("{}: {what}", path.display()));
     let text = std::str::from_utf8(&bytes).map_err(|_| failed("is not a PEM file".into()))?;
-    identity::identity_from_pem(text).map_err(|e| failed(e.to_string()))
+    identity::identity_from_pem(text).map_err(|e| ClientError::config("tls.identity", Problem::said(format!("{}: {e}", path.display()), e)))
 }
 
 /// The server's public identity key.
@@ -125,7 +126,7 @@ pub struct RequestFiles {
 /// # Errors
 /// A name that breaks the rules; a file exists or cannot be written.
 pub fn make_request(federation: &str, client: ClientId, role: Role, folder: &Path) -> Result<RequestFiles> {
-    let name = PeerName::client(federation, role, client.clone()).map_err(|e| ClientError::config("--federation", e.to_string()))?;
+    let name = PeerName::client(federation, role, client.clone()).map_err(|e| ClientError::config("--federation", Problem::of(e)))?;
     let files = RequestFiles {
         request: folder.join(format!("{client}.csr.pem")),
         tls_key: folder.join(format!("{client}.key")),
@@ -140,9 +141,9 @@ pub fn make_request(federation: &str, client: ClientId, role: Role, folder: &Pat
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|e| ClientError::Unavailable(format!("{}: {e}", folder.display())))?;
-    let identity_key = identity::generate_identity().map_err(|e| ClientError::Unavailable(e.to_string()))?;
-    let failed = |e: rcgen::Error| ClientError::Failed(format!("the certificate request cannot be made: {e}"));
+        .map_err(|e| ClientError::Unavailable(Problem::said(format!("{}: {e}", folder.display()), e)))?;
+    let identity_key = identity::generate_identity().map_err(|e| ClientError::Unavailable(Problem::of(e)))?;
+    let failed = |e: rcgen::Error| ClientError::Failed(Problem::said(format!("the certificate request cannot be made: {e}"), e));
     let mut tls_key = KeyPair::generate().map_err(failed)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -151,8 +152,8 @@ pub fn make_request(federation: &str, client: ClientId, role: Role, folder: &Pat
     let request = params.serialize_request(&tls_key).map_err(failed)?;
     let pem = Zeroizing::new(tls_key.serialize_pem());
     tls_key.zeroize();
-    let write = |result: std::result::Result<(), identity::IdentityError>| result.map_err(|e| ClientError::Unavailable(e.to_string()));
-    let identity_pem = identity::identity_to_pem(&identity_key).map_err(|e| ClientError::Failed(e.to_string()))?;
+    let write = |result: std::result::Result<(), identity::IdentityError>| result.map_err(|e| ClientError::Unavailable(Problem::of(e)));
+    let identity_pem = identity::identity_to_pem(&identity_key).map_err(|e| ClientError::Failed(Problem::of(e)))?;
     write(identity::write_secret(&files.tls_key, pem.as_bytes()))?;
     write(identity::write_secret(&files.identity, identity_pem.as_bytes()))?;
     let text = Enrolment::file(federation, client, role, request.der(), &identity_key);

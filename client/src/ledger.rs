@@ -78,7 +78,7 @@ fn check_files(private: &PrivateData) -> Result<()> {
         match std::fs::symlink_metadata(file) {
             // Whether it has to be there is the caller's matter.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(ClientError::Unavailable(format!("{}: {e}", file.display()))),
+            Err(e) => return Err(ClientError::Unavailable(format!("{}: {e}", file.display()).into())),
             Ok(_) => keys::check_private(field, file)?,
         }
     }

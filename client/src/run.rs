@@ -120,18 +120,16 @@ pub fn verdict(ended: &Ended) -> Result<()> {
             RefusalReason::Posterior => "the posterior that it starts from is not finite, which is the server's matter",
         };
         let more = refusals.count();
-        return Err(ClientError::Refused(format!(
-            "no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`"
-        )));
+        return Err(ClientError::Refused(
+            format!("no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`").into(),
+        ));
     }
     match ended.end.outcome {
         RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
         RunOutcome::AggregationLost => Err(ClientError::Aborted(
-            "the aggregation was aborted: the charter was not signed by all, or the summer did not answer, or a sum could not be right; what was charged stays charged".into(),
-        )),
+            "the aggregation was aborted: the charter was not signed by all, or the summer did not answer, or a sum could not be right; what was charged stays charged".into())),
         RunOutcome::Refused => Err(ClientError::Aborted(
-            "so many sites refused that fewer than min_sites were left; the posterior of the last complete round stands".into(),
-        )),
+            "so many sites refused that fewer than min_sites were left; the posterior of the last complete round stands".into())),
         RunOutcome::QuorumLost => {
             Err(ClientError::Aborted("fewer sites than min_sites answered; the posterior of the last complete round stands".into()))
         }

@@ -27,6 +27,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::config::Config;
 use crate::error::{ClientError, Result};
+use dp_pvi_proto::problem::Problem;
 
 /// A site's own copy of the public schema.
 pub struct LocalSchema {
@@ -41,9 +42,9 @@ impl LocalSchema {
     /// # Errors
     /// [`ClientError::InvalidFile`].
     pub fn read(path: &Path) -> Result<Self> {
-        let invalid = |message: String| ClientError::InvalidFile { file: path.to_owned(), message };
-        let text = fs::read_to_string(path).map_err(|e| invalid(format!("[data] schema cannot be read ({e})")))?;
-        let schema = Schema::parse(&text).map_err(|e| invalid(e.to_string()))?;
+        let invalid = |message: Problem| ClientError::InvalidFile { file: path.to_owned(), message };
+        let text = fs::read_to_string(path).map_err(|e| invalid(Problem::said(format!("[data] schema cannot be read ({e})"), e)))?;
+        let schema = Schema::parse(&text).map_err(|e| invalid(Problem::of(e)))?;
         Ok(Self { path: path.to_owned(), text, schema })
     }
 
@@ -107,7 +108,7 @@ impl Snapshot {
     /// schema. [`ClientError::Unavailable`]: the state folder.
     pub fn load(config: &Config, identity: &SigningKey) -> Result<Self> {
         let schema = LocalSchema::read(&config.data.schema)?;
-        let read = load_for_run(schema.schema(), &config.data.files, &key(identity)).map_err(|e| ClientError::Data(e.to_string()))?;
+        let read = load_for_run(schema.schema(), &config.data.files, &key(identity)).map_err(|e| ClientError::Data(Problem::of(e)))?;
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
         // Layouts are over the declared number of units, whatever the files hold.
         let units = match &config.data.private {
@@ -122,7 +123,7 @@ impl Snapshot {
                 "the records are not those with which this site joined {run}, and what it keeps of that run would not fit them. Put the files back as \
                  they were; or, if that run is over or given up, take its entry out of {} and start again",
                 snapshot.file.display()
-            ))),
+            ).into())),
         }
     }
 
@@ -177,7 +178,7 @@ impl Snapshot {
     }
 
     fn keep(&self, joined: &Joined) -> Result<()> {
-        let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(e.to_string()))?;
+        let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(Problem::of(e)))?;
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let fresh = self.file.with_extension("json.new");
         let write = || {
@@ -200,7 +201,7 @@ impl Snapshot {
     }
 
     fn unavailable(&self, problem: &str) -> ClientError {
-        ClientError::Unavailable(format!("{}: {problem}", self.file.display()))
+        ClientError::Unavailable(format!("{}: {problem}", self.file.display()).into())
     }
 }
 

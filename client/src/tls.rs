@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::Hash;
 use dp_pvi_proto::identity::{PeerName, spki_hash};
+use dp_pvi_proto::problem::Problem;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -67,16 +68,16 @@ pub fn load(config: &Config) -> Result<TlsIdentity> {
     let own = &chain[0];
     let expires = check_own_certificate(config, &provider, &roots, &chain)?;
 
-    let server = PeerName::server(&config.site.federation).map_err(|e| ClientError::config("site.federation", e.to_string()))?;
+    let server = PeerName::server(&config.site.federation).map_err(|e| ClientError::config("site.federation", Problem::of(e)))?;
     let server_name = ServerName::try_from(config.site.server_name.clone())
         .map_err(|_| ClientError::config("site.server_name", "is neither a DNS name nor an IP address"))?;
     let mut client = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|e| ClientError::Failed(e.to_string()))?
+        .map_err(|e| ClientError::Failed(Problem::of(e)))?
         .with_root_certificates(roots)
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     client.alpn_protocols = vec![b"h2".to_vec()];
-    let key_hash = spki_hash(own).map_err(|e| ClientError::Authentication(e.to_string()))?;
+    let key_hash = spki_hash(own).map_err(|e| ClientError::Authentication(Problem::of(e)))?;
     let identity = TlsIdentity { client: Arc::new(client), server_name, server, key_hash, expires };
     if let Some(words) = identity.ends_soon(clock::now()) {
         tracing::warn!("{words}");
@@ -133,27 +134,29 @@ fn check_own_certificate(
             "the certificate {file} expired on {}: have a new one signed (`dp-pvi-client csr`, `dp-pvi-server ca sign`)",
             date(until)
         );
-        return Err(ClientError::Authentication(message));
+        return Err(ClientError::Authentication(message.into()));
     }
     if now < from {
-        return Err(ClientError::Authentication(format!(
-            "the certificate {file} is valid from {} only: check this machine's clock",
-            date(from)
-        )));
+        return Err(ClientError::Authentication(
+            format!("the certificate {file} is valid from {} only: check this machine's clock", date(from)).into(),
+        ));
     }
-    let name = PeerName::from_certificate(&chain[0]).map_err(|e| ClientError::Authentication(format!("{file}: {e}")))?;
+    let name = PeerName::from_certificate(&chain[0]).map_err(|e| ClientError::Authentication(Problem::said(format!("{file}: {e}"), e)))?;
     let expected = PeerName::client(&config.site.federation, config.site.role, config.site.name.clone())
-        .map_err(|e| ClientError::config("site.federation", e.to_string()))?;
+        .map_err(|e| ClientError::config("site.federation", Problem::of(e)))?;
     if name != expected {
         let message = format!("the certificate {file} is for {name}, the configuration ([site] federation, role, name) says {expected}");
-        return Err(ClientError::Authentication(message));
+        return Err(ClientError::Authentication(message.into()));
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider))
         .build()
-        .map_err(|e| ClientError::config("tls.ca", e.to_string()))?;
+        .map_err(|e| ClientError::config("tls.ca", Problem::of(e)))?;
     let seconds = u64::try_from(now.unix_timestamp()).unwrap_or(0);
     verifier.verify_client_cert(&chain[0], &chain[1..], UnixTime::since_unix_epoch(Duration::from_secs(seconds))).map_err(|e| {
-        ClientError::Authentication(format!("the certificate {file} was not issued by the authority in tls.ca for this use ({e})"))
+        ClientError::Authentication(Problem::said(
+            format!("the certificate {file} was not issued by the authority in tls.ca for this use ({e})"),
+            e,
+        ))
     })?;
     Ok(until)
 }

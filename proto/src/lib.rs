@@ -20,6 +20,7 @@ mod convert;
 pub mod environment;
 pub mod identity;
 pub mod log;
+pub mod problem;
 pub mod process;
 pub mod server;
 pub mod summer;

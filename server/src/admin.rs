@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::Control;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -121,16 +122,16 @@ async fn ask_engine(engine: &EngineHandle, request: Request) -> std::result::Res
 /// [`ServerError::NotRunning`], or the server's own problem.
 pub async fn ask(state: &Path, request: Request) -> Result<Snapshot> {
     let path = socket_path(state);
-    let not_running = |e: std::io::Error| ServerError::NotRunning { path: path.display().to_string(), message: e.to_string() };
+    let not_running = |e: std::io::Error| ServerError::NotRunning { path: path.display().to_string(), message: Problem::of(e) };
     let stream = UnixStream::connect(&path).await.map_err(not_running)?;
     let (read, mut write) = stream.into_split();
-    let text = serde_json::to_string(&request).map_err(|e| ServerError::Failed(e.to_string()))?;
+    let text = serde_json::to_string(&request).map_err(|e| ServerError::Failed(Problem::of(e)))?;
     write.write_all(format!("{text}\n").as_bytes()).await.map_err(not_running)?;
     let mut line = String::new();
     BufReader::new(read.take(MOST_BYTES)).read_line(&mut line).await.map_err(not_running)?;
     match serde_json::from_str(&line) {
         Ok(Answer::Status(snapshot)) => Ok(*snapshot),
-        Ok(Answer::Problem(problem)) => Err(ServerError::Failed(problem)),
+        Ok(Answer::Problem(problem)) => Err(ServerError::Failed(problem.into())),
         Err(_) => Err(ServerError::Failed("the server's answer cannot be read: use the command line of the same version".into())),
     }
 }

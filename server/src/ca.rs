@@ -20,6 +20,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::{
     Enrolment, PeerName, check_federation, generate_identity, identity_to_pem, public_identity_to_pem, spki_hash, write_new, write_secret,
 };
+use dp_pvi_proto::problem::Problem;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, CertificateSigningRequestParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SanType,
@@ -78,7 +79,7 @@ impl Authority {
     /// # Errors
     /// There is an authority already, a name is not one, or the directory cannot be written.
     pub fn init(directory: &Path, new: &NewFederation, now: OffsetDateTime) -> Result<Self> {
-        let federation = check_federation(&new.name).map_err(|e| ServerError::Usage(e.to_string()))?;
+        let federation = check_federation(&new.name).map_err(|e| ServerError::Usage(Problem::of(e)))?;
         if new.dns.is_empty() && new.addresses.is_empty() {
             return Err(ServerError::Usage("name the server by at least one --dns NAME or --ip ADDRESS: sites check it".into()));
         }
@@ -192,7 +193,7 @@ impl Authority {
     /// No such client.
     pub fn revoke(&mut self, client: &ClientId, now: OffsetDateTime) -> Result<()> {
         let Some(member) = self.enrolled.clients.get_mut(client) else {
-            return Err(ServerError::Usage(format!("{client} is not enrolled; `dp-pvi-server ca list` shows who is")));
+            return Err(ServerError::Usage(format!("{client} is not enrolled; `dp-pvi-server ca list` shows who is").into()));
         };
         let at = rfc3339(now);
         for certificate in &mut member.certificates {
@@ -228,7 +229,7 @@ impl Authority {
             key
         };
         let mut params = CertificateParams::new(self.enrolled.server_names.clone())
-            .map_err(|e| ServerError::Usage(format!("--dns or --ip: not a name for a certificate: {e}")))?;
+            .map_err(|e| ServerError::Usage(Problem::said(format!("--dns or --ip: not a name for a certificate: {e}"), e)))?;
         set_validity(&mut params, &format!("dp-pvi {} server", self.enrolled.federation), now, days.into())?;
         params.subject_alt_names.push(uri(&PeerName::server(&self.enrolled.federation).map_err(identity_error)?)?);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -308,7 +309,7 @@ fn set_validity(params: &mut CertificateParams, common_name: &str, now: OffsetDa
 }
 
 fn whole_second(at: OffsetDateTime) -> Result<OffsetDateTime> {
-    at.replace_nanosecond(0).map_err(|e| ServerError::Failed(e.to_string()))
+    at.replace_nanosecond(0).map_err(|e| ServerError::Failed(Problem::of(e)))
 }
 
 fn uri(name: &PeerName) -> Result<SanType> {
@@ -330,11 +331,11 @@ fn first_certificate(text: &str) -> String {
 }
 
 fn rcgen_error(error: rcgen::Error) -> ServerError {
-    ServerError::Failed(format!("the certificate could not be made: {error}"))
+    ServerError::Failed(format!("the certificate could not be made: {error}").into())
 }
 
 fn identity_error(error: dp_pvi_proto::identity::IdentityError) -> ServerError {
-    ServerError::Failed(error.to_string())
+    ServerError::Failed(Problem::of(error))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_account::Question;
 use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
 use tracing::{error, warn};
 use tracing_subscriber::EnvFilter;
@@ -209,7 +210,7 @@ fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(|e| ServerError::Failed(format!("the runtime cannot be started: {e}")))?;
+        .map_err(|e| ServerError::Failed(Problem::said(format!("the runtime cannot be started: {e}"), e)))?;
     // A reader that goes away must not end the run: what it would have read is in the log and in the store.
     let events: EventSink = Arc::new(move |event| drop(output.event(event)));
     let result = runtime.block_on(async {
@@ -227,7 +228,7 @@ const SIGXFSZ: i32 = 25;
 /// Resolves to the number of the first signal that asks the process to end.
 fn signals() -> Result<impl Future<Output = u8>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let failed = |e: std::io::Error| ServerError::Failed(format!("signals cannot be watched: {e}"));
+    let failed = |e: std::io::Error| ServerError::Failed(Problem::said(format!("signals cannot be watched: {e}"), e));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     // A limit on the size of files is then an error of the write, told like a full disk, and not the end of the process.
@@ -262,7 +263,7 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|e| ServerError::Failed(format!("the runtime cannot be started: {e}")))?;
+        .map_err(|e| ServerError::Failed(Problem::said(format!("the runtime cannot be started: {e}"), e)))?;
     let result = runtime.block_on(task);
     // What blocks on a disk that does not answer must not hold up the end.
     runtime.shutdown_background();
@@ -295,8 +296,8 @@ pub(crate) struct TaskSummary {
 }
 
 fn task_summary(task: &ResolvedTask) -> Result<TaskSummary> {
-    let loss = task.loss(task.visits()).map_err(|e| ServerError::Failed(e.to_string()))?;
-    let fallback = task.fallback_loss(task.visits()).map_err(|e| ServerError::Failed(e.to_string()))?;
+    let loss = task.loss(task.visits()).map_err(|e| ServerError::Failed(Problem::of(e)))?;
+    let fallback = task.fallback_loss(task.visits()).map_err(|e| ServerError::Failed(Problem::of(e)))?;
     Ok(TaskSummary {
         hash: task.hash().to_string(),
         epsilon: loss.epsilon.get(),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::environment::{PREFIX, to_blame};
 use dp_pvi_proto::identity::check_federation;
+use dp_pvi_proto::problem::Problem;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -168,8 +169,10 @@ impl Config {
     /// # Errors
     /// [`ServerError::Config`] with the file or variable at fault.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| ServerError::Config { place: path.display().to_string(), message: format!("{e}; name the file with --config") })?;
+        let text = std::fs::read_to_string(path).map_err(|e| ServerError::Config {
+            place: path.display().to_string(),
+            message: Problem::said(format!("{e}; name the file with --config"), e),
+        })?;
         Self::parse(&text, path, std::env::vars_os())
     }
 
@@ -195,7 +198,7 @@ pub(crate) fn read<R: DeserializeOwned, C>(
     let ours = |(name, _): &(OsString, OsString)| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
     let environment: Vec<(OsString, OsString)> = environment.into_iter().filter(ours).collect();
     let read = |environment: &[(OsString, OsString)]| {
-        let error = |message: String| ServerError::Config { place: path.display().to_string(), message };
+        let error = |message: String| ServerError::Config { place: path.display().to_string(), message: message.into() };
         let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| error(e.to_string()))?;
         apply_environment(&mut table, environment)?;
         // The overridden table has lost its lines, so the text itself is read again for a message with a line in it.
@@ -208,7 +211,7 @@ pub(crate) fn read<R: DeserializeOwned, C>(
         let names: Vec<&str> = blamed.into_iter().filter_map(|position| environment[position].0.to_str()).collect();
         match error {
             ServerError::Config { place, message } if !names.is_empty() && !names.contains(&place.as_str()) => {
-                ServerError::Config { place: names.join(" or "), message: format!("{place}: {message}") }
+                ServerError::Config { place: names.join(" or "), message: format!("{place}: {message}").into() }
             }
             other => other,
         }
@@ -285,7 +288,7 @@ fn address(key: &str, text: &str) -> std::result::Result<SocketAddr, String> {
 fn apply_environment(table: &mut toml::Table, environment: &[(OsString, OsString)]) -> Result<()> {
     for (name, value) in environment {
         let Some(name) = name.to_str() else { continue };
-        let error = |message: String| ServerError::Config { place: name.to_owned(), message };
+        let error = |message: String| ServerError::Config { place: name.to_owned(), message: message.into() };
         let parts: Vec<String> = name[PREFIX.len()..].split("__").map(str::to_lowercase).collect();
         let [section, key] = parts.as_slice() else {
             return Err(error(format!("write it as {PREFIX}SECTION__KEY")));

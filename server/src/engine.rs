@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Heeded, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};
@@ -155,9 +156,9 @@ impl Batch {
                 telemetry.rejections.inc();
                 Err(Refused::Rejected(rejected))
             }
-            Err(ServeError::Store(StoreError::Unavailable(problem))) => return Err(ServerError::Unavailable(problem)),
-            Err(ServeError::Store(StoreError::Corrupt(problem))) => return Err(ServerError::Corrupt(problem)),
-            Err(ServeError::Payload(problem)) => return Err(ServerError::Corrupt(problem.to_string())),
+            Err(ServeError::Store(StoreError::Unavailable(problem))) => return Err(ServerError::Unavailable(problem.into())),
+            Err(ServeError::Store(StoreError::Corrupt(problem))) => return Err(ServerError::Corrupt(problem.into())),
+            Err(ServeError::Payload(problem)) => return Err(ServerError::Corrupt(Problem::of(problem))),
         };
         self.answers.push(Box::new(move || drop(reply.send(answer))));
         Ok(())
@@ -193,7 +194,7 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
             drop(engine);
             drop(done_sender.send(result));
         })
-        .map_err(|e| ServerError::Failed(format!("the engine's thread cannot be started: {e}")))?;
+        .map_err(|e| ServerError::Failed(Problem::said(format!("the engine's thread cannot be started: {e}"), e)))?;
     Ok(Started { handle: EngineHandle::new(sender, gone), progress: progress_receiver, done })
 }
 
@@ -243,7 +244,7 @@ fn restore(
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let coordinator = restored.map_err(|e| ServerError::OtherTask(e.to_string()))?;
+    let coordinator = restored.map_err(|e| ServerError::OtherTask(Problem::of(e)))?;
     spool.retain(&payloads)?;
     Ok((coordinator, hellos, announced))
 }

@@ -1,9 +1,11 @@
 //! Errors by who is at fault, each with its exit code.
 
 use dp_pvi_account::AccountError;
+use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
 use serde::Serialize;
 
@@ -12,25 +14,27 @@ use serde::Serialize;
 pub enum ServerError {
     /// Something that cannot be put down to anybody else.
     #[error("{0}")]
-    Failed(String),
+    Failed(#[source] Problem),
     /// The configuration file, or an override from the environment.
     #[error("{place}: {message}")]
     Config {
         /// File or variable.
         place: String,
         /// What is wrong and what to do.
-        message: String,
+        #[source]
+        message: Problem,
     },
     /// An argument of the command line.
     #[error("{0}")]
-    Usage(String),
+    Usage(#[source] Problem),
     /// A file that the configuration or command line names.
     #[error("{path}: {message}")]
     File {
         /// Which.
         path: String,
         /// What is wrong and what to do.
-        message: String,
+        #[source]
+        message: Problem,
     },
     /// No server answers on the admin socket.
     #[error("no server is running on {path} ({message}): start it with `dp-pvi-server run`, or name its configuration with --config")]
@@ -38,17 +42,18 @@ pub enum ServerError {
         /// The socket.
         path: String,
         /// The system's words.
-        message: String,
+        #[source]
+        message: Problem,
     },
     /// The server of a summer.
     #[error("{0}: check [summer] server and the network")]
-    Unreachable(String),
+    Unreachable(#[source] Problem),
     /// A certificate that is not accepted, ours or the server's.
     #[error("{0}")]
-    Authentication(String),
+    Authentication(#[source] Problem),
     /// State of another task or run.
     #[error("{0}")]
-    OtherTask(String),
+    OtherTask(#[source] Problem),
     /// Too few sites.
     #[error("the run ended because fewer than min_sites sites took part; the posterior of the last complete round was exported")]
     QuorumLost,
@@ -71,13 +76,13 @@ pub enum ServerError {
     Question(#[from] AccountError),
     /// Lock, disk, port.
     #[error("{0}")]
-    Unavailable(String),
+    Unavailable(#[source] Problem),
     /// The system has run out of something that somebody may give back: memory, file descriptors.
     #[error("{0}")]
-    Shortage(String),
+    Shortage(#[source] Problem),
     /// The store is damaged.
     #[error("{0}: the state is damaged; restore the directory from a copy, or start another one")]
-    Corrupt(String),
+    Corrupt(#[source] Problem),
     /// Stopped by a signal.
     #[error("stopped by signal {0}")]
     Signal(u8),
@@ -111,13 +116,14 @@ pub type Result<T> = std::result::Result<T, ServerError>;
 
 impl ServerError {
     /// A problem with a file that was named to us.
-    pub(crate) fn file(path: &Path, message: impl std::fmt::Display) -> Self {
-        Self::File { path: path.display().to_string(), message: message.to_string() }
+    pub(crate) fn file(path: &Path, message: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::File { path: path.display().to_string(), message: message.into().into() }
     }
 
     /// A problem with our own state.
-    pub(crate) fn unavailable(path: &Path, message: impl std::fmt::Display) -> Self {
-        Self::Unavailable(format!("{}: {message}", path.display()))
+    pub(crate) fn unavailable(path: &Path, message: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let message: Problem = message.into().into();
+        Self::Unavailable(Problem::said(format!("{}: {message}", path.display()), message))
     }
 
     /// The exit code (see `dp-pvi-server --help`).

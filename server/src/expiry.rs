@@ -99,7 +99,7 @@ pub(crate) fn warnings(all: &[Validity], now: OffsetDateTime) -> Vec<String> {
 /// [`ServerError::Authentication`] names the file, the day and the command that writes another.
 pub(crate) fn refuse_expired(all: &[Validity], now: OffsetDateTime) -> Result<()> {
     match all.iter().find(|validity| validity.file.is_some() && validity.until <= now).and_then(|validity| validity.warning(now)) {
-        Some(words) => Err(ServerError::Authentication(words)),
+        Some(words) => Err(ServerError::Authentication(words.into())),
         None => Ok(()),
     }
 }

@@ -76,7 +76,7 @@ fn read(config: &Config) -> Result<History> {
 }
 
 fn document(history: &History) -> Result<PosteriorDocument> {
-    let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}"));
+    let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}").into());
     let statements = history.sites().map(|(site, releases)| statement(&history.task, site, releases));
     let statements = statements.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| failed(&e))?;
     let evaluations = history

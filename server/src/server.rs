@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_proto::CHUNK_BYTES;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::summer::ANSWER_BYTES;
 use dp_pvi_proto::v1::aggregation_server::AggregationServer;
 use dp_pvi_proto::v1::federation_server::FederationServer;
@@ -233,7 +234,7 @@ async fn conclude(config: &Config, outcome: RunOutcome, no_sum: Option<String>, 
     let config = config.clone();
     let exported = tokio::task::spawn_blocking(move || export(&config, &config.output))
         .await
-        .map_err(|e| ServerError::Failed(e.to_string()))?
+        .map_err(|e| ServerError::Failed(Problem::of(e)))?
         .map_err(|error| if matches!(error, ServerError::NothingYet) { ServerError::NoRound(outcome, no_sum.clone()) } else { error })?;
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
@@ -248,11 +249,14 @@ async fn conclude(config: &Config, outcome: RunOutcome, no_sum: Option<String>, 
 fn pick_run(store: &mut Store, task: &ResolvedTask, start_as: Start) -> Result<StoredRun> {
     let hash = task.hash();
     if let Some(open) = store.last_run_of_any_task()?.filter(|run| !run.ended && run.id.task != hash) {
-        return Err(ServerError::OtherTask(format!(
-            "the state holds an unfinished run of another task (sha256:{}), the configured task is sha256:{hash}; end that run with \
+        return Err(ServerError::OtherTask(
+            format!(
+                "the state holds an unfinished run of another task (sha256:{}), the configured task is sha256:{hash}; end that run with \
              `dp-pvi-server stop`, or name another state directory",
-            open.id.task
-        )));
+                open.id.task
+            )
+            .into(),
+        ));
     }
     match store.last_run(hash)? {
         None => store.create_run(RunId { task: hash, number: 1 }),
@@ -270,7 +274,7 @@ fn active_clients(
     let sites = clients.values().filter(|client| client.role == Role::Site).count();
     if sites > phases.max_sites as usize {
         let message = format!("{sites} sites are enrolled, [phases] max_sites is {}", phases.max_sites);
-        return Err(ServerError::Config { place: "[phases]".into(), message });
+        return Err(ServerError::Config { place: "[phases]".into(), message: message.into() });
     }
     Ok(clients)
 }
@@ -295,7 +299,7 @@ pub(crate) fn second_party(config: &Config, task: &ResolvedTask, enrolled: &Enro
 fn longest_answer(task: &ResolvedTask) -> Result<u64> {
     let mut longest = 0;
     for visit in 0..task.visits() {
-        longest = longest.max(task.message(visit).map_err(|e| ServerError::Failed(e.to_string()))?.coordinates);
+        longest = longest.max(task.message(visit).map_err(|e| ServerError::Failed(Problem::of(e)))?.coordinates);
     }
     Ok(longest.saturating_mul(8).saturating_add(ANSWER_BYTES))
 }
@@ -346,15 +350,18 @@ async fn serve_grpc(
         .add_service(health_service)
         .serve_with_incoming_shutdown(incoming, async move { drop(stopped.await) })
         .await
-        .map_err(|e| ServerError::Failed(format!("the gRPC service ended: {e}")))
+        .map_err(|e| ServerError::Failed(Problem::said(format!("the gRPC service ended: {e}"), e)))
 }
 
 async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|e| {
-        ServerError::Unavailable(format!("port {address} cannot be opened ({e}): stop what uses it, or change [server] {key}"))
+        ServerError::Unavailable(Problem::said(
+            format!("port {address} cannot be opened ({e}): stop what uses it, or change [server] {key}"),
+            e,
+        ))
     })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr> {
-    listener.local_addr().map_err(|e| ServerError::Unavailable(e.to_string()))
+    listener.local_addr().map_err(|e| ServerError::Unavailable(Problem::of(e)))
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::Party;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::v1::federation_server::Federation;
 use dp_pvi_proto::{FrameError, server as wire, v1};
 use dp_pvi_protocol::coordinator::{Peer, Rejected};
@@ -132,7 +133,7 @@ impl Service {
             }
             Ok(Err(error @ WriteError::Io(_))) => {
                 // Not the client's fault: the server stops before it loses anything, and can be started again.
-                self.engine.fault(ServerError::Unavailable(error.to_string()));
+                self.engine.fault(ServerError::Unavailable(Problem::of(error)));
                 Err(wire::unavailable("the server cannot store updates now"))
             }
             Err(_) => Err(wire::unavailable("the server is going down")),

@@ -5,6 +5,7 @@
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::{Coordinator, Record, Settings};
 
 use crate::ca::Enrolled;
@@ -37,7 +38,8 @@ pub fn stop_stored(config: &Config) -> Result<RunId> {
         let message = "its last run has not begun; start it with its own task file, or name another state directory";
         return Err(ServerError::unavailable(database, message));
     };
-    let resolved = ResolvedTask::from_bytes(task).map_err(|e| ServerError::Corrupt(format!("{}: {e}", database.display())))?;
+    let resolved =
+        ResolvedTask::from_bytes(task).map_err(|e| ServerError::Corrupt(Problem::said(format!("{}: {e}", database.display()), e)))?;
     let enrolled = Enrolled::load(&config.tls.enrolled)?;
     let settings = Settings {
         federation: config.federation.clone(),
@@ -49,7 +51,7 @@ pub fn stop_stored(config: &Config) -> Result<RunId> {
         witnessed: store.witnessed()?.into_iter().collect(),
         summer: second_party(config, &resolved, &enrolled)?,
     };
-    let mut coordinator = Coordinator::restore(settings, records).map_err(|e| ServerError::OtherTask(e.to_string()))?;
+    let mut coordinator = Coordinator::restore(settings, records).map_err(|e| ServerError::OtherTask(Problem::of(e)))?;
     for record in coordinator.stop(clock::now()).records {
         store.append(&run, &record, None)?;
     }

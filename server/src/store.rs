@@ -197,7 +197,7 @@ impl Store {
         };
         let rows = read().map_err(|e| sqlite_error(&self.path, &e))?;
         let heads = rows.into_iter().map(|(client, seq, hash, message)| {
-            let damaged = || ServerError::Corrupt(format!("{}: a witnessed ledger head", self.path.display()));
+            let damaged = || ServerError::Corrupt(format!("{}: a witnessed ledger head", self.path.display()).into());
             let client = ClientId::new(client).map_err(|_| damaged())?;
             let head = LedgerHead { seq: u64::try_from(seq).map_err(|_| damaged())?, hash: Hash(hash) };
             let signed = message.map(|bytes| SignedHead::from_bytes(&bytes).ok_or_else(damaged)).transpose()?;
@@ -405,11 +405,13 @@ impl<'a> Facts<'a> {
 pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> ServerError {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ServerError::Corrupt(format!("{}: {error}", path.display())),
-        Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Shortage(format!("{}: {error}", path.display())),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ServerError::Corrupt(format!("{}: {error}", path.display()).into()),
+        Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Shortage(format!("{}: {error}", path.display()).into()),
         // As where payloads are spooled: somebody may make room.
-        Some(ErrorCode::DiskFull) => ServerError::Shortage(format!("{}: the disk is full; nothing was lost: make room", path.display())),
-        _ => ServerError::unavailable(path, error),
+        Some(ErrorCode::DiskFull) => {
+            ServerError::Shortage(format!("{}: the disk is full; nothing was lost: make room", path.display()).into())
+        }
+        _ => ServerError::unavailable(path, error.to_string()),
     }
 }
 

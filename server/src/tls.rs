@@ -10,6 +10,7 @@ use std::sync::{Arc, RwLock};
 use dp_pvi_privacy::Hash;
 use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
 use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash};
+use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::SigningKey;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -98,7 +99,7 @@ impl Credentials {
         let key = PrivateKeyDer::from_pem_slice(&secret(&files.key)?).map_err(|e| ServerError::file(&files.key, e))?;
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|e| ServerError::Failed(e.to_string()))?
+            .map_err(|e| ServerError::Failed(Problem::of(e)))?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .map_err(|e| ServerError::file(&files.key, format!("does not fit the certificate {}: {e}", files.cert.display())))?;

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::{keys, ledger};
+use dp_pvi_proto::problem::Problem;
 
 /// Prints what was spent and what is left, beside a running client if there is one.
 ///
@@ -130,7 +131,7 @@ pub fn history(config: &Config, output: Output) -> Result<()> {
     for (number, (release, _)) in charges.iter().enumerate() {
         let so_far = charges[..=number].iter().map(|(_, event)| event);
         let total = epsilon_filtered(so_far, private.identity.relation, private.budget.epsilon, private.budget.delta)
-            .map_err(|e| ClientError::Failed(e.to_string()))?;
+            .map_err(|e| ClientError::Failed(Problem::of(e)))?;
         let state = ledger.state(release).map_or("unknown", state_name);
         output.object(
             || history_json(release, state, &total),

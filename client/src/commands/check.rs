@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dp_pvi_accounting::PrivacyLoss;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::text::visible;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
@@ -63,9 +64,9 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
         (Ok(private), Some(key)) => {
             let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
                 OnDisk::Yes => ledger.spent().map(|spent| (ledger, spent)).map_err(ClientError::from),
-                OnDisk::NotYet => {
-                    Err(ClientError::Unavailable(format!("no ledger at {}: `dp-pvi-client ledger create`", private.ledger.display())))
-                }
+                OnDisk::NotYet => Err(ClientError::Unavailable(
+                    format!("no ledger at {}: `dp-pvi-client ledger create`", private.ledger.display()).into(),
+                )),
             });
             let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
@@ -88,7 +89,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
             let task = plan::ask_server(&config, private, &ledger).await;
             let task = task.and_then(|task| match loaded.as_ref().map_or(Ok(()), |loaded| loaded.schema.is_of(&task)) {
                 Ok(()) => Ok(task),
-                Err(other) => Err(ClientError::Data(other)),
+                Err(other) => Err(ClientError::Data(other.into())),
             });
             let task = report.step("task", task, |task| format!("{} ({})", task.name, task.hash()));
             task.iter().flat_map(ResolvedTask::warnings).for_each(|warning| report.warn("task", &warning));
@@ -162,7 +163,7 @@ fn state_folder(path: &Path) -> Result<()> {
 /// Loads the data through the site's schema. Unlike a run it stops at the first record that the schema rejects.
 fn load_data(config: &Config) -> Result<Loaded> {
     let schema = LocalSchema::read(&config.data.schema)?;
-    let failed = |e: dp_pvi_data::DataError| ClientError::Data(e.to_string());
+    let failed = |e: dp_pvi_data::DataError| ClientError::Data(Problem::of(e));
     match &config.data.private {
         None => {
             dp_pvi_data::load_public(schema.schema(), &config.data.files, None).map_err(failed)?;

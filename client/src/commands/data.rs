@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::Output;
 use crate::snapshot::LocalSchema;
+use dp_pvi_proto::problem::Problem;
 
 /// Prints counts per column and the norms of the rows.
 ///
@@ -16,11 +17,11 @@ use crate::snapshot::LocalSchema;
 /// A schema or data file that cannot be used; [`ClientError::Data`] after the counts where the schema rejects records.
 pub fn inspect(config: &Config, schema: Option<&Path>, output: Output) -> Result<()> {
     let schema = LocalSchema::read(schema.unwrap_or(&config.data.schema))?;
-    let inspection = dp_pvi_data::inspect(schema.schema(), &config.data.files).map_err(|e| ClientError::Data(e.to_string()))?;
+    let inspection = dp_pvi_data::inspect(schema.schema(), &config.data.files).map_err(|e| ClientError::Data(Problem::of(e)))?;
     output.object(|| to_json(&inspection), || inspection.to_string());
     match inspection.rejected {
         0 => Ok(()),
-        rejected => Err(ClientError::Data(format!("the schema rejects {rejected} records; see the list above"))),
+        rejected => Err(ClientError::Data(format!("the schema rejects {rejected} records; see the list above").into())),
     }
 }
 

@@ -7,6 +7,7 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError, ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
 use serde_json::{Value, json};
 
@@ -280,8 +281,8 @@ struct Included {
 /// ledger was told is included must be there. In an asynchronous run a round takes answers to the headers of earlier rounds too, as far back as
 /// the transcript says.
 fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, file: &Path) -> Result<usize> {
-    let invalid = |message: String| ClientError::InvalidFile { file: file.to_owned(), message };
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(format!("cannot be read ({e})")))?;
+    let invalid = |message: Problem| ClientError::InvalidFile { file: file.to_owned(), message };
+    let text = std::fs::read_to_string(file).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
     let rounds: Vec<Round> = serde_json::Deserializer::from_str(&text)
         .into_iter::<Value>()
         .filter_map(|value| match value {
@@ -290,7 +291,7 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
             Err(e) => Some(Err(e)),
         })
         .collect::<std::result::Result<_, _>>()
-        .map_err(|e| invalid(format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})")))?;
+        .map_err(|e| invalid(Problem::said(format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})"), e)))?;
     // The round that an update entered and how late it may be, by run and hash.
     let mut theirs = BTreeMap::new();
     let mut runs = BTreeSet::new();
@@ -301,9 +302,9 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
         for included in included.into_iter().filter(|i| i.client == config.site.name.as_str()) {
             let hash: Hash = included.update.parse().map_err(|_| invalid("an update's hash cannot be read".into()))?;
             if theirs.insert((run, hash), (round, max_staleness.unwrap_or(0))).is_some() {
-                return Err(ClientError::LedgerCorrupt(format!(
-                    "the transcript includes one update twice, the second time in round {round}"
-                )));
+                return Err(ClientError::LedgerCorrupt(
+                    format!("the transcript includes one update twice, the second time in round {round}").into(),
+                ));
             }
         }
     }
@@ -313,7 +314,7 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
         let own = release.round;
         let hash = ledger.message(release)?.map(|message| update_hash(&message)).transpose()?;
         let listed = hash.and_then(|hash| theirs.remove(&(release.run, hash)));
-        let differs = |problem: String| Err(ClientError::LedgerCorrupt(problem));
+        let differs = |problem: String| Err(ClientError::LedgerCorrupt(problem.into()));
         match (listed, ledger.state(release)) {
             (None, Some(ReleaseState::Settled { included: true })) => {
                 if theirs.iter().any(|((run, _), (round, _))| *run == release.run && *round == own) {
@@ -333,15 +334,15 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
     }
     match theirs.values().next() {
         None => Ok(compared),
-        Some((round, _)) => {
-            Err(ClientError::LedgerCorrupt(format!("the transcript includes in round {round} an update that this ledger never released")))
-        }
+        Some((round, _)) => Err(ClientError::LedgerCorrupt(
+            format!("the transcript includes in round {round} an update that this ledger never released").into(),
+        )),
     }
 }
 
 /// Hash of a stored update.
 fn update_hash(message: &[u8]) -> Result<Hash> {
-    let update = Signed::<Update>::from_bytes(message).map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
+    let update = Signed::<Update>::from_bytes(message).map_err(|e| ClientError::LedgerCorrupt(Problem::of(e)))?;
     Ok(update.hash())
 }
 

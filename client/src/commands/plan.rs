@@ -7,6 +7,7 @@ use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::transport::Transport;
@@ -47,9 +48,9 @@ pub async fn plan(config: &Config, file: Option<&Path>, output: Output) -> Resul
 
 /// A local copy of the resolved task (`dp-pvi-server check -o FILE` writes it).
 fn read_task(file: &Path) -> Result<ResolvedTask> {
-    let invalid = |message: String| ClientError::InvalidFile { file: file.to_owned(), message };
-    let bytes = std::fs::read(file).map_err(|e| invalid(format!("cannot be read ({e})")))?;
-    ResolvedTask::from_document(&bytes).map_err(|e| invalid(e.to_string()))
+    let invalid = |message: Problem| ClientError::InvalidFile { file: file.to_owned(), message };
+    let bytes = std::fs::read(file).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
+    ResolvedTask::from_document(&bytes).map_err(|e| invalid(Problem::of(e)))
 }
 
 /// Says hello only to look: the welcome carries the task and the witness, and the server notes nothing.
@@ -75,7 +76,7 @@ pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &
     );
     let mut transport = GrpcTransport::new(&config.site, tls);
     let greeting = transport.hello(&hello).await.map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
-    let welcome = greeting.welcome.open(&identity.server).map_err(|e| ClientError::Authentication(e.to_string()))?;
+    let welcome = greeting.welcome.open(&identity.server).map_err(|e| ClientError::Authentication(Problem::of(e)))?;
     if welcome.hello != hello.hash() {
         return Err(ClientError::Authentication("the server's answer is to another hello".into()));
     }
@@ -92,7 +93,7 @@ pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &
             "the server claims to have seen a row of this ledger that the ledger does not have, without this site's signature"
         );
     }
-    ResolvedTask::from_bytes(&welcome.task).map_err(|e| ClientError::Version(e.to_string()))
+    ResolvedTask::from_bytes(&welcome.task).map_err(|e| ClientError::Version(Problem::of(e)))
 }
 
 /// The figures of a plan.
@@ -121,10 +122,10 @@ impl Fallback {
         if task.aggregation.is_none() {
             return Ok(None);
         }
-        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(e.to_string());
+        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(Problem::of(e));
         let whole = task.visit_fallbacks(0..task.visits()).map_err(version)?;
         let booked = whole.iter().flat_map(|(event, count)| (0..*count).map(move |_| event));
-        let run = epsilon_upper(booked, private.identity.relation, task.privacy.delta).map_err(|e| ClientError::Version(e.to_string()))?;
+        let run = epsilon_upper(booked, private.identity.relation, task.privacy.delta).map_err(|e| ClientError::Version(Problem::of(e)))?;
         let (spent, after) = (ledger.losses().fallback, ledger.would_cost_fallback(&whole)?);
         Ok(Some(Self { run, spent, after, limit: private.max_fallback.map(|cap| cap.get()) }))
     }
@@ -151,7 +152,7 @@ impl Fallback {
 
 impl Plan {
     fn new(config: &Config, private: &PrivateData, ledger: &LedgerView, task: ResolvedTask) -> Result<Self> {
-        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(e.to_string());
+        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(Problem::of(e));
         let visits = task.visits();
         let run = task.loss_under(private.identity.relation, task.privacy.delta, visits).map_err(version)?;
         let whole = task.visit_events(0..visits).map_err(version)?;
@@ -294,7 +295,7 @@ fn objections(
         // At the budget's δ, as the ledger compares; `own` is at the task's.
         let alone = task
             .loss_under(private.identity.relation, private.budget.delta, task.visits())
-            .map_err(|e| ClientError::Version(e.to_string()))?;
+            .map_err(|e| ClientError::Version(Problem::of(e)))?;
         if let Some(limit) = private.budget.per_run.filter(|limit| alone.epsilon > *limit) {
             object(format!(
                 "the run costs epsilon {} at the budget's delta, above per_run_epsilon {}",
@@ -303,13 +304,13 @@ fn objections(
             ));
         } else if let Err(over @ LedgerError::OverRunBudget { .. }) = ledger.would_admit(
             &RunId { task: task.hash(), number: u32::MAX },
-            &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(e.to_string()))?,
+            &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?,
         ) {
             // Visits of several kinds may cost more by the ledger's rule than as a plan.
             object(over.to_string());
         }
     }
-    let worst = task.visit_fallbacks(0..task.visits()).map_err(|e| ClientError::Version(e.to_string()))?;
+    let worst = task.visit_fallbacks(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?;
     if let Err(over @ LedgerError::OverFallback { .. }) = ledger.would_admit_fallback(&worst) {
         object(over.to_string());
     }

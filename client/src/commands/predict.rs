@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::error::{ClientError, Result};
 use crate::output::{Format, Output};
+use dp_pvi_proto::problem::Problem;
 
 /// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
 ///
@@ -33,12 +34,12 @@ pub fn predict(
     target: Option<&Path>,
     output: Output,
 ) -> Result<()> {
-    let invalid = |message: String| ClientError::InvalidFile { file: posterior.to_owned(), message };
-    let text = std::fs::read_to_string(posterior).map_err(|e| invalid(format!("cannot be read ({e})")))?;
-    let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(e.to_string()))?;
-    let task = document.task().map_err(|e| invalid(e.to_string()))?;
-    let predictor = document.predictor_with(intervals).map_err(|e| invalid(e.to_string()))?;
-    let schema = Schema::parse(&task.schema).map_err(|e| invalid(e.to_string()))?;
+    let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
+    let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
+    let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
+    let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
+    let predictor = document.predictor_with(intervals).map_err(|e| invalid(Problem::of(e)))?;
+    let schema = Schema::parse(&task.schema).map_err(|e| invalid(Problem::of(e)))?;
     let id = match id {
         None => None,
         Some(Id::Column(column)) => Some(column),
@@ -53,7 +54,7 @@ pub fn predict(
         None => dp_pvi_data::load_for_prediction(&schema, data),
         Some(column) => dp_pvi_data::load_for_prediction_with_ids(&schema, data, column),
     };
-    let read = read.map_err(|e| ClientError::Data(e.to_string()))?;
+    let read = read.map_err(|e| ClientError::Data(Problem::of(e)))?;
     let rows = Rows { predictor, schema, level, id };
     rows.put(&read, target, output.format())?;
     let (unreadable, all) = (read.unreadable.len(), read.table.len());
@@ -62,7 +63,7 @@ pub fn predict(
     }
     let words = format!("{unreadable} of {all} rows cannot be read and have no prediction; the column `problem` says why");
     if unreadable == all {
-        return Err(ClientError::Data(words));
+        return Err(ClientError::Data(words.into()));
     }
     tracing::warn!("{words}");
     Ok(())
@@ -105,10 +106,10 @@ impl Rows {
             return match self.write(read, format, &mut std::io::stdout().lock()) {
                 // Whoever reads has seen enough.
                 Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-                result => result.map_err(|e| ClientError::Unavailable(format!("stdout: {e}"))),
+                result => result.map_err(|e| ClientError::Unavailable(Problem::said(format!("stdout: {e}"), e))),
             };
         };
-        let unavailable = |e: std::io::Error| ClientError::Unavailable(format!("{}: {e}", path.display()));
+        let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e));
         let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(unavailable)?);
         self.write(read, format, &mut file).and_then(|()| file.flush()).map_err(unavailable)
     }

@@ -8,6 +8,7 @@ use dp_pvi_privacy::{Hash, ReleaseId};
 
 use crate::config::PrivateData;
 use crate::error::{ClientError, Result};
+use dp_pvi_proto::problem::Problem;
 
 pub(crate) use crate::ledger::{LedgerView, look as open};
 
@@ -24,7 +25,7 @@ pub(crate) fn charges(rows: &[(Row, Hash)]) -> Result<Vec<(&ReleaseId, DpEvent)>
             _ => None,
         })
         .map(|(release, event)| {
-            let event = DpEvent::from_bytes(event).map_err(|e| ClientError::LedgerCorrupt(e.to_string()))?;
+            let event = DpEvent::from_bytes(event).map_err(|e| ClientError::LedgerCorrupt(Problem::of(e)))?;
             Ok((release, event))
         })
         .collect()

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_proto::identity::Party;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::Enrolled as EnrolledClient;
 use ed25519_dalek::VerifyingKey;
 use serde::{Deserialize, Serialize};
@@ -78,7 +79,7 @@ impl Enrolled {
     /// Writes the file; a reader sees the old or the new one.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         // Plain data: serialisation into memory cannot fail.
-        let text = serde_json::to_string_pretty(self).map_err(|e| ServerError::Failed(e.to_string()))?;
+        let text = serde_json::to_string_pretty(self).map_err(|e| ServerError::Failed(Problem::of(e)))?;
         replace(path, format!("{text}\n").as_bytes())
     }
 
@@ -97,7 +98,7 @@ impl Enrolled {
     /// # Errors
     /// It is not enrolled, not as a summer, or revoked.
     pub fn summer(&self, name: &ClientId) -> Result<VerifyingKey> {
-        let error = |message| Err(ServerError::Config { place: "[summer] name".into(), message });
+        let error = |message: String| Err(ServerError::Config { place: "[summer] name".into(), message: message.into() });
         match self.clients.get(name) {
             None => error(format!("{name} is not enrolled: `dp-pvi-server summer csr` at the summer, then `ca sign` here")),
             Some(member) if member.role != Party::Summer => error(format!("{name} is enrolled, but not as a summer")),
@@ -110,7 +111,7 @@ impl Enrolled {
 impl Member {
     fn key(&self, name: &ClientId) -> Result<VerifyingKey> {
         VerifyingKey::from_bytes(&self.identity)
-            .map_err(|_| ServerError::Failed(format!("the enrolled identity of {name} is not an Ed25519 key: enrol it again")))
+            .map_err(|_| ServerError::Failed(format!("the enrolled identity of {name} is not an Ed25519 key: enrol it again").into()))
     }
 }
 

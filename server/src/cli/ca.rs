@@ -11,6 +11,7 @@ use crate::ca::{Authority, Enrolled, NewFederation};
 use crate::clock;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
+use dp_pvi_proto::problem::Problem;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CaCommand {
@@ -95,7 +96,7 @@ pub(super) fn execute(command: CaCommand, output: &Output) -> Result<()> {
             output.files(&format!("for {client}"), &[certificate_file, ca_file])
         }
         CaCommand::Revoke { name, ca } => {
-            let client = ClientId::new(name).map_err(|e| ServerError::Usage(e.to_string()))?;
+            let client = ClientId::new(name).map_err(|e| ServerError::Usage(Problem::of(e)))?;
             Authority::open(&ca)?.revoke(&client, now)?;
             output.files(&format!("{client} is revoked"), &[ca.join("crl.pem"), ca.join("enrolled.json")])
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dp_pvi_account::Question;
 use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::text::{visible, visible_json};
 use serde_json::json;
 
@@ -34,7 +35,7 @@ impl Output {
     /// Writes bytes as they are.
     pub(super) fn raw(self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| ServerError::Failed(format!("stdout: {e}")))
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| ServerError::Failed(Problem::said(format!("stdout: {e}"), e)))
     }
 
     /// The answer to a question.
@@ -50,7 +51,7 @@ impl Output {
     }
 
     fn value(self, value: &impl serde::Serialize) -> Result<()> {
-        self.line(&visible_json(&serde_json::to_string(value).map_err(|e| ServerError::Failed(e.to_string()))?))
+        self.line(&visible_json(&serde_json::to_string(value).map_err(|e| ServerError::Failed(Problem::of(e)))?))
     }
 
     /// What happened, on one line, with the time.

@@ -12,6 +12,7 @@ use crate::error::{Result, ServerError};
 use crate::summer::config::{self, SummerConfig};
 use crate::summer::store::FileStores;
 use crate::summer::{Credentials, EventSink, make_request, run};
+use dp_pvi_proto::problem::Problem;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SummerCommand {
@@ -48,7 +49,7 @@ impl SummerCommand {
 pub(super) fn execute(command: SummerCommand, config: &Path, output: Output) -> Result<()> {
     match command {
         SummerCommand::Csr { federation, name, output: folder } => {
-            let name = ClientId::new(name).map_err(|e| ServerError::Usage(e.to_string()))?;
+            let name = ClientId::new(name).map_err(|e| ServerError::Usage(Problem::of(e)))?;
             let files = make_request(&federation, name, &folder)?;
             output.summer_request(&files)
         }

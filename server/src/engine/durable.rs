@@ -207,7 +207,7 @@ impl ProtocolStore for RunStore {
 
 fn store_error(error: ServerError) -> StoreError {
     match error {
-        ServerError::Corrupt(problem) => StoreError::Corrupt(problem),
+        ServerError::Corrupt(problem) => StoreError::Corrupt(problem.to_string()),
         other => StoreError::Unavailable(other.to_string()),
     }
 }

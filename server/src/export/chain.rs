@@ -72,7 +72,7 @@ impl<'a> Chain<'a> {
     /// # Errors
     /// [`ServerError::Corrupt`]: it does not follow from those before it, or is not signed by whom it names.
     pub(super) fn follow(&mut self, record: &Record) -> Result<()> {
-        self.step(record).map_err(|what| ServerError::Corrupt(format!("run {}: {what}", self.run.number)))
+        self.step(record).map_err(|what| ServerError::Corrupt(format!("run {}: {what}", self.run.number).into()))
     }
 
     /// Checks the vector that the last entry names.
@@ -83,7 +83,7 @@ impl<'a> Chain<'a> {
         if vector_hash(lambda) == self.lambda {
             return Ok(());
         }
-        Err(ServerError::Corrupt(format!("run {}: the posterior is not the one that the last entry names", self.run.number)))
+        Err(ServerError::Corrupt(format!("run {}: the posterior is not the one that the last entry names", self.run.number).into()))
     }
 
     fn step(&mut self, record: &Record) -> std::result::Result<(), &'static str> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dp_pvi_posterior::reading::noise_aware::{self, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry};
 use dp_pvi_protocol::time::Timestamp;
@@ -53,7 +54,7 @@ impl History {
             chain.follow(&record)?;
             match (record, &mut history) {
                 (Record::RunOpened { run, task, at }, None) => {
-                    let task = ResolvedTask::from_bytes(&task).map_err(|e| ServerError::OtherTask(e.to_string()))?;
+                    let task = ResolvedTask::from_bytes(&task).map_err(|e| ServerError::OtherTask(Problem::of(e)))?;
                     history = Some(Self {
                         lambda: task.rule().initial(),
                         task,

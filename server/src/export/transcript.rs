@@ -1,5 +1,6 @@
 //! The transcript: what every party of the run can check against what it saw.
 
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::TranscriptEntry;
 use serde_json::json;
 
@@ -17,7 +18,7 @@ pub(super) fn render(history: &History) -> Result<String> {
 }
 
 fn line(history: &History, entry: &TranscriptEntry) -> Result<String> {
-    let header = entry.header.peek().map_err(|e| ServerError::Corrupt(e.to_string()))?;
+    let header = entry.header.peek().map_err(|e| ServerError::Corrupt(Problem::of(e)))?;
     let included: Vec<_> =
         entry.included.iter().map(|(client, update)| json!({ "client": client, "update": update.to_string() })).collect();
     let value = json!({

@@ -120,7 +120,7 @@ pub(super) fn record(connection: &Connection, path: &Path, run: &StoredRun, seq:
     };
     let row: Option<(i64, Vec<u8>, [u8; 32], bool)> = read().map_err(fail)?;
     let Some((key, body, checksum, heavy)) = row else { return Ok(None) };
-    let damaged = || ServerError::Corrupt(format!("{}: record {seq} of run {}", path.display(), run.id.number));
+    let damaged = || ServerError::Corrupt(format!("{}: record {seq} of run {}", path.display(), run.id.number).into());
     if Hash::of(schema::CHECKSUM, &[&body]).0 != checksum {
         return Err(damaged());
     }
@@ -132,7 +132,7 @@ pub(super) fn record(connection: &Connection, path: &Path, run: &StoredRun, seq:
         if matches!(&record, Record::RoundClosed { entry, lambda, .. } if entry.lambda != vector_hash(lambda)) {
             let message =
                 format!("{}: the posterior in record {seq} of run {} is not the one that was signed", path.display(), run.id.number);
-            return Err(ServerError::Corrupt(message));
+            return Err(ServerError::Corrupt(message.into()));
         }
     }
     Ok(Some(record))

@@ -123,7 +123,7 @@ pub(super) fn check_whole(connection: &Connection, path: &Path) -> Result<()> {
     let fail = |e: rusqlite::Error| sqlite_error(path, &e);
     let pages: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(fail)?;
     if pages != "ok" {
-        return Err(ServerError::Corrupt(format!("{}: {}", path.display(), visible(&pages))));
+        return Err(ServerError::Corrupt(format!("{}: {}", path.display(), visible(&pages)).into()));
     }
     let count =
         |sql: &str, rows: &[i64]| connection.query_row(sql, rusqlite::params_from_iter(rows), |row| row.get::<_, i64>(0)).map_err(fail);
@@ -133,7 +133,7 @@ pub(super) fn check_whole(connection: &Connection, path: &Path) -> Result<()> {
         count("SELECT count(*) FROM (SELECT 1 FROM records GROUP BY run HAVING count(*) IS NOT max(seq) + 1 OR min(seq) IS NOT 0)", &[])?;
     let foreign = count("SELECT count(*) FROM records WHERE run NOT IN (SELECT key FROM runs)", &[])?;
     if (misplaced, gaps, foreign) != (0, 0, 0) {
-        return Err(ServerError::Corrupt(format!("{}: rows are missing, or are not where they were written", path.display())));
+        return Err(ServerError::Corrupt(format!("{}: rows are missing, or are not where they were written", path.display()).into()));
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ fn damaged(path: &Path, sound: u64, page_size: usize, written_back: bool) -> Ser
         "{}: bytes in the middle of the write-ahead log are not those that were written; {until}. More was committed after that, and is not dropped \
          silently. Put the whole folder back from a copy that was made since{cut}",
         log.display()
-    ))
+    ).into())
 }
 
 /// Drops what comes after the last sound commit of a damaged log. What was there is kept under other names.
@@ -108,7 +108,7 @@ pub(super) fn cut(path: &Path) -> Result<(u32, PathBuf)> {
     let log = beside(path, "-wal");
     let unavailable = |e: io::Error| ServerError::unavailable(&log, e);
     let Log::Damaged { sound, page_size, written_back } = look(path).map_err(unavailable)? else {
-        return Err(ServerError::Usage(format!("{} is not damaged: nothing to cut", log.display())));
+        return Err(ServerError::Usage(format!("{} is not damaged: nothing to cut", log.display()).into()));
     };
     let round = if written_back { None } else { last_round(path, sound, page_size) };
     let Some(round) = round else { return Err(damaged(path, sound, page_size, written_back)) };

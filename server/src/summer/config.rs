@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::check_federation;
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_secagg::charter::Floors;
 use rustls_pki_types::ServerName;
 use serde::Deserialize;
@@ -102,8 +103,10 @@ impl SummerConfig {
     /// # Errors
     /// [`ServerError::Config`] with the file or variable at fault.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| ServerError::Config { place: path.display().to_string(), message: format!("{e}; name the file with --config") })?;
+        let text = std::fs::read_to_string(path).map_err(|e| ServerError::Config {
+            place: path.display().to_string(),
+            message: Problem::said(format!("{e}; name the file with --config"), e),
+        })?;
         Self::parse(&text, path, std::env::vars_os())
     }
 

@@ -6,6 +6,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::{
     Enrolment, IdentityError, Party, PeerName, generate_identity, identity_to_pem, public_identity_to_pem, write_new, write_secret,
 };
+use dp_pvi_proto::problem::Problem;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use zeroize::Zeroizing;
 
@@ -32,8 +33,8 @@ pub struct RequestFiles {
 /// # Errors
 /// A name that breaks the rules; a file exists or cannot be written.
 pub fn make_request(federation: &str, name: ClientId, folder: &Path) -> Result<RequestFiles> {
-    let uri = PeerName::client(federation, Party::Summer, name.clone()).map_err(|e| ServerError::Usage(e.to_string()))?;
-    let identity = generate_identity().map_err(|e| ServerError::Failed(e.to_string()))?;
+    let uri = PeerName::client(federation, Party::Summer, name.clone()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
+    let identity = generate_identity().map_err(|e| ServerError::Failed(Problem::of(e)))?;
     let files = RequestFiles {
         request: folder.join(format!("{name}.csr.pem")),
         public_identity: folder.join(format!("{name}.pub.pem")),
@@ -43,22 +44,22 @@ pub fn make_request(federation: &str, name: ClientId, folder: &Path) -> Result<R
     };
     for file in [&files.request, &files.public_identity, &files.tls_key, &files.identity] {
         if file.exists() {
-            return Err(ServerError::Usage(format!("{} exists already: keys are never overwritten", file.display())));
+            return Err(ServerError::Usage(format!("{} exists already: keys are never overwritten", file.display()).into()));
         }
     }
     create_private_directory(folder)?;
-    let failed = |e: rcgen::Error| ServerError::Failed(format!("the certificate request cannot be made: {e}"));
+    let failed = |e: rcgen::Error| ServerError::Failed(Problem::said(format!("the certificate request cannot be made: {e}"), e));
     let tls_key = KeyPair::generate().map_err(failed)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name.as_str());
     params.subject_alt_names = vec![SanType::URI(uri.to_string().try_into().map_err(failed)?)];
     let request = params.serialize_request(&tls_key).map_err(failed)?;
-    let write = |result: std::result::Result<(), IdentityError>| result.map_err(|e| ServerError::Unavailable(e.to_string()));
+    let write = |result: std::result::Result<(), IdentityError>| result.map_err(|e| ServerError::Unavailable(Problem::of(e)));
     let pem = Zeroizing::new(tls_key.serialize_pem());
     write(write_secret(&files.tls_key, pem.as_bytes()))?;
-    write(write_secret(&files.identity, identity_to_pem(&identity).map_err(|e| ServerError::Failed(e.to_string()))?.as_bytes()))?;
-    let public = public_identity_to_pem(&identity.verifying_key()).map_err(|e| ServerError::Failed(e.to_string()))?;
+    write(write_secret(&files.identity, identity_to_pem(&identity).map_err(|e| ServerError::Failed(Problem::of(e)))?.as_bytes()))?;
+    let public = public_identity_to_pem(&identity.verifying_key()).map_err(|e| ServerError::Failed(Problem::of(e)))?;
     write(write_new(&files.public_identity, public.as_bytes()))?;
     let text = Enrolment::file(federation, name, Party::Summer, request.der(), &identity);
     write(write_new(&files.request, text.as_bytes()))?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dp_pvi_proto::connection::{self, Failure};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::summer::{FromServer, QuestionReader, answer_frames};
 use dp_pvi_proto::v1::aggregation_client::AggregationClient;
 use dp_pvi_proto::{MESSAGE_BYTES, client as wire, v1};
@@ -37,7 +38,7 @@ impl Line {
         let (answers, queue) = mpsc::channel(QUEUE);
         let opened = tokio::time::timeout(CALL, client.serve(ReceiverStream::new(queue))).await;
         let questions = match opened {
-            Err(_) => return Err(ServerError::Unreachable(format!("{address}: no answer for {} s", CALL.as_secs()))),
+            Err(_) => return Err(ServerError::Unreachable(format!("{address}: no answer for {} s", CALL.as_secs()).into())),
             Ok(Err(status)) => return Err(named(&address, &failure, &status)),
             Ok(Ok(response)) => response.into_inner(),
         };
@@ -49,7 +50,7 @@ impl Line {
         loop {
             let frame = self.questions.message().await.map_err(|status| named(&self.address, &self.failure, &status))?;
             let Some(frame) = frame else { return Ok(None) };
-            if let Some(question) = self.reader.frame(frame).map_err(|e| ServerError::OtherTask(e.to_string()))? {
+            if let Some(question) = self.reader.frame(frame).map_err(|e| ServerError::OtherTask(Problem::of(e)))? {
                 return Ok(Some(question));
             }
         }
@@ -59,7 +60,7 @@ impl Line {
     pub(super) async fn answer(&mut self, number: u64, reply: &SummerReply) -> Result<()> {
         for frame in answer_frames(number, reply.to_bytes().into()) {
             let sent = self.answers.send(frame).await;
-            sent.map_err(|_| ServerError::Unreachable(format!("{}: the connection ended", self.address)))?;
+            sent.map_err(|_| ServerError::Unreachable(format!("{}: the connection ended", self.address).into()))?;
         }
         Ok(())
     }
@@ -68,7 +69,7 @@ impl Line {
 fn named(address: &str, failure: &Failure, status: &Status) -> ServerError {
     if status.code() == tonic::Code::Unimplemented {
         let message = format!("{address}: the server's task is not an aggregated one, or it has no [summer] in its configuration");
-        return ServerError::Unreachable(message);
+        return ServerError::Unreachable(message.into());
     }
     let error = failure.take().map_or_else(|| wire::transport_error(status), |alert| connection::tls_error(&alert));
     transport_error(error, address)

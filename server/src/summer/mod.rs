@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use dp_pvi_proto::connection::{self, Dial, Failure};
 use dp_pvi_proto::identity::{Party, PeerName, public_identity_from_pem};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use rustls::{ClientConfig, RootCertStore};
@@ -88,7 +89,7 @@ impl Credentials {
         let key = PrivateKeyDer::from_pem_slice(&secret(&tls.key)?).map_err(|e| ServerError::file(&tls.key, e))?;
         let mut client = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|e| ServerError::Failed(e.to_string()))?
+            .map_err(|e| ServerError::Failed(Problem::of(e)))?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)
             .map_err(|e| ServerError::file(&tls.key, format!("does not fit the certificate {}: {e}", tls.cert.display())))?;
@@ -100,7 +101,7 @@ impl Credentials {
             client: Arc::new(client),
             server_name: ServerName::try_from(config.server_name.clone())
                 .map_err(|_| ServerError::Usage("[summer] server_name is no name".into()))?,
-            server: PeerName::server(&config.federation).map_err(|e| ServerError::Usage(e.to_string()))?,
+            server: PeerName::server(&config.federation).map_err(|e| ServerError::Usage(Problem::of(e)))?,
             host: config.host.clone(),
             port: config.port,
         })
@@ -134,20 +135,20 @@ fn own_certificate(config: &SummerConfig, der: &[u8]) -> Result<OffsetDateTime> 
     let file = config.tls.cert.display();
     let name = PeerName::from_certificate(der).map_err(|e| ServerError::file(&config.tls.cert, e))?;
     let expected =
-        PeerName::client(&config.federation, Party::Summer, config.name.clone()).map_err(|e| ServerError::Usage(e.to_string()))?;
+        PeerName::client(&config.federation, Party::Summer, config.name.clone()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if name != expected {
-        return Err(ServerError::Authentication(format!("the certificate {file} is for {name}, the configuration says {expected}")));
+        return Err(ServerError::Authentication(format!("the certificate {file} is for {name}, the configuration says {expected}").into()));
     }
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| ServerError::file(&config.tls.cert, e))?;
     let (from, until) = (certificate.validity().not_before.to_datetime(), certificate.validity().not_after.to_datetime());
     let now = clock::date(clock::now());
     if now > until {
         let message = format!("the certificate {file} expired on {}: have the request signed again (`ca sign`)", rfc3339(until));
-        return Err(ServerError::Authentication(message));
+        return Err(ServerError::Authentication(message.into()));
     }
     if now < from {
         let message = format!("the certificate {file} is valid from {} only: check this machine's clock", rfc3339(from));
-        return Err(ServerError::Authentication(message));
+        return Err(ServerError::Authentication(message.into()));
     }
     Ok(until)
 }
@@ -155,10 +156,10 @@ fn own_certificate(config: &SummerConfig, der: &[u8]) -> Result<OffsetDateTime> 
 /// What a failed call means to the process.
 fn transport_error(error: TransportError, address: &str) -> ServerError {
     match error {
-        TransportError::Unreachable(message) => ServerError::Unreachable(format!("{address}: {message}")),
-        TransportError::Rejected { kind: Rejection::Authentication, message } => ServerError::Authentication(message),
-        TransportError::Rejected { kind: Rejection::Version, message } => ServerError::OtherTask(message),
-        TransportError::Rejected { kind: Rejection::Other, message } => ServerError::Failed(message),
-        TransportError::Rejected { message, .. } => ServerError::Unreachable(format!("{address}: {message}")),
+        TransportError::Unreachable(message) => ServerError::Unreachable(format!("{address}: {message}").into()),
+        TransportError::Rejected { kind: Rejection::Authentication, message } => ServerError::Authentication(message.into()),
+        TransportError::Rejected { kind: Rejection::Version, message } => ServerError::OtherTask(message.into()),
+        TransportError::Rejected { kind: Rejection::Other, message } => ServerError::Failed(message.into()),
+        TransportError::Rejected { message, .. } => ServerError::Unreachable(format!("{address}: {message}").into()),
     }
 }

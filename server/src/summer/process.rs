@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::noise::SecureNoise;
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::summer::FromServer;
 use dp_pvi_protocol::aggregation::summer::SummerNode;
 use dp_pvi_protocol::aggregation::{Ask, SummerReply, SummerRequest};
@@ -139,7 +140,7 @@ impl Desk {
                 }
                 Some(FromServer::Over { outcome, charter }) => {
                     if let Some(charter) = charter {
-                        self.on_disk(move |node| node.end(charter)).await?.map_err(|e| ServerError::Unavailable(e.to_string()))?;
+                        self.on_disk(move |node| node.end(charter)).await?.map_err(|e| ServerError::Unavailable(Problem::of(e)))?;
                     }
                     info!(?outcome, "the run is over; its keys are destroyed");
                     (self.events)(&Event::RunEnded { outcome });
@@ -156,7 +157,7 @@ impl Desk {
             (self.events)(&Event::Refused { reason: reason.clone() });
             return Ok(SummerReply::Refused(reason));
         }
-        let mut rng = SecureNoise::fresh().map_err(|e| ServerError::Failed(e.to_string()))?;
+        let mut rng = SecureNoise::fresh().map_err(|e| ServerError::Failed(Problem::of(e)))?;
         let (request, reply) = self
             .on_disk(move |node| {
                 let reply = node.handle(&request, &mut rng);
@@ -213,6 +214,6 @@ impl Desk {
         let node = Arc::clone(&self.node);
         tokio::task::spawn_blocking(move || work(&mut node.lock().unwrap_or_else(PoisonError::into_inner)))
             .await
-            .map_err(|e| ServerError::Failed(format!("an answer could not be worked out: {e}")))
+            .map_err(|e| ServerError::Failed(Problem::said(format!("an answer could not be worked out: {e}"), e)))
     }
 }
