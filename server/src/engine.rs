@@ -35,10 +35,10 @@ pub use self::snapshot::{MemberView, RefusedHello, Snapshot, SummerView};
 use self::snapshot::{Presences, RefusedHellos};
 use crate::clock;
 use crate::config::KeepUpdates;
-use crate::desk::Desk;
-pub(crate) use crate::desk::Presence;
 use crate::error::{Result, ServerError};
-use crate::store::{SmallPayload, Spool, Store, StoredRun};
+use crate::mailbox::Mailbox;
+pub(crate) use crate::mailbox::Presence;
+use crate::store::{PayloadStore, SmallPayload, Store, StoredRun};
 use crate::telemetry::{Telemetry, UpdateResult};
 
 /// The engine looks at the clock this often when nothing else tells it to.
@@ -69,12 +69,12 @@ pub(crate) struct Parts {
     pub(crate) settings: Settings,
     pub(crate) store: Store,
     pub(crate) run: StoredRun,
-    pub(crate) spool: Spool,
+    pub(crate) payload_store: PayloadStore,
     pub(crate) updates: KeepUpdates,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) events: EventSink,
     /// Where questions to the summer go; none without aggregation.
-    pub(crate) desk: Option<Desk>,
+    pub(crate) mailbox: Option<Mailbox>,
 }
 
 /// A started engine.
@@ -103,7 +103,7 @@ struct Engine {
     heard: BTreeMap<ClientId, Timestamp>,
     /// Whose last hello was refused, and why.
     refused: RefusedHellos,
-    desk: Option<Desk>,
+    mailbox: Option<Mailbox>,
     /// Closes with the engine.
     _alive: watch::Sender<()>,
 }
@@ -170,19 +170,32 @@ impl Batch {
 /// # Errors
 /// The stored run does not fit the settings, or the thread cannot be started.
 pub(crate) fn start(parts: Parts) -> Result<Started> {
-    let Parts { settings, store, run, spool, updates, telemetry, events, desk } = parts;
+    let Parts { settings, store, run, payload_store, updates, telemetry, events, mailbox } = parts;
     let mut observer = Observer::new(events, telemetry.clone());
     let enrolled = roles(&settings.clients);
-    let (coordinator, hellos, announced) = restore(settings, &store, &run, &spool, updates, &mut observer)?;
-    let server = Server::new(coordinator, RunStore::new(store, run, spool, updates, announced, telemetry.clone()));
+    let (coordinator, hellos, announced) = restore(settings, &store, &run, &payload_store, updates, &mut observer)?;
+    let server = Server::new(coordinator, RunStore::new(store, run, payload_store, updates, announced, telemetry.clone()));
     let (sender, receiver) = channel();
     let (progress, progress_receiver) = watch::channel(Progress::Running);
     let (done_sender, done) = oneshot::channel();
     let (alive, gone) = watch::channel(());
     let (waiting, fetched, heard) = (Vec::new(), HashSet::new(), BTreeMap::new());
     let refused = RefusedHellos::default();
-    let mut engine =
-        Engine { server, telemetry, observer, receiver, progress, hellos, waiting, fetched, enrolled, heard, refused, desk, _alive: alive };
+    let mut engine = Engine {
+        server,
+        telemetry,
+        observer,
+        receiver,
+        progress,
+        hellos,
+        waiting,
+        fetched,
+        enrolled,
+        heard,
+        refused,
+        mailbox,
+        _alive: alive,
+    };
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -208,7 +221,7 @@ fn restore(
     settings: Settings,
     store: &Store,
     run: &StoredRun,
-    spool: &Spool,
+    payload_store: &PayloadStore,
     updates: KeepUpdates,
     observer: &mut Observer,
 ) -> Result<Restored> {
@@ -245,7 +258,7 @@ fn restore(
         return Err(failure);
     }
     let coordinator = restored.map_err(|e| ServerError::OtherTask(Problem::of(e)))?;
-    spool.retain(&payloads)?;
+    payload_store.retain(&payloads)?;
     Ok((coordinator, hellos, announced))
 }
 
@@ -256,7 +269,7 @@ impl Engine {
         loop {
             // A point in time that has passed without consequence (a paused run, for example) must not be waited for again and again.
             let least = if idle { IDLE } else { Duration::ZERO };
-            let again = self.desk.as_ref().and_then(Desk::wake_at);
+            let again = self.mailbox.as_ref().and_then(Mailbox::wake_at);
             let due = [self.server.coordinator().wake_at(), again].into_iter().flatten().min();
             let patience = due.map(|at| at.since(clock::now()).max(least));
             let mut next = match patience {
@@ -307,7 +320,7 @@ impl Engine {
                 None => drop(self.heard.insert(client.clone(), now)),
             }
         }
-        let Self { server, telemetry, hellos, desk, observer, refused, .. } = self;
+        let Self { server, telemetry, hellos, mailbox, observer, refused, .. } = self;
         let known = |client: &ClientId, tls_key: &Hash| match hellos.get(client) {
             Some(key) if key == tls_key => Ok(()),
             // Another connection, or a server that was restarted: the TLS key must be bound to the identity again.
@@ -370,14 +383,14 @@ impl Engine {
             }
             Command::Summer(presence) => {
                 observer.summer(presence);
-                if let Some(desk) = desk {
-                    desk.seat(presence);
+                if let Some(mailbox) = mailbox {
+                    mailbox.seat(presence);
                 }
                 Ok(())
             }
             Command::SummerReply { number, reply } => {
-                let (Some(desk), now) = (desk, clock::now()) else { return Ok(()) };
-                let Some(question) = desk.answered(number) else { return Ok(()) };
+                let (Some(mailbox), now) = (mailbox, clock::now()) else { return Ok(()) };
+                let Some(question) = mailbox.answered(number) else { return Ok(()) };
                 let (ignored, _) = oneshot::channel();
                 match server.summer_replied(*reply, now) {
                     Ok(trouble) => {
@@ -393,15 +406,15 @@ impl Engine {
                             None => return Ok(()),
                         };
                         warn!(words, "the summer does not help; it is asked again");
-                        desk.in_vain(question, now);
+                        mailbox.in_vain(question, now);
                         Ok(())
                     }
                     Err(error) => batch.keep::<()>(Err(error), ignored, telemetry),
                 }
             }
             Command::SummerTold => {
-                if let Some(desk) = desk {
-                    desk.tell();
+                if let Some(mailbox) = mailbox {
+                    mailbox.tell();
                 }
                 Ok(())
             }
@@ -434,7 +447,7 @@ impl Engine {
             Command::Status { reply } => {
                 let waiting = self.waiting.iter().filter(|waiting| !waiting.ask.reply.is_closed()).map(|waiting| &waiting.client).collect();
                 let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting, refused: &self.refused };
-                let snapshot = snapshot::of(server.coordinator(), desk.as_ref().map(Desk::presence), &presences, now);
+                let snapshot = snapshot::of(server.coordinator(), mailbox.as_ref().map(Mailbox::presence), &presences, now);
                 batch.keep(Ok(snapshot), reply, telemetry)
             }
             Command::Fault(problem) => Err(problem),
@@ -458,9 +471,9 @@ impl Engine {
             self.server.store().forget(client, *update);
         }
         records.iter().for_each(|record| self.observer.happened(record));
-        if let Some(desk) = &mut self.desk {
+        if let Some(mailbox) = &mut self.mailbox {
             let now = clock::now();
-            desk.put(self.server.summer_request(now), now);
+            mailbox.put(self.server.summer_request(now), now);
         }
         // Only these change what a waiting client is told.
         let news = records.iter().any(|record| {
@@ -514,13 +527,13 @@ impl Engine {
     /// Tells those who wait for the end how far it is.
     fn announce(&mut self) {
         let Stage::Ended(outcome) = self.server.coordinator().stage() else { return };
-        if let Some(desk) = &mut self.desk {
-            desk.over(outcome, self.server.coordinator().charter_hash());
+        if let Some(mailbox) = &mut self.mailbox {
+            mailbox.over(outcome, self.server.coordinator().charter_hash());
         }
         let rounds = u32::try_from(self.server.coordinator().entries().len()).unwrap_or(u32::MAX);
         let reported = |client: &ClientId| self.server.coordinator().metrics().get(&rounds).is_some_and(|of| of.contains_key(client));
         let knows = |client: &ClientId, role: Role| self.fetched.contains(client) && (role == Role::Site || reported(client));
-        let told = self.desk.as_ref().is_none_or(Desk::is_told);
+        let told = self.mailbox.as_ref().is_none_or(Mailbox::is_told);
         let all = told && self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
         let progress = if all { Progress::Known(outcome) } else { Progress::Ended(outcome) };
         self.progress.send_if_modified(|current| std::mem::replace(current, progress) != progress);

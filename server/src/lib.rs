@@ -24,7 +24,7 @@
 //!   follow each other closely share a flush, and their receipts a signature.
 //! * [`store`]: one SQLite file with the run's records and small payloads, large payloads beside it. A killed server continues where it
 //!   was.
-//! * `desk`, `service::aggregation`: questions to the summer, which calls like every other party; an answer goes to the engine.
+//! * `mailbox`, `service::aggregation`: questions to the summer, which calls like every other party; an answer goes to the engine.
 //! * [`summer`]: the second party of aggregated runs, a process of its own with its own keys and disk.
 //! * [`export`]: `posterior.json`, `report.html`, the transcript.
 //! * [`admin`], `http`, `telemetry`: operators and monitoring.
@@ -41,7 +41,6 @@ pub mod cli;
 mod clock;
 pub mod config;
 mod crowd;
-mod desk;
 mod engine;
 pub mod error;
 mod expiry;
@@ -50,6 +49,7 @@ mod files;
 mod html;
 mod http;
 mod listener;
+mod mailbox;
 mod server;
 mod service;
 mod shortage;

@@ -21,14 +21,14 @@ use tracing::{debug, info, warn};
 
 use crate::ca::Enrolled;
 use crate::config::{Config, Phases};
-use crate::desk::Desk;
 use crate::engine::{self, EngineHandle, Event, EventSink, Parts, Progress};
 use crate::error::{Result, ServerError};
 use crate::export::{Exported, export};
 use crate::http::{self, Pages};
+use crate::mailbox::Mailbox;
 use crate::service::{AggregationService, Service};
 use crate::shortage::Limits;
-use crate::store::{Spool, Store, StoredRun};
+use crate::store::{PayloadStore, Store, StoredRun};
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, authority_hash, load_identity};
 use crate::{admin, clock, expiry, listener, resolve_task};
@@ -96,7 +96,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     }
     let telemetry = Arc::new(Telemetry::new());
     let limits = Limits::of(dp_pvi_proto::process::raise_descriptor_limit());
-    let spool = Spool::open(&config.state, &run.id)?;
+    let payload_store = PayloadStore::open(&config.state, &run.id)?;
     let settings = Settings {
         federation: config.federation.clone(),
         task: task.to_bytes(),
@@ -120,20 +120,20 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     events(&Event::Listening { address: address.to_string(), http: http_address.map(|a| a.to_string()) });
     debug!(%address, http = ?http_address, task = %task.hash(), run = run.id.number, "listening");
 
-    let (desk, paper) = summer.map(|_| Desk::new()).unzip();
+    let (mailbox, paper) = summer.map(|_| Mailbox::new()).unzip();
     let parts = Parts {
         settings,
         store,
         run,
-        spool: spool.clone(),
+        payload_store: payload_store.clone(),
         updates: config.store.updates,
         telemetry: telemetry.clone(),
         events: events.clone(),
-        desk,
+        mailbox,
     };
     let started = engine::start(parts)?;
     let engine = started.handle.clone();
-    let service = Service::new(engine.clone(), credentials.clone(), &config.federation, spool, telemetry.clone());
+    let service = Service::new(engine.clone(), credentials.clone(), &config.federation, payload_store, telemetry.clone());
     let aggregation = match (paper, &config.summer) {
         (Some(paper), Some(name)) => Some(AggregationService::new(service.clone(), name.clone(), paper, longest_answer(&task)?)),
         _ => None,

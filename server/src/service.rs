@@ -24,7 +24,7 @@ use crate::engine::{EngineHandle, Refused};
 use crate::error::ServerError;
 use crate::listener::ConnectedPeer;
 use crate::shortage;
-use crate::store::{Spool, WriteError};
+use crate::store::{PayloadStore, WriteError};
 use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
 pub(crate) use aggregation::AggregationService;
@@ -47,7 +47,7 @@ pub(crate) struct Service {
     pub(crate) engine: EngineHandle,
     credentials: Arc<LiveCredentials>,
     federation: Arc<str>,
-    spool: Spool,
+    payload_store: PayloadStore,
     clients: Arc<Clients>,
     entries: Arc<wire::EntryEncoder>,
     telemetry: Arc<Telemetry>,
@@ -58,10 +58,18 @@ impl Service {
         engine: EngineHandle,
         credentials: Arc<LiveCredentials>,
         federation: &str,
-        spool: Spool,
+        payload_store: PayloadStore,
         telemetry: Arc<Telemetry>,
     ) -> Self {
-        Self { engine, credentials, federation: federation.into(), spool, clients: Arc::default(), entries: Arc::default(), telemetry }
+        Self {
+            engine,
+            credentials,
+            federation: federation.into(),
+            payload_store,
+            clients: Arc::default(),
+            entries: Arc::default(),
+            telemetry,
+        }
     }
 
     /// The peer of a call.

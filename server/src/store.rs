@@ -12,9 +12,9 @@
 //!
 //! A file lock beside the database keeps a second server away. Readers ([`Reader`]) need no lock.
 
+mod payloads;
 mod reader;
 mod schema;
-mod spool;
 mod vector;
 mod wal;
 
@@ -28,9 +28,9 @@ use dp_pvi_protocol::witness::{SignedHead, Witnessed};
 use rusqlite::types::{Null, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 
+pub(crate) use self::payloads::{PayloadStore, WriteError};
 pub use self::reader::Reader;
 pub(crate) use self::schema::configure;
-pub(crate) use self::spool::{Spool, WriteError};
 pub(crate) use self::wal::check as check_log;
 use crate::error::{Result, ServerError};
 use crate::files::{FileLock, create_private_directory, private_database, sync_directory};
@@ -407,7 +407,7 @@ pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> ServerError 
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ServerError::Corrupt(format!("{}: {error}", path.display()).into()),
         Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Shortage(format!("{}: {error}", path.display()).into()),
-        // As where payloads are spooled: somebody may make room.
+        // As where payloads are stored: somebody may make room.
         Some(ErrorCode::DiskFull) => {
             ServerError::Shortage(format!("{}: the disk is full; nothing was lost: make room", path.display()).into())
         }

@@ -12,8 +12,8 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use divan::Bencher;
+use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::models::neural_network::BatchGradients;
-use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
 use dp_pvi_posterior::models::neural_network::{Network, Output};
 use dp_pvi_posterior::numerics::optim::Adam;
 use dp_pvi_privacy::UnitTable;

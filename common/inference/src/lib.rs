@@ -13,9 +13,9 @@
 
 pub mod capabilities;
 pub mod error;
+pub mod mean_field;
 pub mod methods;
 pub mod models;
-pub mod point;
 
 #[cfg(test)]
 #[path = "../../../tests/tests/models/gamma.rs"]

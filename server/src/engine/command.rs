@@ -12,8 +12,8 @@ use tokio::sync::{oneshot, watch};
 use std::sync::mpsc::Sender;
 
 use super::Snapshot;
-use crate::desk::Presence;
 use crate::error::ServerError;
+use crate::mailbox::Presence;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

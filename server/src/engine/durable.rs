@@ -14,7 +14,7 @@ use crate::clock;
 use crate::config::KeepUpdates;
 use crate::error::{Result, ServerError};
 use crate::shortage::patiently;
-use crate::store::{SmallPayload, Spool, Store, StoredRun, WriteError};
+use crate::store::{PayloadStore, SmallPayload, Store, StoredRun, WriteError};
 use crate::telemetry::Telemetry;
 
 /// Store of one run. `persist` puts records into the transaction in progress; they are durable after [`RunStore::commit`], which
@@ -23,7 +23,7 @@ use crate::telemetry::Telemetry;
 pub(super) struct RunStore {
     store: Store,
     run: StoredRun,
-    spool: Spool,
+    payload_store: PayloadStore,
     updates: KeepUpdates,
     /// Records of the transaction in progress.
     fresh: Vec<Record>,
@@ -71,13 +71,13 @@ impl RunStore {
     pub(super) fn new(
         store: Store,
         run: StoredRun,
-        spool: Spool,
+        payload_store: PayloadStore,
         updates: KeepUpdates,
         announced: Announced,
         telemetry: Arc<Telemetry>,
     ) -> Self {
         let (fresh, payloads) = (Vec::new(), HashMap::new());
-        Self { store, run, spool, updates, fresh, payloads, offered: None, announced, telemetry, summing: None }
+        Self { store, run, payload_store, updates, fresh, payloads, offered: None, announced, telemetry, summing: None }
     }
 
     /// A small payload: it is stored in the row of its update's record, if there will be one.
@@ -108,7 +108,7 @@ impl RunStore {
                     _ => None,
                 });
                 // Left-overs go at the next close or the next start.
-                if let Err(problem) = self.spool.retain_finished(&open.collect::<HashSet<_>>()) {
+                if let Err(problem) = self.payload_store.retain_finished(&open.collect::<HashSet<_>>()) {
                     self.telemetry.shortage("payloads that nobody needs any more could not be removed", &problem);
                 }
             }
@@ -141,7 +141,7 @@ impl RunStore {
 
     /// Removes the payload of an update that was excluded.
     pub(super) fn forget(&self, client: &ClientId, update: Hash) {
-        self.spool.remove(client, update);
+        self.payload_store.remove(client, update);
     }
 }
 
@@ -191,7 +191,7 @@ impl ProtocolStore for RunStore {
         };
         match small {
             Some(bytes) => checked(bytes).map_err(ServeError::Payload)?,
-            None => self.spool.read(client, *update, &self.telemetry, &mut checked).map_err(|error| match error {
+            None => self.payload_store.read(client, *update, &self.telemetry, &mut checked).map_err(|error| match error {
                 WriteError::Payload(error) => ServeError::Payload(error),
                 WriteError::Io(error) => ServeError::Store(StoreError::Unavailable(format!("the payload of {client}: {error}"))),
             })?,

@@ -1,4 +1,4 @@
-//! The summer's stream: it takes questions from the desk, and brings answers to the engine.
+//! The summer's stream: it takes questions from the mailbox, and brings answers to the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 
 use super::{FrameStream, Service, connected, frame_status};
-use crate::desk::Paper;
 use crate::engine::Presence;
+use crate::mailbox::Posted;
 
 /// Frames that wait for the line.
 const QUEUE: usize = 4;
@@ -29,7 +29,7 @@ const STREAM: Duration = Duration::from_secs(1800);
 pub(crate) struct AggregationService {
     service: Service,
     summer: ClientId,
-    paper: watch::Receiver<Paper>,
+    posted: watch::Receiver<Posted>,
     /// Longest answer.
     limit: u64,
     /// Number of the newest stream: it alone is served.
@@ -37,8 +37,8 @@ pub(crate) struct AggregationService {
 }
 
 impl AggregationService {
-    pub(crate) fn new(service: Service, summer: ClientId, paper: watch::Receiver<Paper>, limit: u64) -> Self {
-        Self { service, summer, paper, limit, newest: Arc::new(watch::channel(0).0) }
+    pub(crate) fn new(service: Service, summer: ClientId, posted: watch::Receiver<Posted>, limit: u64) -> Self {
+        Self { service, summer, posted, limit, newest: Arc::new(watch::channel(0).0) }
     }
 }
 
@@ -88,19 +88,19 @@ impl Stream {
     async fn exchange(&mut self) -> Result<(), Status> {
         let engine = self.service.service.engine.clone();
         let mut gone = engine.gone();
-        let mut paper = self.service.paper.clone();
-        paper.mark_changed();
+        let mut posted = self.service.posted.clone();
+        posted.mark_changed();
         let mut reader = AnswerReader::new(self.service.limit);
         let end = tokio::time::sleep(STREAM);
         tokio::pin!(end);
         let mut asked = None;
         loop {
             tokio::select! {
-                changed = paper.changed() => {
+                changed = posted.changed() => {
                     if changed.is_err() {
                         return Err(wire::unavailable("the server is going down"));
                     }
-                    let said = paper.borrow_and_update().clone();
+                    let said = posted.borrow_and_update().clone();
                     asked = self.say(said).await?;
                 }
                 frame = self.answers.message() => {
@@ -123,17 +123,17 @@ impl Stream {
         }
     }
 
-    /// Sends what lies on the desk; gives the number of the question, if it is one.
-    async fn say(&self, paper: Paper) -> Result<Option<u64>, Status> {
-        match paper {
-            Paper::Nothing => Ok(None),
-            Paper::Question { number, bytes } => {
+    /// Sends what lies on the mailbox; gives the number of the question, if it is one.
+    async fn say(&self, posted: Posted) -> Result<Option<u64>, Status> {
+        match posted {
+            Posted::Nothing => Ok(None),
+            Posted::Question { number, bytes } => {
                 for frame in summer::question_frames(number, bytes) {
                     self.send(frame).await?;
                 }
                 Ok(Some(number))
             }
-            Paper::Over { outcome, charter } => {
+            Posted::Over { outcome, charter } => {
                 self.send(summer::over(outcome, charter.as_ref())).await?;
                 self.service.service.engine.summer_told();
                 Ok(None)

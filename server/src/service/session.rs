@@ -150,7 +150,7 @@ impl Session {
         let engine = self.service.engine.clone();
         match engine.begin(peer.clone(), update.clone()).await.map_err(|e| status(&e))? {
             Begun::Accepted(expected) => {
-                self.spool(peer, &update, expected).await?;
+                self.keep_payload(peer, &update, expected).await?;
                 engine.stored(peer.client.clone(), update).await.map_err(|e| status(&e))
             }
             Begun::Answered(receipt) => {
@@ -165,11 +165,11 @@ impl Session {
         }
     }
 
-    async fn spool(&mut self, peer: &Peer, update: &Signed<Update>, expected: Expected) -> Result<(), Status> {
+    async fn keep_payload(&mut self, peer: &Peer, update: &Signed<Update>, expected: Expected) -> Result<(), Status> {
         let service = self.service.clone();
         let _upload = service.clients.upload(&peer.client).ok_or_else(|| wire::unavailable("this client has two uploads in progress"))?;
-        let (spool, client, hash, bytes) = (service.spool.clone(), peer.client.clone(), update.hash(), expected.bytes());
-        let mut writer = service.on_disk(move || Ok(spool.begin(&client, hash, expected)?)).await?;
+        let (payload_store, client, hash, bytes) = (service.payload_store.clone(), peer.client.clone(), update.hash(), expected.bytes());
+        let mut writer = service.on_disk(move || Ok(payload_store.begin(&client, hash, expected)?)).await?;
         let mut received = 0;
         while received < bytes {
             let Some(chunk) = self.chunk().await? else { break };

@@ -246,56 +246,56 @@ fn expected(bytes: &[u8]) -> Expected {
     }
 }
 
-fn stored(spool: &Spool, update: Hash) -> Option<Vec<u8>> {
+fn stored(payload_store: &PayloadStore, update: Hash) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut sink = |chunk: &[u8]| -> std::result::Result<(), PayloadError> {
         bytes.extend_from_slice(chunk);
         Ok(())
     };
-    spool.read(&site(), update, &crate::telemetry::Telemetry::new(), &mut sink).ok().map(|()| bytes)
+    payload_store.read(&site(), update, &crate::telemetry::Telemetry::new(), &mut sink).ok().map(|()| bytes)
 }
 
 #[test]
 fn payloads_are_there_entirely_or_not_at_all() {
     let directory = TempDir::new().unwrap();
-    let spool = Spool::open(directory.path(), &run_id()).unwrap();
+    let payload_store = PayloadStore::open(directory.path(), &run_id()).unwrap();
     let folder = directory.path().join("rounds").read_dir().unwrap().next().unwrap().unwrap().path();
     let files = || folder.read_dir().unwrap().count();
     let bytes: Vec<u8> = (0..100).flat_map(|i| f64::from(i).to_le_bytes()).collect();
     let update = Hash([9; 32]);
 
-    let mut good = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    let mut good = payload_store.begin(&site(), update, expected(&bytes)).unwrap();
     bytes.chunks(37).for_each(|chunk| good.write(chunk).unwrap());
-    assert_eq!(stored(&spool, update), None, "not before it is finished");
+    assert_eq!(stored(&payload_store, update), None, "not before it is finished");
     good.finish().unwrap();
-    assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
+    assert_eq!(stored(&payload_store, update).as_deref(), Some(bytes.as_slice()));
 
     // Too short, too long, other bytes, NaN, or given up: nothing remains, and what is there stays.
-    let mut short = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    let mut short = payload_store.begin(&site(), update, expected(&bytes)).unwrap();
     short.write(&bytes[..40]).unwrap();
     assert!(matches!(short.finish(), Err(WriteError::Payload(PayloadError::Length))));
-    let mut long = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    let mut long = payload_store.begin(&site(), update, expected(&bytes)).unwrap();
     long.write(&bytes).unwrap();
     assert!(matches!(long.write(&[0]), Err(WriteError::Payload(PayloadError::Length))));
     drop(long);
     let mut other = bytes.clone();
     other[0] ^= 1;
-    let mut changed = spool.begin(&site(), update, expected(&bytes)).unwrap();
+    let mut changed = payload_store.begin(&site(), update, expected(&bytes)).unwrap();
     changed.write(&other).unwrap();
     assert!(matches!(changed.finish(), Err(WriteError::Payload(PayloadError::Hash))));
     let nan = f64::NAN.to_le_bytes();
-    let mut not_finite = spool.begin(&site(), update, expected(&nan)).unwrap();
+    let mut not_finite = payload_store.begin(&site(), update, expected(&nan)).unwrap();
     assert!(matches!(not_finite.write(&nan), Err(WriteError::Payload(PayloadError::NotFinite))));
     drop(not_finite);
     assert_eq!(files(), 1);
-    assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
+    assert_eq!(stored(&payload_store, update).as_deref(), Some(bytes.as_slice()));
 
     // Left-overs of a crash go at the next start; what a record names stays.
     std::fs::write(folder.join(".arriving-1-2"), "half").unwrap();
     std::fs::write(folder.join("b-00.payload"), "nobody knows me").unwrap();
-    spool.retain(&HashSet::from([(site(), update)])).unwrap();
+    payload_store.retain(&HashSet::from([(site(), update)])).unwrap();
     assert_eq!(files(), 1);
-    assert_eq!(stored(&spool, update).as_deref(), Some(bytes.as_slice()));
+    assert_eq!(stored(&payload_store, update).as_deref(), Some(bytes.as_slice()));
 }
 
 #[test]

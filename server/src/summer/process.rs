@@ -77,10 +77,10 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
     let credentials = Credentials::load(&config)?;
     let stores = FileStores::open(&config.state, &config.vault)?;
     let node = SummerNode::new(credentials.identity.clone(), PublicKey(credentials.server_identity.to_bytes()), stores);
-    let desk = Desk { node: Arc::new(Mutex::new(node)), floors: config.floors, authority: authority_hash(&config.tls.ca)?, events };
+    let answers = Answers { node: Arc::new(Mutex::new(node)), floors: config.floors, authority: authority_hash(&config.tls.ca)?, events };
     tokio::select! {
         signal = shutdown => Err(ServerError::Signal(signal)),
-        outcome = serve(&config, &credentials, &desk) => match outcome? {
+        outcome = serve(&config, &credentials, &answers) => match outcome? {
             RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
             RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
             RunOutcome::AggregationLost => Err(ServerError::AggregationLost(None)),
@@ -89,15 +89,15 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
 }
 
 /// Keeps a line to the server, and works on it until a run has ended.
-async fn serve(config: &SummerConfig, credentials: &Credentials, desk: &Desk) -> Result<RunOutcome> {
+async fn serve(config: &SummerConfig, credentials: &Credentials, answers: &Answers) -> Result<RunOutcome> {
     let mut away = clock::instant();
     let mut pause = PAUSE;
     loop {
         let ended = match Line::open(credentials).await {
             Ok(mut line) => {
                 info!(server = credentials.address(), "connected");
-                (desk.events)(&Event::Connected { server: credentials.address() });
-                let worked = desk.work(&mut line).await;
+                (answers.events)(&Event::Connected { server: credentials.address() });
+                let worked = answers.work(&mut line).await;
                 (away, pause) = (clock::instant(), PAUSE);
                 worked
             }
@@ -118,14 +118,14 @@ async fn serve(config: &SummerConfig, credentials: &Credentials, desk: &Desk) ->
 }
 
 /// Where questions are answered.
-struct Desk {
+struct Answers {
     node: Arc<Mutex<SummerNode<FileStores>>>,
     floors: Floors,
     authority: Hash,
     events: EventSink,
 }
 
-impl Desk {
+impl Answers {
     /// Answers what comes on a line; `None` where the server ended it in order.
     async fn work(&self, line: &mut Line) -> Result<Option<RunOutcome>> {
         loop {

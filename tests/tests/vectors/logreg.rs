@@ -3,11 +3,11 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::capabilities::glm::project;
+use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::methods::Job;
 use dp_pvi_inference::methods::natural_gradient::Terms;
 use dp_pvi_inference::methods::shards::Fit;
 use dp_pvi_inference::models::{self};
-use dp_pvi_inference::point::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::clipping::metric::ClipMetric;
 use dp_pvi_posterior::methods::{Arrived, Coding};

@@ -12,7 +12,7 @@ use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};
 
 use crate::capabilities::Gradients;
-use crate::point::{MeanField, ScaleCoordinate};
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Derivatives of E_q log p(y | xᵀθ) at one record.

@@ -27,7 +27,7 @@ use self::glm::LinearPredictor;
 pub(crate) use self::indicator::WithIndicator;
 use self::tilted::MomentMatching;
 use crate::error::InferenceError;
-use crate::point::MeanField;
+use crate::mean_field::MeanField;
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// A likelihood and its capabilities.

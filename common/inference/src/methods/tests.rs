@@ -11,7 +11,7 @@ use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Purpose, ReleaseId, Se
 use super::dp_optimisation::GradientSum;
 use super::{Job, Local, Output, dp_optimisation, run};
 use crate::InferenceError;
-use crate::point::{MeanField, ScaleCoordinate};
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::testing::{SeededNoise, models, permit, random_units, spec, step_permit, table, task};
 use dp_pvi_records::RecordTable;
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Model, from_spec};
 use crate::capabilities::glm::{LinearPredictor, Statistics, project};
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::logistic_regression::LogisticRegression;
-use crate::point::{MeanField, ScaleCoordinate};
 use crate::testing::{close, matrix, models, random_units, rows, table, vector, vectors};
 use dp_pvi_records::RecordTable;
 

@@ -19,7 +19,6 @@
 //! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
 mod attachment;
-mod book;
 #[cfg(any(test, feature = "unsealed"))]
 pub mod decoders;
 mod error;
@@ -33,6 +32,7 @@ mod seal;
 mod stage;
 pub mod state;
 mod store;
+mod totals;
 mod upkeep;
 mod words;
 
@@ -49,9 +49,9 @@ pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
 
 use std::collections::BTreeSet;
 
-use crate::ledger::book::Book;
 use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
+use crate::ledger::totals::Totals;
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::ShardSalt;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
@@ -67,7 +67,7 @@ pub struct Ledger<S, K> {
     budget: Budget,
     fallback_cap: Option<Epsilon>,
     rows: Vec<(Row, Hash)>,
-    book: Book,
+    totals: Totals,
     /// Releases whose permit was given out since this ledger was opened.
     minted: BTreeSet<ReleaseId>,
     /// Set for good by a write that failed: what the store holds is then unknown.
@@ -90,7 +90,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         let mut ledger = Self {
             store,
             signer,
-            book: Book::new(identity.relation),
+            totals: Totals::new(identity.relation),
             identity,
             budget,
             fallback_cap: None,
@@ -112,7 +112,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             match (&row.0.body, ledger.rows.is_empty()) {
                 (RowBody::Genesis(found, _), true) => ledger.identity.check(found)?,
                 (_, true) => return Err(StoreError::Corrupt("row 0: it does not name a data set".into()).into()),
-                (body, false) => ledger.book.apply(body)?,
+                (body, false) => ledger.totals.apply(body)?,
             }
             ledger.rows.push(row);
         }
@@ -124,7 +124,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// than this ledger's are not taken.
     #[must_use]
     pub fn knowing(mut self, prices: &Prices) -> Self {
-        self.book.prices_mut().take_over(prices);
+        self.totals.prices_mut().take_over(prices);
         self
     }
 
@@ -249,7 +249,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// State of a release.
     #[must_use]
     pub fn state(&self, release: &ReleaseId) -> Option<ReleaseState> {
-        self.book.state(release)
+        self.totals.state(release)
     }
 
     /// RESERVED → COMMITTED, with the attachment in the same transaction.
@@ -259,7 +259,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// of another length) than the run's state, store.
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
         self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
-        let charged = self.book.reservation(release).map(|known| known.header());
+        let charged = self.totals.reservation(release).map(|known| known.header());
         let true_claim = match attachment.claim() {
             Some(claim) => claim.release == *release && Some(claim.header) == charged && claim.ledger_head == self.head(),
             None => cfg!(any(test, feature = "unsealed")),
@@ -278,7 +278,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Store, or bytes that do not match their hash.
     pub fn attachment(&mut self, release: &ReleaseId) -> Result<Option<Attachment>, LedgerError> {
-        let Some(expected) = self.book.attachment(release) else { return Ok(None) };
+        let Some(expected) = self.totals.attachment(release) else { return Ok(None) };
         if matches!(self.state(release), Some(ReleaseState::Settled { .. })) {
             return Ok(None);
         }
@@ -291,7 +291,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Store, or bytes that do not match their hash.
     pub fn message(&mut self, release: &ReleaseId) -> Result<Option<Vec<u8>>, LedgerError> {
-        let Some(expected) = self.book.attachment(release) else { return Ok(None) };
+        let Some(expected) = self.totals.attachment(release) else { return Ok(None) };
         Ok(Some(Attachment::message_of(&self.stored_attachment(release, expected)?)?))
     }
 
@@ -333,7 +333,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         if let ReleaseState::Settled { included: before } = step {
             return if before == included { Ok(state) } else { Err(LedgerError::Conflict(release.clone())) };
         }
-        let stored = match self.book.attachment(release) {
+        let stored = match self.totals.attachment(release) {
             Some(expected) => Some(self.stored_attachment(release, expected)?),
             None => None,
         };
@@ -344,7 +344,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             None => state,
         };
         let bytes = state.to_bytes(|words| self.state_seal(&release.run).close(words));
-        let body = RowBody::Settled { release: release.clone(), included, factor: book::factor_hash(&bytes) };
+        let body = RowBody::Settled { release: release.clone(), included, factor: totals::factor_hash(&bytes) };
         self.append(body, Some(&Extra::Settled { release: release.clone(), factor: bytes, attachment: kept }))?;
         Ok(state)
     }
@@ -354,7 +354,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Store, or bytes that do not match their hash.
     pub fn site_state(&mut self, run: &RunId) -> Result<SiteState, LedgerError> {
-        let Some(expected) = self.book.factor(run) else { return Ok(SiteState::None) };
+        let Some(expected) = self.totals.factor(run) else { return Ok(SiteState::None) };
         let bytes = self.stored_factor(run, expected)?;
         Ok(SiteState::from_bytes(&bytes, |sealed| self.state_seal(run).open(sealed))?)
     }
@@ -362,13 +362,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// Releases of a run that are not settled yet, with their states, oldest first.
     #[must_use]
     pub fn unsettled(&self, run: &RunId) -> Vec<(ReleaseId, ReleaseState)> {
-        self.book.unsettled(run)
+        self.totals.unsettled(run)
     }
 
     /// What mechanisms cost under this ledger's relation, as far as it had to know.
     #[must_use]
     pub fn prices(&self) -> &Prices {
-        self.book.prices()
+        self.totals.prices()
     }
 
     /// Loss of all charged events, at the budget's δ, as the filter of the budget reads it: above the budget if and only if the filter would
@@ -377,7 +377,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// None today; an accountant may come to refuse.
     pub fn spent(&self) -> Result<PrivacyLoss, LedgerError> {
-        Ok(self.book.total().filtered(self.budget.epsilon, self.budget.delta))
+        Ok(self.totals.total().filtered(self.budget.epsilon, self.budget.delta))
     }
 
     /// Loss of the events of one run. With a limit on one run: as the filter of that limit reads it. Without: that of a plan, which holds for
@@ -386,7 +386,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// None today; an accountant may come to refuse.
     pub fn spent_in(&self, run: &RunId) -> Result<PrivacyLoss, LedgerError> {
-        Ok(self.loss_in_run(&self.book.run(run), self.budget.per_run))
+        Ok(self.loss_in_run(&self.totals.run(run), self.budget.per_run))
     }
 
     fn loss_in_run(&self, events: &Composition, limit: Option<Epsilon>) -> PrivacyLoss {
@@ -401,8 +401,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     pub fn losses(&self) -> Losses {
         let Budget { epsilon, delta, .. } = self.budget;
         Losses {
-            joint: self.book.total().filtered(epsilon, delta),
-            fallback: self.book.fallback_total().filtered(self.worst_limit(), delta),
+            joint: self.totals.total().filtered(epsilon, delta),
+            fallback: self.totals.fallback_total().filtered(self.worst_limit(), delta),
         }
     }
 
@@ -415,7 +415,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     #[must_use]
     pub fn losses_in(&self, run: &RunId) -> Losses {
         let limit = self.budget.per_run;
-        let (joint, fallback) = (self.book.run(run), self.book.fallback_run(run));
+        let (joint, fallback) = (self.totals.run(run), self.totals.fallback_run(run));
         // Without aggregated sums the two are one figure.
         let of_fallback = limit.filter(|_| joint == fallback);
         Losses { joint: self.loss_in_run(&joint, limit), fallback: self.loss_in_run(&fallback, of_fallback) }
@@ -426,7 +426,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// An event that no engine bounds.
     pub fn would_cost(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
-        let mut total = self.book.total().clone();
+        let mut total = self.totals.total().clone();
         for (charge, times) in self.charges(events)? {
             total.add(&charge, times);
         }
@@ -438,7 +438,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// An event that no engine bounds.
     pub fn would_cost_fallback(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
-        let mut total = self.book.fallback_total().clone();
+        let mut total = self.totals.fallback_total().clone();
         for (charge, times) in self.charges(events)? {
             total.add(&charge, times);
         }
@@ -463,7 +463,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     }
 
     fn charges(&self, events: &[(DpEvent, u64)]) -> Result<Vec<(Charge, u64)>, LedgerError> {
-        events.iter().map(|(event, times)| Ok((self.book.prices().of(event)?, *times))).collect()
+        events.iter().map(|(event, times)| Ok((self.totals.prices().of(event)?, *times))).collect()
     }
 
     /// The budget.
@@ -481,7 +481,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// Whether the data set is frozen.
     #[must_use]
     pub fn frozen(&self) -> bool {
-        self.book.frozen()
+        self.totals.frozen()
     }
 
     /// Freezes or opens the data set. A state that it is in already is not written again.
@@ -490,7 +490,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// Store.
     pub fn set_frozen(&mut self, state: FreezeState) -> Result<(), LedgerError> {
         self.refuse_doubt()?;
-        if self.book.frozen() == (state == FreezeState::Frozen) {
+        if self.totals.frozen() == (state == FreezeState::Frozen) {
             return Ok(());
         }
         self.append(RowBody::Frozen(state), None)
@@ -504,7 +504,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         if charges.iter().any(|(charge, _)| charge.is_non_private()) && !self.budget.allow_non_private {
             return Err(LedgerError::NonPrivateForbidden);
         }
-        let limits = [(self.book.total(), Some(self.budget.epsilon)), (&self.book.run(run), self.budget.per_run)];
+        let limits = [(self.totals.total(), Some(self.budget.epsilon)), (&self.totals.run(run), self.budget.per_run)];
         for (scope, (spent, limit)) in [Scope::DataSet, Scope::Run].into_iter().zip(limits) {
             // Nothing exceeds a limit that is infinite or absent, so the loss need not be computed.
             let Some(limit) = limit.filter(|limit| limit.get().is_finite()) else { continue };
@@ -524,8 +524,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// One kind of state in a run, and one length of a public one: what is settled, and what may still be settled.
     fn check_kind(&mut self, release: &ReleaseId, pending: &Pending) -> Result<(), LedgerError> {
         let mut fits = self.site_state(&release.run)?.admits(pending);
-        for (open, _) in self.book.unsettled(&release.run) {
-            let Some(expected) = self.book.attachment(&open) else { continue };
+        for (open, _) in self.totals.unsettled(&release.run) {
+            let Some(expected) = self.totals.attachment(&open) else { continue };
             let bytes = self.stored_attachment(&open, expected)?;
             let other = self.read_attachment(&open, &bytes)?;
             fits &= SiteState::None.moved(other.pending(), 1.0).is_ok_and(|state| state.admits(pending));
@@ -556,7 +556,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// allows them.
     fn check_fallback(&self, charges: &[(Charge, u64)]) -> Result<(), LedgerError> {
         let Some(cap) = self.fallback_cap else { return Ok(()) };
-        let mut total = self.book.fallback_total().clone();
+        let mut total = self.totals.fallback_total().clone();
         charges.iter().for_each(|(charge, times)| total.add(charge, *times));
         let delta = self.budget.delta;
         let loss = if self.budget.allow_non_private { total.protected_filtered(cap, delta) } else { total.filtered(cap, delta) };
@@ -578,7 +578,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(())
     }
 
-    /// Signs, stores and books a row; the book changes only after the store says that the row is durable.
+    /// Signs, stores and books a row; the totals changes only after the store says that the row is durable.
     fn append(&mut self, body: RowBody, extra: Option<&Extra>) -> Result<(), LedgerError> {
         let row = Row { seq: self.next_seq(), previous: self.last_hash(), body };
         let stored = StoredRow::seal(&row, &self.signer);
@@ -587,7 +587,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             return Err(error.into());
         }
         if !self.rows.is_empty() {
-            self.book.apply(&row.body)?;
+            self.totals.apply(&row.body)?;
         }
         self.rows.push((row, stored.hash));
         let (genesis, head) = (self.genesis(), self.head());
@@ -603,7 +603,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
 
     /// Attachments and factors against the hashes in the signed rows.
     fn verify_contents(&mut self) -> Result<(), LedgerError> {
-        for (release, expected) in self.book.attachments() {
+        for (release, expected) in self.totals.attachments() {
             let bytes = self.stored_attachment(&release, expected)?;
             match self.state(&release) {
                 Some(ReleaseState::Settled { .. }) => {
@@ -614,11 +614,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
                 _ => drop(self.read_attachment(&release, &bytes)?),
             }
         }
-        for (run, expected) in self.book.factors() {
+        for (run, expected) in self.totals.factors() {
             let bytes = self.stored_factor(&run, expected)?;
             let state = SiteState::from_bytes(&bytes, |sealed| self.state_seal(&run).open(sealed))?;
-            for (open, _) in self.book.unsettled(&run) {
-                let Some(expected) = self.book.attachment(&open) else { continue };
+            for (open, _) in self.totals.unsettled(&run) {
+                let Some(expected) = self.totals.attachment(&open) else { continue };
                 let bytes = self.stored_attachment(&open, expected)?;
                 if !state.admits(self.read_attachment(&open, &bytes)?.pending()) {
                     return Err(mixed().into());
@@ -635,7 +635,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
 
     fn stored_factor(&mut self, run: &RunId, expected: Hash) -> Result<Vec<u8>, StoreError> {
         let bytes = self.store.factor(run)?.ok_or_else(|| StoreError::Corrupt("the site's factor is missing".into()))?;
-        if book::factor_hash(&bytes) == expected { Ok(bytes) } else { Err(StoreError::Corrupt("the site's factor was changed".into())) }
+        if totals::factor_hash(&bytes) == expected { Ok(bytes) } else { Err(StoreError::Corrupt("the site's factor was changed".into())) }
     }
 
     fn next_seq(&self) -> u64 {

@@ -67,7 +67,7 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         header: Hash,
     ) -> Result<Permit, LedgerError> {
         self.refuse_doubt()?;
-        if self.book.frozen() {
+        if self.totals.frozen() {
             return Err(LedgerError::Frozen);
         }
         let place = self.store.place().map(Path::to_path_buf);
@@ -76,7 +76,7 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         }
         let bytes = event.to_bytes();
         let fallback_bytes = fallback.map(DpEvent::to_bytes);
-        let retries = match self.book.reservation(release) {
+        let retries = match self.totals.reservation(release) {
             None => None,
             Some(known)
                 if known.matches(&bytes, fallback_bytes.as_deref(), header) && self.state(release) == Some(ReleaseState::Reserved) =>
@@ -88,9 +88,9 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         if retries.is_some_and(|retries| retries >= MOST_RETRIES) {
             return Err(LedgerError::RetriesSpent(release.clone()));
         }
-        let charge = self.book.prices_mut().learn(event)?;
+        let charge = self.totals.prices_mut().learn(event)?;
         let worst = match fallback {
-            Some(fallback) => self.book.prices_mut().learn(fallback)?,
+            Some(fallback) => self.totals.prices_mut().learn(fallback)?,
             None => charge.clone(),
         };
         let times = if retries.is_some() { 0 } else { 1 };

@@ -6,7 +6,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// What one privacy unit is, in words, if that was written down.
     #[must_use]
     pub fn units(&self) -> Option<&str> {
-        self.book.units()
+        self.totals.units()
     }
 
     /// Compares what a unit is now with what the ledger says. A charge holds for the units that were there when it was booked: the rows of a
@@ -54,7 +54,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Store.
     pub fn close_reserved(&mut self) -> Result<u64, LedgerError> {
-        let open = self.book.reserved();
+        let open = self.totals.reserved();
         for release in &open {
             self.settle(release, false, 0.0)?;
         }

@@ -4,10 +4,10 @@
 pub mod batch;
 pub mod bound;
 mod clean;
-mod either;
 mod lattice;
 pub mod share;
 mod sum;
+mod sum_mechanism;
 mod summation;
 mod term;
 
@@ -18,10 +18,10 @@ pub use crate::release::Masked;
 pub use batch::{BatchSum, BatchSummation, BatchTerms};
 pub use bound::{SumBound, SumCheck};
 pub use clean::CleanTerms;
-pub use either::{Message, SumMechanism};
 pub use lattice::{LatticeOverflow, MAX_UNITS};
 pub use share::{NoiseShare, ShareSum};
 pub use sum::LatticeSum;
+pub use sum_mechanism::{Message, SumMechanism};
 pub use summation::{Summation, Summed};
 pub use term::Term;
 

@@ -40,7 +40,7 @@ pub struct Participant<S, K> {
 /// How far the site is.
 enum State {
     /// Not welcomed yet.
-    Strange,
+    Unjoined,
     /// In a run.
     Joined(Box<Joined>),
 }
@@ -74,7 +74,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     /// A site that has not said hello. `nominal_units` is the declared public number of units.
     #[must_use]
     pub fn new(identity: Identity, policy: Policy, nominal_units: u64, ledger: Ledger<S, K>) -> Self {
-        Self { identity, policy, nominal_units, ledger, state: State::Strange, greeted: None, unproved: None }
+        Self { identity, policy, nominal_units, ledger, state: State::Unjoined, greeted: None, unproved: None }
     }
 
     /// The ledger, for reports.
@@ -233,7 +233,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     #[must_use]
     pub fn seen(&self) -> u32 {
         match &self.state {
-            State::Strange => 0,
+            State::Unjoined => 0,
             State::Joined(joined) => joined.chain.rounds,
         }
     }
@@ -369,7 +369,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     fn joined(&mut self) -> Result<&mut Joined, SiteError> {
         match &mut self.state {
             State::Joined(joined) => Ok(joined),
-            State::Strange => Err(SiteError::Order("a round came before the welcome")),
+            State::Unjoined => Err(SiteError::Order("a round came before the welcome")),
         }
     }
 

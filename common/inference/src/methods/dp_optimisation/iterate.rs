@@ -7,8 +7,8 @@ use dp_pvi_posterior::task::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InferenceError;
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::methods::Local;
-use crate::point::{MeanField, ScaleCoordinate};
 
 /// Smallest log σ, and the largest unless the prior is wider: does not depend on data.
 const LOG_SCALE_RANGE: (f64, f64) = (-10.0, 2.0);

@@ -21,8 +21,8 @@
 //! * **Event**: L times the event of one step, Poisson-sampled where q < 1. The permit is consumed into exactly L step permits.
 //! * **State**: the factor moves by ρΔ, which is public; no noise is removed later.
 
-mod balanced;
 mod iterate;
+mod reweighted;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
@@ -35,14 +35,14 @@ use dp_pvi_privacy::mechanism::{BatchSum, BatchSummation, LatticeSum, Message, S
 use dp_pvi_privacy::{Argument, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
 use serde::{Deserialize, Serialize};
 
-use self::balanced::Balanced;
+use self::reweighted::Reweighted;
 pub(super) use iterate::Iterate;
 
 use super::asked::{copied, text};
 use super::{Job, Local, Output};
 use crate::error::InferenceError;
+use crate::mean_field::MeanField;
 use crate::models;
-use crate::point::MeanField;
 use dp_pvi_records::RecordTable;
 
 pub(super) fn run<N: NoiseSource>(
@@ -147,8 +147,8 @@ impl GradientSum {
 
 fn terms(visit: &Visit, At { point, .. }: &At, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let model = models::from_spec(&visit.model)?;
-    let balanced = Balanced::new(model.gradients().ok_or(OTHER_GRADIENTS)?, &visit.spec, &visit.scales);
-    let gradients = balanced.inner();
+    let reweighted = Reweighted::new(model.gradients().ok_or(OTHER_GRADIENTS)?, &visit.spec, &visit.scales);
+    let gradients = reweighted.inner();
     Ok(sum.each(|unit, _, (), term| {
         for record in unit.records() {
             gradients.gradient(record, point, term);

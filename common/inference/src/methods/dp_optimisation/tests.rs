@@ -13,9 +13,9 @@ use dp_pvi_privacy::{Payload, SiteState, Units};
 use super::{GradientSum, Iterate};
 use crate::capabilities::WithIndicator;
 use crate::error::InferenceError;
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::methods::{Job, Output, run};
 use crate::models;
-use crate::point::{MeanField, ScaleCoordinate};
 use crate::testing::{SeededNoise, permit, random_units, spec, step_permit, table, task};
 use dp_pvi_records::RecordTable;
 

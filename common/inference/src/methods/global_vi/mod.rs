@@ -12,8 +12,8 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::{self, Model};
-use crate::point::{MeanField, ScaleCoordinate};
 use dp_pvi_records::RecordTable;
 
 pub(super) fn run<N: NoiseSource>(

@@ -20,8 +20,8 @@ use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::capabilities::glm::{LinearPredictor, Statistics, project};
 use crate::error::InferenceError;
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::{self, Model};
-use crate::point::{MeanField, ScaleCoordinate};
 use dp_pvi_records::{RecordTable, RecordView};
 
 pub(super) fn run<N: NoiseSource>(

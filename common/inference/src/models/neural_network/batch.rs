@@ -35,7 +35,7 @@ use dp_pvi_privacy::mechanism::BatchTerms;
 use rand_core::Rng;
 
 use super::draws::Draws;
-use crate::point::{MeanField, ScaleCoordinate};
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_records::{RecordTable, RecordView, UnitView};
 
 /// Layers with fewer outputs than this form their mean gradients even for one sample: there is nothing to gain.

@@ -22,8 +22,8 @@ pub use draws::Draws;
 
 use crate::capabilities::{BatchedGradients, Model, WithIndicator};
 use crate::error::InferenceError;
+use crate::mean_field::MeanField;
 use crate::models::PrivateHalf;
-use crate::point::MeanField;
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// A network of ReLU layers.

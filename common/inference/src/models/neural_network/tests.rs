@@ -7,7 +7,7 @@ use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::batch::compare;
 
 use super::{BatchGradients, Draws};
-use crate::point::{MeanField, ScaleCoordinate};
+use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::testing::{anything, random_units, table};
 use dp_pvi_records::RecordTable;
 

@@ -4,12 +4,12 @@
 use dp_pvi_posterior::task::DpOptimisationSpec;
 use dp_pvi_privacy::mechanism::Term;
 
+use crate::mean_field::MeanField;
 use crate::models::Gradients;
-use crate::point::MeanField;
 use dp_pvi_records::RecordView;
 
 /// A model's gradients as they are sent.
-pub(in crate::methods) struct Balanced<'a> {
+pub(in crate::methods) struct Reweighted<'a> {
     gradients: &'a dyn Gradients,
     scales: &'a [f64],
     /// C, where records are weighted.
@@ -18,7 +18,7 @@ pub(in crate::methods) struct Balanced<'a> {
     differs: bool,
 }
 
-impl<'a> Balanced<'a> {
+impl<'a> Reweighted<'a> {
     pub(super) fn new(gradients: &'a dyn Gradients, spec: &DpOptimisationSpec, scales: &'a [f64]) -> Self {
         let weighted = spec.weighted.then_some(spec.clip_norm.get());
         Self { gradients, scales, weighted, differs: spec.weighted || spec.level_exponent.is_some() }
@@ -52,7 +52,7 @@ impl<'a> Balanced<'a> {
     }
 }
 
-impl Gradients for Balanced<'_> {
+impl Gradients for Reweighted<'_> {
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
         let own = self.own(record, q);
         let factor = self.weighted.map_or(1.0, |clip| {
@@ -69,8 +69,8 @@ mod tests {
     use dp_pvi_posterior::task::Optimizer;
 
     use super::*;
+    use crate::mean_field::ScaleCoordinate;
     use crate::models::logistic_regression::LogisticRegression;
-    use crate::point::ScaleCoordinate;
     use crate::testing::{close, random_units, spec, table};
 
     /// No record's term is longer than C; a record's weight is the same for either class, and some are below 1; the scales are in the term.
@@ -83,7 +83,7 @@ mod tests {
         spec.level_exponent = Some(0.5);
         let scales = [0.5, 1.0, 1.0, 1.5];
         let point = MeanField::new(vec![0.9, -0.4, 0.3, 0.1], vec![0.2; d], ScaleCoordinate::HalfVariance { weight: 1.0 }).unwrap();
-        let balanced = Balanced::new(&LogisticRegression, &spec, &scales);
+        let reweighted = Reweighted::new(&LogisticRegression, &spec, &scales);
         let mut shortened = 0;
         let data = table(d, &random_units(3, 200, d));
         for record in data.records() {
@@ -91,7 +91,7 @@ mod tests {
                 let record = RecordView { target, ..record };
                 let (mut plain, mut term) = (Term::default(), Term::default());
                 LogisticRegression.gradient(record, &point, &mut plain);
-                balanced.inner().gradient(record, &point, &mut term);
+                reweighted.inner().gradient(record, &point, &mut term);
                 let length = term.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
                 assert!(length <= clip * (1.0 + 1e-12));
                 let ratios: Vec<f64> =

@@ -46,7 +46,7 @@ impl Reservation {
 }
 
 /// States and totals.
-pub(crate) struct Book {
+pub(crate) struct Totals {
     releases: BTreeMap<ReleaseId, Reservation>,
     total: Composition,
     runs: BTreeMap<RunId, Composition>,
@@ -59,7 +59,7 @@ pub(crate) struct Book {
     units: Option<String>,
 }
 
-impl Book {
+impl Totals {
     pub(crate) fn new(relation: Relation) -> Self {
         Self {
             releases: BTreeMap::new(),

@@ -25,13 +25,13 @@ const READ_BYTES: usize = 1 << 16;
 
 /// The folder of payloads of one run.
 #[derive(Debug, Clone)]
-pub(crate) struct Spool {
+pub(crate) struct PayloadStore {
     root: PathBuf,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-impl Spool {
+impl PayloadStore {
     /// Opens the folder of a run below the state directory.
     pub(crate) fn open(state: &Path, run: &RunId) -> Result<Self> {
         let task = run.task.to_string();

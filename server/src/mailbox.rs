@@ -1,6 +1,6 @@
 //! Where the server's questions to the summer lie until they are answered.
 //!
-//! The engine puts the question that its run has now on the desk; the summer's stream takes it from there, and again from the next stream if
+//! The engine puts the question that its run has now in the mailbox; the summer's stream takes it from there, and again from the next stream if
 //! one breaks. An answer goes to the engine with the number of its question, so a late one changes nothing. A question whose answer
 //! brought nothing is asked again, after a pause that grows.
 
@@ -18,9 +18,9 @@ use tokio::sync::watch;
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-/// What lies on the desk.
+/// What lies in the mailbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Paper {
+pub(crate) enum Posted {
     /// Nothing.
     #[default]
     Nothing,
@@ -50,10 +50,10 @@ pub enum Presence {
     Gone,
 }
 
-/// The engine's side of the desk.
+/// The engine's side of the mailbox.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    paper: watch::Sender<Paper>,
+pub(crate) struct Mailbox {
+    posted: watch::Sender<Posted>,
     number: u64,
     /// What was asked last, until it is answered.
     open: Option<SummerRequest>,
@@ -65,19 +65,19 @@ pub(crate) struct Desk {
     presence: Presence,
 }
 
-impl Desk {
-    /// An empty desk, and where to look at it.
-    pub(crate) fn new() -> (Self, watch::Receiver<Paper>) {
-        let (paper, receiver) = watch::channel(Paper::Nothing);
-        (Self { paper, number: 0, open: None, vain: None, failures: 0, told: false, presence: Presence::Gone }, receiver)
+impl Mailbox {
+    /// An empty mailbox, and where to look at it.
+    pub(crate) fn new() -> (Self, watch::Receiver<Posted>) {
+        let (posted, receiver) = watch::channel(Posted::Nothing);
+        (Self { posted, number: 0, open: None, vain: None, failures: 0, told: false, presence: Presence::Gone }, receiver)
     }
 
     /// Puts down what the run asks now.
     pub(crate) fn put(&mut self, request: Option<SummerRequest>, now: Timestamp) {
         let Some(request) = request else {
             (self.open, self.vain, self.failures) = (None, None, 0);
-            let question = |paper: &Paper| matches!(paper, Paper::Question { .. });
-            self.paper.send_if_modified(|paper| question(paper) && std::mem::take(paper) != Paper::Nothing);
+            let question = |posted: &Posted| matches!(posted, Posted::Question { .. });
+            self.posted.send_if_modified(|posted| question(posted) && std::mem::take(posted) != Posted::Nothing);
             return;
         };
         if self.open.as_ref() == Some(&request) {
@@ -90,7 +90,7 @@ impl Desk {
         }
         self.number += 1;
         self.vain = None;
-        self.paper.send_replace(Paper::Question { number: self.number, bytes: request.to_bytes().into() });
+        self.posted.send_replace(Posted::Question { number: self.number, bytes: request.to_bytes().into() });
         self.open = Some(request);
     }
 
@@ -98,7 +98,7 @@ impl Desk {
     pub(crate) fn answered(&mut self, number: u64) -> Option<SummerRequest> {
         let question = if number == self.number { self.open.take() } else { None };
         if question.is_some() {
-            self.paper.send_replace(Paper::Nothing);
+            self.posted.send_replace(Posted::Nothing);
         }
         question
     }
@@ -110,7 +110,7 @@ impl Desk {
         self.vain = Some((question, now.plus(pause)));
     }
 
-    /// When [`Desk::put`] may ask again.
+    /// When [`Mailbox::put`] may ask again.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.vain.as_ref().map(|(_, until)| *until)
     }
@@ -118,8 +118,8 @@ impl Desk {
     /// The run is over.
     pub(crate) fn over(&mut self, outcome: RunOutcome, charter: Option<Hash>) {
         (self.open, self.vain) = (None, None);
-        let over = Paper::Over { outcome, charter };
-        self.paper.send_if_modified(|paper| std::mem::replace(paper, over.clone()) != over);
+        let over = Posted::Over { outcome, charter };
+        self.posted.send_if_modified(|posted| std::mem::replace(posted, over.clone()) != over);
     }
 
     /// The summer has been told that the run is over.
@@ -182,68 +182,68 @@ mod tests {
         SummerRequest { charter, ask: Ask::Sign }
     }
 
-    fn number(paper: &watch::Receiver<Paper>) -> Option<u64> {
-        match &*paper.borrow() {
-            Paper::Question { number, .. } => Some(*number),
-            Paper::Nothing | Paper::Over { .. } => None,
+    fn number(posted: &watch::Receiver<Posted>) -> Option<u64> {
+        match &*posted.borrow() {
+            Posted::Question { number, .. } => Some(*number),
+            Posted::Nothing | Posted::Over { .. } => None,
         }
     }
 
     #[test]
     fn a_question_stays_until_it_is_answered_or_not_asked_any_more() {
-        let (mut desk, mut paper) = Desk::new();
+        let (mut mailbox, mut posted) = Mailbox::new();
         let now = Timestamp::from_millis(1000);
-        desk.put(Some(request(1)), now);
-        assert_eq!(number(&paper), Some(1));
-        paper.mark_unchanged();
-        desk.put(Some(request(1)), now);
-        assert!(!paper.has_changed().unwrap(), "the same question is not asked twice");
-        desk.put(Some(request(2)), now);
-        assert_eq!(number(&paper), Some(2));
-        assert!(desk.answered(1).is_none(), "a late answer finds nothing");
-        assert_eq!(desk.answered(2), Some(request(2)));
-        assert!(desk.answered(2).is_none(), "an answer counts once");
-        assert_eq!(number(&paper), None);
-        desk.put(Some(request(3)), now);
-        desk.put(None, now);
-        assert_eq!(*paper.borrow(), Paper::Nothing);
+        mailbox.put(Some(request(1)), now);
+        assert_eq!(number(&posted), Some(1));
+        posted.mark_unchanged();
+        mailbox.put(Some(request(1)), now);
+        assert!(!posted.has_changed().unwrap(), "the same question is not asked twice");
+        mailbox.put(Some(request(2)), now);
+        assert_eq!(number(&posted), Some(2));
+        assert!(mailbox.answered(1).is_none(), "a late answer finds nothing");
+        assert_eq!(mailbox.answered(2), Some(request(2)));
+        assert!(mailbox.answered(2).is_none(), "an answer counts once");
+        assert_eq!(number(&posted), None);
+        mailbox.put(Some(request(3)), now);
+        mailbox.put(None, now);
+        assert_eq!(*posted.borrow(), Posted::Nothing);
     }
 
     #[test]
     fn a_question_that_was_answered_in_vain_is_asked_again_later_and_later() {
-        let (mut desk, paper) = Desk::new();
+        let (mut mailbox, posted) = Mailbox::new();
         let mut now = Timestamp::from_millis(1000);
         let mut pauses = Vec::new();
         for asked in 1..=12 {
-            desk.put(Some(request(1)), now);
-            assert_eq!(number(&paper), Some(asked));
-            let question = desk.answered(asked).unwrap();
-            desk.in_vain(question, now);
-            desk.put(Some(request(1)), now);
-            assert_eq!(number(&paper), None, "not before the pause is over");
-            let until = desk.wake_at().unwrap();
+            mailbox.put(Some(request(1)), now);
+            assert_eq!(number(&posted), Some(asked));
+            let question = mailbox.answered(asked).unwrap();
+            mailbox.in_vain(question, now);
+            mailbox.put(Some(request(1)), now);
+            assert_eq!(number(&posted), None, "not before the pause is over");
+            let until = mailbox.wake_at().unwrap();
             pauses.push(until.since(now));
             now = until;
         }
         assert_eq!(pauses[0], PAUSE);
         assert!(pauses.is_sorted() && pauses[11] == LONGEST_PAUSE);
         // Another question is asked at once, and starts from the shortest pause.
-        desk.put(Some(request(2)), Timestamp::from_millis(1000));
-        let question = desk.answered(13).unwrap();
-        desk.in_vain(question, now);
-        assert_eq!(desk.wake_at().unwrap().since(now), PAUSE);
+        mailbox.put(Some(request(2)), Timestamp::from_millis(1000));
+        let question = mailbox.answered(13).unwrap();
+        mailbox.in_vain(question, now);
+        assert_eq!(mailbox.wake_at().unwrap().since(now), PAUSE);
     }
 
     #[test]
     fn the_end_of_the_run_is_said_once() {
-        let (mut desk, mut paper) = Desk::new();
-        desk.put(Some(request(1)), Timestamp::from_millis(0));
-        desk.over(RunOutcome::Complete, None);
-        assert_eq!(*paper.borrow_and_update(), Paper::Over { outcome: RunOutcome::Complete, charter: None });
-        desk.put(None, Timestamp::from_millis(1));
-        desk.over(RunOutcome::Complete, None);
-        assert!(!paper.has_changed().unwrap() && !desk.is_told());
-        desk.tell();
-        assert!(desk.is_told());
+        let (mut mailbox, mut posted) = Mailbox::new();
+        mailbox.put(Some(request(1)), Timestamp::from_millis(0));
+        mailbox.over(RunOutcome::Complete, None);
+        assert_eq!(*posted.borrow_and_update(), Posted::Over { outcome: RunOutcome::Complete, charter: None });
+        mailbox.put(None, Timestamp::from_millis(1));
+        mailbox.over(RunOutcome::Complete, None);
+        assert!(!posted.has_changed().unwrap() && !mailbox.is_told());
+        mailbox.tell();
+        assert!(mailbox.is_told());
     }
 }
