@@ -1,6 +1,6 @@
 //! What cannot even be named: the inside of the gate.
 
-use dp_pvi_privacy::ledger::book::Book;
+use dp_pvi_privacy::ledger::totals::Totals;
 use dp_pvi_privacy::{Released, Sensitive, WholeSite};
 
 fn build_a_release() -> Released<Vec<f64>> {

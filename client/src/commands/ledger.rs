@@ -115,6 +115,8 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) 
     }
     let backup = Ledger::open(store, key.clone(), private.identity.clone(), private.budget)?;
     let mut place = SecondPlace::at(&private.ledger_head);
+    // Before anything is compared: nobody else keeps heads there meanwhile.
+    place.claim()?;
     let known = place.head(&key)?;
     let missing = match (backup.check_kept(&mut place), lost) {
         (Ok(()), None | Some(0)) => 0,

@@ -115,17 +115,9 @@ impl Rows {
     }
 
     fn write(&self, read: &dp_pvi_data::Rows, format: Format, out: &mut impl Write) -> std::io::Result<()> {
+        let shape = self.shape();
         if format == Format::Text {
-            let header = match &self.schema.label().kind {
-                LabelKind::Binary { .. } => "probability,lower,upper,problem".to_owned(),
-                LabelKind::Classes { values } => {
-                    let each: String = values.iter().map(|value| format!("{},", cell(&format!("probability of {value}")))).collect();
-                    format!("class,{each}problem")
-                }
-                LabelKind::Number(rule) if rule.transform == Transform::Identity => "mean,sd,lower,upper,problem".to_owned(),
-                LabelKind::Number(_) => "median,sd,lower,upper,problem".to_owned(),
-                LabelKind::Absent => "component,probability,problem".to_owned(),
-            };
+            let header = columns(&shape, &self.schema);
             let id = self.id.as_ref().map(|column| format!("{},", cell(column))).unwrap_or_default();
             writeln!(out, "row,{id}{header}")?;
         }
@@ -139,7 +131,7 @@ impl Rows {
                 Format::Text => {
                     let id = id.map(|id| format!("{},", cell(id))).unwrap_or_default();
                     let problem = quoted(line.is_some(), problem);
-                    writeln!(out, "{},{id}{},{problem}", row + 1, csv(line, &self.schema))?;
+                    writeln!(out, "{},{id}{},{problem}", row + 1, csv(line, &shape, &self.schema))?;
                 }
                 Format::Json => {
                     let mut object = object(row + 1, line, problem, &self.schema);
@@ -151,6 +143,11 @@ impl Rows {
             }
         }
         Ok(())
+    }
+
+    /// A line of the kind that this model's predictions have, of a row of zeros.
+    fn shape(&self) -> Line {
+        self.line(RecordView { indices: &[], values: &[], target: 0.0 })
     }
 
     fn line(&self, record: RecordView<'_>) -> Line {
@@ -179,7 +176,22 @@ fn spread(rule: &NumberRule, variance: f64) -> Option<f64> {
     (rule.transform == Transform::Identity).then(|| variance.sqrt() * rule.scale)
 }
 
-fn csv(line: Option<Line>, schema: &Schema) -> String {
+/// Names of the columns, but for the row and its id.
+fn columns(shape: &Line, schema: &Schema) -> String {
+    match shape {
+        Line::Class { .. } => "probability,lower,upper,problem".into(),
+        Line::Classes { probabilities, .. } => {
+            let each = (0..probabilities.len()).map(|k| format!("{},", cell(&format!("probability of {}", class_name(schema, k)))));
+            format!("class,{}problem", each.collect::<String>())
+        }
+        Line::Component { .. } => "component,probability,problem".into(),
+        Line::Number { sd: Some(_), .. } => "mean,sd,lower,upper,problem".into(),
+        Line::Number { sd: None, .. } => "median,sd,lower,upper,problem".into(),
+    }
+}
+
+/// The cells of a line but for the problem; where there is none, as many empty ones as `shape` has.
+fn csv(line: Option<Line>, shape: &Line, schema: &Schema) -> String {
     match line {
         Some(Line::Class { probability, lower, upper }) => format!("{probability},{lower},{upper}"),
         Some(Line::Classes { class, probabilities }) => {
@@ -190,11 +202,11 @@ fn csv(line: Option<Line>, schema: &Schema) -> String {
         Some(Line::Number { middle, sd, lower, upper }) => {
             format!("{middle},{},{lower},{upper}", sd.map(|sd| sd.to_string()).unwrap_or_default())
         }
-        None => match &schema.label().kind {
-            LabelKind::Binary { .. } => ",,".into(),
-            LabelKind::Classes { values } => ",".repeat(values.len()),
-            LabelKind::Number(_) => ",,,".into(),
-            LabelKind::Absent => ",".into(),
+        None => match shape {
+            Line::Class { .. } => ",,".into(),
+            Line::Classes { probabilities, .. } => ",".repeat(probabilities.len()),
+            Line::Component { .. } => ",".into(),
+            Line::Number { .. } => ",,,".into(),
         },
     }
 }
@@ -238,5 +250,33 @@ fn object(row: usize, line: Option<Line>, problem: Option<String>, schema: &Sche
             Some(problem) => json!({"row": row, "problem": problem}),
             None => json!({"row": row, "dropped": true}),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// The header follows the prediction, whatever label the schema has: a mixture predicts components.
+    #[test]
+    fn every_line_has_the_cells_of_its_header() {
+        let schema = |label: &str| Schema::parse(&format!("[label]\ncolumn = \"y\"\n{label}")).unwrap();
+        let number = schema("kind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n");
+        let classes = schema("kind = \"classes\"\nvalues = [\"a\", \"b\", \"c\"]\n");
+        for (line, schema) in [
+            (Line::Class { probability: 0.5, lower: 0.4, upper: 0.6 }, &number),
+            (Line::Component { component: 1, probability: 0.9 }, &number),
+            (Line::Component { component: 1, probability: 0.9 }, &classes),
+            (Line::Classes { class: 2, probabilities: vec![0.2, 0.3, 0.5] }, &classes),
+            (Line::Number { middle: 1.0, sd: Some(0.1), lower: 0.8, upper: 1.2 }, &number),
+            (Line::Number { middle: 1.0, sd: None, lower: 0.8, upper: 1.2 }, &number),
+        ] {
+            let cells = |text: &str| text.split(',').count();
+            let header = cells(&columns(&line, schema));
+            assert_eq!(cells(&csv(None, &line, schema)) + 1, header, "{line:?}");
+            assert_eq!(cells(&csv(Some(line.clone()), &line, schema)) + 1, header, "{line:?}");
+        }
     }
 }

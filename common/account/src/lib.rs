@@ -66,7 +66,7 @@ pub enum Question {
         /// At this δ instead of the task's.
         #[arg(long, requires = "epsilon")]
         delta: Option<f64>,
-        /// Visits of this task that the site's ledger has booked already.
+        /// Visits of this task that the site's ledger has booked already, in as few runs as possible.
         #[arg(long, default_value_t = 0, requires = "epsilon")]
         booked: u32,
     },

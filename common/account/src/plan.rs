@@ -58,7 +58,7 @@ pub(super) struct Room {
     pub delta: f64,
     /// Visits that are booked already.
     pub booked: u32,
-    /// ε of them, as the filter of this budget reads it: at most, whichever visits they were.
+    /// ε of them, as the filter of this budget reads it: at most, whichever visits of as few runs as possible they were.
     pub spent: Option<f64>,
     /// Visits that fit in beside them; at most [`MANY`].
     pub rounds_left: u64,

@@ -7,7 +7,7 @@ use crate::LocalCounts;
 use crate::assemble::Assembled;
 use crate::encode::Purpose;
 use crate::error::{DataError, DocumentProblem};
-use crate::lines::{LONGEST_LINE, Lines, Next};
+use crate::lines::{LONGEST_LINE, Lines, Next, without_mark};
 use crate::source::{Start, open_plain};
 use dp_pvi_records::{RecordTable, RecordTableBuilder};
 use dp_pvi_schema::content::{DocumentFormat, DocumentRule};
@@ -201,7 +201,8 @@ impl<'a> File<'a> {
         match self.next()? {
             Next::End => Err(self.fault(DocumentProblem::Truncated)),
             Next::TooLong => Err(self.fault(DocumentProblem::NotNumbers)),
-            Next::Line => numbers(self.lines.line()).ok_or_else(|| self.fault(DocumentProblem::NotNumbers)),
+            // A header is public, and may begin with a mark of the byte order.
+            Next::Line => numbers(without_mark(self.lines.line())).ok_or_else(|| self.fault(DocumentProblem::NotNumbers)),
         }
     }
 

@@ -15,6 +15,11 @@ const END: u8 = b'\n';
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// A line without the mark of the byte order that it may begin with.
+pub(crate) fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)
+}
+
 /// Lines of a file, numbered from 1. The end of the file ends the last line; a line end before it does not begin another.
 pub(crate) struct Lines<R> {
     reader: R,
@@ -86,7 +91,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Ok(Next::Line))
     }
 
-    /// Reads the next line.
+    /// Reads the next line. A mark of the byte order stays where it is: the first line of a file without a header is a record like the others.
     pub(crate) fn next(&mut self) -> io::Result<Next> {
         self.line.clear();
         let read = (&mut self.reader).take(self.longest + 1).read_until(END, &mut self.line)?;
@@ -103,9 +108,6 @@ impl<R: BufRead> Lines<R> {
         }
         if self.line.last() == Some(&b'\r') {
             self.line.pop();
-        }
-        if self.number == 1 {
-            self.strip_mark();
         }
         Ok(Next::Line)
     }

@@ -48,7 +48,10 @@ struct Counted<'s, K> {
 
 impl<K> Counted<'_, K> {
     fn unless(&mut self, stopped: Result<(), RowError>) -> ControlFlow<()> {
-        self.stopped = stopped.err();
+        // The first error stays, also with a source that goes on.
+        if let Err(error) = stopped {
+            self.stopped.get_or_insert(error);
+        }
         if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

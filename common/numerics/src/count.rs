@@ -2,6 +2,8 @@
 
 use dp_pvi_expfam::special::ln_gamma;
 
+use crate::normal;
+
 /// Step of the trapezoid rule, as a share of the integrand's own width, and at most, because e^z changes on the scale 1 (its error is then
 /// below exp(−π²/0.3)).
 const STEPS_OF: (f64, f64) = (0.25, 0.3);
@@ -34,17 +36,25 @@ pub fn log_mass(count: f64, mean: f64, variance: f64) -> f64 {
 /// Standard deviations of z beyond which there is no mass that a double shows.
 const WIDEST: f64 = 8.5;
 /// Counts above this have no quantile: they are no counts of events.
-const MOST: f64 = 1e15;
+const MOST: f64 = 1e12;
+/// From here on Wilson and Hilferty's normal form of a gamma distribution takes the place of its series, which has √count terms.
+const MANY: f64 = 1e4;
 
 /// P(y ≤ count) = E Q(count + 1, e^z), Q the regularised upper incomplete gamma function; by the trapezoid rule, whose steps follow the width
-/// of Q in z, about 1/√count. Absolute error below 1e-9.
+/// of Q in z, about 1/√count. Absolute error below 1e-8 for counts
+/// below 10⁴, 1e-4 above, and 5e-4 where z is spread over very many counts. NaN for parameters that are not finite.
 #[must_use]
 pub fn distribution(count: f64, mean: f64, variance: f64) -> f64 {
+    if !(count.is_finite() && mean.is_finite() && variance.is_finite()) {
+        return f64::NAN;
+    }
     if count < 0.0 {
         return 0.0;
     }
+    let shape = count + 1.0;
     let below = |z: f64| match z.min(700.0).exp() {
-        rate if rate > 0.0 => statrs::function::gamma::gamma_ur(count + 1.0, rate),
+        rate if rate > 0.0 && count < MANY => statrs::function::gamma::gamma_ur(shape, rate),
+        rate if rate > 0.0 => normal::cdf(-3.0 * shape.sqrt() * ((rate / shape).cbrt() - 1.0 + 1.0 / (9.0 * shape))),
         _ => 1.0,
     };
     let sd = variance.max(0.0).sqrt();
@@ -63,9 +73,12 @@ pub fn distribution(count: f64, mean: f64, variance: f64) -> f64 {
     (sum / weight).clamp(0.0, 1.0)
 }
 
-/// The smallest count k with P(y ≤ k) ≥ `probability`, which lies in (0, 1); infinity above 10¹⁵.
+/// The smallest count k with P(y ≤ k) ≥ `probability`, which lies in (0, 1); infinity above 10¹², NaN for parameters that are not finite.
 #[must_use]
 pub fn quantile(probability: f64, mean: f64, variance: f64) -> f64 {
+    if !(mean.is_finite() && variance.is_finite()) {
+        return f64::NAN;
+    }
     let reached = |count: f64| distribution(count, mean, variance) >= probability;
     if reached(0.0) {
         return 0.0;
@@ -141,6 +154,14 @@ mod tests {
             }
             assert!(wanted.is_empty(), "{mean} {variance}: {wanted:?}");
         }
+        // Around the count where another form takes over, and far above it.
+        assert!((distribution(9_999.0, 1e4_f64.ln(), 0.0) - distribution(10_000.0, 1e4_f64.ln(), 0.0)).abs() < 0.005);
+        assert!((distribution(1e9, 1e9_f64.ln(), 0.0) - 0.5).abs() < 1e-4);
+        for (mean, variance) in [(27.0, 1e-15), (27.0, 1e-6), (27.0, 0.5), (20.0, 1e-10)] {
+            let (low, high) = (quantile(0.025, mean, variance), quantile(0.975, mean, variance));
+            assert!(low < high && low <= f64::exp(mean) && f64::exp(mean) <= high, "{mean} {variance}: {low} {high}");
+        }
+        assert!(quantile(0.5, f64::NAN, 1.0).is_nan() && distribution(1.0, 0.0, f64::INFINITY).is_nan());
         assert!(distribution(-1.0, 0.0, 1.0).abs() < f64::MIN_POSITIVE && quantile(0.5, 60.0, 1.0).is_infinite());
     }
 

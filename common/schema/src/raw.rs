@@ -180,6 +180,12 @@ fn false_values() -> Vec<String> {
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     let raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
     let label = label(raw.label)?;
+    if let LabelKind::Classes { values } = &label.kind
+        && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text) || text.trim() != text.as_str())
+    {
+        let problem = format!("no cell is ever the class `{text}`: it says that a value is missing, or has blanks around it");
+        return Err(SchemaError::Column { column: label.column, problem });
+    }
     let mut columns = Vec::with_capacity(raw.columns.len());
     let mut offset: usize = 0;
     for (position, table) in raw.columns.into_iter().enumerate() {

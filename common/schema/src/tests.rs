@@ -107,9 +107,13 @@ fn a_label_of_several_classes_lists_each_once() {
     let three = schema("[\"a\", \"b\", \"c\"]").unwrap();
     assert_eq!(three.label().kind, LabelKind::Classes { values: ["a", "b", "c"].map(str::to_owned).to_vec() });
     assert!((three.max_abs_target() - 2.0).abs() < f64::EPSILON && !three.label().is_binary());
-    for (values, problem) in
-        [("[\"a\"]", "two classes or more"), ("[]", "two classes or more"), ("[\"a\", \"b\", \"a\"]", "`a` is listed twice")]
-    {
+    for (values, problem) in [
+        ("[\"a\"]", "two classes or more"),
+        ("[]", "two classes or more"),
+        ("[\"a\", \"b\", \"a\"]", "`a` is listed twice"),
+        ("[\"a\", \"\"]", "is missing"),
+        ("[\"a\", \" b\"]", "blanks"),
+    ] {
         let error = schema(values).unwrap_err().to_string();
         assert!(error.contains("column `ward`") && error.contains(problem), "{error}");
     }

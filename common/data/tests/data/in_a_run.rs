@@ -291,6 +291,25 @@ proptest! {
 /// Starts of lines that a reader may take for something else when it has read nothing, or when a quote is open.
 const STARTS: [&str; 5] = ["", "\u{feff}", "\u{feff}\"", "\"", "\u{feff}\"x\","];
 
+/// In a file without a header the first record is read as it would be anywhere else: the one before it may be taken away.
+#[test]
+fn finding_attack4_1_the_first_line_without_a_header_is_read_like_the_others() {
+    let alone = |row: &str| fingerprint(&headless(), lines(row, std::iter::empty()));
+    let second = |row: &str| fingerprint(&headless(), lines(DROPPED, [row.as_bytes()]));
+    let (taken, left) = (alone("11,surgery,1,yes"), second("11,surgery,1,yes"));
+    for row in [
+        "\u{feff}11,surgery,1,yes",
+        "\u{feff}\u{feff}11,surgery,1,yes",
+        "\u{feff}49,surgery,1,yes",
+        "\u{feff}",
+        "\u{feff}\"11\",surgery,1,yes",
+    ] {
+        assert_eq!(alone(row) == taken, second(row) == left, "{row:?}");
+        let nothing = (alone(DROPPED), second(DROPPED));
+        assert_eq!(alone(row) == nothing.0, second(row) == nothing.1, "{row:?}");
+    }
+}
+
 /// A mark of the byte order that a reader strips from the start of its input. Whether it believes to be there was decided by the line before: one
 /// that ended in an open quote made it begin anew.
 #[test]

@@ -26,7 +26,8 @@
 //!   sums may be formed in one way and one in the other: the same bracket covers it, as above.
 //! * **What is trusted of the model** ([`BatchTerms`]), because nothing here can check it at run time:
 //!   1. v_i is a function of unit i, of its own draw and of public values: *to the last bit*, whatever the other units of the batch are and wherever in
-//!      the batch it stands; and |n_i − ‖v_i‖| ≤ η‖v_i‖;
+//!      the batch it stands; and |n_i − ‖v_i‖| ≤ η‖v_i‖; a unit over which the model panics by itself makes every batch
+//!      panic that holds it, and whether it does depends on the unit, its draw and public values;
 //!   2. what [`BatchTerms::add`] adds over n units is Σ c_i v_i up to (2n+8)u·Σ c_i‖v_i‖ in L2: each entry is rounded a few times
 //!      relative to itself and then plainly added, in any order.
 //!

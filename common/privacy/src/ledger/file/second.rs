@@ -68,7 +68,10 @@ impl SecondPlace {
     }
 
     /// Keeps every other program from keeping heads here, for as long as this value lives.
-    pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// Another program keeps heads here; no lock can be made.
+    pub fn claim(&mut self) -> Result<(), StoreError> {
         if self.lock.is_none() {
             self.make_folder()?;
             let lock = WriterLock::take(&self.path).map_err(|error| match error {
