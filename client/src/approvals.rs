@@ -6,12 +6,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dp_pvi_privacy::Hash;
+use dp_pvi_proto::problem::Problem;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock;
 use crate::error::{ClientError, Result};
 use crate::keys;
-use dp_pvi_proto::problem::Problem;
 
 /// Fewest digits by which a hash may be named: 128 bits. A coordinator writes the tasks and charters, and can try as many as it likes until one
 /// begins like a text that was compared by these digits elsewhere (a few seconds for 8 digits). So they must be too many to search for.

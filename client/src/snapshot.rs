@@ -21,13 +21,13 @@ use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{Hash, RunId, Units};
+use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::config::Config;
 use crate::error::{ClientError, Result};
-use dp_pvi_proto::problem::Problem;
 
 /// A site's own copy of the public schema.
 pub struct LocalSchema {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use dp_pvi_accounting::{PrivacyLoss, epsilon_filtered};
 use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
+use dp_pvi_proto::problem::Problem;
 use serde_json::{Value, json};
 
 use super::view;
@@ -12,7 +13,6 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::{keys, ledger};
-use dp_pvi_proto::problem::Problem;
 
 /// Prints what was spent and what is left, beside a running client if there is one.
 ///

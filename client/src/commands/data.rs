@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use dp_pvi_data::{Inspection, RowProblem};
+use dp_pvi_proto::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::Output;
 use crate::snapshot::LocalSchema;
-use dp_pvi_proto::problem::Problem;
 
 /// Prints counts per column and the norms of the rows.
 ///

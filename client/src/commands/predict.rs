@@ -9,11 +9,11 @@ use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor, larg
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_proto::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::error::{ClientError, Result};
 use crate::output::{Format, Output};
-use dp_pvi_proto::problem::Problem;
 
 /// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
 ///

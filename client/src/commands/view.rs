@@ -5,10 +5,10 @@ pub(crate) use dp_pvi_privacy::ledger::file::OnDisk;
 use dp_pvi_privacy::ledger::file::ViewStore;
 use dp_pvi_privacy::ledger::{FreezeState, Row, RowBody};
 use dp_pvi_privacy::{Hash, ReleaseId};
+use dp_pvi_proto::problem::Problem;
 
 use crate::config::PrivateData;
 use crate::error::{ClientError, Result};
-use dp_pvi_proto::problem::Problem;
 
 pub(crate) use crate::ledger::{LedgerView, look as open};
 

@@ -42,7 +42,7 @@ const MANY: f64 = 1e4;
 
 /// P(y ≤ count) = E Q(count + 1, e^z), Q the regularised upper incomplete gamma function; by the trapezoid rule, whose steps follow the width
 /// of Q in z, about 1/√count. Absolute error below 1e-8 for counts
-/// below 10⁴, 1e-4 above, and 5e-4 where z is spread over very many counts. NaN for parameters that are not finite.
+/// below 10⁴, 1e-6 above, and 5e-4 where z is spread over very many counts. NaN for parameters that are not finite.
 #[must_use]
 pub fn distribution(count: f64, mean: f64, variance: f64) -> f64 {
     if !(count.is_finite() && mean.is_finite() && variance.is_finite()) {

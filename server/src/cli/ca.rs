@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::problem::Problem;
 
 use super::output::Output;
 use crate::ca::{Authority, Enrolled, NewFederation};
 use crate::clock;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
-use dp_pvi_proto::problem::Problem;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CaCommand {

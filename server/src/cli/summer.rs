@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::problem::Problem;
 
 use super::output::Output;
 use super::{block_on, signals};
@@ -12,7 +13,6 @@ use crate::error::{Result, ServerError};
 use crate::summer::config::{self, SummerConfig};
 use crate::summer::store::FileStores;
 use crate::summer::{Credentials, EventSink, make_request, run};
-use dp_pvi_proto::problem::Problem;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SummerCommand {

@@ -126,20 +126,19 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
     let mean = |sum: f64| sum / as_f64(count.max(1));
     let regression = numbers > 0;
     let classification = !classes.is_empty() || !several.is_empty();
-    let mut auc = of_several(&several);
-    let mut squared: f64 =
-        several.iter().map(|(p, y)| p.iter().enumerate().map(|(k, p)| (p - indicator(k == *y)).powi(2)).sum::<f64>()).sum();
-    let mut hits = several.iter().filter(|(p, y)| largest(p).0 == *y).count();
-    if several.is_empty() {
-        classes.sort_by(|a, b| a.0.total_cmp(&b.0));
-        auc = self::auc(&classes);
-        squared = classes.iter().map(|(p, y)| (p - y).powi(2)).sum();
-        hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
-    } else {
+    if !several.is_empty() {
         // What is said of several classes: the most likely one, and whether it is right.
         classes = several.iter().map(|(p, y)| (largest(p).1, indicator(largest(p).0 == *y))).collect();
     }
     let reliability = reliability(&mut classes);
+    let (squared, hits, auc) = if several.is_empty() {
+        let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
+        (classes.iter().map(|(p, y)| (p - y).powi(2)).sum(), hits, auc(&classes))
+    } else {
+        let squared = |(p, y): &(Vec<f64>, usize)| p.iter().enumerate().map(|(k, p)| (p - indicator(k == *y)).powi(2)).sum::<f64>();
+        let hits = several.iter().filter(|(p, y)| largest(p).0 == *y).count();
+        (several.iter().map(squared).sum(), hits, of_several(&several))
+    };
     let finite = |pairs: &[(f64, f64, u64)]| pairs.iter().all(|(p, y, _)| p.is_finite() && y.is_finite());
     // Bins of predictions that are no probabilities say nothing.
     let reliability = if finite(&reliability) { reliability } else { Vec::new() };
