@@ -22,7 +22,7 @@ command -v cc >/dev/null || fail "there is no C compiler (cc): install gcc, it b
 echo "building (the first time takes some minutes) …"
 # One command for all programs, for speed: it compiles the client with what the simulation asks of the gate (feature "unsealed"). That is for invented
 # patients only; deploy/build-programs.sh builds what a site should run.
-(cd "$deploy/.." && cargo build --release --locked --workspace --bins)
+(cd "$deploy/.." && cargo build --release --locked -p dp-pvi-server -p dp-pvi-client -p dp-pvi-simulation --bins)
 target=${CARGO_TARGET_DIR:-$deploy/../target}
 PATH=$(cd "$deploy/.." && cd "$target/release" && pwd):$PATH
 export PATH
