@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use dp_pvi_posterior::reading::document::Intervals;
+use dp_pvi_posterior::reading::document::Which;
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::ChargeStore;
@@ -136,11 +136,11 @@ enum ConfigCommand {
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum IntervalsArg {
-    /// The variational posterior as it came out of the run.
+    /// The posterior of posterior.json, whose intervals contain the noise that protects the records where that is known.
     #[default]
-    Plain,
-    /// The one that includes the noise that protects the records, where posterior.json has it.
     NoiseAware,
+    /// The variational posterior as it came out of the run.
+    Plain,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -295,12 +295,12 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
                 LevelArg::P90 => Level::P90,
                 LevelArg::P95 => Level::P95,
             };
-            let intervals = match intervals {
-                IntervalsArg::Plain => Intervals::Plain,
-                IntervalsArg::NoiseAware => Intervals::NoiseAware,
+            let which = match intervals {
+                IntervalsArg::NoiseAware => Which::Posterior,
+                IntervalsArg::Plain => Which::Plain,
             };
             let id = id.map(|column| if column.is_empty() { predict::Id::OfUnits } else { predict::Id::Column(column) });
-            predict::predict(&posterior, &data, level, intervals, id, target.as_deref(), output)
+            predict::predict(&posterior, &data, level, which, id, target.as_deref(), output)
         }
         Command::Config(ConfigCommand::Schema) => {
             output.line(config::SAMPLE.trim_end());

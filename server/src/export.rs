@@ -93,12 +93,7 @@ fn document(history: &History) -> Result<PosteriorDocument> {
         }
         Err(error) => return Err(failed(&error)),
     };
-    match history.noise_aware().map(|aware| document.clone().with_noise_aware(aware)) {
-        Some(Ok(both)) => Ok(both),
-        // The noise-aware one follows the run's path, which may have left the numbers of a computer where the plain one has come back.
-        Some(Err(DocumentError::Parameters(_))) | None => Ok(document),
-        Some(Err(error)) => Err(failed(&error)),
-    }
+    document.with_noise_aware(history.noise_aware()).map_err(|e| failed(&e))
 }
 
 #[cfg(test)]

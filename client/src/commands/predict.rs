@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::reading::document::{Intervals, PosteriorDocument};
+use dp_pvi_posterior::reading::document::{PosteriorDocument, Which};
 use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor, largest};
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
@@ -17,7 +17,7 @@ use crate::output::{Format, Output};
 
 /// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
 ///
-/// `intervals` chooses between the posteriors of the document. `id` is a column of the files whose text is written beside every row's number.
+/// `which` chooses between the posteriors of the document. `id` is a column of the files whose text is written beside every row's number.
 ///
 /// A row that the schema drops, or that cannot be read, has no prediction: its cells stay empty and the last one says why, so that line i
 /// is always row i.
@@ -29,7 +29,7 @@ pub fn predict(
     posterior: &Path,
     data: &[PathBuf],
     level: Level,
-    intervals: Intervals,
+    which: Which,
     id: Option<Id>,
     target: Option<&Path>,
     output: Output,
@@ -38,7 +38,12 @@ pub fn predict(
     let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
     let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
-    let predictor = document.predictor_with(intervals).map_err(|e| invalid(Problem::of(e)))?;
+    let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
+    match (which, &document.plain) {
+        (Which::Plain, Some(_)) => tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals"),
+        _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
+        _ => {}
+    }
     let schema = Schema::parse(&task.schema).map_err(|e| invalid(Problem::of(e)))?;
     let id = match id {
         None => None,

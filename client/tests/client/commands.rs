@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
 use dp_pvi_client::snapshot::Snapshot;
 use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_posterior::reading::noise_aware;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
@@ -623,8 +624,33 @@ fn predictions_carry_their_uncertainty() {
     assert!(objects[1]["problem"].as_str().unwrap().contains("`age`") && objects[2]["probability"].is_number());
     write(&data, "age\nx\n\"50\n");
     Outcome::of(program().args(arguments).output().unwrap()).expect(10, "2 of 2 rows");
-    write(&posterior, document.to_json().replacen("\"format\": 1", "\"format\": 2", 1));
+    write(&posterior, document.to_json().replacen("\"format\": 2", "\"format\": 7", 1));
     Outcome::of(program().args(arguments).output().unwrap()).expect(4, "posterior.json");
+}
+
+/// The document's posterior predicts, which is the noise-aware one where there is one; a prediction whose intervals leave the noise out says so.
+#[test]
+fn finding_newcomer_1_predictions_and_report_are_of_one_posterior() {
+    let site = Site::new();
+    let document = PosteriorDocument::new(&open_task(), 0, 3, &[37.5, -40.0, 25.0, 100.0], Vec::new(), Vec::new()).unwrap();
+    let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));
+    write(&data, "age\n50\n90\n");
+    let predict = |more: &[&str], said: &str| {
+        let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
+        Outcome::of(program().args(arguments).args(more).output().unwrap()).expect(0, said)
+    };
+    let aware = noise_aware::Posterior { natural_parameters: vec![7.5, -8.0, 5.0, 20.0], signal_to_noise: 3.0, noise_share: None };
+    write(&posterior, document.clone().with_noise_aware(Ok(aware)).unwrap().to_json());
+    let (default, plain) = (predict(&[], ""), predict(&["--intervals", "plain"], "leaves the noise"));
+    assert_eq!(default.stdout, predict(&["--intervals", "noise-aware"], "").stdout);
+    assert!(!default.stderr.contains("WARN"), "{}", default.stderr);
+    let width = |text: &str| {
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
+        cells[3].parse::<f64>().unwrap() - cells[2].parse::<f64>().unwrap()
+    };
+    assert!(width(&default.stdout) > 2.0 * width(&plain.stdout));
+    write(&posterior, document.with_noise_aware(Err(noise_aware::Absent::Unknown)).unwrap().to_json());
+    assert_eq!(predict(&[], "too narrow").stdout, plain.stdout);
 }
 
 /// A column of the file, which need not be in the schema, stands beside every prediction, and beside a row without one.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dp_pvi_posterior::reading::noise_aware::{self, ClosedRound};
+use dp_pvi_posterior::reading::noise_aware::{self, Absent, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_proto::problem::Problem;
@@ -48,7 +48,7 @@ impl History {
         let mut chain = Chain::new(keys, run.id);
         for seq in 0.. {
             // Only the noise-aware posterior needs the states between.
-            let all = history.as_ref().is_some_and(|history| noise_aware::is_known(&history.task));
+            let all = history.as_ref().is_some_and(|history| noise_aware::is_known(&history.task).is_ok());
             let record = if all { reader.record(run, seq)? } else { reader.light_record(run, seq)? };
             let Some(record) = record else { break };
             chain.follow(&record)?;
@@ -87,8 +87,8 @@ impl History {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
-    /// The noise-aware posterior, where the noise is known.
-    pub(super) fn noise_aware(&self) -> Option<noise_aware::Posterior> {
+    /// The noise-aware posterior, or why there is none.
+    pub(super) fn noise_aware(&self) -> std::result::Result<noise_aware::Posterior, Absent> {
         let sites: Vec<&ClientId> = self.sites().map(|(client, _)| client).collect();
         let units = |site: &ClientId| self.members.get(site).and_then(|member| member.units).unwrap_or(1).max(1);
         // Bounded where they were read; a store of another version may hold any number.
@@ -99,7 +99,8 @@ impl History {
             let included = entry.included.iter().filter_map(|(client, _)| sites.iter().position(|site| *site == client)).collect();
             Some(ClosedRound { visit: entry.header.peek().ok()?.visit, included, state: state.clone(), correction: correction.clone() })
         });
-        noise_aware::of_run(&self.task, &noise_aware::History { shares, rounds: rounds.collect::<Option<_>>()? })
+        let rounds = rounds.collect::<Option<_>>().ok_or(Absent::NoRound)?;
+        noise_aware::of_run(&self.task, &noise_aware::History { shares, rounds })
     }
 
     /// Sites with the number of visits that they answered.
@@ -129,7 +130,7 @@ impl History {
             Record::RoundClosed { entry, at, lambda, correction } => {
                 self.last = at;
                 self.entries.push(entry);
-                if noise_aware::is_known(&self.task) {
+                if noise_aware::is_known(&self.task).is_ok() {
                     self.states.push((lambda.to_vec(), correction));
                 }
             }

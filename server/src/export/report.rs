@@ -96,13 +96,12 @@ fn coefficients(html: &mut String, history: &History, document: &PosteriorDocume
     }
     let all = &document.coefficients;
     // Both posteriors have the same coefficients in the same order.
-    let aware = document.noise_aware.as_ref().map(|aware| aware.coefficients.as_slice());
+    let plain = document.plain.as_ref().map(|plain| plain.coefficients.as_slice());
     let mut drawn: Vec<usize> = (0..all.len()).collect();
     if all.len() > DRAWN {
-        let distance = |i: &usize| aware.map_or(&all[*i], |aware| &aware[*i]);
         drawn.sort_by(|a, b| {
-            let z = |c: &Coefficient| (c.mean / c.sd).abs();
-            z(distance(b)).total_cmp(&z(distance(a)))
+            let z = |i: &usize| (all[*i].mean / all[*i].sd).abs();
+            z(b).total_cmp(&z(a))
         });
         drawn.truncate(DRAWN);
         let _ = write!(html, "<p class=\"note\">The {DRAWN} of {} that are furthest from 0, in standard deviations.</p>", all.len());
@@ -110,11 +109,8 @@ fn coefficients(html: &mut String, history: &History, document: &PosteriorDocume
     let rows: Vec<Row<'_>> = drawn
         .iter()
         .map(|&i| {
-            // The noise-aware interval is the one to read, where there is one; the plain one is drawn below it.
-            let (c, second) = match aware {
-                Some(aware) => (&aware[i], Some((all[i].interval_95.lower, all[i].interval_95.upper))),
-                None => (&all[i], None),
-            };
+            let c = &all[i];
+            let second = plain.map(|plain| (plain[i].interval_95.lower, plain[i].interval_95.upper));
             Row {
                 name: &c.name,
                 centre: c.mean,
@@ -124,40 +120,38 @@ fn coefficients(html: &mut String, history: &History, document: &PosteriorDocume
             }
         })
         .collect();
-    let title = match aware {
-        Some(_) => "Noise-aware mean, one standard deviation (thick), 95 % interval (thin); plain 95 % interval (dashed)",
+    let title = match plain {
+        Some(_) => "Posterior mean, one standard deviation (thick), 95 % interval (thin); without the noise (dashed)",
         None => "Posterior mean, one standard deviation (thick) and 95 % interval (thin)",
     };
     html.push_str(&plot::intervals(title, &rows));
-    if let Some(aware) = &document.noise_aware {
+    let _ = write!(html, "<p><b>How to read the intervals.</b> {}", Escaped(&document.intervals.why));
+    if plain.is_some() {
+        html.push_str(" Dashed: the plain variational posterior as it came out of the run, which leaves the noise out.");
+    }
+    if history.task.privacy.epsilon.is_some() {
+        html.push_str(" None of them contains the bias of clipping, where records were clipped.");
+    }
+    html.push_str("</p>");
+    if let Some(convergence) = &document.convergence {
+        let sentence = convergence.sentence(all.iter().map(|c| c.name.as_str()));
+        let _ = write!(html, "<p><b>Convergence.</b> {}</p>", Escaped(&sentence));
+    }
+    if let Some(ratio) = document.signal_to_noise {
         let _ = write!(
             html,
             "<p class=\"note\">Signal to noise of the released precision: {} (1 would be noise alone).{}</p>",
-            number(aware.signal_to_noise),
-            if aware.signal_to_noise < LOW_SIGNAL {
+            number(ratio),
+            if ratio < LOW_SIGNAL {
                 " <b>Low: too few records or too little budget for so many coefficients; most of them are noise.</b>"
             } else {
                 ""
             }
         );
-        html.push_str(
-            "<p><b>How to read the intervals.</b> Solid: the noise-aware posterior, which includes the noise that was added to protect the \
-             records. Dashed: the plain variational posterior, which does not, and is too narrow. Neither includes the bias of clipping, \
-             where records were clipped.</p>",
-        );
-    } else if history.task.privacy.epsilon.is_some() {
-        html.push_str(
-            "<p><b>How to read the intervals.</b> They are those of the variational posterior. The noise on it is not known for this \
-             update, so they do not include what was added to protect the records: they are too narrow, most of all for coefficients \
-             about which the data say little.</p>",
-        );
     }
     html.push_str("<details><summary>table</summary><table><tr><th>coefficient</th>");
     let posteriors: Vec<(&str, &[Coefficient])> =
-        [aware.map(|aware| ("noise-aware ", aware)), Some((if aware.is_some() { "plain " } else { "" }, all.as_slice()))]
-            .into_iter()
-            .flatten()
-            .collect();
+        [Some(("", all.as_slice())), plain.map(|plain| ("plain ", plain))].into_iter().flatten().collect();
     for (name, _) in &posteriors {
         for column in ["mean", "sd", "90 % interval", "95 % interval"] {
             let _ = write!(html, "<th class=\"n\">{name}{column}</th>");

@@ -209,7 +209,7 @@ fn a_site_that_is_killed_anywhere_is_charged_once_a_visit() {
         // A reservation whose round is over when the site is back is lost: its λ is gone. The charge stays, and the site has one visit less.
         let lost = usize::from(point == CrashPoint::Reserved);
         assert!((3 * VISITS as usize - lost..=3 * VISITS as usize).contains(&updates), "{}: {updates}", point.name());
-        assert!(document(&federation).noise_aware.is_none(), "a late update's noise is not that of the recursion");
+        assert!(document(&federation).plain.is_none(), "a late update's noise is not that of the recursion");
         for site in &sites {
             let budget: Value =
                 serde_json::from_str(&run(&mut federation.client_command(&site.name, &["budget", "show", "--format", "json"]))).unwrap();

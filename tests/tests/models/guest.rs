@@ -12,7 +12,7 @@ use dp_pvi_inference::capabilities::Model;
 use dp_pvi_inference::models::{self as private, PrivateHalf};
 use dp_pvi_models::registry::RegisterError;
 use dp_pvi_models::{self as public, ModelFamily, ModelSpec};
-use dp_pvi_posterior::reading::document::{Intervals, PosteriorDocument};
+use dp_pvi_posterior::reading::document::{PosteriorDocument, Which};
 use dp_pvi_posterior::reading::metrics::evaluate;
 use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::reading::summary::Level;
@@ -239,7 +239,7 @@ fn a_private_run_leaves_a_posterior_that_predicts() {
 
     let (file, out) = (folder.path().join("posterior.json"), folder.path().join("predictions.csv"));
     write(&file, text).unwrap();
-    predict(&file, &[test], Level::P95, Intervals::Plain, None, Some(&out), Output::new(Format::Text)).unwrap();
+    predict(&file, &[test], Level::P95, Which::Posterior, None, Some(&out), Output::new(Format::Text)).unwrap();
     let predictions = read_to_string(out).unwrap();
     let mut lines = predictions.lines();
     assert_eq!(lines.next(), Some("row,mean,sd,lower,upper,problem"));

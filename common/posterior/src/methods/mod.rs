@@ -50,7 +50,7 @@ pub use vips::{
     Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsRule, VipsSpec,
 };
 
-use self::noise_aware::{History, Posterior};
+use self::noise_aware::{Absent, History, Posterior};
 use self::schedule::Damping;
 use crate::spec::check::invalid;
 use crate::spec::{ScheduleSpec, TaskError};
@@ -233,15 +233,18 @@ pub(crate) trait UpdateRules: Display {
         None
     }
 
-    /// Whether [`Self::noise_aware`] may have an answer.
-    fn knows_noise(&self) -> bool {
-        false
+    /// Whether [`Self::noise_aware`] may have an answer; else why it never has one.
+    fn noise_is_known(&self) -> Result<(), Absent> {
+        Err(if self.is_private() { Absent::Unknown } else { Absent::NoNoise })
     }
 
     /// The noise-aware posterior of a run with a public history.
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Option<Posterior> {
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
         let _ = (task, history);
-        None
+        Err(Absent::Unknown)
     }
 
     /// What somebody should know before a run, in sentences.

@@ -1,25 +1,32 @@
 //! `posterior.json`: what a run leaves behind, complete enough to predict from and to check.
+//!
+//! There is one posterior: the noise-aware one, where the update has one. The variational posterior, as it came out of the run, then stands beside
+//! it as `plain`. `deploy/guide/src/posterior.md` describes every field.
 
 use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
-use crate::methods::noise_aware;
+use crate::reading::convergence::Convergence;
 use crate::reading::metrics::HeldOutMetrics;
+use crate::reading::noise_aware::{self, Absent};
 use crate::reading::predictive::Predictor;
 use crate::reading::statement::PrivacyStatement;
 use crate::reading::summary::{Coefficient, coefficients};
 use crate::task::{ResolvedTask, TaskError};
 
 /// Version of the file's form.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// Most coefficients whose covariance is written out.
+const LARGEST_COVARIANCE: usize = 256;
 
 /// The exported posterior.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PosteriorDocument {
-    /// Version of this form; 1.
+    /// Version of this form; 2.
     pub format: u32,
     /// SHA-256 of the resolved task.
     pub task_hash: String,
@@ -33,9 +40,21 @@ pub struct PosteriorDocument {
     pub coefficients: Vec<Coefficient>,
     /// Natural parameters: [h; Λ], or [h; svec Λ].
     pub natural_parameters: Vec<f64>,
-    /// The posterior whose intervals include the noise that protects the records, where that noise is known.
+    /// Covariance of the coefficients in their order, row by row; absent for a mean field, whose coefficients are independent, and above 256
+    /// coefficients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub noise_aware: Option<NoiseAware>,
+    pub covariance: Option<Vec<Vec<f64>>>,
+    /// What the intervals contain.
+    pub intervals: Intervals,
+    /// The variational posterior as it came out of the run, where the noise-aware one stands above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<Plain>,
+    /// Whether the run arrived, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convergence: Option<Convergence>,
+    /// Signal-to-noise ratio of the released precision, where there is a noise-aware posterior; 1 is noise alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal_to_noise: Option<f64>,
     /// Why there is no posterior, where the run left none: what it summed is no distribution. Coefficients and natural parameters are empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -47,26 +66,50 @@ pub struct PosteriorDocument {
     pub task: String,
 }
 
-/// The noise-aware posterior (see [`noise_aware`]), in the document's family.
+/// What intervals contain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Intervals {
+    /// Whether the noise that protects the records is in them, as far as there is any.
+    pub complete: bool,
+    /// One sentence: what is in them, or why the noise is not.
+    pub why: String,
+}
+
+impl Intervals {
+    fn absent(absent: Absent) -> Self {
+        if absent.is_complete() {
+            return Self { complete: true, why: format!("{absent}.") };
+        }
+        Self {
+            complete: false,
+            why: format!("The noise that protects the records is not in the intervals, which are too narrow: {absent}."),
+        }
+    }
+
+    fn aware() -> Self {
+        Self { complete: true, why: "The intervals contain the noise that protects the records (noise-aware posterior).".into() }
+    }
+}
+
+/// The variational posterior as it came out of the run, without the noise, in the document's family.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NoiseAware {
+pub struct Plain {
     /// Marginals by name.
     pub coefficients: Vec<Coefficient>,
     /// Natural parameters.
     pub natural_parameters: Vec<f64>,
-    /// Signal-to-noise ratio of the released precision; 1 is noise alone.
-    pub signal_to_noise: f64,
 }
 
 /// Which of a document's posteriors is asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Intervals {
-    /// The variational posterior as it came out of the run.
+pub enum Which {
+    /// The posterior of the document.
     #[default]
+    Posterior,
+    /// The variational one as it came out of the run.
     Plain,
-    /// The one that includes the noise.
-    NoiseAware,
 }
 
 /// One report of an evaluator.
@@ -93,9 +136,6 @@ pub enum DocumentError {
     /// The parameters are no distribution.
     #[error("posterior.json holds no distribution ({0}): export it again")]
     Parameters(#[from] InvalidParameters),
-    /// The noise on this posterior is not known.
-    #[error("posterior.json has no noise-aware posterior, because its update has no known noise: predict with the plain one")]
-    NoNoiseAware,
     /// The task inside.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -126,7 +166,11 @@ impl PosteriorDocument {
             family,
             coefficients: coefficients(&names, posterior.standard()),
             natural_parameters,
-            noise_aware: None,
+            covariance: covariance(posterior.standard()),
+            intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
+            plain: None,
+            convergence: None,
+            signal_to_noise: None,
             problem: None,
             privacy,
             evaluations,
@@ -152,7 +196,11 @@ impl PosteriorDocument {
             family: task.family(),
             coefficients: Vec::new(),
             natural_parameters: Vec::new(),
-            noise_aware: None,
+            covariance: None,
+            intervals: Intervals::absent(Absent::Diverged),
+            plain: None,
+            convergence: None,
+            signal_to_noise: None,
             problem: Some(format!("the run left no distribution ({problem}): its posterior is not finite, or has no variance")),
             privacy,
             evaluations,
@@ -160,17 +208,28 @@ impl PosteriorDocument {
         }
     }
 
-    /// The document with the noise-aware posterior beside the plain one; the statements then say so.
+    /// The document of the noise-aware posterior, or with the reason why there is none. The statements then say so.
     ///
     /// # Errors
     /// Natural parameters that are not a distribution of the task's family.
-    pub fn with_noise_aware(mut self, aware: noise_aware::Posterior) -> Result<Self, DocumentError> {
-        let noise_aware::Posterior { natural_parameters, signal_to_noise } = aware;
-        let names = self.task()?.parameter_names()?;
-        let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
-        self.noise_aware =
-            Some(NoiseAware { coefficients: coefficients(&names, posterior.standard()), natural_parameters, signal_to_noise });
-        self.privacy.iter_mut().for_each(PrivacyStatement::intervals_include_noise);
+    pub fn with_noise_aware(mut self, aware: Result<noise_aware::Posterior, Absent>) -> Result<Self, DocumentError> {
+        match aware {
+            Ok(noise_aware::Posterior { natural_parameters, signal_to_noise, noise_share }) => {
+                let names = self.task()?.parameter_names()?;
+                let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
+                let coefficients = coefficients(&names, posterior.standard());
+                self.convergence = Some(Convergence::new(&self.coefficients, &coefficients, noise_share));
+                self.plain = Some(Plain {
+                    coefficients: std::mem::replace(&mut self.coefficients, coefficients),
+                    natural_parameters: std::mem::replace(&mut self.natural_parameters, natural_parameters),
+                });
+                self.covariance = covariance(posterior.standard());
+                self.signal_to_noise = Some(signal_to_noise);
+                self.intervals = Intervals::aware();
+            }
+            Err(absent) => self.intervals = Intervals::absent(absent),
+        }
+        self.privacy.iter_mut().for_each(|statement| statement.intervals_are(&self.intervals.why));
         Ok(self)
     }
 
@@ -189,10 +248,13 @@ impl PosteriorDocument {
     /// # Errors
     /// See [`DocumentError`].
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        let document: Self = serde_json::from_str(text).map_err(|e| DocumentError::Unreadable(e.to_string()))?;
-        if document.format != FORMAT {
-            return Err(DocumentError::Unreadable(format!("format {}, this is {FORMAT}", document.format)));
-        }
+        let unreadable = |e: serde_json::Error| DocumentError::Unreadable(e.to_string());
+        let Format { format } = serde_json::from_str(text).map_err(unreadable)?;
+        let document: Self = match format {
+            FORMAT => serde_json::from_str(text).map_err(unreadable)?,
+            1 => serde_json::from_str::<first::Document>(text).map_err(unreadable)?.into(),
+            _ => return Err(DocumentError::Unreadable(format!("format {format}, this is {FORMAT}"))),
+        };
         let task = document.task()?;
         if task.hash().to_string() != document.task_hash {
             return Err(DocumentError::Inconsistent("the task is not the one that task_hash names"));
@@ -201,7 +263,7 @@ impl PosteriorDocument {
             return Err(DocumentError::Inconsistent("the family is not the task's"));
         }
         if document.problem.is_some() {
-            let empty = document.coefficients.is_empty() && document.natural_parameters.is_empty() && document.noise_aware.is_none();
+            let empty = document.coefficients.is_empty() && document.natural_parameters.is_empty() && document.plain.is_none();
             return if empty { Ok(document) } else { Err(DocumentError::Inconsistent("it has a posterior and says that it has none")) };
         }
         let names = task.parameter_names()?;
@@ -213,8 +275,11 @@ impl PosteriorDocument {
             Ok(())
         };
         stated(&document.natural_parameters, &document.coefficients)?;
-        if let Some(aware) = &document.noise_aware {
-            stated(&aware.natural_parameters, &aware.coefficients)?;
+        if !agree(&document.covariance, &covariance(document.posterior()?.standard()), &document.coefficients) {
+            return Err(DocumentError::Inconsistent("the covariance is not that of the natural parameters"));
+        }
+        if let Some(plain) = &document.plain {
+            stated(&plain.natural_parameters, &plain.coefficients)?;
         }
         Ok(document)
     }
@@ -243,27 +308,57 @@ impl PosteriorDocument {
         Gaussian::from_natural(self.family, self.natural_parameters.clone())
     }
 
-    /// What predicts new rows from the plain posterior.
+    /// What predicts new rows.
     ///
     /// # Errors
     /// The task or the natural parameters are invalid.
     pub fn predictor(&self) -> Result<Predictor, DocumentError> {
-        self.predictor_with(Intervals::Plain)
+        self.predictor_with(Which::Posterior)
     }
 
-    /// What predicts new rows.
+    /// What predicts new rows from one of the posteriors. Where the plain one is the only one, it is both.
     ///
     /// # Errors
-    /// The task or the natural parameters are invalid, or there is no noise-aware posterior.
-    pub fn predictor_with(&self, intervals: Intervals) -> Result<Predictor, DocumentError> {
-        let natural = match (intervals, &self.noise_aware) {
-            (Intervals::Plain, _) => &self.natural_parameters,
-            (Intervals::NoiseAware, Some(aware)) => &aware.natural_parameters,
-            (Intervals::NoiseAware, None) => return Err(DocumentError::NoNoiseAware),
+    /// The task or the natural parameters are invalid.
+    pub fn predictor_with(&self, which: Which) -> Result<Predictor, DocumentError> {
+        let natural = match (which, &self.plain) {
+            (Which::Plain, Some(plain)) => &plain.natural_parameters,
+            (Which::Posterior, _) | (Which::Plain, None) => &self.natural_parameters,
         };
         Ok(Predictor::new(&self.task()?.model, self.family, natural)?)
     }
 }
 
+/// The covariance as it is written.
+fn covariance(posterior: &Standard) -> Option<Vec<Vec<f64>>> {
+    match posterior {
+        Standard::Full(full) if full.mean().len() <= LARGEST_COVARIANCE => {
+            let matrix = full.covariance();
+            Some((0..matrix.nrows()).map(|i| matrix.row(i).iter().copied().collect()).collect())
+        }
+        Standard::Full(_) | Standard::Diagonal(_) => None,
+    }
+}
+
+/// Whether two covariances are the same up to the rounding of different machines.
+fn agree(stated: &Option<Vec<Vec<f64>>>, expected: &Option<Vec<Vec<f64>>>, coefficients: &[Coefficient]) -> bool {
+    let (stated, expected) = match (stated, expected) {
+        (Some(stated), Some(expected)) => (stated, expected),
+        (None, None) => return true,
+        _ => return false,
+    };
+    let close = |(i, (a, b)): (usize, (&Vec<f64>, &Vec<f64>))| {
+        a.len() == b.len() && a.iter().zip(b).zip(coefficients).all(|((a, b), other)| (a - b).abs() <= 1e-9 * coefficients[i].sd * other.sd)
+    };
+    stated.len() == expected.len() && stated.iter().zip(expected).enumerate().all(close)
+}
+
+/// What every version has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+mod first;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What a posterior says, for people and programs that read it: predictions, held-out metrics, intervals, the file that a run leaves
 //! behind and the statement of what was guaranteed to whom.
 
+pub mod convergence;
 pub mod document;
 pub mod metrics;
 pub mod noise_aware;

@@ -1,21 +1,29 @@
 //! The noise-aware posterior of a run: intervals that include the noise which protects the records ([`crate::methods::noise_aware`]).
 
-pub use crate::methods::noise_aware::{ClosedRound, History, LOW_SIGNAL, Posterior};
+pub use crate::methods::noise_aware::{Absent, ClosedRound, History, LOW_SIGNAL, Posterior};
 use crate::task::ResolvedTask;
+use dp_pvi_expfam::any::Gaussian;
 
 /// Whether [`of_run`] may have an answer: only then need the states of all rounds be read.
-#[must_use]
-pub fn is_known(task: &ResolvedTask) -> bool {
+///
+/// # Errors
+/// Why there is none whatever the run does.
+pub fn is_known(task: &ResolvedTask) -> Result<(), Absent> {
+    task.update.rules().noise_is_known()?;
     // A late update started from the state before earlier rounds, of which the recursion knows nothing.
-    task.schedule.staleness().is_none() && task.update.rules().knows_noise()
+    if task.schedule.staleness().is_some() { Err(Absent::Late) } else { Ok(()) }
 }
 
-/// The noise-aware posterior of a run. `None` where the noise on the posterior is not known: exact updates have none, Adam divides by
-/// what it has seen, late updates of an asynchronous run started from older states, and other updates bring their own covariance.
-#[must_use]
-pub fn of_run(task: &ResolvedTask, history: &History) -> Option<Posterior> {
-    if !is_known(task) {
-        return None;
+/// The noise-aware posterior of a run.
+///
+/// # Errors
+/// Why there is none.
+pub fn of_run(task: &ResolvedTask, history: &History) -> Result<Posterior, Absent> {
+    is_known(task)?;
+    let posterior = task.update.rules().noise_aware(&task.setting(), history)?;
+    // A run may have left the numbers of a computer where the plain posterior has come back.
+    match Gaussian::from_natural(task.family(), posterior.natural_parameters.clone()) {
+        Ok(_) => Ok(posterior),
+        Err(_) => Err(Absent::Diverged),
     }
-    task.update.rules().noise_aware(&task.setting(), history)
 }

@@ -178,16 +178,17 @@ impl PrivacyStatement {
         }
     }
 
-    /// For a document that has the noise-aware posterior too.
-    pub(crate) fn intervals_include_noise(&mut self) {
+    /// Says what the document's intervals contain.
+    pub(crate) fn intervals_are(&mut self, why: &str) {
         for remark in self.remarks.iter_mut().filter(|remark| *remark == PLAIN_INTERVALS) {
-            AWARE_INTERVALS.clone_into(remark);
+            *remark = format!(
+                "{why} They contain neither the bias of clipping, where records were clipped, nor the approximation by the variational family."
+            );
         }
     }
 }
 
 const PLAIN_INTERVALS: &str = "Intervals are those of the variational posterior: they do not include the noise that protects the records, and are too narrow for coefficients on which that noise weighs.";
-const AWARE_INTERVALS: &str = "Two posteriors are given. The plain one does not include the noise that protects the records. The noise-aware one does, and its intervals are the ones to read; neither includes the bias of clipping, where records were clipped, nor the approximation by the variational family.";
 
 fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
     let mut remarks = vec![match task.release_tick_seconds {

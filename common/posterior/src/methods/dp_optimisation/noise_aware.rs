@@ -13,20 +13,21 @@
 //! no covariance shows it. Of weighted records the curvature is taken for the score's covariance, which is less.
 
 use super::affine::{Affine, Change};
-use crate::methods::noise_aware::{History, Posterior, signal_to_noise};
-use crate::methods::{DpOptimisationSpec, Optimizer, Setting};
+use crate::methods::noise_aware::{Absent, ClosedRound, History, Posterior, signal_to_noise};
+use crate::methods::{DpOptimisationSpec, Setting};
 
-pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: &History) -> Option<Posterior> {
+pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: &History) -> Result<Posterior, Absent> {
     let d = task.dimension as usize;
     let prior = task.prior_natural();
     let sites = history.shares.len();
-    if spec.optimizer != Optimizer::Preconditioned || prior.len() != 2 * d || sites == 0 {
-        return None;
+    if history.rounds.iter().all(|round| round.included.is_empty()) || sites == 0 {
+        return Err(Absent::NoRound);
     }
-    if history.rounds.iter().any(|round| round.state.len() < 2 * d || round.included.iter().any(|site| *site >= sites)) {
-        return None;
+    let foreign = |round: &ClosedRound| round.state.len() < 2 * d || round.included.iter().any(|site| *site >= sites);
+    if prior.len() != 2 * d || history.rounds.iter().any(foreign) {
+        return Err(Absent::Diverged);
     }
-    let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == d)?;
+    let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == d).ok_or(Absent::Diverged)?;
     let run = Run { task, spec, history, dimension: d, prior: &prior, scales };
     let mut natural = prior.clone();
     let mut released = vec![0.0; d];
@@ -37,7 +38,7 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         released[j] = if curvatures.error > 0.0 { curvatures.released / curvatures.error.sqrt() } else { 0.0 };
         (natural[j], natural[d + j]) = run.coordinate(j, &rounds, &curvatures);
     }
-    Some(Posterior { natural_parameters: natural, signal_to_noise: signal_to_noise(&released, 1.0) })
+    Ok(Posterior { natural_parameters: natural, signal_to_noise: signal_to_noise(&released, 1.0), noise_share: None })
 }
 
 struct Run<'a> {

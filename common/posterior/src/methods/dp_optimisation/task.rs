@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::clipping::adaptive;
 use crate::methods::Setting;
 use crate::methods::check::{requires_epsilon, requires_local_trust};
-use crate::methods::noise_aware::{History, Posterior};
+use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{PviRule, Rule};
 use crate::numerics::floor::PrecisionFloor;
@@ -376,11 +376,14 @@ impl UpdateRules for DpOptimisationSpec {
         true
     }
 
-    fn knows_noise(&self) -> bool {
-        self.optimizer == Optimizer::Preconditioned
+    fn noise_is_known(&self) -> Result<(), Absent> {
+        match self.optimizer {
+            Optimizer::Preconditioned => Ok(()),
+            Optimizer::Adam | Optimizer::PositivityPreserving => Err(Absent::Optimizer),
+        }
     }
 
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Option<Posterior> {
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
         super::noise_aware::posterior(task, self, history)
     }
 

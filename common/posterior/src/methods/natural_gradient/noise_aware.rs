@@ -1,212 +1,240 @@
 //! The noise-aware posterior of bounded natural-gradient variational inference with its Gram preconditioner.
 //!
-//! Every gradient visit moves μ by ρP⁻¹(g̃ + Λ0(m0 − μ)) with g̃ = δ + H(θ − μ) + ε near the posterior: δ is the records' score at θ with
-//! covariance H, ε has the known variance of the visit. Iterate and running mean are affine in (θ, δ, ε); their joint covariance
-//! follows the public recursion, and the final mean is an observation of θ with known slope and covariance.
+//! Visit t asked for the gradient g(μ_t) and the curvature H_t at a public point μ_t, and got both with fresh noise of known variance. Whatever
+//! noise has moved the point itself, given the point the release is an unbiased look at the likelihood. Near the posterior
+//! g(μ) = g(μ_r) − H(μ − μ_r), so that every visit tells the gradient at a common point of reference:
 //!
-//! H is what was released: svec of it with full covariance; in the mean field its diagonal, with the Gram matrix' correlations
-//! (H ≈ S P̂ S). Its noise acts on the displacement of the posterior. A mean field gets the marginal variances of the
-//! result. Approximations: the gradient is linear on the way, and no term is shortened, which would bias the fit; of weighted records the curvature
-//! is taken for the score's covariance, which is less.
+//! g̃ = Σ w_t g̃_t is the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
+//!
+//! At this point of reference an error of H cancels: it acts on the distance θ − μ_r alone. The likelihood is (h, H) with h = g̃ + Hμ_r and
+//! H = Σ w_t H̃_t without negative eigenvalues, and N = nI + E with E the error of H on that distance. [`full`] meets it with the prior.
+//! No visit has to be near the fixed point: where a run has not arrived, the released gradients carry it there.
+//!
+//! **Weights.** w_t ∝ 1/v_t, v_t = s_t² + ‖ρ_t H(μ_t − θ̄)‖², s_t the visit's noise and θ̄ the posterior's mean. ρ_t is by how much the curvature at μ_t
+//! differs from that of the later half of the visits, relative to its norm, as far as it is more than their noise: the gradient is not linear
+//! over a distance on which the curvature changes. Visits far away count for little that way, and what cannot be known better is in n.
+//!
+//! **Mean field.** Only the diagonal of H is released; the correlations are those of the Gram matrix (H ≈ S P̂ S), and the error of H is that of its
+//! diagonal. The result has the marginal variances.
+//!
+//! **Approximations**: no term is shortened, which would bias the fit; of weighted records the curvature is taken for the score's
+//! covariance, which is less. Source: this project; the noise of h is section 13.3 of Bernstein and Sheldon (2018) in another form.
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
-use nalgebra::{Cholesky, DMatrix, DVector};
+use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::NaturalGradientRule;
-use crate::methods::noise_aware::{ClosedRound, History, Posterior, signal_to_noise};
-use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Setting};
+use crate::methods::noise_aware::{Absent, History, Posterior, full, signal_to_noise};
+use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
 
-/// Largest d: the recursion multiplies d×d matrices at every visit.
+/// Largest d: matrices of this size are decomposed.
 const LARGEST: usize = 512;
 
-pub(crate) fn posterior(task: &Setting<'_>, spec: &NaturalGradientSpec, history: &History) -> Option<Posterior> {
-    let family = task.family();
-    let (d, len) = (family.dimension(), family.len());
-    let last = &history.rounds.last()?.state;
-    if spec.preconditioner != Preconditioner::Gram || d > LARGEST || last.len() != 2 * len + triangle(d) {
-        return None;
-    }
-    let prior = task.prior_natural();
-    let prior_precision = task.prior.scale.powi(-2);
-    let preconditioner = unsvec(&last[2 * len..], d);
-    let inverse = Cholesky::new(preconditioner.clone())?.inverse();
-    let likelihood = likelihood(family, &prior, last, &preconditioner, prior_precision);
-    let rule = NaturalGradientRule::new(task, *spec);
-    let gradient: Vec<&ClosedRound> =
-        history.rounds.iter().filter(|r| !r.included.is_empty() && spec.visit(r.visit) == NaturalGradientVisit::Gradient).collect();
+/// Passes in which weights, curvature and posterior are brought into agreement, at most.
+const PASSES: usize = 12;
 
-    let gain = &inverse * spec.step;
-    let keep = DMatrix::identity(d, d) - &gain * (&likelihood + DMatrix::identity(d, d) * prior_precision);
-    let drift = DVector::from_element(d, prior_precision * task.prior.mean);
-    let mut moments = Moments::start(d, task.prior.mean);
-    let (mut curvature_noise, mut curvature_weight) = (0.0, 0.0);
-    for round in gradient {
-        let sites = u32::try_from(round.included.len()).unwrap_or(u32::MAX);
-        let noise = rule.sum_noise(round.visit, sites).powi(2);
-        moments = moments.step(&keep, &gain, &drift, noise, rule.mean_gain(round.visit));
-        curvature_noise += noise / spec.curvature_weight.powi(2);
-        curvature_weight += 1.0;
+pub(crate) fn posterior(task: &Setting<'_>, spec: &NaturalGradientSpec, history: &History) -> Result<Posterior, Absent> {
+    let family = task.family();
+    let d = family.dimension();
+    if d > LARGEST {
+        return Err(Absent::TooLarge(LARGEST));
     }
-    // The mean of the released curvatures runs over at most the averaged visits.
-    let window = (curvature_weight * spec.averaging).ceil().max(1.0);
-    let curvature_variance = curvature_noise / f64::max(curvature_weight, 1.0) / window;
-    let mean = mean_of(family, last)?;
-    let mut displacement = 0.0;
-    let mut result = None;
-    for _ in 0..2 {
-        let score = &likelihood + DMatrix::identity(d, d) * (0.5 * curvature_variance * displacement);
-        let (precision, h) = moments.bayes(&likelihood, &score, &mean, prior_precision, task.prior.mean)?;
-        let covariance = Cholesky::new(precision.clone())?.inverse();
-        displacement = covariance.trace();
-        result = Some(match family {
-            Family::FullGaussian { .. } => [h.as_slice().to_vec(), svec(&precision)].concat(),
+    let rule = NaturalGradientRule::new(task, *spec);
+    let (visits, preconditioner) = Visit::all(&rule, family, spec, history).ok_or(Absent::Diverged)?;
+    if visits.is_empty() {
+        return Err(Absent::NoRound);
+    }
+    let prior_precision = task.prior.scale.powi(-2);
+    let gram = preconditioner - DMatrix::identity(d, d) * prior_precision;
+    let released = Released { family, visits, gram, prior: (task.prior.mean, prior_precision) };
+    released.posterior().ok_or(Absent::Diverged)
+}
+
+/// What one visit released.
+struct Visit {
+    /// μ_t.
+    point: DVector<f64>,
+    /// g̃_t.
+    gradient: DVector<f64>,
+    /// H̃_t, as it was released: svec, or the diagonal.
+    curvature: DVector<f64>,
+    /// s_t²: variance of the noise on a coordinate of the gradient.
+    noise: f64,
+    /// Variance of the noise on an entry of the curvature.
+    curvature_noise: f64,
+}
+
+impl Visit {
+    /// Reads what was released off the states between visits, and the preconditioner. `None` where a state is not one of this rule.
+    fn all(rule: &NaturalGradientRule, family: Family, spec: &NaturalGradientSpec, history: &History) -> Option<(Vec<Self>, DMatrix<f64>)> {
+        let (d, len) = (family.dimension(), family.len());
+        let mut visits = Vec::new();
+        let mut before = rule.initial();
+        for round in history.rounds.iter().filter(|round| !round.included.is_empty()) {
+            let after = &round.state;
+            if after.len() != 2 * len + triangle(d) || !after.iter().all(|v| v.is_finite()) {
+                return None;
+            }
+            // A sum that could not be used left the state as it was.
+            if spec.visit(round.visit) == NaturalGradientVisit::Gradient && *after != before {
+                let sites = u32::try_from(round.included.len()).unwrap_or(u32::MAX);
+                visits.push(rule.released(&before, after, round.visit, sites));
+            }
+            before.clone_from(after);
+        }
+        let point = |r: &super::rule::ReleasedVisit| Self {
+            point: DVector::from_column_slice(&r.point),
+            gradient: DVector::from_column_slice(&r.gradient),
+            curvature: DVector::from_column_slice(&r.curvature),
+            noise: r.noise,
+            curvature_noise: r.noise / spec.curvature_weight.powi(2),
+        };
+        let visits: Option<Vec<_>> = visits.into_iter().collect();
+        Some((visits?.iter().map(point).collect(), unsvec(before.get(2 * len..)?, d)))
+    }
+}
+
+/// All that a run released, and the prior that it meets.
+struct Released {
+    family: Family,
+    visits: Vec<Visit>,
+    /// The Gram matrix as the server holds it.
+    gram: DMatrix<f64>,
+    /// m0 and Λ0 of every coefficient.
+    prior: (f64, f64),
+}
+
+/// The likelihood that a weighted mean of the visits tells.
+struct Likelihood {
+    reference: DVector<f64>,
+    gradient: DVector<f64>,
+    curvature: DMatrix<f64>,
+    /// The mean of the released curvatures, and the variance of its entries.
+    released: DVector<f64>,
+    curvature_noise: f64,
+}
+
+impl Released {
+    fn posterior(&self) -> Option<Posterior> {
+        let d = self.family.dimension();
+        let changes = self.changes();
+        let noise: Vec<f64> = self.visits.iter().map(|visit| visit.noise).collect();
+        let (mut variances, mut error) = (noise.clone(), DMatrix::zeros(d, d));
+        let mut weights = normalised(noise.iter().map(|noise| 1.0 / noise));
+        let mut result = None;
+        for pass in 0..PASSES {
+            let likelihood = self.likelihood(&weights)?;
+            let spread: f64 = weights.iter().zip(&variances).map(|(w, v)| w * w * v).sum();
+            let (natural, mean, covariance) = self.meet(&likelihood, &(DMatrix::identity(d, d) * spread + &error))?;
+            error = self.error(&likelihood, &mean, &covariance);
+            for ((variance, visit), change) in variances.iter_mut().zip(&self.visits).zip(&changes) {
+                let bend = change * (&likelihood.curvature * (&visit.point - &mean)).norm();
+                *variance = visit.noise + bend * bend;
+            }
+            let new = normalised(variances.iter().map(|variance| 1.0 / variance));
+            let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            let fresh: f64 = weights.iter().zip(&noise).map(|(w, noise)| w * w * noise).sum();
+            result = Some(Posterior {
+                natural_parameters: natural,
+                signal_to_noise: signal_to_noise(likelihood.released.as_slice(), likelihood.curvature_noise.sqrt()),
+                noise_share: Some(fresh / spread),
+            });
+            weights = new;
+            // The first pass knows neither the error of the curvature nor the distances.
+            if pass > 1 && moved < 1e-4 {
+                break;
+            }
+        }
+        result.filter(|posterior| posterior.natural_parameters.iter().all(|v| v.is_finite()))
+    }
+
+    /// ρ_t of every visit.
+    fn changes(&self) -> Vec<f64> {
+        let later = self.visits.len() / 2;
+        let share = normalised(self.visits.iter().enumerate().map(|(t, visit)| if t < later { 0.0 } else { 1.0 / visit.noise }));
+        let end = mean(self.visits.iter().map(|visit| &visit.curvature), &share);
+        let norm = end.norm_squared().max(f64::MIN_POSITIVE);
+        #[allow(clippy::cast_precision_loss, reason = "a number of parameters is far below 2^52")]
+        let entries = end.len() as f64;
+        // Squared norm of the noise of H̃_t minus the mean of the later visits, which may contain H̃_t: its mean and one standard deviation.
+        let noise = |t: usize| -> f64 {
+            let own = |(i, (visit, share)): (usize, (&Visit, &f64))| (f64::from(u8::from(i == t)) - share).powi(2) * visit.curvature_noise;
+            self.visits.iter().zip(&share).enumerate().map(own).sum::<f64>() * (entries + (2.0 * entries).sqrt())
+        };
+        let change = |(t, visit): (usize, &Visit)| (((&visit.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0);
+        self.visits.iter().enumerate().map(change).collect()
+    }
+
+    fn likelihood(&self, weights: &[f64]) -> Option<Likelihood> {
+        let of = |part: fn(&Visit) -> &DVector<f64>| mean(self.visits.iter().map(part), weights);
+        let released = of(|visit| &visit.curvature);
+        let curvature =
+            match self.family {
+                Family::FullGaussian { dimension } => {
+                    let eigen = SymmetricEigen::try_new(unsvec(released.as_slice(), dimension), f64::EPSILON, 1000 * dimension.max(10))?;
+                    &eigen.eigenvectors * DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(0.0))) * eigen.eigenvectors.transpose()
+                }
+                Family::DiagonalGaussian { dimension } => {
+                    let scale = |j: usize| (released[j].max(0.0) / self.gram[(j, j)].max(f64::MIN_POSITIVE)).sqrt();
+                    DMatrix::from_fn(dimension, dimension, |i, j| {
+                        if i == j { released[j].max(0.0) } else { self.gram[(i, j)] * scale(i) * scale(j) }
+                    })
+                }
+            };
+        let curvature_noise = weights.iter().zip(&self.visits).map(|(w, visit)| w * w * visit.curvature_noise).sum();
+        Some(Likelihood {
+            reference: of(|visit| &visit.point),
+            gradient: of(|visit| &visit.gradient),
+            curvature,
+            released,
+            curvature_noise,
+        })
+    }
+
+    /// The posterior's natural parameters in the task's family, its mean and its covariance.
+    fn meet(&self, likelihood: &Likelihood, noise: &DMatrix<f64>) -> Option<(Vec<f64>, DVector<f64>, DMatrix<f64>)> {
+        let d = self.family.dimension();
+        let (prior_mean, prior_precision) = self.prior;
+        let h = &likelihood.gradient + &likelihood.curvature * &likelihood.reference;
+        let statistics = [h.as_slice(), &svec(&likelihood.curvature)].concat();
+        let prior = [vec![prior_precision * prior_mean; d], svec(&(DMatrix::identity(d, d) * prior_precision))].concat();
+        let natural = full(&prior, &statistics, noise)?;
+        let covariance = Cholesky::new(unsvec(&natural[d..], d))?.inverse();
+        let mean = &covariance * DVector::from_column_slice(&natural[..d]);
+        let natural = match self.family {
+            Family::FullGaussian { .. } => natural,
             Family::DiagonalGaussian { .. } => {
-                let mean = &covariance * &h;
                 let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
                 [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
             }
-            #[allow(unreachable_patterns, reason = "families that this update does not have")]
-            _ => return None,
-        });
+        };
+        Some((natural, mean, covariance))
     }
-    let natural_parameters = result.filter(|natural| natural.iter().all(|v| v.is_finite()))?;
-    // The running mean of the released curvatures, before any floor.
-    let released = &last[len + d..2 * len];
-    Some(Posterior { natural_parameters, signal_to_noise: signal_to_noise(released, curvature_variance.sqrt()) })
-}
 
-/// H: Λ − Λ0 of the final posterior, with the Gram matrix' correlations where only the diagonal was released.
-fn likelihood(family: Family, prior: &[f64], state: &[f64], preconditioner: &DMatrix<f64>, prior_precision: f64) -> DMatrix<f64> {
-    let d = family.dimension();
-    let released: Vec<f64> = state[d..family.len()].iter().zip(&prior[d..]).map(|(l, p)| l - p).collect();
-    if released.len() == d {
-        let gram = preconditioner - DMatrix::identity(d, d) * prior_precision;
-        let scale = |j: usize| (released[j].max(0.0) / gram[(j, j)].max(f64::MIN_POSITIVE)).sqrt();
-        DMatrix::from_fn(d, d, |i, j| if i == j { released[j].max(0.0) } else { gram[(i, j)] * scale(i) * scale(j) })
-    } else {
-        unsvec(&released, d)
-    }
-}
-
-/// μ of a state's posterior.
-fn mean_of(family: Family, state: &[f64]) -> Option<DVector<f64>> {
-    let natural = dp_pvi_expfam::any::Gaussian::from_natural(family, state[..family.len()].to_vec()).ok()?;
-    Some(DVector::from_column_slice(natural.standard().mean()))
-}
-
-/// Iterate and running mean as affine functions of the score, θ and the noise.
-struct Moments {
-    /// Loadings on the score.
-    iterate: DMatrix<f64>,
-    mean: DMatrix<f64>,
-    /// Constants.
-    iterate_constant: DVector<f64>,
-    mean_constant: DVector<f64>,
-    /// Cov(iterate), Cov(mean, iterate), Cov(mean) of the noise.
-    covariance: [DMatrix<f64>; 3],
-}
-
-impl Moments {
-    fn start(d: usize, mean: f64) -> Self {
-        let zero = || DMatrix::zeros(d, d);
-        let constant = DVector::from_element(d, mean);
-        Self {
-            iterate: zero(),
-            mean: zero(),
-            iterate_constant: constant.clone(),
-            mean_constant: constant,
-            covariance: [zero(), zero(), zero()],
+    /// E: covariance of (H̃ − H)(θ − μ_r) for a θ of the posterior. With Q = E(θ − μ_r)(θ − μ_r)ᵀ and noise of variance σ² on the entries of svec H̃ it is
+    /// ½σ²(tr Q I + Q), on a diagonal σ² diag Q.
+    fn error(&self, likelihood: &Likelihood, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> DMatrix<f64> {
+        let distance = mean - &likelihood.reference;
+        let square = covariance + &distance * distance.transpose();
+        match self.family {
+            Family::FullGaussian { dimension } => {
+                (DMatrix::identity(dimension, dimension) * square.trace() + square) * (0.5 * likelihood.curvature_noise)
+            }
+            Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&(square.diagonal() * likelihood.curvature_noise)),
         }
     }
+}
 
-    /// μ ← Kμ + G(δ + Hθ + Λ0 m0 + ε), mean ← mean + γ(μ − mean).
-    fn step(self, keep: &DMatrix<f64>, gain: &DMatrix<f64>, drift: &DVector<f64>, noise: f64, share: f64) -> Self {
-        let [iterate_noise, cross, mean_noise] = self.covariance;
-        let iterate = keep * &self.iterate + gain;
-        let iterate_constant = keep * &self.iterate_constant + gain * drift;
-        let new = keep * iterate_noise * keep.transpose() + (gain * gain.transpose()) * noise;
-        let carried = cross * keep.transpose();
-        let both = &carried + carried.transpose();
-        Self {
-            mean: self.mean * (1.0 - share) + &iterate * share,
-            mean_constant: self.mean_constant * (1.0 - share) + &iterate_constant * share,
-            covariance: [
-                new.clone(),
-                carried * (1.0 - share) + &new * share,
-                mean_noise * (1.0 - share).powi(2) + both * (share * (1.0 - share)) + new * share.powi(2),
-            ],
-            iterate,
-            iterate_constant,
-        }
-    }
+fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+    let weights: Vec<f64> = weights.collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
 
-    /// (Λ_na, h_na) of θ given the observed mean: Λ0 + AᵀV⁻¹A with A = BH and V = B Cov(δ) Bᵀ + Cov(noise).
-    fn bayes(
-        &self,
-        likelihood: &DMatrix<f64>,
-        score: &DMatrix<f64>,
-        observed: &DVector<f64>,
-        prior_precision: f64,
-        prior_mean: f64,
-    ) -> Option<(DMatrix<f64>, DVector<f64>)> {
-        let d = observed.len();
-        let slope = &self.mean * likelihood;
-        let variance = &self.mean * score * self.mean.transpose() + &self.covariance[2];
-        let factor = Cholesky::new((&variance + variance.transpose()) * 0.5)?;
-        let whitened = factor.l_dirty().solve_lower_triangular(&slope)?;
-        let residual = factor.solve(&(observed - &self.mean_constant));
-        let precision = whitened.tr_mul(&whitened) + DMatrix::identity(d, d) * prior_precision;
-        let h = slope.tr_mul(&residual).add_scalar(prior_precision * prior_mean);
-        Some((precision, h))
-    }
+fn mean<'a>(vectors: impl Iterator<Item = &'a DVector<f64>>, weights: &[f64]) -> DVector<f64> {
+    vectors.zip(weights).map(|(vector, weight)| vector * *weight).reduce(|a, b| a + b).unwrap_or_else(|| DVector::zeros(0))
 }
 
 #[cfg(test)]
-mod tests {
-    use nalgebra::{DMatrix, DVector};
-
-    use super::Moments;
-
-    /// With no noise and many steps the result is the posterior whose likelihood has precision H, wherever the iteration stood.
-    #[test]
-    fn converged_runs_without_noise_give_the_plain_posterior() {
-        let likelihood = DMatrix::from_row_slice(2, 2, &[8.0, 2.0, 2.0, 5.0]);
-        let prior = 0.5;
-        let gain = (&likelihood * 1.3 + DMatrix::identity(2, 2) * prior).try_inverse().expect("positive definite");
-        let keep = DMatrix::identity(2, 2) - &gain * (&likelihood + DMatrix::identity(2, 2) * prior);
-        let mut moments = Moments::start(2, 0.2);
-        for _ in 0..200 {
-            moments = moments.step(&keep, &gain, &DVector::from_element(2, prior * 0.2), 0.0, 1.0);
-        }
-        let statistic = DVector::from_vec(vec![3.0, -1.0]);
-        let exact = &likelihood + DMatrix::identity(2, 2) * prior;
-        let mean = exact.clone().try_inverse().expect("positive definite") * statistic.add_scalar(prior * 0.2);
-        let (precision, h) = moments.bayes(&likelihood, &likelihood, &mean, prior, 0.2).expect("a posterior");
-        assert!((&precision - exact).norm() < 1e-9 && (h - statistic.add_scalar(prior * 0.2)).norm() < 1e-9, "{precision}");
-    }
-
-    /// The covariance of iterate and mean against explicit sums over the noise of every step.
-    #[test]
-    fn the_noise_of_a_mean_is_that_of_its_iterates() {
-        let (keep, gain) = (DMatrix::from_row_slice(2, 2, &[0.6, 0.1, -0.2, 0.5]), DMatrix::from_row_slice(2, 2, &[0.3, 0.0, 0.1, 0.4]));
-        let shares = [1.0, 1.0, 0.5, 1.0 / 3.0];
-        let mut moments = Moments::start(2, 0.0);
-        for share in shares {
-            moments = moments.step(&keep, &gain, &DVector::zeros(2), 4.0, share);
-        }
-        // Weight of the noise of step t in the mean of the last three iterates.
-        let mut expected = DMatrix::zeros(2, 2);
-        for t in 0..4 {
-            let mut weight: DMatrix<f64> = DMatrix::zeros(2, 2);
-            for iterate in 1..4_i32 {
-                if iterate >= t {
-                    let power = (0..iterate - t).fold(DMatrix::identity(2, 2), |p, _| &keep * p);
-                    weight += power * &gain / 3.0;
-                }
-            }
-            expected += &weight * weight.transpose() * 4.0;
-        }
-        assert!((&moments.covariance[2] - expected).norm() < 1e-12);
-    }
-}
+mod tests;

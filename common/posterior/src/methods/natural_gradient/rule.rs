@@ -17,7 +17,7 @@
 //! Without noise the fixed point is the optimum of the evidence lower bound. Averages run over ⌈averaging·T⌉ visits, weighted by budget.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
+use dp_pvi_expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::{Arrived, Rule, Step};
@@ -126,14 +126,21 @@ impl NaturalGradientRule {
         next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
     }
 
-    /// Share of a visit's iterate in the running mean after it.
-    pub(crate) fn mean_gain(&self, visit: u32) -> f64 {
-        self.gain(visit).mean
-    }
-
-    /// Standard deviation of the noise on one coordinate of a sum over so many sites.
-    pub(crate) fn sum_noise(&self, visit: u32, sites: u32) -> f64 {
-        self.noise(&Arrived { visit, sites, sum: &[] })
+    /// What a gradient visit over so many sites released, read off the states before and after it. `None` where they are not states of this
+    /// rule with its Gram matrix.
+    pub(crate) fn released(&self, before: &[f64], after: &[f64], visit: u32, sites: u32) -> Option<ReleasedVisit> {
+        let d = self.family.dimension();
+        let (old, new) = (Parts::new(self.family, before)?, Parts::new(self.family, after)?);
+        if new.preconditioner.len() != triangle(d) {
+            return None;
+        }
+        let moved: Vec<f64> = new.mean.iter().zip(old.mean).map(|(new, old)| (new - old) / self.spec.step).collect();
+        let slope = svec_times(new.preconditioner, &moved);
+        let gradient = slope.iter().zip(old.mean).map(|(slope, mu)| slope - self.prior_precision * (self.prior_mean - mu));
+        let gain = self.gain(visit).curvature;
+        let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| old + (new - old) / gain);
+        let noise = self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
+        Some(ReleasedVisit { point: old.mean.to_vec(), gradient: gradient.collect(), curvature: curvature.collect(), noise })
     }
 
     /// Standard deviation of the noise on one coordinate of a sum.
@@ -188,6 +195,18 @@ impl NaturalGradientRule {
             curvature: share_since(first.max((visit + 1).saturating_sub(window))),
         }
     }
+}
+
+/// What a gradient visit released.
+pub(crate) struct ReleasedVisit {
+    /// Where the gradient was taken.
+    pub(crate) point: Vec<f64>,
+    /// The likelihood's gradient there, with its noise.
+    pub(crate) gradient: Vec<f64>,
+    /// The likelihood's curvature there, with its noise: svec, or the diagonal.
+    pub(crate) curvature: Vec<f64>,
+    /// Variance of the noise on a coordinate of the gradient.
+    pub(crate) noise: f64,
 }
 
 struct Gain {

@@ -9,7 +9,7 @@ use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
-use crate::methods::noise_aware::{History, Posterior};
+use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::methods::{NaturalGradientRule, Rule};
@@ -353,11 +353,14 @@ impl UpdateRules for NaturalGradientSpec {
         Box::new(NaturalGradientRule::new(task, *self))
     }
 
-    fn knows_noise(&self) -> bool {
-        self.preconditioner == Preconditioner::Gram
+    fn noise_is_known(&self) -> Result<(), Absent> {
+        match self.preconditioner {
+            Preconditioner::Gram => Ok(()),
+            Preconditioner::Diagonal => Err(Absent::Correlations),
+        }
     }
 
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Option<Posterior> {
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
         super::noise_aware::posterior(task, self, history)
     }
 

@@ -9,8 +9,9 @@
 //! This is Bayes' rule for a Gaussian likelihood with known H and Gaussian noise; without noise it is the plain posterior, and under
 //! much noise the prior. It is computed from public numbers only, so it costs no privacy.
 //!
-//! [`of_run`](crate::reading::noise_aware::of_run) derives the noise that is left on the final posterior of a run from the run's public history: every released sum had
-//! noise of known variance, and everything after a release is a public recursion.
+//! [`of_run`](crate::reading::noise_aware::of_run) derives (h, H) and N from the public history of a run: every released sum had noise of known
+//! variance, and everything after a release is a public recursion. It never takes a run for one that has arrived: the released sums
+//! say where the fixed point is.
 //!
 //! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
 //! family itself. Records with weights below 1 say more than their curvature counts: intervals are a little wider than they need be.
@@ -47,6 +48,52 @@ pub struct Posterior {
     /// ‖released‖²/(dimension·σ²) of the likelihood's precision as the run released it, averaged over visits: 1 is noise
     /// alone. Below [`LOW_SIGNAL`] the run had too few records, or too little budget, for so many parameters.
     pub signal_to_noise: f64,
+    /// How much of N is noise that protects records; the rest is what is not known of the gradient between where it was released and the
+    /// fixed point. 1 for a run that has arrived. `None` where the update does not tell them apart.
+    pub noise_share: Option<f64>,
+}
+
+/// Why a run has no noise-aware posterior, as its reader is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Absent {
+    /// No noise was added.
+    #[error("no noise was added, so the intervals are complete as they are")]
+    NoNoise,
+    /// The posterior of the run itself contains the noise.
+    #[error("the update takes the noise into its posterior at its last round, so the intervals are complete as they are")]
+    Included,
+    /// It would have, at its last round.
+    #[error("the update takes the noise into its posterior at its last round, before which the run ended")]
+    Stopped,
+    /// Nothing is derived for this update.
+    #[error("for this update it is not known how much of the noise is left in the posterior")]
+    Unknown,
+    /// Updates may be late.
+    #[error("updates of an asynchronous run start from older states, and how much of their noise is left in the posterior is not known")]
+    Late,
+    /// Not the preconditioned step.
+    #[error("the optimiser scales its steps by what it has seen, noise included; optimizer = \"preconditioned\" has complete intervals")]
+    Optimizer,
+    /// Without a Gram matrix.
+    #[error("a diagonal preconditioner releases nothing of the correlations; preconditioner = \"gram\" has complete intervals")]
+    Correlations,
+    /// Too many coefficients.
+    #[error("the model has more than {0} coefficients, for whose covariance no memory is spent")]
+    TooLarge(usize),
+    /// Nothing was released yet.
+    #[error("no round has brought a gradient yet")]
+    NoRound,
+    /// Not finite, or no distribution.
+    #[error("the released sums left the range of what can be computed: the run diverged")]
+    Diverged,
+}
+
+impl Absent {
+    /// Whether the intervals of the run's own posterior are complete without it.
+    #[must_use]
+    pub fn is_complete(self) -> bool {
+        matches!(self, Self::NoNoise | Self::Included)
+    }
 }
 
 /// Signal-to-noise ratio of a released block below which a reader is warned.

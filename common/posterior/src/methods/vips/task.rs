@@ -24,6 +24,7 @@ pub use logistic::{Expansion, PolyaGammaSpec};
 use crate::methods::Setting;
 use crate::methods::SumSpec;
 use crate::methods::check::requires_epsilon;
+use crate::methods::noise_aware::{Absent, ClosedRound, History, Posterior};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::methods::{Rule, VipsRule};
@@ -530,6 +531,24 @@ impl UpdateRules for VipsSpec {
 
     fn learned_noise(&self, state: &[f64]) -> Option<f64> {
         self.noise_sd(state)
+    }
+
+    fn noise_is_known(&self) -> Result<(), Absent> {
+        let intervals = match &self.statistics {
+            StatisticsSpec::PolyaGamma(spec) => spec.intervals,
+            StatisticsSpec::LinearNoise(spec) => spec.intervals,
+            StatisticsSpec::Documents(_) | StatisticsSpec::Images(_) => Intervals::Naive,
+        };
+        match intervals {
+            Intervals::NoiseAware => Ok(()),
+            Intervals::Naive => Err(Absent::Unknown),
+        }
+    }
+
+    /// The last visit makes the posterior noise-aware; there is no other one.
+    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
+        let last = |round: &ClosedRound| round.visit + 1 >= task.visits() && !round.included.is_empty();
+        Err(if history.rounds.iter().any(last) { Absent::Included } else { Absent::Stopped })
     }
 
     fn released(&self) -> String {

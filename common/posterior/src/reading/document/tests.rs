@@ -2,8 +2,8 @@
 
 use dp_pvi_privacy::ClientId;
 
-use super::{DocumentError, Evaluation, Intervals, PosteriorDocument};
-use crate::methods::noise_aware::Posterior;
+use super::{DocumentError, Evaluation, PosteriorDocument, Which};
+use crate::methods::noise_aware::{Absent, Posterior};
 use crate::reading::metrics::HeldOutMetrics;
 use crate::reading::predictive::{Example, Prediction};
 use crate::reading::statement::{Booked, PrivacyStatement, StatementError, statement};
@@ -76,7 +76,7 @@ fn documents_come_back_bit_by_bit() {
 fn documents_that_were_changed_are_refused() {
     let text = document(&private()).to_json();
     for (from, to) in [
-        ("\"format\": 1", "\"format\": 7"),
+        ("\"format\": 2", "\"format\": 7"),
         ("\"run\"", "\"runs\""),
         ("  \"natural_parameters\": [\n    0.7", "  \"natural_parameters\": [\n    0.8"),
         ("  \"natural_parameters\": [\n    0.7", "  \"natural_parameters\": [\n    1e400"),
@@ -94,25 +94,95 @@ fn documents_that_were_changed_are_refused() {
 }
 
 #[test]
-fn the_noise_aware_posterior_stands_beside_the_plain_one() {
+fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it() {
     let plain = document(&private());
-    assert!(plain.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
-    assert!(matches!(plain.predictor_with(Intervals::NoiseAware), Err(DocumentError::NoNoiseAware)));
-    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5 };
-    let both = plain.clone().with_noise_aware(aware(vec![0.35, -0.1, 1.5, 0.25])).unwrap();
-    assert_eq!((&both.coefficients, &both.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
-    assert!(both.privacy[0].remarks.iter().any(|r| r.contains("Two posteriors")));
-    assert!(!both.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
-    let text = both.to_json();
-    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), both);
+    assert!(!plain.intervals.complete);
     let row = Example { indices: &[0], values: &[1.0], target: 0.0 };
-    let sd = |intervals| match both.predictor_with(intervals).unwrap().predict(row) {
+    let sd = |document: &PosteriorDocument, which| match document.predictor_with(which).unwrap().predict(row) {
         Prediction::Class { logit_sd, .. } => logit_sd,
         other => panic!("{other:?}"),
     };
-    assert!((sd(Intervals::Plain) - 3f64.powf(-0.5)).abs() < 1e-15 && (sd(Intervals::NoiseAware) - 1.5f64.powf(-0.5)).abs() < 1e-15);
-    assert!(PosteriorDocument::from_json(&text.replacen("0.35", "0.36", 1)).is_err());
-    assert!(plain.with_noise_aware(aware(vec![0.0, 0.0, -1.0, 1.0])).is_err());
+    assert!((sd(&plain, Which::Posterior) - sd(&plain, Which::Plain)).abs() < 1e-15);
+    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5, noise_share: None };
+    let both = plain.clone().with_noise_aware(Ok(aware(vec![0.35, -0.1, 1.5, 0.25]))).unwrap();
+    let kept = both.plain.as_ref().unwrap();
+    assert_eq!((&kept.coefficients, &kept.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
+    assert_eq!(both.natural_parameters, [0.35, -0.1, 1.5, 0.25]);
+    assert!(both.intervals.complete && both.convergence.is_some() && both.signal_to_noise == Some(3.5));
+    assert!(both.privacy[0].remarks.iter().any(|r| r.contains("contain the noise that protects")));
+    assert!(!both.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
+    let text = both.to_json();
+    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), both);
+    assert!((sd(&both, Which::Plain) - 3f64.powf(-0.5)).abs() < 1e-15 && (sd(&both, Which::Posterior) - 1.5f64.powf(-0.5)).abs() < 1e-15);
+    assert!((sd(&both, Which::default()) - sd(&both, Which::Posterior)).abs() < 1e-15);
+    for (from, to) in [("0.35", "0.36"), ("\"natural_parameters\": [\n      0.7", "\"natural_parameters\": [\n      0.8")] {
+        assert!(text.contains(from), "{from}");
+        assert!(PosteriorDocument::from_json(&text.replacen(from, to, 1)).is_err());
+    }
+    assert!(plain.with_noise_aware(Ok(aware(vec![0.0, 0.0, -1.0, 1.0]))).is_err());
+}
+
+/// A covariance of full posteriors stands in plain numbers, and is checked.
+#[test]
+fn the_covariance_is_that_of_the_posterior() {
+    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n";
+    let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
+    // Λ = [2 1; 1 4]: its inverse is [4 −1; −1 2]/7.
+    let state = [0.1, 0.2, 2.0, 2f64.sqrt(), 4.0];
+    let document = PosteriorDocument::new(&task, 0, 1, &state, vec![], vec![]).unwrap();
+    let covariance = document.covariance.as_ref().unwrap();
+    let expected = [[4.0, -1.0], [-1.0, 2.0]];
+    for (row, expected) in covariance.iter().zip(expected) {
+        assert!(row.iter().zip(expected).all(|(a, b)| (a - b / 7.0).abs() < 1e-15), "{covariance:?}");
+    }
+    assert_eq!(PosteriorDocument::from_json(&document.to_json()).unwrap(), document);
+    let mut other = document.clone();
+    other.covariance.as_mut().unwrap()[0][1] += 1e-6;
+    assert!(PosteriorDocument::from_json(&other.to_json()).is_err());
+    other.covariance = None;
+    assert!(PosteriorDocument::from_json(&other.to_json()).is_err());
+}
+
+/// A reader is told why the noise is not in the intervals, and whether there is any.
+#[test]
+fn without_a_noise_aware_posterior_the_document_says_why() {
+    for absent in [
+        Absent::Unknown,
+        Absent::Late,
+        Absent::Optimizer,
+        Absent::Correlations,
+        Absent::TooLarge(9),
+        Absent::NoRound,
+        Absent::Stopped,
+        Absent::Diverged,
+    ] {
+        let document = document(&private()).with_noise_aware(Err(absent)).unwrap();
+        assert!(!document.intervals.complete && document.intervals.why.contains("too narrow") && document.plain.is_none());
+        assert!(document.privacy[0].remarks.iter().any(|r| r.contains(&document.intervals.why)));
+    }
+    for absent in [Absent::NoNoise, Absent::Included] {
+        assert!(document(&open()).with_noise_aware(Err(absent)).unwrap().intervals.complete);
+    }
+}
+
+/// A file of version 1 is read as its plain posterior; it had its noise-aware one beside it.
+#[test]
+fn documents_of_version_1_are_read() {
+    let new = document(&private());
+    let mut old: serde_json::Value = serde_json::from_str(&new.to_json()).unwrap();
+    let fields = old.as_object_mut().unwrap();
+    fields.remove("intervals").unwrap();
+    fields.insert("format".into(), 1.into());
+    for aware in [None, Some(serde_json::json!({ "coefficients": [], "natural_parameters": [1.0], "signal_to_noise": 2.0 }))] {
+        old.as_object_mut().unwrap().extend(aware.map(|aware| ("noise_aware".to_owned(), aware)));
+        let read = PosteriorDocument::from_json(&old.to_string()).unwrap();
+        assert_eq!((&read.coefficients, &read.natural_parameters, read.format), (&new.coefficients, &new.natural_parameters, 2));
+        assert!(!read.intervals.complete && read.intervals.why.contains("export it again"));
+        assert_eq!(PosteriorDocument::from_json(&read.to_json()).unwrap(), read);
+    }
+    old.as_object_mut().unwrap().insert("other".into(), 1.into());
+    assert!(PosteriorDocument::from_json(&old.to_string()).is_err());
 }
 
 #[test]

@@ -1,0 +1,137 @@
+#![allow(clippy::unwrap_used)]
+
+use dp_pvi_expfam::any::Family;
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use nalgebra::{DMatrix, DVector};
+
+use super::{Released, Visit, full};
+
+const PRIOR: (f64, f64) = (0.2, 0.5);
+
+fn curvature() -> DMatrix<f64> {
+    DMatrix::from_row_slice(3, 3, &[60.0, 10.0, -5.0, 10.0, 40.0, 2.0, -5.0, 2.0, 20.0])
+}
+
+/// Visits to a quadratic likelihood with its maximum at `best`, at points far from it and from each other.
+fn quadratic(best: &DVector<f64>, noises: &[f64], curvature_noise: f64) -> Vec<Visit> {
+    let visit = |(t, &noise): (usize, &f64)| {
+        let far = 3.0 - f64::from(u32::try_from(t).unwrap());
+        let point = DVector::from_vec(vec![far, -far, 0.5 * far]);
+        let gradient = curvature() * (best - &point);
+        Visit { point, gradient, curvature: DVector::from_vec(svec(&curvature())), noise, curvature_noise }
+    };
+    noises.iter().enumerate().map(visit).collect()
+}
+
+fn released(visits: Vec<Visit>) -> Released {
+    Released { family: Family::FullGaussian { dimension: 3 }, visits, gram: curvature(), prior: PRIOR }
+}
+
+fn prior() -> Vec<f64> {
+    [vec![PRIOR.0 * PRIOR.1; 3], svec(&(DMatrix::identity(3, 3) * PRIOR.1))].concat()
+}
+
+fn close(a: &[f64], b: &[f64], tolerance: f64) {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).for_each(|(a, b)| assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{a} {b}"));
+}
+
+/// Of a quadratic likelihood one gradient anywhere tells everything: no visit has to be near the maximum.
+#[test]
+fn without_noise_it_is_the_exact_posterior_wherever_the_run_stands() {
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let expected: Vec<f64> =
+        prior().iter().zip([(curvature() * &best).as_slice(), &svec(&curvature())].concat()).map(|(a, b)| a + b).collect();
+    for visits in [1, 2, 7] {
+        let posterior = released(quadratic(&best, &vec![1e-12; visits], 1e-16)).posterior().unwrap();
+        close(&posterior.natural_parameters, &expected, 1e-9);
+    }
+}
+
+/// Noise of a known curvature: all visits count by their budget, and what is left is that of one release with the whole budget.
+#[test]
+fn visits_add_up_to_one_release_with_the_whole_budget() {
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let noises = [400.0, 100.0, 100.0];
+    let posterior = released(quadratic(&best, &noises, 1e-16)).posterior().unwrap();
+    let variance = noises.iter().map(|v| v.recip()).sum::<f64>().recip();
+    let statistics = [(curvature() * &best).as_slice(), &svec(&curvature())].concat();
+    let expected = full(&prior(), &statistics, &(DMatrix::identity(3, 3) * variance)).unwrap();
+    close(&posterior.natural_parameters, &expected, 1e-9);
+    assert!((posterior.noise_share.unwrap() - 1.0).abs() < 1e-9);
+}
+
+/// A gradient from where the curvature is another one does not count, and a run that has nothing else says so.
+#[test]
+fn visits_where_the_curvature_was_another_one_lose_their_weight() {
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let mut visits = quadratic(&best, &[1.0; 6], 1e-6);
+    visits[0].curvature *= 0.3;
+    visits[0].gradient *= 0.3;
+    let exact = released(quadratic(&best, &[1.0; 6], 1e-6)[1..].iter().map(copy).collect()).posterior().unwrap();
+    let posterior = released(visits.iter().map(copy).collect()).posterior().unwrap();
+    close(&posterior.natural_parameters, &exact.natural_parameters, 1e-3);
+    let alone = released(visits[..2].iter().map(copy).collect());
+    assert!(alone.changes()[0] > 0.6 && alone.changes()[1] < 1e-9, "{:?}", alone.changes());
+    // The curvature changes from visit to visit, and the steps are long.
+    visits.iter_mut().zip([0.2, 0.5, 0.9, 1.4, 2.0, 2.7]).for_each(|(visit, factor)| visit.curvature *= factor);
+    assert!(released(visits).posterior().unwrap().noise_share.unwrap() < 0.5);
+}
+
+fn copy(visit: &Visit) -> Visit {
+    Visit {
+        point: visit.point.clone(),
+        gradient: visit.gradient.clone(),
+        curvature: visit.curvature.clone(),
+        noise: visit.noise,
+        curvature_noise: visit.curvature_noise,
+    }
+}
+
+/// Noise on the curvature is no change of it: with 200 draws of noise alone the mean of what counts as a change is small.
+#[test]
+fn noise_is_not_taken_for_a_change_of_the_curvature() {
+    let mut state = 7_u64;
+    let mut normal = || {
+        (0..12)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                f64::from(u32::try_from(state >> 32).unwrap()) / f64::from(u32::MAX)
+            })
+            .sum::<f64>()
+            - 6.0
+    };
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let (mut total, mut count) = (0.0, 0.0);
+    for _ in 0..200 {
+        let mut visits = quadratic(&best, &[1.0; 6], 25.0);
+        visits.iter_mut().for_each(|visit| visit.curvature.iter_mut().for_each(|entry| *entry += 5.0 * normal()));
+        for change in released(visits).changes() {
+            total += change * change;
+            count += 1.0;
+        }
+    }
+    // Noise of squared norm 6·25·(1 + 1/3) on a matrix of squared norm 5,658, if it were taken for a change: 0.035.
+    assert!(total / count < 0.008, "{}", total / count);
+}
+
+/// E against draws of the error of svec H acting on a θ of the posterior.
+#[test]
+fn the_error_of_the_curvature_is_that_of_random_matrices() {
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let all = released(quadratic(&best, &[1.0; 4], 9.0));
+    let likelihood = all.likelihood(&[0.25; 4]).unwrap();
+    let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
+    let error = all.error(&likelihood, &mean, &DMatrix::zeros(3, 3));
+    // Exactly: every entry of svec moves by itself.
+    let distance = &mean - &likelihood.reference;
+    let sd = likelihood.curvature_noise.sqrt();
+    let mut expected = DMatrix::zeros(3, 3);
+    for entry in 0..6 {
+        let mut unit = vec![0.0; 6];
+        unit[entry] = sd;
+        let moved = unsvec(&unit, 3) * &distance;
+        expected += &moved * moved.transpose();
+    }
+    assert!((error - expected).norm() < 1e-9);
+}
