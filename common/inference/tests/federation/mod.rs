@@ -1,0 +1,301 @@
+//! A federation in memory whose records follow a known model: the whole private path runs (mechanism, ledger, local updates, server rule). Data and
+//! noise are seeded. For tests and for the example `calibration`.
+#![allow(dead_code, reason = "every program that includes it uses a part")]
+#![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use dp_pvi_accounting::PrivacyUnit;
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_inference::methods::{Job, run};
+use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::reading::noise_aware::{ClosedRound, History, Posterior, of_run};
+use dp_pvi_posterior::reading::summary::{Coefficient, coefficients};
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
+use dp_pvi_privacy::ledger::memory::MemoryStore;
+use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
+use dp_pvi_privacy::noise::NoRandomness;
+use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_records::RecordTable;
+use ed25519_dalek::SigningKey;
+
+/// A problem that is drawn again and again.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    pub(crate) likelihood: Likelihood,
+    pub(crate) features: Features,
+    /// The table `[pvi]`.
+    pub(crate) pvi: String,
+    pub(crate) approximation: &'static str,
+    pub(crate) sites: u32,
+    /// Records of a site.
+    pub(crate) rows: u32,
+    pub(crate) epsilon: f64,
+    /// Standard deviation of the prior.
+    pub(crate) prior: f64,
+    /// Standard deviation of the true coefficients.
+    pub(crate) spread: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Likelihood {
+    /// With noise of standard deviation 3.
+    Linear,
+    Logistic,
+    Probit,
+    Poisson,
+}
+
+/// How the features of a record are drawn. The last one is the intercept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Features {
+    /// Four independent numbers.
+    Independent,
+    /// Four numbers with correlation 0.8 between neighbours.
+    Correlated,
+    /// Two numbers, and a category of five levels as indicators, of which two hold 3 % of the records each.
+    Rare,
+}
+
+impl Features {
+    /// Public bound on a row's norm.
+    fn bound(self) -> f64 {
+        match self {
+            Self::Independent | Self::Correlated => 2.5,
+            Self::Rare => 2.2,
+        }
+    }
+
+    pub(crate) fn dimension(self) -> usize {
+        match self {
+            Self::Independent | Self::Correlated => 5,
+            Self::Rare => 8,
+        }
+    }
+
+    /// A row inside the bound.
+    fn draw(self, random: &mut Random) -> Vec<f64> {
+        let mut x = vec![0.0; self.dimension()];
+        match self {
+            Self::Independent => x[..4].iter_mut().for_each(|x| *x = random.normal()),
+            Self::Correlated => {
+                x[0] = random.normal();
+                for j in 1..4 {
+                    x[j] = 0.8 * x[j - 1] + 0.6 * random.normal();
+                }
+            }
+            Self::Rare => {
+                x[..2].iter_mut().for_each(|x| *x = random.normal());
+                let u = random.uniform();
+                let level = [0.5, 0.8, 0.94, 0.97].iter().filter(|&&end| u >= end).count();
+                x[2 + level] = 1.0;
+            }
+        }
+        x.iter_mut().for_each(|x| *x = x.clamp(-3.0, 3.0));
+        *x.last_mut().unwrap() = 1.0;
+        let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        x.iter_mut().for_each(|x| *x *= (self.bound() / norm).min(1.0));
+        x
+    }
+}
+
+impl Likelihood {
+    fn target(self, predictor: f64, random: &mut Random) -> f64 {
+        match self {
+            Self::Linear => predictor + 3.0 * random.normal(),
+            Self::Logistic => f64::from(u8::from(random.uniform() < 1.0 / (1.0 + (-predictor).exp()))),
+            Self::Probit => f64::from(u8::from(predictor + random.normal() > 0.0)),
+            Self::Poisson => {
+                let (mut count, mut left) = (0.0, predictor.exp());
+                loop {
+                    left += random.uniform().ln();
+                    if left < 0.0 {
+                        return f64::min(count, 40.0);
+                    }
+                    count += 1.0;
+                }
+            }
+        }
+    }
+}
+
+impl Problem {
+    pub(crate) fn task(&self) -> ResolvedTask {
+        let (label, model) = match self.likelihood {
+            Likelihood::Linear => {
+                ("kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1", "family = \"linear-regression\"\nnoise_sd = 3.0")
+            }
+            Likelihood::Poisson => ("kind = \"number\"\nlower = 0\nupper = 40\ncentre = 0\nscale = 1", "family = \"poisson-regression\""),
+            Likelihood::Logistic => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"logistic-regression\""),
+            Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
+        };
+        let mut schema = format!("norm_bound = {}\nintercept = true\n[label]\ncolumn = \"y\"\n{label}\n", self.features.bound());
+        for i in 1..self.features.dimension() {
+            schema += &format!("[[columns]]\nname = \"n{i}\"\nkind = \"number\"\nlower = -3.0\nupper = 3.0\ncentre = 0.0\nscale = 1.0\n");
+        }
+        let text = format!(
+            "[model]\n{model}\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
+             adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\n",
+            self.prior, self.approximation, self.pvi, self.epsilon
+        );
+        let context = ResolveContext { name: "coverage", update_deadline_seconds: 60, min_sites: self.sites, expected_sites: self.sites };
+        RawTask::parse(&text).unwrap().resolve(&schema, context).unwrap()
+    }
+
+    /// One federation: its coefficients, and what is said of them.
+    pub(crate) fn replicate(&self, task: &ResolvedTask, seed: u64) -> Replication {
+        let mut random = Random(seed << 20);
+        let truth: Vec<f64> = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
+        let tables = (0..self.sites).map(|number| (number, self.table(&truth, &mut random)));
+        let mut sites: Vec<Site> = tables.map(|(number, table)| Site::new(task, table, number, seed)).collect();
+        let rule = task.rule();
+        let mut state = rule.initial();
+        let mut history = History { shares: vec![1.0 / sites.len() as f64; sites.len()], rounds: Vec::new() };
+        for visit in 0..task.visits() {
+            let together = matches!(task.schedule, ScheduleSpec::Synchronous { .. });
+            let all: Vec<usize> = (0..sites.len()).collect();
+            for group in if together { vec![all] } else { all.chunks(1).map(<[usize]>::to_vec).collect() } {
+                let mut sum: Vec<f64> = Vec::new();
+                for &site in &group {
+                    let message = sites[site].update(task, visit, &state);
+                    sum.resize(message.len(), 0.0);
+                    sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
+                }
+                let step = rule.apply(&state, &Arrived { visit, sites: u32::try_from(group.len()).unwrap(), sum: &sum });
+                state = step.state;
+                history.rounds.push(ClosedRound { visit, included: group, state: state.clone(), correction: step.correction });
+            }
+        }
+        let gaussian = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap();
+        let aware = of_run(task, &history).ok().map(|Posterior { natural_parameters, .. }| gaussian(natural_parameters));
+        Replication { truth, plain: gaussian(task.posterior(&state).to_vec()), aware }
+    }
+
+    /// Rows that follow the model exactly, inside the public bounds.
+    fn table(&self, truth: &[f64], random: &mut Random) -> RecordTable {
+        let d = truth.len();
+        let mut builder = RecordTable::builder(d);
+        for _ in 0..self.rows {
+            let x = self.features.draw(random);
+            let predictor: f64 = x.iter().zip(truth).map(|(x, t)| x * t).sum();
+            let target = self.likelihood.target(predictor, random);
+            let filled = || x.iter().enumerate().filter(|(_, x)| **x != 0.0);
+            let indices: Vec<u32> = filled().map(|(j, _)| u32::try_from(j).unwrap()).collect();
+            builder.start_unit();
+            builder.push(&indices, &filled().map(|(_, x)| *x).collect::<Vec<_>>(), target).unwrap();
+        }
+        builder.finish()
+    }
+}
+
+/// What one federation gave.
+pub(crate) struct Replication {
+    pub(crate) truth: Vec<f64>,
+    pub(crate) plain: Gaussian,
+    pub(crate) aware: Option<Gaussian>,
+}
+
+/// Coverage, width and error of the intervals of many federations.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) intervals: u32,
+    pub(crate) aware: u32,
+    pub(crate) plain: u32,
+    pub(crate) width: (f64, f64),
+    pub(crate) squares: (f64, f64),
+    /// Runs without a noise-aware posterior.
+    pub(crate) absent: u32,
+    /// Covered by the noise-aware intervals, coefficient by coefficient.
+    pub(crate) by_coefficient: Vec<u32>,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, replication: &Replication) {
+        let Some(aware) = &replication.aware else {
+            self.absent += 1;
+            return;
+        };
+        let names: Vec<String> = (0..replication.truth.len()).map(|j| j.to_string()).collect();
+        let marginals = |q: &Gaussian| coefficients(&names, q.standard());
+        self.by_coefficient.resize(names.len(), 0);
+        for (j, ((truth, aware), plain)) in replication.truth.iter().zip(marginals(aware)).zip(marginals(&replication.plain)).enumerate() {
+            self.intervals += 1;
+            let inside = |c: &Coefficient| u32::from((c.interval_90.lower..=c.interval_90.upper).contains(truth));
+            self.aware += inside(&aware);
+            self.by_coefficient[j] += inside(&aware);
+            self.plain += inside(&plain);
+            self.width.0 += aware.interval_90.upper - aware.interval_90.lower;
+            self.width.1 += plain.interval_90.upper - plain.interval_90.lower;
+            self.squares.0 += (aware.mean - truth).powi(2);
+            self.squares.1 += (plain.mean - truth).powi(2);
+        }
+    }
+
+    pub(crate) fn share(&self, count: u32) -> f64 {
+        f64::from(count) / f64::from(self.intervals)
+    }
+}
+
+struct Site {
+    units: Units<RecordTable>,
+    ledger: Ledger<MemoryStore, SigningKey>,
+    client: ClientId,
+    factor: Vec<f64>,
+    releases: u32,
+    noise: Seeded,
+}
+
+impl Site {
+    fn new(task: &ResolvedTask, table: RecordTable, number: u32, seed: u64) -> Self {
+        let identity = LedgerIdentity { data: "simulated".into(), unit: PrivacyUnit::Record, relation: task.privacy.relation };
+        let budget = Budget { epsilon: task.privacy.epsilon.unwrap(), delta: task.privacy.delta, per_run: None, allow_non_private: false };
+        let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[1; 32]), identity, budget).unwrap();
+        let client = ClientId::new(format!("site-{number}")).unwrap();
+        Self { units: Units::new(table), ledger, client, factor: vec![0.0; task.site_state().len()], releases: 0, noise: Seeded(seed) }
+    }
+
+    fn update(&mut self, task: &ResolvedTask, visit: u32, state: &[f64]) -> Vec<f64> {
+        let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client: self.client.clone(), round: self.releases };
+        self.releases += 1;
+        let permit = self.ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
+        let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
+        let job = Job { task, visit, lambda: state, state: &carried };
+        let output = run(&job, &self.units, permit, &self.noise).unwrap();
+        if let Some(change) = output.pending.public() {
+            let rho = task.damping[visit as usize];
+            self.factor.iter_mut().zip(change).for_each(|(f, c)| *f += rho * c);
+        }
+        match output.message.released().unwrap().get() {
+            Payload::Values(values) => values.clone(),
+            Payload::Lattice(sum) | Payload::Masked(sum) => sum.to_f64(),
+        }
+    }
+}
+
+struct Seeded(u64);
+
+impl NoiseSource for Seeded {
+    type Stream = ChaCha20Rng;
+
+    fn stream(&self, release: &ReleaseId, step: u64, purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
+        let purpose = format!("{purpose:?}");
+        let key = Hash::of("coverage", &[&self.0.to_le_bytes(), release.to_string().as_bytes(), &step.to_le_bytes(), purpose.as_bytes()]);
+        Ok(ChaCha20Rng::from_seed(key.0))
+    }
+}
+
+/// SplitMix64: data of an experiment, no noise.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    pub(crate) fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
