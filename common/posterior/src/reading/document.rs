@@ -166,7 +166,7 @@ impl PosteriorDocument {
             family,
             coefficients: coefficients(&names, posterior.standard()),
             natural_parameters,
-            covariance: covariance(posterior.standard()),
+            covariance: covariance(posterior.standard(), names.len()),
             intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
             plain: None,
             convergence: None,
@@ -223,7 +223,7 @@ impl PosteriorDocument {
                     coefficients: std::mem::replace(&mut self.coefficients, coefficients),
                     natural_parameters: std::mem::replace(&mut self.natural_parameters, natural_parameters),
                 });
-                self.covariance = covariance(posterior.standard());
+                self.covariance = covariance(posterior.standard(), names.len());
                 self.signal_to_noise = Some(signal_to_noise);
                 self.intervals = Intervals::aware();
             }
@@ -275,7 +275,7 @@ impl PosteriorDocument {
             Ok(())
         };
         stated(&document.natural_parameters, &document.coefficients)?;
-        if !agree(&document.covariance, &covariance(document.posterior()?.standard()), &document.coefficients) {
+        if !agree(&document.covariance, &covariance(document.posterior()?.standard(), names.len())) {
             return Err(DocumentError::Inconsistent("the covariance is not that of the natural parameters"));
         }
         if let Some(plain) = &document.plain {
@@ -329,10 +329,10 @@ impl PosteriorDocument {
     }
 }
 
-/// The covariance as it is written.
-fn covariance(posterior: &Standard) -> Option<Vec<Vec<f64>>> {
+/// The covariance as it is written, where every coordinate is a coefficient.
+fn covariance(posterior: &Standard, coefficients: usize) -> Option<Vec<Vec<f64>>> {
     match posterior {
-        Standard::Full(full) if full.mean().len() <= LARGEST_COVARIANCE => {
+        Standard::Full(full) if full.mean().len() == coefficients && coefficients <= LARGEST_COVARIANCE => {
             let matrix = full.covariance();
             Some((0..matrix.nrows()).map(|i| matrix.row(i).iter().copied().collect()).collect())
         }
@@ -341,16 +341,18 @@ fn covariance(posterior: &Standard) -> Option<Vec<Vec<f64>>> {
 }
 
 /// Whether two covariances are the same up to the rounding of different machines.
-fn agree(stated: &Option<Vec<Vec<f64>>>, expected: &Option<Vec<Vec<f64>>>, coefficients: &[Coefficient]) -> bool {
+fn agree(stated: &Option<Vec<Vec<f64>>>, expected: &Option<Vec<Vec<f64>>>) -> bool {
     let (stated, expected) = match (stated, expected) {
         (Some(stated), Some(expected)) => (stated, expected),
         (None, None) => return true,
         _ => return false,
     };
-    let close = |(i, (a, b)): (usize, (&Vec<f64>, &Vec<f64>))| {
-        a.len() == b.len() && a.iter().zip(b).zip(coefficients).all(|((a, b), other)| (a - b).abs() <= 1e-9 * coefficients[i].sd * other.sd)
+    let variances: Vec<f64> = expected.iter().enumerate().filter_map(|(i, row)| row.get(i)).copied().collect();
+    let close = |((a, b), (variance, other)): ((&f64, &f64), (&f64, &f64))| (a - b).abs() <= 1e-9 * (variance * other).sqrt();
+    let row = |((stated, expected), variance): ((&Vec<f64>, &Vec<f64>), &f64)| {
+        stated.len() == expected.len() && stated.iter().zip(expected).zip(variances.iter().map(|other| (variance, other))).all(close)
     };
-    stated.len() == expected.len() && stated.iter().zip(expected).enumerate().all(close)
+    stated.len() == expected.len() && stated.iter().zip(expected).zip(&variances).all(row)
 }
 
 /// What every version has.

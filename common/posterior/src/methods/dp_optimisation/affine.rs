@@ -31,10 +31,13 @@ pub(crate) struct Change {
 }
 
 impl Affine {
-    /// h = `prior`, no factors.
-    pub(crate) fn new(sites: usize, prior: f64) -> Self {
+    /// From a known total h and known factors.
+    pub(crate) fn at(total: f64, factors: &[f64]) -> Self {
+        let sites = factors.len();
         let mut loadings = vec![0.0; (sites + 1) * (sites + 2)];
-        loadings[sites + 1] = prior;
+        for (row, value) in std::iter::once(&total).chain(factors).enumerate() {
+            loadings[row * (sites + 2) + sites + 1] = *value;
+        }
         Self { sites, loadings, covariance: vec![0.0; (sites + 1) * (sites + 1)] }
     }
 
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn exact_updates_without_noise_give_the_exact_posterior() {
-        let mut affine = Affine::new(2, PRIOR.0);
+        let mut affine = Affine::at(PRIOR.0, &[0.0; 2]);
         for _ in 0..60 {
             affine.round(0.5, 0.0, &[exact(0, 5.0, 0.0), exact(1, 7.0, 0.0)]);
         }
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn noise_follows_the_recursion() {
         let (rho, sd) = (0.4, 3.0);
-        let mut affine = Affine::new(2, 0.0);
+        let mut affine = Affine::at(0.0, &[0.0; 2]);
         for visit in 0..7 {
             affine.round(rho, 0.0, &[exact(visit % 2, 1.0, sd * sd)]);
         }
@@ -158,7 +161,7 @@ mod tests {
             }
             x
         };
-        let mut affine = Affine::new(3, 1.5);
+        let mut affine = Affine::at(1.5, &[0.0; 3]);
         for _ in 0..3 {
             affine.round(0.3, 0.05, &changes);
         }
@@ -175,6 +178,6 @@ mod tests {
 
     #[test]
     fn an_observation_of_nothing_leaves_the_prior() {
-        assert_eq!(Affine::new(1, 0.3).posterior(PRIOR, 5.0, &[4.0]), PRIOR);
+        assert_eq!(Affine::at(0.3, &[0.0]).posterior(PRIOR, 5.0, &[4.0]), PRIOR);
     }
 }

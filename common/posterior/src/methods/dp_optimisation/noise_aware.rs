@@ -4,7 +4,9 @@
 //! ε of known variance (zC/(qa))², a the feature's scale. The steps are unrolled, their last iterates averaged, and Δh = Λ*μ̄ − h follows: an affine map of h, h_m
 //! and the site's statistic, whose coefficients depend on public precisions only. [`Affine`] carries it through damping,
 //! factors and floors to the end of the run, where the posterior's h is an observation of θ with a known slope and variance. A fit
-//! that was stopped before it converged is therefore not taken for one that believes in its start.
+//! that was stopped before it converged is therefore not taken for one that believes in its start. Early steps may be longer than the curvature of the
+//! end allows: the affine map would swing where the true gradient levels off. The map starts after the last round with such a step, from the public
+//! state there, which holds what was released before.
 //!
 //! Approximations: coordinates are independent, as in the mean field itself; the gradient is linear between a visit's start and the
 //! end, with the mean of the curvatures that were released from that visit on, shared out by the sites' declared sizes, whose error
@@ -36,7 +38,7 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         let curvatures = run.curvatures(j, &rounds);
         // In units of its own noise. A run without a visit released nothing.
         released[j] = if curvatures.error > 0.0 { curvatures.released / curvatures.error.sqrt() } else { 0.0 };
-        (natural[j], natural[d + j]) = run.coordinate(j, &rounds, &curvatures);
+        (natural[j], natural[d + j]) = run.coordinate(j, &rounds, &curvatures).ok_or(Absent::Unstable)?;
     }
     Ok(Posterior { natural_parameters: natural, signal_to_noise: signal_to_noise(&released, 1.0), noise_share: None })
 }
@@ -60,6 +62,9 @@ struct Precisions {
     correction: f64,
     /// (site, Λ_m before it, Δ Λ of the site).
     changes: Vec<(usize, f64, f64)>,
+    /// h and the sites' h_m before it.
+    total_h: f64,
+    factors_h: Vec<f64>,
 }
 
 /// ΣH_m as the rounds of a run see it.
@@ -72,7 +77,7 @@ struct Curvatures {
 }
 
 impl Run<'_> {
-    fn coordinate(&self, j: usize, rounds: &[Precisions], curvatures: &Curvatures) -> (f64, f64) {
+    fn coordinate(&self, j: usize, rounds: &[Precisions], curvatures: &Curvatures) -> Option<(f64, f64)> {
         let prior = (self.prior[j], self.prior[self.dimension + j]);
         let observed = self.history.rounds.last().map_or(prior.0, |round| round.state[j]);
         // The error of a curvature acts on the distance of θ from where the fit ends; that distance is the posterior's own.
@@ -81,17 +86,24 @@ impl Run<'_> {
         for _ in 0..2 {
             let variance = curvatures.end + curvatures.error * displacement;
             let scores: Vec<f64> = self.history.shares.iter().map(|share| share * variance).collect();
-            let mut affine = Affine::new(self.history.shares.len(), prior.0);
-            for (round, total) in rounds.iter().zip(&curvatures.rounds) {
+            let changes = |(round, total): (&Precisions, &f64)| -> Vec<(Change, bool)> {
                 let change = |&(site, factor, change): &(usize, f64, f64)| {
                     self.change(j, site, round.total, factor, change, self.history.shares[site] * total)
                 };
-                affine.round(round.damping, round.correction, &round.changes.iter().map(change).collect::<Vec<_>>());
+                round.changes.iter().map(change).collect()
+            };
+            let all: Vec<Vec<(Change, bool)>> = rounds.iter().zip(&curvatures.rounds).map(changes).collect();
+            // What was released before is in the public state from which the rest of the run starts.
+            let first = all.iter().rposition(|round| round.iter().any(|(_, contracts)| !contracts)).map_or(0, |last| last + 1);
+            let start = rounds.get(first)?;
+            let mut affine = Affine::at(start.total_h, &start.factors_h);
+            for (round, changes) in rounds.iter().zip(&all).skip(first) {
+                affine.round(round.damping, round.correction, &changes.iter().map(|(change, _)| *change).collect::<Vec<_>>());
             }
             result = affine.posterior(prior, observed, &scores);
             displacement = 1.0 / result.1;
         }
-        result
+        Some(result)
     }
 
     /// Replays the precisions. A sum over several sites is shared out by their declared sizes.
@@ -99,11 +111,14 @@ impl Run<'_> {
         let at = self.dimension + j;
         let mut total = self.prior[at];
         let mut factors = vec![0.0; self.history.shares.len()];
+        let (mut total_h, mut factors_h) = (self.prior[j], factors.clone());
         let mut rounds = Vec::with_capacity(self.history.rounds.len());
         for round in &self.history.rounds {
             let damping = self.damping(round.visit);
-            let correction = round.correction.as_ref().and_then(|r| r.get(at)).copied().unwrap_or(0.0);
+            let corrected = |at: usize| round.correction.as_ref().and_then(|r| r.get(at)).copied().unwrap_or(0.0);
+            let correction = corrected(at);
             let sum = (round.state[at] - total - correction) / damping;
+            let moved = round.state[j] - total_h - corrected(j);
             let weight: f64 = round.included.iter().map(|&site| self.history.shares[site]).sum();
             let changes = round.included.iter().map(|&site| {
                 let change = sum * self.history.shares[site] / weight.max(f64::MIN_POSITIVE);
@@ -111,8 +126,9 @@ impl Run<'_> {
             });
             let changes: Vec<_> = changes.collect();
             changes.iter().for_each(|&(site, _, change)| factors[site] += damping * change);
-            rounds.push(Precisions { damping, total, correction: correction / total, changes });
-            total = round.state[at];
+            rounds.push(Precisions { damping, total, correction: correction / total, changes, total_h, factors_h: factors_h.clone() });
+            round.included.iter().for_each(|&site| factors_h[site] += moved * self.history.shares[site] / weight.max(f64::MIN_POSITIVE));
+            (total, total_h) = (round.state[at], round.state[j]);
         }
         rounds
     }
@@ -149,7 +165,8 @@ impl Run<'_> {
     }
 
     /// One visit: μ_0 = h/Λ, μ_{t+1} = μ_t + η_t/P·(H_m θ̂_m − H_m μ_t + ε_t + h − h_m − Λ_c μ_t), Δh = Λ*·mean of the last μ − h.
-    fn change(&self, j: usize, site: usize, total: f64, factor: f64, change: f64, curvature: f64) -> Change {
+    /// Also whether every step brings μ nearer to where the gradient is 0.
+    fn change(&self, j: usize, site: usize, total: f64, factor: f64, change: f64, curvature: f64) -> (Change, bool) {
         let cavity = (total - factor).max(CAVITY_FLOOR * self.task.prior.scale.powi(-2));
         let fitted = total + change;
         let steps = self.spec.steps;
@@ -160,9 +177,11 @@ impl Run<'_> {
         let (mut start, mut drift, mut noise) = (1.0, 0.0, vec![0.0; steps]);
         let (mut start_sum, mut drift_sum, mut noise_sum) = (0.0, 0.0, vec![0.0; steps]);
         let mut rate = self.spec.learning_rate;
+        let mut contracts = true;
         for t in 0..steps {
             let gain = rate / (total + self.spec.step_precision / self.scales[j]);
             let keep = 1.0 - gain * (curvature + cavity);
+            contracts &= keep > -1.0;
             start *= keep;
             drift = keep * drift + gain;
             noise[..t].iter_mut().for_each(|w| *w *= keep);
@@ -178,14 +197,15 @@ impl Run<'_> {
         let scale = fitted / tail as f64;
         let q = self.spec.sampling_rate.get();
         let variance = self.step_sd(j).powi(2) + (1.0 - q) / q * curvature;
-        Change {
+        let change = Change {
             site,
             total: scale * (start_sum / total + drift_sum) - 1.0,
             own: -scale * drift_sum,
             statistic: scale * drift_sum,
             curvature,
             noise: scale * scale * variance * noise_sum.iter().map(|w| w * w).sum::<f64>(),
-        }
+        };
+        (change, contracts)
     }
 
     fn damping(&self, visit: u32) -> f64 {

@@ -83,6 +83,11 @@ pub enum Absent {
     /// Nothing was released yet.
     #[error("no round has brought a gradient yet")]
     NoRound,
+    /// Every round had steps that overshoot.
+    #[error(
+        "steps were longer than the curvature of the likelihood allows up to the end of the run; more rounds, or update = \"natural-gradient\", have complete intervals"
+    )]
+    Unstable,
     /// Not finite, or no distribution.
     #[error("the released sums left the range of what can be computed: the run diverged")]
     Diverged,
@@ -91,7 +96,7 @@ pub enum Absent {
 impl Absent {
     /// Whether the intervals of the run's own posterior are complete without it.
     #[must_use]
-    pub fn is_complete(self) -> bool {
+    pub(crate) fn is_complete(self) -> bool {
         matches!(self, Self::NoNoise | Self::Included)
     }
 }

@@ -35,7 +35,9 @@ impl From<Document> for PosteriorDocument {
                 .into(),
         };
         // Version 1 had none. A file that holds no distribution is refused where its parts are compared.
-        let covariance = Gaussian::from_natural(old.family, old.natural_parameters.clone()).ok().and_then(|q| covariance(q.standard()));
+        let covariance = Gaussian::from_natural(old.family, old.natural_parameters.clone())
+            .ok()
+            .and_then(|q| covariance(q.standard(), old.coefficients.len()));
         Self {
             format: FORMAT,
             task_hash: old.task_hash,
