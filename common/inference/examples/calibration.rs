@@ -4,6 +4,7 @@
 //! drawn from the prior, so that a correct posterior covers exactly 90 %. The 64 cells hold every pair of levels of model, method, noise, ε, size
 //! and features (checked before the first run).
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
+#![allow(clippy::disallowed_methods, reason = "an experiment on invented records: it shows its progress and writes its page")]
 
 #[path = "../tests/federation/mod.rs"]
 mod federation;

@@ -85,7 +85,7 @@ pub enum Absent {
     NoRound,
     /// Every round had steps that overshoot.
     #[error(
-        "steps were longer than the curvature of the likelihood allows up to the end of the run; more rounds, or update = \"natural-gradient\", have complete intervals"
+        "steps were longer than the curvature of the likelihood allows up to the end of the run; a run of more rounds has complete intervals"
     )]
     Unstable,
     /// Not finite, or no distribution.
