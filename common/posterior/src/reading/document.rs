@@ -72,7 +72,7 @@ pub struct PosteriorDocument {
 pub struct Intervals {
     /// Whether the noise that protects the records is in them, as far as there is any.
     pub complete: bool,
-    /// One sentence: what is in them, or why the noise is not.
+    /// What is in them and what is not, or why the noise is not.
     pub why: String,
 }
 
@@ -87,8 +87,17 @@ impl Intervals {
         }
     }
 
-    fn aware() -> Self {
-        Self { complete: true, why: "The intervals contain the noise that protects the records (noise-aware posterior).".into() }
+    fn aware(family: Family) -> Self {
+        let independent = match family {
+            Family::DiagonalGaussian { .. } => {
+                " Coefficients are taken for independent: where features are correlated, or a category stands beside the intercept, intervals can be far too narrow."
+            }
+            Family::FullGaussian { .. } => "",
+        };
+        Self {
+            complete: true,
+            why: format!("The intervals contain the noise that protects the records (noise-aware posterior).{independent}"),
+        }
     }
 }
 
@@ -225,7 +234,7 @@ impl PosteriorDocument {
                 });
                 self.covariance = covariance(posterior.standard(), names.len());
                 self.signal_to_noise = Some(signal_to_noise);
-                self.intervals = Intervals::aware();
+                self.intervals = Intervals::aware(self.family);
             }
             Err(absent) => self.intervals = Intervals::absent(absent),
         }

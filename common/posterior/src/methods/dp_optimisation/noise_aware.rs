@@ -95,7 +95,7 @@ impl Run<'_> {
             let all: Vec<Vec<(Change, bool)>> = rounds.iter().zip(&curvatures.rounds).map(changes).collect();
             // What was released before is in the public state from which the rest of the run starts.
             let first = all.iter().rposition(|round| round.iter().any(|(_, contracts)| !contracts)).map_or(0, |last| last + 1);
-            let start = rounds.get(first)?;
+            let start = rounds.get(first).filter(|_| all[first..].iter().any(|changes| !changes.is_empty()))?;
             let mut affine = Affine::at(start.total_h, &start.factors_h);
             for (round, changes) in rounds.iter().zip(&all).skip(first) {
                 affine.round(round.damping, round.correction, &changes.iter().map(|(change, _)| *change).collect::<Vec<_>>());

@@ -18,7 +18,7 @@
 //! diagonal. The result has the marginal variances.
 //!
 //! **Approximations**: no term is shortened, which would bias the fit; of weighted records the curvature is taken for the score's
-//! covariance, which is less. Source: this project; the noise of h is section 13.3 of Bernstein and Sheldon (2018) in another form.
+//! covariance, which is less. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};

@@ -78,7 +78,7 @@ pub enum Absent {
     #[error("a diagonal preconditioner releases nothing of the correlations; preconditioner = \"gram\" has complete intervals")]
     Correlations,
     /// Too many coefficients.
-    #[error("the model has more than {0} coefficients, for whose covariance no memory is spent")]
+    #[error("the model has more than {0} coefficients, too many to decompose their matrix")]
     TooLarge(usize),
     /// Nothing was released yet.
     #[error("no round has brought a gradient yet")]
