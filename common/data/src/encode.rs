@@ -2,6 +2,7 @@
 
 use crate::error::CellProblem;
 use dp_pvi_records::{CellValue, Row};
+use dp_pvi_schema::coding::LevelEntries;
 use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema};
 use std::collections::HashMap;
 
@@ -91,7 +92,7 @@ enum Levels {
 /// What a cell became.
 enum Coded {
     Entry(f64),
-    Level(u32),
+    Level(LevelEntries),
     Zero,
     Drop,
 }
@@ -135,7 +136,7 @@ impl<'s> Encoder<'s> {
             };
             match coded.map_err(|problem| Fault { field, problem })? {
                 Coded::Entry(value) => out.push(column.offset, value),
-                Coded::Level(level) => out.push(column.offset + level, 1.0),
+                Coded::Level(entries) => entries.iter().for_each(|(position, value)| out.push(column.offset + position, value)),
                 Coded::Zero => {}
                 Coded::Drop => fate = Fate::Dropped,
             }
@@ -324,7 +325,7 @@ fn category(
     match levels.and_then(|levels| levels.find(cell)) {
         Some(level) => {
             watch.cell(field, CellEvent::Level(level as usize));
-            Ok(Coded::Level(level))
+            Ok(Coded::Level(rule.entries(level)))
         }
         None => invalid(rule.invalid, CellProblem::UnknownCategory, field, watch),
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+pub mod coding;
 pub mod content;
 pub mod public;
 mod raw;
@@ -60,7 +61,7 @@ pub struct Column {
 pub enum ColumnKind {
     /// One entry of x.
     Number(NumberRule),
-    /// One entry of x for every level.
+    /// Entries of x by the levels' coding.
     Category(CategoryRule),
     /// One entry of x: 1 for true.
     Boolean(BooleanRule),
@@ -89,11 +90,13 @@ pub struct NumberRule {
     pub invalid: CellPolicy,
 }
 
-/// A category: one entry of x for every level.
+/// A category: entries of x by the levels' coding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CategoryRule {
-    /// Levels in the order of their entries.
+    /// Levels in the order of their entries; at least two, but for full coding.
     pub values: Vec<String>,
+    /// How they become entries.
+    pub coding: coding::Coding,
     /// When a cell is a level.
     pub matching: Matching,
     /// What happens to a missing value.
@@ -257,7 +260,7 @@ impl Schema {
         for column in &self.columns {
             match &column.kind {
                 ColumnKind::Number(_) | ColumnKind::Boolean(_) => names.push(column.name.clone()),
-                ColumnKind::Category(rule) => names.extend(rule.values.iter().map(|value| format!("{}={value}", column.name))),
+                ColumnKind::Category(rule) => names.extend(rule.names(&column.name)),
                 ColumnKind::Ignored => {}
             }
         }
@@ -370,8 +373,25 @@ impl ColumnKind {
     pub fn width(&self) -> usize {
         match self {
             Self::Number(_) | Self::Boolean(_) => 1,
-            Self::Category(rule) => rule.values.len(),
+            Self::Category(rule) => rule.width(),
             Self::Ignored => 0,
+        }
+    }
+
+    /// The greatest number of entries of one record that are not 0.
+    fn most_entries(&self) -> usize {
+        match self {
+            Self::Number(_) | Self::Boolean(_) => 1,
+            Self::Category(rule) => rule.most_entries(),
+            Self::Ignored => 0,
+        }
+    }
+
+    /// The greatest squared norm of a record's entries.
+    fn max_square(&self) -> f64 {
+        match self {
+            Self::Number(rule) => rule.max_abs().powi(2),
+            Self::Category(_) | Self::Boolean(_) | Self::Ignored => self.most_entries() as f64,
         }
     }
 
@@ -446,7 +466,7 @@ impl Transform {
 
 /// Length of the longest row: every field at its worst, rounded up so that no rounding of a row's own norm exceeds it.
 fn worst_case_norm(columns: &[Column], intercept: Option<u32>) -> f64 {
-    let squares: f64 = columns.iter().map(|column| column.kind.max_abs().powi(2)).sum();
+    let squares: f64 = columns.iter().map(|column| column.kind.max_square()).sum();
     (squares + if intercept.is_some() { 1.0 } else { 0.0 }).sqrt() * (1.0 + 1e-12)
 }
 

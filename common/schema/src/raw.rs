@@ -1,5 +1,6 @@
 //! The schema file as it is written, and how it becomes a checked [`Schema`].
 
+use super::coding::Coding;
 use super::content::Content;
 use super::{
     Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, Label, LabelKind, Matching, NumberRule, OtherColumns,
@@ -10,6 +11,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSchema {
+    version: Option<u32>,
     norm_bound: Option<f64>,
     unit_column: Option<String>,
     #[serde(default = "yes")]
@@ -124,6 +126,8 @@ struct RawNumber {
 #[serde(deny_unknown_fields)]
 struct RawCategory {
     values: Vec<String>,
+    coding: Option<RawCoding>,
+    reference: Option<String>,
     #[serde(default = "by_text")]
     matching: Matching,
     #[serde(default)]
@@ -143,6 +147,14 @@ struct RawBoolean {
     missing: RawPolicy,
     #[serde(default)]
     invalid: RawPolicy,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawCoding {
+    Treatment,
+    Sum,
+    Full,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
@@ -179,6 +191,7 @@ fn false_values() -> Vec<String> {
 
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     let raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
+    let mut categories = Categories::new(raw.version, raw.intercept)?;
     let label = label(raw.label)?;
     if let LabelKind::Classes { values } = &label.kind
         && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text) || text.trim() != text.as_str())
@@ -189,7 +202,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     let mut columns = Vec::with_capacity(raw.columns.len());
     let mut offset: usize = 0;
     for (position, table) in raw.columns.into_iter().enumerate() {
-        let mut column = column(position, table)?;
+        let mut column = column(position, table, &mut categories)?;
         column.offset = position_of(offset)?;
         offset += column.kind.width();
         columns.push(column);
@@ -204,7 +217,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     if let Some(names) = &csv.names {
         check_csv_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
     }
-    let entries = columns.iter().filter(|column| column.kind.width() > 0).count() + usize::from(raw.intercept);
+    let entries = columns.iter().map(|column| column.kind.most_entries()).sum::<usize>() + usize::from(raw.intercept);
     let worst_case_norm = worst_case_norm(&columns, intercept);
     if !worst_case_norm.is_finite() {
         return Err(SchemaError::Whole(
@@ -238,7 +251,51 @@ fn position_of(offset: usize) -> Result<u32, SchemaError> {
     u32::try_from(offset).map_err(|_| SchemaError::Whole("more than 4294967295 feature entries: list fewer category values".into()))
 }
 
-fn column(position: usize, mut table: toml::Table) -> Result<Column, SchemaError> {
+/// What the coding of a category without the key `coding` is.
+struct Categories {
+    /// `version` is at least 2: `coding` exists.
+    coded: bool,
+    /// The next category has an entry for every level, because no intercept stands beside it.
+    full: bool,
+}
+
+impl Categories {
+    fn new(version: Option<u32>, intercept: bool) -> Result<Self, SchemaError> {
+        match version {
+            None | Some(1) => Ok(Self { coded: false, full: true }),
+            Some(2) => Ok(Self { coded: true, full: !intercept }),
+            Some(_) => Err(SchemaError::Whole("`version` must be 1 or 2; without the key it is 1".into())),
+        }
+    }
+
+    fn coding(&mut self, values: &[String], coding: Option<RawCoding>, reference: Option<&str>) -> Result<Coding, String> {
+        if !self.coded {
+            return match (coding, reference) {
+                (None, None) => Ok(Coding::Full),
+                _ => Err("`coding` and `reference` need a schema of version 2: write `version = 2` in its first line".into()),
+            };
+        }
+        let full = std::mem::take(&mut self.full);
+        let coding = coding.unwrap_or(if full && reference.is_none() { RawCoding::Full } else { RawCoding::Treatment });
+        if reference.is_some() && coding != RawCoding::Treatment {
+            return Err("only `coding = \"treatment\"` has a `reference`: leave one of the two keys out".into());
+        }
+        if values.len() == 1 && coding != RawCoding::Full {
+            return Err("has one level, which can be compared with no other: list a second one, or leave the column out".into());
+        }
+        match (coding, reference) {
+            (RawCoding::Full, _) => Ok(Coding::Full),
+            (RawCoding::Sum, _) => Ok(Coding::Sum),
+            (RawCoding::Treatment, None) => Ok(Coding::Treatment { reference: 0 }),
+            (RawCoding::Treatment, Some(level)) => match values.iter().position(|value| value == level) {
+                Some(reference) => Ok(Coding::Treatment { reference }),
+                None => Err(format!("`reference = \"{level}\"` is none of `values`: write one of its texts")),
+            },
+        }
+    }
+}
+
+fn column(position: usize, mut table: toml::Table, categories: &mut Categories) -> Result<Column, SchemaError> {
     let name = match table.remove("name") {
         Some(toml::Value::String(name)) if !name.is_empty() => name,
         _ => return Err(SchemaError::Whole(format!("entry {} of `[[columns]]` needs `name = \"…\"`", position + 1))),
@@ -263,6 +320,7 @@ fn column(position: usize, mut table: toml::Table) -> Result<Column, SchemaError
             let rule = CategoryRule {
                 missing: policy(raw.missing, "missing").map_err(fail)?,
                 invalid: policy(raw.invalid, "invalid").map_err(fail)?,
+                coding: categories.coding(&raw.values, raw.coding, raw.reference.as_deref()).map_err(fail)?,
                 values: raw.values,
                 matching: raw.matching,
             };

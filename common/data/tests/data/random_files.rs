@@ -59,7 +59,10 @@ fn schema(policy: &str, bound: f64) -> Schema {
     let label = if policy == "zero" { "drop" } else { policy };
     let cells = |policy: &str| format!("missing = \"{policy}\"\ninvalid = \"{policy}\"");
     let text = COLUMNS.replace("POLICY", &cells(policy)).replace("LABEL", &cells(label));
-    Schema::parse(&format!("unit_column = \"id\"\nnorm_bound = {bound}\n{text}")).unwrap()
+    // The narrower bounds meet the codings of version 2.
+    let (version, text) =
+        if bound < 10.0 { (2, text.replace("matching = \"number\"", "matching = \"number\"\ncoding = \"sum\"")) } else { (1, text) };
+    Schema::parse(&format!("version = {version}\nunit_column = \"id\"\nnorm_bound = {bound}\n{text}")).unwrap()
 }
 
 fn cell() -> impl Strategy<Value = String> {

@@ -86,6 +86,20 @@ fn a_row_becomes_what_the_schema_says() {
 }
 
 #[test]
+fn levels_become_entries_by_their_coding() {
+    let text = format!("{HEADER}\n50,surgery,0,yes\n50,medicine,0,yes\n50,,0,yes\n");
+    let of = |keys: &str| {
+        let schema =
+            Schema::parse(&format!("version = 2\n{}", SCHEMA.replace("\"medicine\"]", &format!("\"medicine\"]\n{keys}")))).unwrap();
+        read(&schema, &text).unwrap().into_iter().map(|unit| unit[0].0[1]).collect::<Vec<_>>()
+    };
+    assert_eq!(of(""), [0.0, 1.0, 0.0]);
+    assert_eq!(of("reference = \"medicine\""), [1.0, 0.0, 0.0]);
+    assert_eq!(of("coding = \"sum\""), [1.0, -1.0, 0.0]);
+    assert_eq!(of("coding = \"full\""), [1.0, 0.0, 0.0]);
+}
+
+#[test]
 fn columns_are_found_by_name_in_any_order_with_byte_order_mark_quotes_and_crlf() {
     let text = "\u{feff}smoker,\"died\",age,ward\r\ntrue,yes,\"75\",medicine\r\n\r\n";
     assert_eq!(read(&plain(), text).unwrap(), [vec![(vec![1.0, 0.0, 1.0, 1.0, 1.0], 1.0)]]);

@@ -65,7 +65,7 @@ const PROFILES: [Profile; 3] = [
 const SCHEMA: &str = include_str!("schema.toml");
 
 /// θ by name. The intercept is the sum of the wards (see the module documentation).
-const TRUTH: [(&str, f64); 12] = [
+const TRUTH: [(&str, f64); 11] = [
     ("age", 0.9),
     ("male", 0.35),
     ("smoker", 0.6),
@@ -73,11 +73,10 @@ const TRUTH: [(&str, f64); 12] = [
     ("cholesterol", 0.4),
     ("diabetes", 0.7),
     ("prior_stays", 0.5),
-    ("ward=cardiology", 0.1),
-    ("ward=surgery", -0.9),
-    ("ward=medicine", -0.5),
-    ("ward=geriatrics", -0.2),
-    ("(intercept)", -1.5),
+    ("ward=surgery", -1.0),
+    ("ward=medicine", -0.6),
+    ("ward=geriatrics", -0.3),
+    ("(intercept)", -1.4),
 ];
 
 /// Why there is no cohort.
@@ -196,7 +195,8 @@ impl Model {
                 ColumnKind::Boolean(_) => add(column.offset, if truth(stay, &column.name) { 1.0 } else { 0.0 }),
                 ColumnKind::Category(rule) => {
                     let level = rule.values.iter().zip(0_u32..).find(|(value, _)| *value == stay.ward.name());
-                    level.into_iter().for_each(|(_, level)| add(column.offset + level, 1.0));
+                    let entries = level.into_iter().flat_map(|(_, level)| rule.entries(level).iter());
+                    entries.for_each(|(position, value)| add(column.offset + position, value));
                 }
                 ColumnKind::Ignored => {}
             }
