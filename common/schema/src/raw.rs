@@ -251,32 +251,37 @@ fn position_of(offset: usize) -> Result<u32, SchemaError> {
     u32::try_from(offset).map_err(|_| SchemaError::Whole("more than 4294967295 feature entries: list fewer category values".into()))
 }
 
-/// What the coding of a category without the key `coding` is.
-struct Categories {
-    /// `version` is at least 2: `coding` exists.
-    coded: bool,
-    /// The next category has an entry for every level, because no intercept stands beside it.
-    full: bool,
+/// What the categories of a schema may say of their coding, and what it is where they say nothing.
+enum Categories {
+    /// Version 1: nothing; an entry for every level.
+    Full,
+    /// Version 2.
+    Coded {
+        /// Coding of the next category that says nothing.
+        default: RawCoding,
+    },
 }
 
 impl Categories {
+    /// Without an intercept the first category has an entry for every level.
     fn new(version: Option<u32>, intercept: bool) -> Result<Self, SchemaError> {
         match version {
-            None | Some(1) => Ok(Self { coded: false, full: true }),
-            Some(2) => Ok(Self { coded: true, full: !intercept }),
+            None | Some(1) => Ok(Self::Full),
+            Some(2) => Ok(Self::Coded { default: if intercept { RawCoding::Treatment } else { RawCoding::Full } }),
             Some(_) => Err(SchemaError::Whole("`version` must be 1 or 2; without the key it is 1".into())),
         }
     }
 
+    /// The coding of the next category, from its keys.
     fn coding(&mut self, values: &[String], coding: Option<RawCoding>, reference: Option<&str>) -> Result<Coding, String> {
-        if !self.coded {
-            return match (coding, reference) {
-                (None, None) => Ok(Coding::Full),
-                _ => Err("`coding` and `reference` need a schema of version 2: write `version = 2` in its first line".into()),
-            };
-        }
-        let full = std::mem::take(&mut self.full);
-        let coding = coding.unwrap_or(if full && reference.is_none() { RawCoding::Full } else { RawCoding::Treatment });
+        let default = match self {
+            Self::Coded { default } => std::mem::replace(default, RawCoding::Treatment),
+            Self::Full if coding.is_none() && reference.is_none() => return Ok(Coding::Full),
+            Self::Full => {
+                return Err("`coding` and `reference` need a schema of version 2: write `version = 2` in its first line".into());
+            }
+        };
+        let coding = coding.unwrap_or(if reference.is_some() { RawCoding::Treatment } else { default });
         if reference.is_some() && coding != RawCoding::Treatment {
             return Err("only `coding = \"treatment\"` has a `reference`: leave one of the two keys out".into());
         }

@@ -132,7 +132,7 @@ fn an_aggregated_experiment_states_both_losses() {
     // Four honest shares: mu is twice the joint one's.
     let worst = aggregated["epsilon_fallback"].as_f64().unwrap();
     assert!(local["epsilon_fallback"].is_null() && worst > 4.0 && worst < 5.5, "{worst}");
-    // With the same guarantee the sum has half of the noise that five sites add alone, and more. Two dozen seeds: one run of either is noise.
+    // With the same guarantee the sum has half of the noise that five sites add alone, and more. Over two seeds chance would decide.
     let likelihood = |line: &Value| line["test_log_likelihood_mean"].as_f64().unwrap();
     assert!(likelihood(&aggregated) > likelihood(&local), "{} {}", likelihood(&aggregated), likelihood(&local));
 }
