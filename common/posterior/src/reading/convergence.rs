@@ -38,21 +38,43 @@ pub enum Verdict {
     NotArrived,
 }
 
+impl Verdict {
+    fn of(distances: &[f64], noise_share: Option<f64>) -> Self {
+        if noise_share.is_some_and(|share| share < LEAST_NOISE_SHARE) {
+            Self::NotArrived
+        } else if distances.iter().all(|distance| *distance <= ARRIVED) {
+            Self::Arrived
+        } else {
+            Self::Carried
+        }
+    }
+}
+
+/// Root of the mean of the squares.
+#[allow(clippy::cast_precision_loss, reason = "a number of coefficients")]
+fn overall(distances: &[f64]) -> f64 {
+    (distances.iter().map(|z| z * z).sum::<f64>() / distances.len().max(1) as f64).sqrt()
+}
+
 impl Convergence {
     /// Compares two posteriors with the same coefficients.
     pub(crate) fn new(plain: &[Coefficient], aware: &[Coefficient], noise_share: Option<f64>) -> Self {
         let distances: Vec<f64> = plain.iter().zip(aware).map(|(plain, aware)| (plain.mean - aware.mean).abs() / aware.sd).collect();
-        #[allow(clippy::cast_precision_loss, reason = "a number of coefficients")]
-        let overall = (distances.iter().map(|z| z * z).sum::<f64>() / distances.len().max(1) as f64).sqrt();
-        let farthest = distances.iter().copied().fold(0.0, f64::max);
-        let verdict = if noise_share.is_some_and(|share| share < LEAST_NOISE_SHARE) {
-            Verdict::NotArrived
-        } else if farthest <= ARRIVED {
-            Verdict::Arrived
-        } else {
-            Verdict::Carried
-        };
+        let (verdict, overall) = (Verdict::of(&distances, noise_share), overall(&distances));
         Self { verdict, distances, overall, noise_share }
+    }
+
+    /// Whether this is the comparison of these two posteriors, up to the rounding of different machines. `noise_share` is taken as it is stated: the
+    /// two posteriors do not tell it.
+    pub(crate) fn compares(&self, plain: &[Coefficient], aware: &[Coefficient]) -> bool {
+        let expected = Self::new(plain, aware, self.noise_share);
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (1.0 + b.abs());
+        self.noise_share.is_none_or(|share| (0.0..=1.0 + 1e-9).contains(&share))
+            && self.distances.len() == expected.distances.len()
+            && self.distances.iter().zip(&expected.distances).all(|(a, b)| close(*a, *b))
+            && close(self.overall, expected.overall)
+            // By the stated distances: one that lies on the border may round to either side.
+            && self.verdict == Verdict::of(&self.distances, self.noise_share)
     }
 
     /// The verdict as a sentence; `names` are those of the coefficients.
@@ -100,5 +122,25 @@ mod tests {
         assert_eq!(far.verdict, Verdict::Carried);
         assert!(far.sentence(["age", "rare"].into_iter()).contains("4.0 standard deviations (rare)"));
         assert_eq!(at(1.1, Some(0.3)).verdict, Verdict::NotArrived);
+    }
+
+    #[test]
+    fn a_comparison_is_that_of_its_posteriors() {
+        let (plain, aware) = ([coefficient(0.1, 0.2), coefficient(1.4, 0.05)], [coefficient(0.0, 0.5), coefficient(1.0, 0.1)]);
+        let right = Convergence::new(&plain, &aware, Some(0.7));
+        assert!(right.compares(&plain, &aware));
+        let wrong = |change: fn(&mut Convergence)| {
+            let mut changed = right.clone();
+            change(&mut changed);
+            !changed.compares(&plain, &aware)
+        };
+        assert!(wrong(|c| c.verdict = Verdict::Arrived));
+        assert!(wrong(|c| c.distances[1] = 1.0));
+        assert!(wrong(|c| c.distances.truncate(1)));
+        assert!(wrong(|c| c.distances[0] = f64::NAN));
+        assert!(wrong(|c| c.overall = 0.1));
+        assert!(wrong(|c| c.noise_share = Some(0.4)), "a verdict that the share contradicts");
+        assert!(wrong(|c| c.noise_share = Some(1.5)));
+        assert!(!right.compares(&aware, &aware));
     }
 }

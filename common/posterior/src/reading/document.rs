@@ -290,6 +290,14 @@ impl PosteriorDocument {
         if let Some(plain) = &document.plain {
             stated(&plain.natural_parameters, &plain.coefficients)?;
         }
+        let compared = match (&document.plain, &document.convergence) {
+            (Some(plain), Some(convergence)) => convergence.compares(&plain.coefficients, &document.coefficients),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if !compared {
+            return Err(DocumentError::Inconsistent("convergence is not the comparison of its two posteriors"));
+        }
         Ok(document)
     }
 

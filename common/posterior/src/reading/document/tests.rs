@@ -119,6 +119,14 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
         assert!(text.contains(from), "{from}");
         assert!(PosteriorDocument::from_json(&text.replacen(from, to, 1)).is_err());
     }
+    for (from, to) in [("\"verdict\": \"arrived\"", "\"verdict\": \"carried\""), ("\"overall\": 0.", "\"overall\": 1.")] {
+        assert!(text.contains(from), "{from}");
+        let read = PosteriorDocument::from_json(&text.replacen(from, to, 1));
+        assert!(matches!(read, Err(DocumentError::Inconsistent(why)) if why.contains("convergence")), "{from}");
+    }
+    for alone in [PosteriorDocument { convergence: None, ..both.clone() }, PosteriorDocument { plain: None, ..both.clone() }] {
+        assert!(PosteriorDocument::from_json(&alone.to_json()).is_err());
+    }
     assert!(plain.with_noise_aware(Ok(aware(vec![0.0, 0.0, -1.0, 1.0]))).is_err());
 }
 
