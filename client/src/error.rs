@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
 use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
+use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use dp_pvi_secagg::error::SecAggError;
 

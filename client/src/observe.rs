@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dp_pvi_privacy::Hash;
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_proto::text::{Visible, visible};
 use dp_pvi_protocol::driver::{Event, Observer};
+use dp_pvi_protocol::text::{Visible, visible};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use dp_pvi_accounting::unit::rounded_up;
-use dp_pvi_proto::text::{visible, visible_json};
+use dp_pvi_protocol::text::{visible, visible_json};
 use serde_json::Value;
 
 use crate::progress;
@@ -39,7 +39,7 @@ impl Output {
 
     /// Writes one result: the object, or the text (with a line end where it has none).
     ///
-    /// Whoever puts a peer's words into the text makes them visible first ([`dp_pvi_proto::text::visible`]), line ends included.
+    /// Whoever puts a peer's words into the text makes them visible first ([`dp_pvi_protocol::text::visible`]), line ends included.
     pub fn object(self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
         match self.format {
             Format::Json => self.json_line(&json()),

@@ -17,8 +17,8 @@ use dp_pvi_protocol::witness::{Greeting, SignedHead};
 use tonic::{Code, Status};
 
 use crate::convert::{entry_from_wire, run_outcome_from_wire, signed_from_wire, signed_to_wire, witness_from_wire};
-use crate::text::visible;
 use crate::{CHUNK_BYTES, ERROR_KEY, FrameError, WELCOME_BYTES, v1};
+use dp_pvi_protocol::text::visible;
 
 /// The hello to send.
 #[must_use]

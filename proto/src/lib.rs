@@ -24,7 +24,6 @@ pub mod problem;
 pub mod process;
 pub mod server;
 pub mod summer;
-pub mod text;
 
 pub use convert::FrameError;
 

@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::text::{Visible, visible_json};
+use dp_pvi_protocol::text::{Visible, visible_json};
 
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::text::is_hidden;
+    use dp_pvi_protocol::text::is_hidden;
 
     const FORGED: &str = "fine\u{1b}[2K\r\n2026-01-01 INFO the run is over\u{7}\u{202e}\u{9b}1m";
 

@@ -5,8 +5,7 @@
 
 mod chain;
 mod history;
-mod plot;
-mod report;
+mod page;
 mod transcript;
 
 use std::path::{Path, PathBuf};
@@ -44,7 +43,7 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };
     replace(&exported.posterior, document.to_json().as_bytes())?;
-    replace(&exported.report, report::render(&config.federation, &history, &document).as_bytes())?;
+    replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)
 }
 

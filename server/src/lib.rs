@@ -46,7 +46,6 @@ pub mod error;
 mod expiry;
 pub mod export;
 mod files;
-mod html;
 mod http;
 mod listener;
 mod mailbox;

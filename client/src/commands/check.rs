@@ -6,7 +6,7 @@ use std::path::Path;
 use dp_pvi_accounting::PrivacyLoss;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::text::visible;
+use dp_pvi_protocol::text::visible;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 

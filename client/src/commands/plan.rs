@@ -8,8 +8,8 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
 use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::text::visible;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
+use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
 

@@ -6,6 +6,7 @@
 //! * [`participant`]: a site as a state machine over its privacy ledger, and an evaluator. Neither trusts the server.
 //! * [`bounds`]: what a peer may say. [`witness`]: a ledger's head, in its site's own words.
 //! * [`sum`]: payloads in chunks, checked and summed in O(d) memory.
+//! * [`text`]: words of a peer, made fit for people's eyes.
 //! * [`driver`]: the loops of both sides, generic over transport, store, trainer and clock. Production and simulation run these.
 //!
 //! # A round
@@ -31,6 +32,7 @@ mod parts;
 pub mod sum;
 #[cfg(test)]
 mod testing;
+pub mod text;
 pub mod time;
 pub mod transport;
 pub mod witness;

@@ -8,7 +8,7 @@ use dp_pvi_account::Question;
 use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::text::{visible, visible_json};
+use dp_pvi_protocol::text::{visible, visible_json};
 use serde_json::json;
 
 use super::TaskSummary;

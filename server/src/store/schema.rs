@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dp_pvi_proto::text::visible;
+use dp_pvi_protocol::text::visible;
 use rusqlite::{Connection, ErrorCode, params};
 
 use super::sqlite_error;

@@ -22,10 +22,11 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("data", &["privacy", "records", "schema"]),
     ("secagg", &["accounting", "privacy"]),
     ("protocol", &["expfam", "accounting", "privacy", "posterior", "secagg"]),
+    ("report", &["accounting", "posterior", "privacy", "protocol"]),
     ("proto", &["protocol", "expfam", "privacy", "secagg"]),
     ("simulator", &["accounting", "privacy", "posterior", "protocol", "secagg"]),
     ("simulation", &["account", "expfam", "accounting", "privacy", "posterior", "inference", "data", "protocol", "secagg", "simulator"]),
-    ("server", &["account", "proto", "protocol", "expfam", "posterior", "accounting", "privacy", "secagg"]),
+    ("server", &["account", "proto", "protocol", "expfam", "posterior", "accounting", "privacy", "report", "secagg"]),
     ("client", &["proto", "protocol", "expfam", "posterior", "accounting", "privacy", "inference", "data", "secagg"]),
 ];
 

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_posterior::reading::document::{Evaluation, PosteriorDocument};
+use dp_pvi_posterior::reading::metrics::HeldOutMetrics;
 use dp_pvi_posterior::reading::noise_aware::LOW_SIGNAL;
 use dp_pvi_posterior::reading::summary::Coefficient;
 use dp_pvi_privacy::ClientId;
-use dp_pvi_protocol::message::{HeldOutMetrics, Role, RoundOutcome, RunOutcome};
+use dp_pvi_protocol::message::{Role, RoundOutcome, RunOutcome};
 
-use super::history::History;
-use super::plot::{self, Line, Row, bound, number};
-use crate::clock;
+use crate::Run;
 use crate::html::{Escaped, PAGE_STYLE};
+use crate::plot::{self, Line, Row, bound, number};
 
 /// More coefficients than this are not drawn; the table and the file have them all.
 const DRAWN: usize = 120;
@@ -21,21 +21,21 @@ const DRAWN: usize = 120;
 const TABULATED: usize = 2000;
 
 /// The whole page.
-pub(super) fn render(federation: &str, history: &History, document: &PosteriorDocument) -> String {
+pub(crate) fn render(run: &Run<'_>, document: &PosteriorDocument) -> String {
     let mut html = String::new();
     // Writing into a string cannot fail.
     let _ = write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}: {1}</title><style>{PAGE_STYLE}</style></head><body>\
          <h1>{1}</h1>",
-        Escaped(federation),
-        Escaped(&history.task.name)
+        Escaped(run.federation),
+        Escaped(&run.task.name)
     );
-    overview(&mut html, federation, history);
-    coefficients(&mut html, history, document);
-    held_out(&mut html, history);
-    privacy(&mut html, history, document);
-    participation(&mut html, history);
+    overview(&mut html, run);
+    coefficients(&mut html, run, document);
+    held_out(&mut html, run, document);
+    privacy(&mut html, run, document);
+    participation(&mut html, run);
     let _ = write!(
         html,
         "<h2>Task</h2><p class=\"note\">The public statement of what was computed; its hash is in every signed message. \
@@ -46,9 +46,9 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
     html
 }
 
-fn overview(html: &mut String, federation: &str, history: &History) {
-    let task = &history.task;
-    let outcome = match history.outcome {
+fn overview(html: &mut String, run: &Run<'_>) {
+    let task = run.task;
+    let outcome = match run.outcome {
         None => "in progress",
         Some(RunOutcome::Complete) => "complete",
         Some(RunOutcome::AggregationLost) => "ended early: the aggregation was aborted",
@@ -56,14 +56,14 @@ fn overview(html: &mut String, federation: &str, history: &History) {
         Some(RunOutcome::Refused) => "ended early: so many sites refused that fewer than min_sites were left",
         Some(RunOutcome::Stopped) => "stopped by the operator",
     };
-    let sites = history.members.values().filter(|member| member.role == Role::Site).count();
+    let sites = run.members.values().filter(|member| member.role == Role::Site).count();
     let tick = match task.release_tick_seconds {
         0 => "off (release_tick = 0): updates leave as soon as they are computed, and when they leave is not protected".to_owned(),
         seconds => format!("{seconds} s: updates leave at multiples of this after training"),
     };
     let rows = [
-        ("federation", Escaped(federation).to_string()),
-        ("run", format!("{} ({outcome})", history.run.number)),
+        ("federation", Escaped(run.federation).to_string()),
+        ("run", format!("{} ({outcome})", run.number)),
         ("model", Escaped(&task.model.to_string()).to_string()),
         (
             "posterior",
@@ -76,10 +76,10 @@ fn overview(html: &mut String, federation: &str, history: &History) {
             ),
         ),
         ("sites", sites.to_string()),
-        ("schedule", format!("{}; {} rounds closed", task.schedule, history.rounds())),
+        ("schedule", format!("{}; {} rounds closed", task.schedule, run.closed())),
         ("local update", Escaped(&task.update.to_string()).to_string()),
         ("release tick", tick),
-        ("time", format!("{} to {}", clock::rfc3339(clock::date(history.started)), clock::rfc3339(clock::date(history.last)))),
+        ("time", format!("{} to {}", run.started, run.last)),
     ];
     html.push_str("<table>");
     for (name, value) in rows {
@@ -88,7 +88,7 @@ fn overview(html: &mut String, federation: &str, history: &History) {
     html.push_str("</table>");
 }
 
-fn coefficients(html: &mut String, history: &History, document: &PosteriorDocument) {
+fn coefficients(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
     html.push_str("<h2>Coefficients</h2>");
     if let Some(problem) = &document.problem {
         let _ = write!(html, "<p class=\"note\"><b>There is no posterior: {}.</b></p>", Escaped(problem));
@@ -129,7 +129,7 @@ fn coefficients(html: &mut String, history: &History, document: &PosteriorDocume
     if plain.is_some() {
         html.push_str(" Dashed: the plain variational posterior as it came out of the run, which leaves the noise out.");
     }
-    if history.task.privacy.epsilon.is_some() {
+    if run.task.privacy.epsilon.is_some() {
         html.push_str(" None of them contains the bias of clipping, where records were clipped.");
     }
     html.push_str("</p>");
@@ -181,9 +181,9 @@ fn coefficients(html: &mut String, history: &History, document: &PosteriorDocume
 /// A metric's title and how to read it off a report.
 type Metric = (&'static str, fn(&HeldOutMetrics) -> Option<f64>);
 
-fn held_out(html: &mut String, history: &History) {
+fn held_out(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
     html.push_str("<h2>Held-out metrics</h2>");
-    if history.metrics.is_empty() {
+    if document.evaluations.is_empty() {
         html.push_str("<p class=\"note\">No evaluator reported.</p>");
         return;
     }
@@ -197,10 +197,10 @@ fn held_out(html: &mut String, history: &History) {
     ];
     for (title, value) in metrics {
         let mut series: BTreeMap<&ClientId, Vec<(f64, f64)>> = BTreeMap::new();
-        for (client, report) in &history.metrics {
+        for Evaluation { evaluator, round, metrics } in &document.evaluations {
             // What is not finite has no place on an axis; posterior.json says it.
-            if let Some(value) = value(&report.metrics).filter(|value| value.is_finite()) {
-                series.entry(client).or_default().push((f64::from(report.round), value));
+            if let Some(value) = value(metrics).filter(|value| value.is_finite()) {
+                series.entry(evaluator).or_default().push((f64::from(*round), value));
             }
         }
         let lines: Vec<Line<'_>> = series.into_iter().map(|(client, points)| Line { name: client.as_str(), points }).collect();
@@ -208,37 +208,37 @@ fn held_out(html: &mut String, history: &History) {
             html.push_str(&plot::lines(title, "rounds in the posterior", &lines));
         }
     }
-    if let Some((client, report)) = history.metrics.iter().rev().find(|(_, report)| !report.metrics.reliability.is_empty()) {
-        let title = format!("Calibration after {} rounds, on {} test records of {client}", report.round, report.metrics.records);
-        html.push_str(&plot::reliability(&title, &report.metrics.reliability));
+    if let Some(last) = document.evaluations.iter().rev().find(|report| !report.metrics.reliability.is_empty()) {
+        let title = format!("Calibration after {} rounds, on {} test records of {}", last.round, last.metrics.records, last.evaluator);
+        html.push_str(&plot::reliability(&title, &last.metrics.reliability));
     }
-    if let Some((client, report)) = history.metrics.iter().rev().find(|(_, report)| !report.metrics.interval_coverage.is_empty()) {
+    if let Some(last) = document.evaluations.iter().rev().find(|report| !report.metrics.interval_coverage.is_empty()) {
         let _ = write!(
             html,
-            "<h3>Predictive intervals after {} rounds, on {} test records of {client}</h3><table><tr><th class=\"n\">central interval</th>\
+            "<h3>Predictive intervals after {} rounds, on {} test records of {}</h3><table><tr><th class=\"n\">central interval</th>\
              <th class=\"n\">test records inside</th></tr>",
-            report.round, report.metrics.records
+            last.round, last.metrics.records, last.evaluator
         );
-        for (level, share) in &report.metrics.interval_coverage {
+        for (level, share) in &last.metrics.interval_coverage {
             let _ = write!(html, "<tr><td class=\"n\">{} %</td><td class=\"n\">{:.1} %</td></tr>", number(100.0 * level), 100.0 * share);
         }
         html.push_str("</table>");
     }
-    let evaluated: Vec<u32> = history.metrics.iter().map(|(_, report)| report.round).collect();
-    let missing = (0..=history.rounds()).filter(|round| !evaluated.contains(round)).count();
+    let evaluated: Vec<u32> = document.evaluations.iter().map(|evaluation| evaluation.round).collect();
+    let missing = (0..=run.closed()).filter(|round| !evaluated.contains(round)).count();
     if missing > 0 {
-        let _ = write!(html, "<p class=\"note\">{missing} of {} posteriors were not evaluated in time.</p>", history.rounds() + 1);
+        let _ = write!(html, "<p class=\"note\">{missing} of {} posteriors were not evaluated in time.</p>", run.closed() + 1);
     }
 }
 
-fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
+fn privacy(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
     html.push_str("<h2>Privacy budget per site</h2>");
     let planned: Vec<(&str, f64)> = document.privacy.iter().filter_map(|s| s.epsilon.map(|e| (s.site.as_str(), e))).collect();
-    let stated = history.task.privacy.epsilon.map(|e| ("stated in the task", e.get())).filter(|(_, e)| e.is_finite());
+    let stated = run.task.privacy.epsilon.map(|e| ("stated in the task", e.get())).filter(|(_, e)| e.is_finite());
     if planned.is_empty() {
         html.push_str("<p><b>No site has a guarantee: epsilon is infinite.</b></p>");
     } else {
-        let title = format!("Epsilon of the whole plan, answered or not, at delta = {}", number(history.task.privacy.delta.get()));
+        let title = format!("Epsilon of the whole plan, answered or not, at delta = {}", number(run.task.privacy.delta.get()));
         html.push_str(&plot::bars(&title, &planned, stated));
     }
     let aggregated = document.privacy.iter().any(|statement| statement.fallback_epsilon.is_some());
@@ -249,7 +249,7 @@ fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
          <th class=\"n\">δ</th><th class=\"n\">visits answered</th><th>trust</th></tr>",
     );
     for statement in &document.privacy {
-        let units = history.members.get(&statement.site).and_then(|member| member.units);
+        let units = run.members.get(&statement.site).and_then(|member| member.units);
         let _ = write!(
             html,
             "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
@@ -284,13 +284,13 @@ fn privacy(html: &mut String, history: &History, document: &PosteriorDocument) {
     }
 }
 
-fn participation(html: &mut String, history: &History) {
+fn participation(html: &mut String, run: &Run<'_>) {
     html.push_str(
         "<h2>Rounds</h2><table><tr><th>site</th><th class=\"n\">updates sent</th><th class=\"n\">included</th><th>refusals</th></tr>",
     );
-    for (site, releases) in history.sites() {
-        let included = history.entries.iter().filter(|entry| entry.included.iter().any(|(client, _)| client == site)).count();
-        let refusals: Vec<String> = history
+    for (site, releases) in run.sites() {
+        let included = run.rounds.iter().filter(|round| round.included.contains(site)).count();
+        let refusals: Vec<String> = run
             .refusals
             .iter()
             .filter(|refusal| refusal.release.client == *site)
@@ -303,12 +303,12 @@ fn participation(html: &mut String, history: &History) {
         );
     }
     html.push_str("</table>");
-    let incomplete: Vec<String> = history
-        .entries
+    let incomplete: Vec<String> = run
+        .rounds
         .iter()
         .enumerate()
-        .filter(|(_, entry)| entry.outcome != RoundOutcome::Complete)
-        .map(|(round, entry)| format!("{round} ({:?}, {} included)", entry.outcome, entry.included.len()).to_lowercase())
+        .filter(|(_, round)| round.outcome != RoundOutcome::Complete)
+        .map(|(number, round)| format!("{number} ({:?}, {} included)", round.outcome, round.included.len()).to_lowercase())
         .collect();
     let _ = if incomplete.is_empty() {
         write!(html, "<p class=\"note\">Every round closed with all sites that were asked.</p>")

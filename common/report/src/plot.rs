@@ -17,23 +17,23 @@ const WIDTH: f64 = 720.0;
 const FONT: &str = "font-family=\"system-ui,sans-serif\" font-size=\"12\"";
 
 /// One line: a name and points (x, y).
-pub(super) struct Line<'a> {
-    pub(super) name: &'a str,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A point with two intervals, one inside the other.
-pub(super) struct Row<'a> {
-    pub(super) name: &'a str,
-    pub(super) centre: f64,
-    pub(super) inner: (f64, f64),
-    pub(super) outer: (f64, f64),
+pub(crate) struct Row<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) centre: f64,
+    pub(crate) inner: (f64, f64),
+    pub(crate) outer: (f64, f64),
     /// A second, lighter interval below the first.
-    pub(super) second: Option<(f64, f64)>,
+    pub(crate) second: Option<(f64, f64)>,
 }
 
 /// Lines over a common axis of whole numbers.
-pub(super) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
+pub(crate) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
     let (left, right, top, bottom, height) = (64.0, 16.0, 34.0, 44.0, 260.0);
     let points = || series.iter().flat_map(|line| line.points.iter().copied());
     let Some((x_low, x_high)) = range(points().map(|p| p.0)) else { return String::new() };
@@ -73,7 +73,7 @@ pub(super) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
 }
 
 /// Names with a centre, a thick inner and a thin outer interval; zero is marked.
-pub(super) fn intervals(title: &str, rows: &[Row<'_>]) -> String {
+pub(crate) fn intervals(title: &str, rows: &[Row<'_>]) -> String {
     let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).min(36);
     #[allow(clippy::cast_precision_loss, reason = "at most 36")]
     let left = 24.0 + 7.0 * longest as f64;
@@ -126,7 +126,7 @@ pub(super) fn intervals(title: &str, rows: &[Row<'_>]) -> String {
 }
 
 /// Horizontal bars with their values, and a line at a limit.
-pub(super) fn bars(title: &str, rows: &[(&str, f64)], limit: Option<(&str, f64)>) -> String {
+pub(crate) fn bars(title: &str, rows: &[(&str, f64)], limit: Option<(&str, f64)>) -> String {
     let longest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(36);
     #[allow(clippy::cast_precision_loss, reason = "at most 36")]
     let left = 24.0 + 7.0 * longest as f64;
@@ -165,7 +165,7 @@ pub(super) fn bars(title: &str, rows: &[(&str, f64)], limit: Option<(&str, f64)>
 }
 
 /// Observed rate against mean prediction; the area of a point grows with its records.
-pub(super) fn reliability(title: &str, bins: &[(f64, f64, u64)]) -> String {
+pub(crate) fn reliability(title: &str, bins: &[(f64, f64, u64)]) -> String {
     let (left, top, bottom, side) = (64.0, 34.0, 44.0, 320.0);
     let height = top + side + bottom;
     let x = Scale::new(0.0, 1.0, left, left + side);
@@ -206,13 +206,13 @@ pub(super) fn reliability(title: &str, bins: &[(f64, f64, u64)]) -> String {
 }
 
 /// A bound, rounded up, as short as it can be read.
-pub(super) fn bound(value: f64) -> String {
+pub(crate) fn bound(value: f64) -> String {
     let digits = if (1e-3..1e5).contains(&value) { 4 } else { 8 };
     rounded_up(value, digits).trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A number as short as it can be read.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = if value == 0.0 {
         return "0".into();

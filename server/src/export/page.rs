@@ -1,0 +1,32 @@
+//! `report.html` of a run's history.
+
+use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_report::{Member, Round, Run};
+
+use super::history::History;
+use crate::clock;
+
+/// The whole page.
+pub(super) fn render(federation: &str, history: &History, document: &PosteriorDocument) -> String {
+    let answered: std::collections::BTreeMap<_, _> = history.sites().collect();
+    let members = history.members.iter().map(|(client, member)| {
+        let answered = answered.get(client).copied().unwrap_or(0);
+        (client, Member { role: member.role, units: member.units, answered })
+    });
+    let rounds = history
+        .entries
+        .iter()
+        .map(|entry| Round { outcome: entry.outcome, included: entry.included.iter().map(|(client, _)| client.clone()).collect() });
+    let run = Run {
+        federation,
+        task: &history.task,
+        number: history.run.number,
+        outcome: history.outcome,
+        started: clock::rfc3339(clock::date(history.started)),
+        last: clock::rfc3339(clock::date(history.last)),
+        rounds: rounds.collect(),
+        refusals: &history.refusals,
+        members: members.collect(),
+    };
+    dp_pvi_report::render(&run, document)
+}
