@@ -15,6 +15,7 @@ use tracing::{debug, info};
 
 use crate::engine::{EngineHandle, Refused, Snapshot};
 use crate::error::{Result, ServerError};
+use crate::standing::Standings;
 use crate::tls::LiveCredentials;
 use crate::{clock, expiry};
 
@@ -61,13 +62,13 @@ pub(crate) fn bind(state: &Path) -> Result<UnixListener> {
 }
 
 /// Answers until the future that runs it is dropped.
-pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credentials: Arc<LiveCredentials>) {
+pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credentials: Arc<LiveCredentials>, standings: Standings) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (engine, credentials) = (engine.clone(), credentials.clone());
+                let (engine, credentials, standings) = (engine.clone(), credentials.clone(), standings.clone());
                 tokio::spawn(async move {
-                    if tokio::time::timeout(PATIENCE, answer(stream, engine, credentials)).await.is_err() {
+                    if tokio::time::timeout(PATIENCE, answer(stream, engine, credentials, standings)).await.is_err() {
                         debug!("an operator's connection took too long");
                     }
                 });
@@ -80,7 +81,7 @@ pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credenti
     }
 }
 
-async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveCredentials>) -> std::io::Result<()> {
+async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveCredentials>, standings: Standings) -> std::io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     BufReader::new(read.take(MOST_BYTES)).read_line(&mut line).await?;
@@ -88,6 +89,9 @@ async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveC
         Ok(request) => match ask_engine(&engine, request).await {
             Ok(mut snapshot) => {
                 snapshot.warnings = expiry::warnings(&credentials.validities(), clock::date(clock::now()));
+                if matches!(request, Request::Status) {
+                    standings.add_to(&mut snapshot).await;
+                }
                 Answer::Status(Box::new(snapshot))
             }
             Err(refused) => Answer::Problem(refused.to_string()),

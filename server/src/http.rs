@@ -28,6 +28,7 @@ use crate::engine::{EngineHandle, Presence, Snapshot};
 use crate::error::name_of;
 use crate::expiry;
 use crate::shortage::Shortage;
+use crate::standing::Standings;
 use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
 
@@ -37,6 +38,7 @@ pub(crate) struct Pages {
     pub(crate) engine: EngineHandle,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) credentials: Arc<LiveCredentials>,
+    pub(crate) standings: Standings,
     pub(crate) federation: Arc<str>,
     pub(crate) listen: SocketAddr,
     /// Names by which this port may be called, beside its addresses and the names in the server's certificate.
@@ -159,6 +161,7 @@ async fn status_json(State(pages): State<Pages>) -> Response {
     match pages.engine.status().await {
         Ok(mut snapshot) => {
             snapshot.warnings = expiry::warnings(&pages.credentials.validities(), clock::date(clock::now()));
+            pages.standings.add_to(&mut snapshot).await;
             match serde_json::to_string(&snapshot) {
                 Ok(text) => ([(header::CONTENT_TYPE, "application/json")], visible_json(&text).into_owned()).into_response(),
                 Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -173,6 +176,7 @@ async fn status_page(State(pages): State<Pages>) -> Response {
         Ok(mut snapshot) => {
             let now = clock::date(clock::now());
             snapshot.warnings = expiry::warnings(&pages.credentials.validities(), now);
+            pages.standings.add_to(&mut snapshot).await;
             let page = page(&pages, &snapshot, now);
             ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
         }
@@ -188,7 +192,7 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
          <title>{federation}: {task}</title><link rel=\"stylesheet\" href=\"/style.css\"></head><body><h1>{federation}</h1>\
          <p>Task <b>{task}</b>, run {run}; {schedule}. gRPC on {listen}. {time} UTC.</p><table><tr><th>stage</th><td>{stage}</td></tr>\
-         <tr><th>rounds closed</th><td>{closed}</td></tr>",
+         <tr><th>rounds</th><td>{closed}</td></tr>",
         federation = Escaped(&pages.federation),
         task = Escaped(&snapshot.task),
         run = snapshot.run,
@@ -196,7 +200,7 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
         listen = pages.listen,
         time = clock::rfc3339(now),
         stage = snapshot.stage,
-        closed = snapshot.rounds_closed,
+        closed = snapshot.progress(),
     );
     if snapshot.paused {
         html.push_str("<tr><th>paused</th><td>by an operator: no round opens until the run is resumed</td></tr>");
@@ -210,6 +214,9 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     }
     if let Some(seconds) = snapshot.deadline_in_seconds {
         let _ = write!(html, "<tr><th>closes in at most</th><td>{seconds} s</td></tr>");
+    }
+    if let Some(standing) = &snapshot.standing {
+        let _ = write!(html, "<tr><th>distance to go</th><td>{}</td></tr>", Escaped(&standing.text()));
     }
     if let Some(outcome) = &snapshot.outcome {
         let _ = write!(html, "<tr><th>outcome</th><td>{}</td></tr>", name_of(outcome));

@@ -27,7 +27,7 @@
 //! * `mailbox`, `service::aggregation`: questions to the summer, which calls like every other party; an answer goes to the engine.
 //! * [`summer`]: the second party of aggregated runs, a process of its own with its own keys and disk.
 //! * [`export`]: `posterior.json`, `report.html`, the transcript.
-//! * [`admin`], `http`, `telemetry`: operators and monitoring.
+//! * [`admin`], `http`, `standing`, `telemetry`: operators and monitoring.
 //!
 //! # Exit codes
 //!
@@ -52,6 +52,7 @@ mod mailbox;
 mod server;
 mod service;
 mod shortage;
+mod standing;
 mod stopped;
 pub mod store;
 pub mod summer;
@@ -62,5 +63,6 @@ pub mod tls;
 pub use engine::{Event, EventSink, MemberView, RefusedHello, Snapshot, SummerView};
 pub use error::{Result, ServerError};
 pub use server::{Running, Start, run, start};
+pub use standing::Standing;
 pub use stopped::stop_stored;
 pub use task::resolve_task;

@@ -28,6 +28,7 @@ use crate::http::{self, Pages};
 use crate::mailbox::Mailbox;
 use crate::service::{AggregationService, Service};
 use crate::shortage::Limits;
+use crate::standing::Standings;
 use crate::store::{PayloadStore, Store, StoredRun};
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, authority_hash, load_identity};
@@ -142,13 +143,15 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     let (stop_grpc, stopped) = oneshot::channel();
     let grpc = tokio::spawn(serve_grpc(service, aggregation, incoming, stopped));
 
-    let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone(), credentials.clone()))];
+    let standings = Standings::new(config.clone());
+    let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone(), credentials.clone(), standings.clone()))];
     background.push(tokio::spawn(refresh(credentials.clone(), engine.clone(), config.phases.clone())));
     if let Some(http) = http {
         let pages = Pages {
             engine: engine.clone(),
             telemetry,
             credentials,
+            standings,
             federation: config.federation.as_str().into(),
             listen: address,
             hosts: config.http_hosts.as_slice().into(),

@@ -126,18 +126,21 @@ impl Output {
             return self.value(snapshot);
         }
         let mut text = format!(
-            "task       {} (sha256:{})\nrun        {}\nstage      {}\nrounds     {} closed\n",
+            "task       {} (sha256:{})\nrun        {}\nstage      {}\nrounds     {}\n",
             visible(&snapshot.task),
             snapshot.task_hash,
             snapshot.run,
             snapshot.stage,
-            snapshot.rounds_closed
+            snapshot.progress()
         );
         if snapshot.paused {
             text += "paused     by an operator: no round opens until `dp-pvi-server resume`\n";
         }
         if let Some(outcome) = snapshot.outcome {
             text += &format!("outcome    {}\n", name_of(&outcome));
+        }
+        if let Some(standing) = &snapshot.standing {
+            text += &format!("{:<10} {}\n", "distance", visible(&standing.text()));
         }
         if let Some(reason) = &snapshot.no_sum {
             text += &format!("{:<10} {}\n", "no sum", visible(reason));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use dp_pvi_posterior::task::ScheduleSpec;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::coordinator::{Coordinator, Rejected, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Presence;
 use crate::error::name_of;
+use crate::standing::Standing;
 
 /// Where a run stands. Everything in it is public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,12 @@ pub struct Snapshot {
     pub rounds_closed: u32,
     /// Visits per site that the task asks for.
     pub visits: u32,
+    /// Rounds that the task has, where all sites work at once; elsewhere that depends on the sites.
+    #[serde(default)]
+    pub rounds_planned: Option<u32>,
+    /// How far the run is from where its released sums lead, where a round has closed and nobody else asks at the moment.
+    #[serde(default)]
+    pub standing: Option<Standing>,
     /// Order of work, in words.
     pub schedule: String,
     /// Whose turn it is.
@@ -139,6 +147,17 @@ pub struct MemberView {
 /// A client that has said nothing for longer than a request for work lasts is told as silent.
 const SILENT_SECONDS: u64 = 60;
 
+impl Snapshot {
+    /// Closed rounds, of how many, in words.
+    #[must_use]
+    pub fn progress(&self) -> String {
+        match self.rounds_planned {
+            Some(planned) => format!("{} closed of {planned} planned", self.rounds_closed),
+            None => format!("{} closed; {} visits of every site are planned", self.rounds_closed, self.visits),
+        }
+    }
+}
+
 impl MemberView {
     /// Where it stands, in words.
     #[must_use]
@@ -209,6 +228,11 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         paused: coordinator.is_paused(),
         rounds_closed: u32::try_from(coordinator.entries().len()).unwrap_or(u32::MAX),
         visits: task.visits(),
+        rounds_planned: match task.schedule {
+            ScheduleSpec::Synchronous { rounds } => Some(rounds),
+            ScheduleSpec::Sequential { .. } | ScheduleSpec::Asynchronous { .. } => None,
+        },
+        standing: None,
         schedule: task.schedule.to_string(),
         turn,
         waiting_for,

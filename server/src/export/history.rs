@@ -89,6 +89,12 @@ impl History {
 
     /// The noise-aware posterior, or why there is none.
     pub(super) fn noise_aware(&self) -> std::result::Result<noise_aware::Posterior, Absent> {
+        noise_aware::of_run(&self.task, &self.rounds_so_far()?)
+    }
+
+    /// What the noise-aware posterior needs of the closed rounds, or why there is none.
+    pub(super) fn rounds_so_far(&self) -> std::result::Result<noise_aware::History, Absent> {
+        noise_aware::is_known(&self.task)?;
         let sites: Vec<&ClientId> = self.sites().map(|(client, _)| client).collect();
         let units = |site: &ClientId| self.members.get(site).and_then(|member| member.units).unwrap_or(1).max(1);
         // Bounded where they were read; a store of another version may hold any number.
@@ -100,7 +106,7 @@ impl History {
             Some(ClosedRound { visit: entry.header.peek().ok()?.visit, included, state: state.clone(), correction: correction.clone() })
         });
         let rounds = rounds.collect::<Option<_>>().ok_or(Absent::NoRound)?;
-        noise_aware::of_run(&self.task, &noise_aware::History { shares, rounds })
+        Ok(noise_aware::History { shares, rounds })
     }
 
     /// Sites with the number of visits that they answered.

@@ -284,6 +284,10 @@ async fn an_operator_pauses_resumes_and_stops() {
     b.send(&start, &delta(1, 4)).await.unwrap();
     let snapshot = ask(&state, Request::Status).await.unwrap();
     assert_eq!((snapshot.stage.as_str(), snapshot.rounds_closed), ("paused", 1));
+    assert_eq!(snapshot.progress(), "1 closed of 5 planned");
+    let standing = snapshot.standing.unwrap();
+    assert_eq!((standing.rounds, standing.verdict, standing.overall), (1, None, None));
+    assert!(standing.text().contains("after round 1: Not known, because no noise was added"), "{}", standing.text());
     ask(&state, Request::Resume).await.unwrap();
     a.round().await;
     let snapshot = ask(&state, Request::Stop).await.unwrap();

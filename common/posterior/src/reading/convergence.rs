@@ -1,8 +1,11 @@
 //! Whether a run arrived: how far its own posterior is from where its released sums place it.
 
+use dp_pvi_expfam::any::Gaussian;
 use serde::{Deserialize, Serialize};
 
-use crate::reading::summary::Coefficient;
+use crate::reading::noise_aware::{self, Absent, History};
+use crate::reading::summary::{Coefficient, coefficients};
+use crate::task::ResolvedTask;
 
 /// Distance, in standard deviations of the noise-aware posterior, up to which a run counts as arrived. Noise alone moves the plain mean by about one.
 const ARRIVED: f64 = 2.0;
@@ -57,6 +60,21 @@ fn overall(distances: &[f64]) -> f64 {
 }
 
 impl Convergence {
+    /// How far a run with this public history is, after its last closed round.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn of_run(task: &ResolvedTask, history: &History) -> Result<Self, Absent> {
+        let aware = noise_aware::of_run(task, history)?;
+        let state = &history.rounds.last().ok_or(Absent::NoRound)?.state;
+        // A task that was read has names.
+        let names = task.parameter_names().map_err(|_| Absent::Unknown)?;
+        let of = |natural: Vec<f64>| -> Result<Vec<Coefficient>, Absent> {
+            Gaussian::from_natural(task.family(), natural).map(|q| coefficients(&names, q.standard())).map_err(|_| Absent::Diverged)
+        };
+        Ok(Self::new(&of(task.posterior(state).to_vec())?, &of(aware.natural_parameters)?, aware.noise_share))
+    }
+
     /// Compares two posteriors with the same coefficients.
     pub(crate) fn new(plain: &[Coefficient], aware: &[Coefficient], noise_share: Option<f64>) -> Self {
         let distances: Vec<f64> = plain.iter().zip(aware).map(|(plain, aware)| (plain.mean - aware.mean).abs() / aware.sd).collect();
