@@ -54,7 +54,7 @@ pub(crate) const VERSIONS: usize = 16;
 pub(crate) const TEXT_BYTES: usize = 128;
 /// Records of a test set.
 pub const RECORDS: u64 = 1 << 40;
-/// Bins, or levels, of a metrics report.
+/// Bins, levels, or points of a curve, of a metrics report.
 pub const BINS: usize = 1000;
 /// Parts of a round's header beside its own fields.
 pub(crate) const PARTS: usize = 4;
@@ -170,12 +170,14 @@ pub(crate) fn refusal(refusal: &Refusal) -> Result<(), OutOfBounds> {
 pub(crate) fn metrics_report(report: &MetricsReport) -> Result<(), OutOfBounds> {
     run(report.run)?;
     round(report.round)?;
-    let HeldOutMetrics { records, reliability, pit, interval_coverage, .. } = &report.metrics;
+    let HeldOutMetrics { records, reliability, pit, interval_coverage, roc, .. } = &report.metrics;
     within(*records <= RECORDS, "the records of a test set")?;
     let bins = [reliability.len(), pit.len(), interval_coverage.len()].iter().all(|bins| *bins <= BINS);
     let finite =
         reliability.iter().all(|(a, b, _)| a.is_finite() && b.is_finite()) && interval_coverage.iter().all(|(a, b)| (a + b).is_finite());
     within(bins && finite, "the bins of a report")?;
+    let share = |share: &f64| (0.0..=1.0).contains(share);
+    within(roc.len() <= BINS && roc.iter().all(|(x, y)| share(x) && share(y)), "the points of a ROC curve")?;
     let counts = reliability.iter().map(|(_, _, count)| count).chain(pit);
     within(counts.clone().all(|count| *count <= RECORDS), "the records of a bin")
 }

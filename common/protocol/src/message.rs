@@ -28,6 +28,8 @@ pub trait Body: Serialize + DeserializeOwned {
     const DOMAIN: &'static str;
     /// Whether one signature may be over several bodies (`Signed::seal_all`).
     const TOGETHER: Together = Together::Never;
+    /// What the end of a body lacks that an earlier version wrote: the bytes of later parts where they are absent.
+    const ABSENT: &'static [u8] = &[];
 
     /// Compares what it says with the table of [`bounds`].
     ///
@@ -141,13 +143,19 @@ impl<B: Body> Signed<B> {
     /// # Errors
     /// Wrong form, or out of bounds.
     pub fn peek(&self) -> Result<B, InvalidMessage> {
-        match postcard::take_from_bytes::<B>(&self.body) {
-            Ok((body, [])) => {
-                body.check()?;
-                Ok(body)
+        let body = match postcard::take_from_bytes::<B>(&self.body) {
+            Ok((body, [])) => body,
+            Err(postcard::Error::DeserializeUnexpectedEnd) if !B::ABSENT.is_empty() => {
+                let whole = [&self.body, B::ABSENT].concat();
+                match postcard::take_from_bytes::<B>(&whole) {
+                    Ok((body, [])) => body,
+                    _ => return Err(InvalidMessage::Malformed),
+                }
             }
-            _ => Err(InvalidMessage::Malformed),
-        }
+            _ => return Err(InvalidMessage::Malformed),
+        };
+        body.check()?;
+        Ok(body)
     }
 
     /// postcard of body and signature: the form in which signed messages are stored and embedded (an attachment's `message`).
@@ -676,6 +684,8 @@ pub struct MetricsReport {
 
 impl Body for MetricsReport {
     const DOMAIN: &'static str = "dp-pvi metrics v1";
+    /// A list without entries: the ROC curve, which earlier evaluators did not send.
+    const ABSENT: &'static [u8] = &[0];
 
     fn check(&self) -> Result<(), OutOfBounds> {
         bounds::metrics_report(self)
@@ -714,6 +724,24 @@ mod tests {
             }
         }
         assert_eq!(Signed::seal_all(&receipts(1), &key)[0], Signed::seal(&receipts(1)[0], &key));
+    }
+
+    #[test]
+    fn metrics_of_an_evaluator_that_sent_no_roc_curve_are_read() {
+        let key = SigningKey::from_bytes(&[5; 32]);
+        let metrics = HeldOutMetrics { records: 3, log_likelihood: -0.5, auc: Some(0.75), pit: vec![1, 2], ..HeldOutMetrics::default() };
+        let report = MetricsReport { run: RunId { task: Hash([3; 32]), number: 1 }, round: 2, metrics };
+        let mut earlier = encoded(&report);
+        assert_eq!(earlier.pop(), Some(0));
+        let signature = key.sign(&Hash::of(MetricsReport::DOMAIN, &[&earlier]).0).to_bytes().to_vec();
+        let message = Signed::<MetricsReport> { body: earlier.clone(), signature, kind: PhantomData };
+        assert_eq!(message.open(&key.verifying_key()).unwrap(), report);
+        for cut in 1..earlier.len() {
+            let body = earlier[..cut].to_vec();
+            assert!(Signed::<MetricsReport> { body, signature: Vec::new(), kind: PhantomData }.peek().is_err(), "{cut}");
+        }
+        let with = MetricsReport { metrics: HeldOutMetrics { roc: vec![(0.0, 0.0), (1.0, 1.0)], ..report.metrics.clone() }, ..report };
+        assert_eq!(Signed::seal(&with, &key).open(&key.verifying_key()).unwrap(), with);
     }
 
     #[test]

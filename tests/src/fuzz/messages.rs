@@ -163,6 +163,7 @@ pub(super) fn bodies() -> Vec<Vec<u8>> {
         reliability: vec![(0.25, 0.5, 4), (0.75, 1.0, 6)],
         pit: vec![3, 7],
         interval_coverage: vec![(0.9, 0.8)],
+        roc: vec![(0.0, 0.0), (0.25, 0.75), (1.0, 1.0)],
         ..HeldOutMetrics::default()
     };
     bodies.push(marked(5, Signed::seal(&MetricsReport { run: release().run, round: 2, metrics }, &key()).body));

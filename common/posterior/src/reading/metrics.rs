@@ -59,6 +59,10 @@ pub struct HeldOutMetrics {
     /// Content of a central predictive interval, and share of the targets inside (regression).
     #[serde(default)]
     pub interval_coverage: Vec<(f64, f64)>,
+    /// Points of the ROC curve from (0, 0) to (1, 1): share of the failures, and share of the successes, that are predicted above a threshold.
+    /// Empty where one class is missing, and for more than two classes.
+    #[serde(default)]
+    pub roc: Vec<(f64, f64)>,
 }
 
 impl HeldOutMetrics {
@@ -75,12 +79,16 @@ impl HeldOutMetrics {
         let absent =
             |metrics: &Self| [metrics.accuracy, metrics.rmse, metrics.brier, metrics.calibration_error, metrics.auc].map(|x| x.is_none());
         let bits = |metrics: &Self| metrics.numbers().map(f64::to_bits).collect::<Vec<_>>();
-        counts(self) == counts(other) && absent(self) == absent(other) && self.pit == other.pit && bits(self) == bits(other)
+        counts(self) == counts(other)
+            && absent(self) == absent(other)
+            && self.pit == other.pit
+            && self.roc.len() == other.roc.len()
+            && bits(self) == bits(other)
     }
 
     fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
-        let Self { log_likelihood, accuracy, rmse, brier, calibration_error, auc, reliability, interval_coverage, .. } = self;
-        let pairs = reliability.iter().map(|(a, b, _)| [*a, *b]).chain(interval_coverage.iter().map(|(a, b)| [*a, *b]));
+        let Self { log_likelihood, accuracy, rmse, brier, calibration_error, auc, reliability, interval_coverage, roc, .. } = self;
+        let pairs = reliability.iter().map(|(a, b, _)| [*a, *b]).chain(interval_coverage.iter().chain(roc).map(|(a, b)| [*a, *b]));
         let single = [Some(*log_likelihood), *accuracy, *rmse, *brier, *calibration_error, *auc];
         single.into_iter().flatten().chain(pairs.flatten())
     }
@@ -93,6 +101,9 @@ const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
 
 /// Number of equal-mass bins of the calibration error.
 pub const BINS: usize = 15;
+
+/// Most points of a ROC curve.
+const ROC_POINTS: usize = 41;
 
 /// Evaluates a posterior on public test records. Without records every metric is absent or 0.
 #[must_use]
@@ -131,6 +142,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         classes = several.iter().map(|(p, y)| (largest(p).1, indicator(largest(p).0 == *y))).collect();
     }
     let reliability = reliability(&mut classes);
+    let roc = if several.is_empty() { roc(&classes) } else { Vec::new() };
     let (squared, hits, auc) = if several.is_empty() {
         let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
         (classes.iter().map(|(p, y)| (p - y).powi(2)).sum(), hits, auc(&classes))
@@ -153,6 +165,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         auc,
         pit: histogram(&transforms),
         interval_coverage: if regression { coverage(&transforms) } else { Vec::new() },
+        roc,
     })
 }
 
@@ -238,6 +251,30 @@ fn auc(classes: &[(f64, f64)]) -> Option<f64> {
     (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
 }
 
+/// Points of the ROC curve, evenly along its length |Δx| + |Δy| = 2; each is a corner of the whole curve, and equal predictions are never cut apart.
+/// `classes` are sorted by prediction. Empty where one class is missing.
+fn roc(classes: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let successes = as_f64(classes.iter().filter(|c| c.1 > 0.5).count() as u64);
+    let failures = as_f64(classes.len() as u64) - successes;
+    if successes < 1.0 || failures < 1.0 {
+        return Vec::new();
+    }
+    let (mut false_positive, mut true_positive) = (0.0, 0.0);
+    let mut points = vec![(0.0, 0.0)];
+    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).rev() {
+        let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
+        true_positive += positive;
+        false_positive += as_f64(tie.len() as u64) - positive;
+        let point = (false_positive / failures, true_positive / successes);
+        let next = 2.0 * as_f64(points.len() as u64) / as_f64(ROC_POINTS as u64 - 1);
+        let last = false_positive + true_positive >= as_f64(classes.len() as u64);
+        if last || (points.len() < ROC_POINTS - 1 && point.0 + point.1 >= next) {
+            points.push(point);
+        }
+    }
+    points
+}
+
 /// The mean over the classes of the area under the curve of each against the others; absent where one of them, or all others, are missing.
 fn of_several(several: &[(Vec<f64>, usize)]) -> Option<f64> {
     let classes = several.first()?.0.len();
@@ -284,7 +321,7 @@ mod tests {
 
     use dp_pvi_expfam::any::Family;
 
-    use super::{BINS, HeldOutMetrics, auc, reliability};
+    use super::{BINS, HeldOutMetrics, ROC_POINTS, auc, reliability, roc};
     use crate::models::{linear_regression, logistic_regression};
     use crate::reading::predictive::{Example, Prediction, Predictor};
     use crate::reading::public::Public;
@@ -317,6 +354,7 @@ mod tests {
         assert_eq!((m.rmse, m.records, m.reliability.len()), (None, 3, 3));
         // Of the pairs (2, 0.5) and (−1, 0.5) one is in the right order.
         assert_eq!((m.auc, m.pit.len(), m.interval_coverage.len()), (Some(0.5), 0, 0));
+        assert_eq!(m.roc, [(0.0, 0.0), (0.0, 0.5), (1.0, 0.5), (1.0, 1.0)]);
     }
 
     /// Three classes by hand, as a law that says what it is told.
@@ -342,7 +380,7 @@ mod tests {
             rows.iter().map(|(values, target)| Example { indices: &[0, 1, 2], values, target: *target }),
         );
         assert!((m.log_likelihood - (0.7_f64.ln() + 0.3_f64.ln() + 0.8_f64.ln() + 0.5_f64.ln()) / 4.0).abs() < 1e-15);
-        assert_eq!((m.accuracy, m.rmse), (Some(0.75), None));
+        assert_eq!((m.accuracy, m.rmse, m.roc.len()), (Some(0.75), None, 0));
         let brier = ((0.09 + 0.04 + 0.01) + (0.09 + 0.16 + 0.49) + (0.01 + 0.01 + 0.04) + (0.04 + 0.25 + 0.09)) / 4.0;
         assert!((m.brier.unwrap() - brier).abs() < 1e-15);
         // Four records: every one is a bin of its own.
@@ -382,6 +420,34 @@ mod tests {
         assert_eq!(auc(&[(0.2, 0.0), (0.5, 1.0), (0.5, 0.0), (0.9, 1.0)]), Some(0.875));
         assert_eq!(auc(&[(0.3, 1.0), (0.3, 0.0)]), Some(0.5));
         assert_eq!((auc(&[(0.3, 1.0)]), auc(&[])), (None, None));
+    }
+
+    #[test]
+    fn a_small_roc_curve_has_every_corner() {
+        let classes = [(0.2, 0.0), (0.5, 1.0), (0.5, 0.0), (0.9, 1.0)];
+        assert_eq!(roc(&classes), [(0.0, 0.0), (0.0, 0.5), (0.5, 1.0), (1.0, 1.0)]);
+        assert_eq!((roc(&[(0.3, 1.0)]), roc(&[])), (Vec::new(), Vec::new()));
+        assert_eq!(roc(&[(0.3, 1.0), (0.3, 0.0)]), [(0.0, 0.0), (1.0, 1.0)]);
+    }
+
+    /// The area below the points, by trapezes, is that of the whole curve up to what the corners between them cut off.
+    #[test]
+    fn the_points_of_a_large_roc_curve_keep_its_area_and_are_few() {
+        for power in [1, 3] {
+            // Success is likelier the higher the prediction; a fixed sequence takes the place of chance.
+            let classes: Vec<(f64, f64)> = (0..5000_i32)
+                .map(|i| {
+                    let prediction = f64::from(i) / 5000.0;
+                    (prediction, f64::from(u8::from(f64::from(i * 7919 % 5000) / 5000.0 < prediction.powi(power))))
+                })
+                .collect();
+            let points = roc(&classes);
+            assert!(points.len() <= ROC_POINTS && points.len() >= ROC_POINTS - 2, "{}", points.len());
+            assert_eq!((points[0], points[points.len() - 1]), ((0.0, 0.0), (1.0, 1.0)));
+            assert!(points.windows(2).all(|w| w[0].0 <= w[1].0 && w[0].1 <= w[1].1));
+            let area: f64 = points.windows(2).map(|w| (w[1].0 - w[0].0) * 0.5 * (w[0].1 + w[1].1)).sum();
+            assert!((area - auc(&classes).unwrap()).abs() < 2e-3, "{area} {:?}", auc(&classes));
+        }
     }
 
     #[test]

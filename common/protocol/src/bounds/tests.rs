@@ -132,7 +132,10 @@ fn finding_attack_b1_every_integer_of_a_signed_message_is_compared_with_the_tabl
     assert_eq!(report(HeldOutMetrics { records: u64::MAX, ..metrics.clone() }), out("the records of a test set"));
     assert_eq!(report(HeldOutMetrics { pit: vec![u64::MAX], ..metrics.clone() }), out("the records of a bin"));
     assert_eq!(report(HeldOutMetrics { reliability: vec![(0.5, 0.5, 1); BINS + 1], ..metrics.clone() }), out("the bins of a report"));
-    assert_eq!(report(HeldOutMetrics { reliability: vec![(f64::NAN, 0.5, 1)], ..metrics }), out("the bins of a report"));
+    assert_eq!(report(HeldOutMetrics { reliability: vec![(f64::NAN, 0.5, 1)], ..metrics.clone() }), out("the bins of a report"));
+    for roc in [vec![(0.5, 0.5); BINS + 1], vec![(0.5, 1.5)], vec![(f64::NAN, 0.5)]] {
+        assert_eq!(report(HeldOutMetrics { roc, ..metrics.clone() }), out("the points of a ROC curve"));
+    }
 }
 
 /// A task of one round of natural gradients, whose payloads are lattice vectors.
