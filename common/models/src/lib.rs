@@ -12,6 +12,7 @@ pub mod neural_network;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod prediction;
+pub mod predictor;
 pub mod probit_regression;
 pub mod registry;
 pub mod sigmoid_belief;
@@ -25,6 +26,7 @@ pub use model::{ModelEntry, ModelFamily, ModelSpec, PublicHalf};
 use crate::latent_dirichlet::LatentDirichletSpec;
 use crate::model::Entry;
 use crate::prediction::{Law, Outcome};
+use crate::predictor::Predictor;
 use crate::registry::{Named, RegisterError, Registry};
 use crate::sigmoid_belief::SigmoidBeliefSpec;
 use crate::spec::TaskError;
@@ -100,6 +102,11 @@ pub trait ModelRules: Display {
     /// Whether a record enters only through its linear predictor xᵀθ.
     fn is_linear(&self) -> bool {
         false
+    }
+
+    /// The derivatives of its expected log density, where a record enters only through its linear predictor and they are public mathematics.
+    fn predictor(&self) -> Option<&dyn Predictor> {
+        None
     }
 
     /// Public bounds of the residual and the curvature of a linear predictor, if there are any.

@@ -15,14 +15,7 @@ use crate::capabilities::Gradients;
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_records::{RecordTable, RecordView};
 
-/// Derivatives of E_q log p(y | xᵀθ) at one record.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Statistics {
-    /// r = ∂f/∂a.
-    pub residual: f64,
-    /// c = −2 ∂f/∂s².
-    pub curvature: f64,
-}
+pub use dp_pvi_models::predictor::Statistics;
 
 /// A likelihood of a linear predictor.
 pub trait LinearPredictor: Send + Sync {

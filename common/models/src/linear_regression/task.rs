@@ -7,6 +7,7 @@ use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
+use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
@@ -61,6 +62,19 @@ impl ModelRules for LinearRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    fn predictor(&self) -> Option<&dyn Predictor> {
+        Some(self)
+    }
+}
+
+/// r = (y − a)/noise_sd², c = 1/noise_sd².
+impl Predictor for LinearRegression {
+    #[inline]
+    fn statistics(&self, mean: f64, _variance: f64, target: f64) -> Statistics {
+        let precision = self.noise_sd.powi(-2);
+        Statistics { residual: (target - mean) * precision, curvature: precision }
     }
 }
 

@@ -7,6 +7,7 @@ use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
+use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelRules, PredictorBounds, PublicHalf, StatisticsForm, TiltedForm};
@@ -56,6 +57,10 @@ impl ModelRules for LogisticRegression {
         true
     }
 
+    fn predictor(&self) -> Option<&dyn Predictor> {
+        Some(self)
+    }
+
     fn predictor_bounds(&self) -> Option<PredictorBounds> {
         Some(PredictorBounds::logit())
     }
@@ -63,6 +68,15 @@ impl ModelRules for LogisticRegression {
     /// |y − E σ| ≤ 1, so the gradient is at most R.
     fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
         Some(feature_bound)
+    }
+}
+
+/// With B1 = E σ(z) and B2 = E σ(z)(1−σ(z)): r = y − B1, c = B2.
+impl Predictor for LogisticRegression {
+    #[inline]
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
+        let moments = sigmoid_moments(mean, variance);
+        Statistics { residual: target - moments.sigmoid, curvature: moments.curvature }
     }
 }
 

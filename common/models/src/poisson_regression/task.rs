@@ -7,6 +7,7 @@ use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
+use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelRules, PublicHalf};
@@ -46,6 +47,19 @@ impl ModelRules for PoissonRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    fn predictor(&self) -> Option<&dyn Predictor> {
+        Some(self)
+    }
+}
+
+/// With the expected rate m = exp(a + s²/2): r = y − m, c = m.
+impl Predictor for PoissonRegression {
+    #[inline]
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
+        let rate = (mean + 0.5 * variance).exp();
+        Statistics { residual: target - rate, curvature: rate }
     }
 }
 

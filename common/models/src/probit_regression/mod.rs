@@ -9,4 +9,4 @@
 
 mod task;
 
-pub use task::ProbitRegression;
+pub use task::{ProbitRegression, expectation};

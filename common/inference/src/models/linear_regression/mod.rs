@@ -6,6 +6,7 @@ use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_posterior::models::linear_regression as public;
+use dp_pvi_posterior::models::predictor::Predictor;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::capabilities::glm::{self, LinearPredictor, Statistics};
@@ -16,6 +17,7 @@ use dp_pvi_records::{RecordTable, RecordView};
 /// y ~ N(xᵀθ, 1/`precision`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinearRegression {
+    public: public::LinearRegression,
     precision: f64,
 }
 
@@ -23,14 +25,14 @@ impl LinearRegression {
     /// With observation noise of this standard deviation, which a resolved task has checked to be positive.
     #[must_use]
     pub fn new(noise_sd: f64) -> Self {
-        Self { precision: noise_sd.powi(-2) }
+        Self { public: public::LinearRegression { noise_sd }, precision: noise_sd.powi(-2) }
     }
 }
 
 impl LinearPredictor for LinearRegression {
     #[inline]
-    fn statistics(&self, mean: f64, _variance: f64, target: f64) -> Statistics {
-        Statistics { residual: (target - mean) * self.precision, curvature: self.precision }
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
+        self.public.statistics(mean, variance, target)
     }
 
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {

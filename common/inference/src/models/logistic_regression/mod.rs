@@ -5,7 +5,8 @@ mod tilted;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::models::logistic_regression as public;
-use dp_pvi_posterior::numerics::quadrature::{sigmoid_moments, softplus};
+use dp_pvi_posterior::models::predictor::Predictor;
+use dp_pvi_posterior::numerics::quadrature::softplus;
 
 use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use crate::capabilities::tilted::{MomentMatching, PredictorMatching};
@@ -21,8 +22,7 @@ pub struct LogisticRegression;
 impl LinearPredictor for LogisticRegression {
     #[inline]
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
-        let moments = sigmoid_moments(mean, variance);
-        Statistics { residual: target - moments.sigmoid, curvature: moments.curvature }
+        public::LogisticRegression {}.statistics(mean, variance, target)
     }
 
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {

@@ -7,6 +7,7 @@
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_expfam::special::ln_gamma;
 use dp_pvi_posterior::models::poisson_regression as public;
+use dp_pvi_posterior::models::predictor::Predictor;
 
 use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use crate::capabilities::{Gradients, LocalOptimum, Model};
@@ -20,8 +21,7 @@ pub struct Poisson;
 impl LinearPredictor for Poisson {
     #[inline]
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
-        let rate = (mean + 0.5 * variance).exp();
-        Statistics { residual: target - rate, curvature: rate }
+        public::PoissonRegression {}.statistics(mean, variance, target)
     }
 
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {

@@ -1,7 +1,8 @@
 //! Bayesian probit regression: P(y = 1) = Φ(xᵀθ), y ∈ {0, 1}.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::models::probit_regression as public;
+use dp_pvi_posterior::models::predictor::Predictor;
+use dp_pvi_posterior::models::probit_regression::{self as public, expectation};
 use dp_pvi_posterior::numerics::normal::log_cdf;
 
 use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
@@ -14,10 +15,6 @@ use dp_pvi_records::RecordView;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probit;
 
-/// Step and reach of the trapezoid rule in standard deviations: ln Φ is analytic near the real line, so the error is far below 1e-12.
-const STEP: f64 = 0.25;
-const REACH: i32 = 36;
-
 impl TiltedPredictor for Probit {
     /// Closed form: with t = √(1 + s²), w = ya/t and r = φ(w)/Φ(w), ln Z = ln Φ(w), α = yr/t, β = r(w + r)/(1 + s²).
     fn tilted(&self, mean: f64, variance: f64, target: f64) -> Tilted {
@@ -28,28 +25,9 @@ impl TiltedPredictor for Probit {
     }
 }
 
-/// E g(z) for z ~ N(mean, variance) by the trapezoid rule.
-fn expectation<const N: usize>(mean: f64, variance: f64, g: impl Fn(f64) -> [f64; N]) -> [f64; N] {
-    let s = variance.max(0.0).sqrt();
-    let (mut sums, mut total) = ([0.0; N], 0.0);
-    for k in -REACH..=REACH {
-        let u = STEP * f64::from(k);
-        let weight = (-0.5 * u * u).exp();
-        total += weight;
-        sums.iter_mut().zip(g(mean + s * u)).for_each(|(sum, value)| *sum += weight * value);
-    }
-    sums.map(|sum| sum / total)
-}
-
 impl LinearPredictor for Probit {
-    /// r = E ∂ ln p/∂z, c = −E ∂² ln p/∂z² (Bonnet's and Price's theorems).
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
-        let sign = if target > 0.5 { 1.0 } else { -1.0 };
-        let [residual, curvature] = expectation(mean, variance, |z| {
-            let at = log_cdf(sign * z);
-            [sign * at.ratio, at.ratio * at.excess]
-        });
-        Statistics { residual, curvature }
+        public::ProbitRegression {}.statistics(mean, variance, target)
     }
 
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {

@@ -1,0 +1,17 @@
+//! Likelihoods of a linear predictor xᵀθ: the two derivatives from which everything else about a record follows. Mathematics of a number, its
+//! uncertainty and a target, whoever's they are: sites evaluate it on records, a forecast on rows that are drawn from public values.
+
+/// Derivatives of f = E log p(y | z) for a predictor z ~ N(a, s²).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Statistics {
+    /// r = ∂f/∂a.
+    pub residual: f64,
+    /// c = −2 ∂f/∂s².
+    pub curvature: f64,
+}
+
+/// A likelihood of a linear predictor.
+pub trait Predictor {
+    /// Residual and curvature for a predictor with this mean and variance.
+    fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
+}
