@@ -163,7 +163,13 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
     Schema {
         content,
         columns: Vec::new(),
-        label: Label { column: String::new(), kind: LabelKind::Absent, missing: CellPolicy::Reject, invalid: CellPolicy::Reject },
+        label: Label {
+            column: String::new(),
+            kind: LabelKind::Absent,
+            missing: CellPolicy::Reject,
+            invalid: CellPolicy::Reject,
+            published: None,
+        },
         unit_column: None,
         missing_tokens: Vec::new(),
         other_columns: OtherColumns::Reject,

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 pub mod coding;
 pub mod content;
 pub mod public;
+pub mod published;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,8 @@ pub struct Column {
     pub offset: u32,
     /// What it holds.
     pub kind: ColumnKind,
+    /// What has been published about it, for forecasts.
+    pub published: Option<published::Published>,
 }
 
 /// What a column holds.
@@ -129,6 +132,8 @@ pub struct Label {
     pub missing: CellPolicy,
     /// What happens to text that is no label: `Reject` or `Drop`.
     pub invalid: CellPolicy,
+    /// What has been published about it, for forecasts.
+    pub published: Option<published::Published>,
 }
 
 /// What a label holds.

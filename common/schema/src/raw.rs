@@ -2,6 +2,7 @@
 
 use super::coding::Coding;
 use super::content::Content;
+use super::published::{self, Form};
 use super::{
     Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, Label, LabelKind, Matching, NumberRule, OtherColumns,
     Outside, Schema, SchemaError, Transform, first_repeated, worst_case_norm,
@@ -306,6 +307,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
         _ => return Err(SchemaError::Whole(format!("entry {} of `[[columns]]` needs `name = \"…\"`", position + 1))),
     };
     let fail = |problem: String| SchemaError::Column { column: name.clone(), problem };
+    let published = published::Raw::take(&mut table).map_err(fail)?;
     let raw = RawColumn::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
     let kind = match raw {
         RawColumn::Number(raw) => {
@@ -342,7 +344,14 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
         }
         RawColumn::Ignored {} => ColumnKind::Ignored,
     };
-    Ok(Column { name, offset: 0, kind })
+    let form = match &kind {
+        ColumnKind::Number(rule) => Form::Moments(rule),
+        ColumnKind::Category(rule) => Form::Shares(rule.values.len()),
+        ColumnKind::Boolean(_) => Form::Share,
+        ColumnKind::Ignored => Form::Nothing,
+    };
+    let published = published.checked(form).map_err(fail)?;
+    Ok(Column { name, offset: 0, kind, published })
 }
 
 fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
@@ -352,6 +361,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
     };
     // Name and kind are read apart, so that every error can name the column.
     let fail = |problem: String| SchemaError::Column { column: column.clone(), problem };
+    let published = published::Raw::take(&mut table).map_err(fail)?;
     let raw = RawLabel::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
     match raw {
         RawLabel::Binary(raw) => {
@@ -363,6 +373,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 return Err(fail(format!("the text `{text}` is listed twice in `positive` and `negative`: keep it in one place")));
             }
             Ok(Label {
+                published: published.checked(Form::Share).map_err(fail)?,
                 missing: label_policy(raw.missing, "missing").map_err(fail)?,
                 invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
                 kind: LabelKind::Binary { positive: raw.positive, negative: raw.negative, strip_suffix: raw.strip_suffix },
@@ -379,6 +390,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 return Err(fail(format!("the text `{text}` is listed twice in `values`: a class has one text")));
             }
             Ok(Label {
+                published: published.checked(Form::Shares(raw.values.len())).map_err(fail)?,
                 missing: label_policy(raw.missing, "missing").map_err(fail)?,
                 invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
                 kind: LabelKind::Classes { values: raw.values },
@@ -398,8 +410,9 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 missing,
                 invalid,
             };
-            let kind = LabelKind::Number(checked_number(rule).map_err(fail)?);
-            Ok(Label { column, kind, missing, invalid })
+            let rule = checked_number(rule).map_err(fail)?;
+            let published = published.checked(Form::Moments(&rule)).map_err(fail)?;
+            Ok(Label { column, kind: LabelKind::Number(rule), missing, invalid, published })
         }
     }
 }

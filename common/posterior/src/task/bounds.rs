@@ -163,8 +163,10 @@ fn check_texts(schema: &Schema) -> Result<(), TaskError> {
     if let crate::schema::content::Content::Documents(rule) = schema.content() {
         names.extend(rule.vocabulary.iter().flatten().map(String::as_str));
     }
+    names.extend(label.published.iter().map(|published| published.source.as_str()));
     for column in schema.columns() {
         names.push(&column.name);
+        names.extend(column.published.iter().map(|published| published.source.as_str()));
         match &column.kind {
             ColumnKind::Category(rule) => names.extend(rule.values.iter().map(String::as_str)),
             ColumnKind::Boolean(rule) => names.extend(rule.true_values.iter().chain(&rule.false_values).map(String::as_str)),
