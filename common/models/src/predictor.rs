@@ -14,4 +14,9 @@ pub struct Statistics {
 pub trait Predictor {
     /// Residual and curvature for a predictor with this mean and variance.
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
+
+    /// About how many exponentials or the like one evaluation takes: who has a choice evaluates a dear one less often.
+    fn cost(&self) -> u32 {
+        1
+    }
 }

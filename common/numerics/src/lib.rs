@@ -3,6 +3,7 @@
 
 pub mod clipping;
 pub mod count;
+pub mod draws;
 pub mod floor;
 pub mod noisy_likelihood;
 pub mod normal;

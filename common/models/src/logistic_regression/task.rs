@@ -78,6 +78,10 @@ impl Predictor for LogisticRegression {
         let moments = sigmoid_moments(mean, variance);
         Statistics { residual: target - moments.sigmoid, curvature: moments.curvature }
     }
+
+    fn cost(&self) -> u32 {
+        3
+    }
 }
 
 /// Exact by quadrature.

@@ -91,6 +91,11 @@ impl Predictor for ProbitRegression {
         });
         Statistics { residual, curvature }
     }
+
+    /// One a node of the rule.
+    fn cost(&self) -> u32 {
+        73
+    }
 }
 
 #[derive(Debug)]

@@ -17,6 +17,7 @@ pub mod parameter_perturbation;
 pub(crate) mod price;
 pub mod propagation;
 pub mod pvi;
+pub mod rehearsal;
 mod rule;
 pub mod schedule;
 pub mod sep;
@@ -51,6 +52,7 @@ pub use vips::{
 };
 
 use self::noise_aware::{Absent, History, Posterior};
+use self::rehearsal::{NotForecast, Sent, Stage};
 use self::schedule::Damping;
 use crate::spec::check::invalid;
 use crate::spec::{ScheduleSpec, TaskError};
@@ -245,6 +247,15 @@ pub(crate) trait UpdateRules: Display {
     fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
         let _ = (task, history);
         Err(Absent::Unknown)
+    }
+
+    /// What the sites of a round would send if drawn rows stood in place of their records, noise included: for forecasts.
+    ///
+    /// # Errors
+    /// Why there is no forecast.
+    fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        let _ = (task, visit, state, stage);
+        Err(NotForecast::Update)
     }
 
     /// What somebody should know before a run, in sentences.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
 use crate::methods::noise_aware::{Absent, History, Posterior};
+use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::methods::{NaturalGradientRule, Rule};
@@ -362,6 +363,11 @@ impl UpdateRules for NaturalGradientSpec {
 
     fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
         super::noise_aware::posterior(task, self, history)
+    }
+
+    fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        let noised = self.sum_of(task, visit, self.share(visit, task.visits())).map_err(|_| NotForecast::Setting)?;
+        super::rehearsal::sum(self, task, (visit, &noised), state, stage)
     }
 
     fn released(&self) -> String {

@@ -1,0 +1,233 @@
+//! What a run will be worth, before it runs: widths of intervals and the loss of predictive quality, from public values alone.
+//!
+//! Federations are drawn from the schema and the prior ([`world`]), and the task runs on each of them: its own rule, the noise of its own
+//! mechanisms, the intervals that its result would have. What differs from world to world (shares of levels, correlations, coefficients)
+//! becomes a range. No record enters, nothing costs budget, and the same task gives the same bits.
+
+mod run;
+mod world;
+
+use serde::{Deserialize, Serialize};
+
+use self::world::World;
+use crate::methods::noise_aware::History;
+pub use crate::methods::rehearsal::NotForecast;
+use crate::numerics::draws::Draws;
+use crate::reading::noise_aware::{is_known, of_run};
+use crate::reading::predictive::{Example, Predictor};
+use crate::reading::summary::Level;
+use crate::task::ResolvedTask;
+
+/// Most coefficients of a forecast.
+const LARGEST: u32 = 400;
+
+/// What may lie between one world and another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// 5 % of worlds lie below.
+    pub low: f64,
+    /// Half of them.
+    pub median: f64,
+    /// 5 % of worlds lie above.
+    pub high: f64,
+}
+
+/// The forecast of one coefficient.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoefficientForecast {
+    /// Its name.
+    pub name: String,
+    /// Width of its 90 % interval.
+    pub width: Range,
+    /// Median of the width that it would have without protection.
+    pub unprotected: f64,
+}
+
+/// The forecast of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Forecast {
+    /// Declared records of all sites.
+    pub records: u64,
+    /// Number of sites.
+    pub sites: u32,
+    /// Worlds that were drawn.
+    pub worlds: u32,
+    /// Columns (the label is one) whose law is published, and all that are used.
+    pub published: (u32, u32),
+    /// Intervals of all coefficients, in their order.
+    pub coefficients: Vec<CoefficientForecast>,
+    /// Median over the coefficients of the width of a 90 % interval.
+    pub width: Range,
+    /// Held-out log-likelihood a record, without protection minus with it.
+    pub loss: Range,
+}
+
+/// One drawn federation, its run, and what its rows say without protection.
+pub(crate) struct Rehearsal {
+    /// The public history of the run.
+    pub(crate) history: History,
+    /// Natural parameters of the posterior without protection, in the task's family: where the run would arrive without noise.
+    pub(crate) unprotected: Vec<f64>,
+    world: World,
+}
+
+/// How much is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Worlds.
+    pub worlds: u32,
+    /// Rows of each.
+    pub rows: u32,
+}
+
+impl Effort {
+    /// As much as about a second allows for a model of this size.
+    #[must_use]
+    pub fn of(task: &ResolvedTask) -> Self {
+        /// Nanoseconds.
+        const BUDGET: f64 = 8e8;
+        let d = f64::from(task.dimension);
+        let nonzeros = f64::from(task.max_nonzeros).min(d);
+        let predictor = task.model.rules().predictor().map_or(1.0, |predictor| f64::from(predictor.cost()));
+        let classes = f64::from(task.model.rules().classes().unwrap_or(1));
+        // Of a row in a pass, and of what is done once in every world.
+        let row = classes * (20.0 + 25.0 * predictor) + 2.0 * nonzeros * nonzeros;
+        let passes = f64::from(task.visits()) + 10.0;
+        let matrices = 400.0 * d * d * d + f64::from(task.visits()) * 20.0 * d * d;
+        let left = |worlds: f64| (BUDGET / worlds - matrices) / (passes * row);
+        let worlds = (BUDGET / (matrices + 1000.0 * passes * row)).clamp(6.0, 24.0).floor();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers above 0")]
+        let (worlds, rows) = (worlds as u32, left(worlds).clamp(400.0, 2000.0) as u32);
+        Self { worlds, rows }
+    }
+}
+
+/// Runs the task over world number `number`. The first worlds of any number are the same.
+///
+/// # Errors
+/// Why this task is not forecast.
+pub(crate) fn rehearsal(task: &ResolvedTask, units: &[u64], rows: u32, number: u32) -> Result<Rehearsal, NotForecast> {
+    let predictor = task.model.rules().predictor().filter(|_| task.dimension == task.features).ok_or(NotForecast::Model)?;
+    if task.dimension > LARGEST {
+        return Err(NotForecast::TooLarge(LARGEST));
+    }
+    let schema = task.parsed_schema().map_err(|_| NotForecast::Model)?;
+    let records: u64 = units.iter().sum();
+    if records == 0 {
+        return Err(NotForecast::Nobody);
+    }
+    let root = seed(task).part(number.into());
+    let mut world = World::draw(task, &schema, rows as usize, &mut root.part(0)).ok_or(NotForecast::Model)?;
+    #[allow(clippy::cast_precision_loss, reason = "a number of records")]
+    world.rows.stand_for(records as f64);
+    let unprotected = run::unprotected(task, predictor, &world.rows, &world.truth).ok_or(NotForecast::Fails)?;
+    let history = run::rehearse(task, units, &world.rows, &mut root.part(1))?;
+    Ok(Rehearsal { history, unprotected: unprotected.natural().to_vec(), world })
+}
+
+/// The stream of a task's worlds: it depends on what the rows are drawn from, so that the same worlds meet every ε and trust.
+fn seed(task: &ResolvedTask) -> Draws {
+    let key = dp_pvi_privacy::Hash::of("dp-pvi forecast v1", &[task.schema.as_bytes(), task.model.name().as_bytes()]);
+    Draws::of(&key.0)
+}
+
+/// Forecasts a run of the task over sites with these numbers of declared units.
+///
+/// # Errors
+/// Why there is no forecast.
+pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Forecast, NotForecast> {
+    is_known(task).map_err(NotForecast::Intervals)?;
+    let mut widths = Vec::new();
+    let mut without = Vec::new();
+    let mut losses = Vec::new();
+    for number in 0..effort.worlds {
+        let rehearsal = rehearsal(task, units, effort.rows, number)?;
+        let Ok(aware) = of_run(task, &rehearsal.history) else { continue };
+        let predictor = |natural: &[f64]| Predictor::new(&task.model, task.family(), natural).map_err(|_| NotForecast::Fails);
+        let (with, exact) = (predictor(&aware.natural_parameters)?, predictor(&rehearsal.unprotected)?);
+        widths.push(interval_widths(&with));
+        without.push(interval_widths(&exact));
+        losses.push(loss(&rehearsal.world, &with, &exact));
+    }
+    if 2 * widths.len() < effort.worlds as usize {
+        return Err(NotForecast::Fails);
+    }
+    let names = task.parameter_names().map_err(|_| NotForecast::Model)?;
+    let widest = 2.0 * Level::P90.half_width() * task.prior.scale;
+    let of = |list: &[Vec<f64>], j: usize| list.iter().map(|widths| widths[j]).collect::<Vec<f64>>();
+    let coefficients = names
+        .into_iter()
+        .enumerate()
+        .map(|(j, name)| CoefficientForecast { name, width: widths_range(&of(&widths, j), widest), unprotected: median(of(&without, j)) })
+        .collect();
+    let schema = task.parsed_schema().map_err(|_| NotForecast::Model)?;
+    Ok(Forecast {
+        records: units.iter().sum(),
+        sites: u32::try_from(units.len()).unwrap_or(u32::MAX),
+        worlds: u32::try_from(widths.len()).unwrap_or(u32::MAX),
+        published: published(&schema),
+        coefficients,
+        width: widths_range(&widths.into_iter().map(median).collect::<Vec<_>>(), widest),
+        loss: quantiles(losses),
+    })
+}
+
+fn published(schema: &crate::schema::Schema) -> (u32, u32) {
+    let used = schema.columns().iter().filter(|column| column.kind.width() > 0);
+    let known = used.clone().filter(|column| column.published.is_some()).count() + usize::from(schema.label().published.is_some());
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    (count(known), count(used.count() + 1))
+}
+
+fn interval_widths(predictor: &Predictor) -> Vec<f64> {
+    run::deviations(predictor.posterior()).into_iter().map(|sd| 2.0 * Level::P90.half_width() * sd).collect()
+}
+
+/// Mean over the world's rows and targets of ln p without protection minus with it.
+fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
+    let (mut sum, mut total) = (0.0, 0.0);
+    for row in world.rows.iter() {
+        for &(target, probability) in row.targets.iter().filter(|(_, probability)| *probability > 0.0) {
+            let row = Example { indices: row.indices, values: row.values, target };
+            sum += probability * (exact.log_density(row) - with.log_density(row));
+            total += probability;
+        }
+    }
+    sum / f64::max(total, f64::MIN_POSITIVE)
+}
+
+/// Median, and the central 90 % of a log-normal law with the mean and spread of the logarithms: quantiles of a handful of worlds would
+/// be too close. No interval is wider than the prior's, which is `widest`.
+#[allow(clippy::cast_precision_loss, reason = "a number of worlds")]
+fn widths_range(widths: &[f64], widest: f64) -> Range {
+    let logs: Vec<f64> = widths.iter().map(|width| width.max(f64::MIN_POSITIVE).ln()).collect();
+    let count = logs.len().max(1) as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    let reach = Level::P90.half_width() * (variance * (1.0 + 1.0 / count)).sqrt();
+    let median = median(widths.to_vec()).min(widest);
+    Range { low: (mean - reach).exp().min(median), median, high: (mean + reach).exp().clamp(median, widest) }
+}
+
+/// 5 %, 50 % and 95 %, between neighbours linearly.
+fn quantiles(mut values: Vec<f64>) -> Range {
+    values.sort_by(f64::total_cmp);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a position in the list")]
+    let at = |share: f64| {
+        let place = share * (values.len().saturating_sub(1)) as f64;
+        let below = values.get(place as usize).copied().unwrap_or(0.0);
+        let above = values.get(place as usize + 1).copied().unwrap_or(below);
+        below + place.fract() * (above - below)
+    };
+    Range { low: at(0.05), median: at(0.5), high: at(0.95) }
+}
+
+fn median(values: Vec<f64>) -> f64 {
+    quantiles(values).median
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+#![allow(clippy::unwrap_used)]
+
+use super::{Effort, Forecast, NotForecast, forecast, rehearsal};
+use crate::reading::noise_aware::of_run;
+use crate::task::{RawTask, ResolveContext, ResolvedTask};
+
+const SCHEMA: &str = r#"
+version = 2
+norm_bound = 2.5
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+[[columns]]
+name = "age"
+kind = "number"
+lower = 18
+upper = 100
+centre = 60
+scale = 20
+[[columns]]
+name = "male"
+kind = "boolean"
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["a", "b", "c"]
+"#;
+
+const UPDATE: &str = "schedule = \"synchronous\"\nrounds = 6\nupdate = \"natural-gradient\"";
+
+/// What a small test has time for.
+const EFFORT: Effort = Effort { worlds: 8, rows: 300 };
+
+pub(super) fn task(schema: &str, pvi: &str, model: &str, epsilon: f64) -> ResolvedTask {
+    let text = format!(
+        "[model]\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\
+         epsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+    );
+    let context = ResolveContext { name: "forecast", update_deadline_seconds: 60, min_sites: 2, expected_sites: 3 };
+    RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
+}
+
+const LOGISTIC: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
+
+/// The schema with everything published.
+fn known() -> String {
+    SCHEMA
+        .replace("positive = [\"yes\"]", "positive = [\"yes\"]\nshare = 0.2\nsource = \"register\"")
+        .replace("scale = 20", "scale = 20\nmean = 62\nsd = 12\nsource = \"register\"")
+        .replace("kind = \"boolean\"", "kind = \"boolean\"\nshare = 0.5\nsource = \"register\"")
+        .replace("\"c\"]", "\"c\"]\nshare = [0.6, 0.3, 0.1]\nsource = \"register\"")
+}
+
+fn of(schema: &str, units: u64, epsilon: f64) -> Forecast {
+    forecast(&task(schema, UPDATE, LOGISTIC, epsilon), &[units; 3], EFFORT).unwrap()
+}
+
+#[test]
+fn the_same_task_gives_the_same_bits() {
+    let first = serde_json::to_string(&of(SCHEMA, 2000, 1.0)).unwrap();
+    assert_eq!(first, serde_json::to_string(&of(SCHEMA, 2000, 1.0)).unwrap());
+    assert_eq!(serde_json::from_str::<Forecast>(&first).unwrap(), of(SCHEMA, 2000, 1.0));
+}
+
+#[test]
+fn more_records_and_more_budget_narrow_the_intervals_and_published_numbers_the_range() {
+    let at = |forecast: &Forecast| forecast.width.median;
+    let base = of(SCHEMA, 2000, 1.0);
+    assert_eq!(base.coefficients.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["age", "male", "ward=b", "ward=c", "(intercept)"]);
+    assert_eq!((base.records, base.sites, base.published), (6000, 3, (0, 4)));
+    assert!(at(&of(SCHEMA, 8000, 1.0)) < at(&base) && at(&of(SCHEMA, 500, 1.0)) > at(&base));
+    assert!(at(&of(SCHEMA, 2000, 4.0)) < at(&base) && at(&of(SCHEMA, 2000, 0.3)) > at(&base));
+    assert!(base.loss.low >= -1e-4 && base.loss.median > of(SCHEMA, 2000, 4.0).loss.median);
+    for coefficient in &base.coefficients {
+        assert!(coefficient.width.low <= coefficient.width.median && coefficient.width.median <= coefficient.width.high);
+        assert!(coefficient.unprotected < coefficient.width.median && coefficient.width.high < 4.0);
+    }
+    let known = of(&known(), 2000, 1.0);
+    assert_eq!(known.published, (4, 4));
+    let ratio = |forecast: &Forecast| forecast.coefficients.iter().map(|c| (c.width.high / c.width.low).ln()).sum::<f64>();
+    assert!(ratio(&known) < ratio(&base), "{known:?} {base:?}");
+    // A tenth of the records are in ward c, three tenths in ward b.
+    assert!(known.coefficients[3].width.median > known.coefficients[2].width.median);
+}
+
+/// Without noise to speak of, the run arrives where the rows lead without protection.
+#[test]
+fn a_rehearsal_without_noise_arrives_at_the_posterior_without_protection() {
+    for family in ["full-covariance", "mean-field"] {
+        let model = format!("family = \"logistic-regression\"\napproximation = \"{family}\"");
+        // No term is shortened or weighted.
+        let pvi = format!("{}\nclip_norm = 2.5\nweighted = false", UPDATE.replace('6', "30"));
+        let task = task(&known(), &pvi, &model, 1e4);
+        let rehearsal = rehearsal(&task, &[4000, 4000], 500, 0).unwrap();
+        let aware = of_run(&task, &rehearsal.history).unwrap().natural_parameters;
+        let q = |natural: Vec<f64>| dp_pvi_expfam::any::Gaussian::from_natural(task.family(), natural).unwrap();
+        let (aware, exact) = (q(aware), q(rehearsal.unprotected.clone()));
+        for j in 0..5 {
+            let sd = exact.standard().variances()[j].sqrt();
+            assert!((aware.standard().mean()[j] - exact.standard().mean()[j]).abs() < 0.15 * sd, "{family} {j}");
+            if family == "full-covariance" {
+                assert!((aware.standard().variances()[j].sqrt() / sd - 1.0).abs() < 0.05, "{family} {j}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_forecast_says_why() {
+    let why = |pvi: &str, model: &str, units: &[u64]| {
+        let mut task = task(SCHEMA, UPDATE, LOGISTIC, 1.0);
+        if !pvi.is_empty() {
+            task = self::task(SCHEMA, pvi, model, 1.0);
+        }
+        forecast(&task, units, EFFORT).unwrap_err()
+    };
+    assert_eq!(why("", "", &[]), NotForecast::Nobody);
+    let network = "family = \"neural-network\"\nhidden = [3]";
+    let of_network =
+        why("schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"\nclip_norm = 1.0\noptimizer = \"adam\"", network, &[9]);
+    assert!(matches!(of_network, NotForecast::Intervals(_)), "{of_network:?}");
+    let diagonal = why(&format!("{UPDATE}\npreconditioner = \"diagonal\""), LOGISTIC, &[9]);
+    assert!(diagonal.to_string().contains("gram"), "{diagonal}");
+}

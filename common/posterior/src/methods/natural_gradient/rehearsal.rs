@@ -1,0 +1,49 @@
+//! What a visit of natural gradients sends if drawn rows stand in place of records: the sum of the terms that the private half of the room computes.
+
+use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_expfam::gaussian::full::svec;
+
+use crate::methods::rehearsal::{NotForecast, Row, Sent, Stage, Sums};
+use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Setting, SumSpec};
+use crate::models::predictor::Statistics;
+
+/// The sum of a visit at a state.
+pub(super) fn sum(
+    spec: &NaturalGradientSpec,
+    task: &Setting<'_>,
+    (visit, noised): (u32, &SumSpec),
+    state: &[f64],
+    stage: &mut Stage<'_>,
+) -> Result<Sent, NotForecast> {
+    let mut sum = match spec.visit(visit) {
+        NaturalGradientVisit::Gram => svec(&(stage.rows.gram() * spec.curvature_bound)),
+        NaturalGradientVisit::Gradient => {
+            let point: Gaussian = NaturalGradientRule::point(task.family(), state).map_err(|_| NotForecast::Fails)?;
+            let sums = stage.rows.sums(stage.predictor, point.standard(), |row, statistics| spec.cut(point.standard(), row, statistics));
+            let curvature = sums.packed(point.standard());
+            let Sums { first, .. } = sums;
+            first.iter().copied().chain(curvature.iter().map(|c| spec.curvature_weight * c)).collect()
+        }
+    };
+    let share = stage.share();
+    sum.iter_mut().for_each(|value| *value *= share);
+    stage.add_noise(task, noised, &mut sum);
+    Ok(Sent::Sum(sum))
+}
+
+impl NaturalGradientSpec {
+    /// Residual and curvature of a row within their bounds, times what keeps the term within C.
+    fn cut(&self, point: &Standard, row: Row<'_>, statistics: Statistics) -> Statistics {
+        let residual = statistics.residual.clamp(-self.residual_bound, self.residual_bound);
+        let curvature = statistics.curvature.clamp(0.0, self.curvature_bound);
+        let square = row.square();
+        let fourth = match point {
+            Standard::Diagonal(_) => row.fourth(),
+            Standard::Full(_) => square * square,
+        };
+        let longest = if self.weighted { residual.abs().max(1.0 - residual.abs()) } else { residual.abs() };
+        let length = (longest * longest * square + (self.curvature_weight * curvature).powi(2) * fourth).sqrt();
+        let factor = if length > 0.0 { (self.clip_norm.get() / length).min(1.0) } else { 1.0 };
+        Statistics { residual: factor * residual, curvature: factor * curvature }
+    }
+}

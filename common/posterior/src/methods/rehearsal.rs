@@ -1,0 +1,237 @@
+//! A run on rows that were drawn from public values, in place of records: what a round's messages would be, noise included. Forecasts are made of it,
+//! and nothing that a site computes.
+//!
+//! Rows stand for many records each. All sites have the same mix of them, in proportion to their declared sizes.
+
+use dp_pvi_expfam::any::Standard;
+use dp_pvi_expfam::gaussian::full::svec;
+use nalgebra::{DMatrix, DVector};
+
+use super::{Setting, SumSpec};
+use crate::models::predictor::{Predictor, Statistics};
+use crate::numerics::draws::Draws;
+use crate::spec::Trust;
+
+/// Rows that stand for the records of a federation.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    dimension: usize,
+    /// Where every row begins, and where the last one ends.
+    starts: Vec<usize>,
+    indices: Vec<u32>,
+    values: Vec<f64>,
+    /// Targets of every row with their probabilities: one, or the two classes.
+    targets: Vec<[(f64, f64); 2]>,
+    /// Records that a row stands for.
+    weight: f64,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// Ascending positions of the entries that are not 0.
+    pub indices: &'a [u32],
+    /// Their values.
+    pub values: &'a [f64],
+    /// Targets with their probabilities; a probability of 0 is no target.
+    pub targets: &'a [(f64, f64); 2],
+}
+
+/// Σ r x and Σ c xxᵀ.
+pub(crate) struct Sums {
+    pub(crate) first: DVector<f64>,
+    pub(crate) second: DMatrix<f64>,
+}
+
+impl Sums {
+    /// svec of the second sum, or its diagonal, as the family's precision is packed.
+    pub(crate) fn packed(&self, point: &Standard) -> Vec<f64> {
+        match point {
+            Standard::Diagonal(_) => self.second.diagonal().as_slice().to_vec(),
+            Standard::Full(_) => svec(&self.second),
+        }
+    }
+}
+
+impl Rows {
+    /// None yet.
+    #[must_use]
+    pub fn new(dimension: usize) -> Self {
+        Self { dimension, starts: vec![0], indices: Vec::new(), values: Vec::new(), targets: Vec::new(), weight: 1.0 }
+    }
+
+    /// One more row; `indices` ascend and lie below the dimension.
+    pub fn push(&mut self, indices: &[u32], values: &[f64]) {
+        self.indices.extend_from_slice(indices);
+        self.values.extend_from_slice(values);
+        self.starts.push(self.indices.len());
+        self.targets.push([(0.0, 1.0), (0.0, 0.0)]);
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Records that all rows together stand for.
+    #[allow(clippy::cast_precision_loss, reason = "a number of rows")]
+    pub(crate) fn stand_for(&mut self, records: f64) {
+        self.weight = records / self.len().max(1) as f64;
+    }
+
+    /// Records that one row stands for.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Sets the targets of all rows.
+    pub(crate) fn set_targets(&mut self, mut of: impl FnMut(Row<'_>) -> [(f64, f64); 2]) {
+        let targets = (0..self.len()).map(|number| of(self.row(number))).collect();
+        self.targets = targets;
+    }
+
+    /// All rows.
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.len()).map(|number| self.row(number))
+    }
+
+    fn row(&self, number: usize) -> Row<'_> {
+        let range = self.starts[number]..self.starts[number + 1];
+        Row { indices: &self.indices[range.clone()], values: &self.values[range], targets: &self.targets[number] }
+    }
+
+    /// Σ r x and Σ c xxᵀ over all records, (r, c) being what `of` makes of a row's statistics at q.
+    pub(crate) fn sums(&self, predictor: &dyn Predictor, q: &Standard, of: impl Fn(Row<'_>, Statistics) -> Statistics) -> Sums {
+        self.accumulate(|row| {
+            let (mean, variance) = q.project(row.indices, row.values);
+            let mut sum = Statistics { residual: 0.0, curvature: 0.0 };
+            for &(target, probability) in row.targets.iter().filter(|(_, probability)| *probability > 0.0) {
+                let Statistics { residual, curvature } = of(row, predictor.statistics(mean, variance, target));
+                // As at a site, what is not finite contributes 0.
+                if residual.is_finite() && curvature.is_finite() {
+                    sum.residual += probability * residual;
+                    sum.curvature += probability * curvature;
+                }
+            }
+            sum
+        })
+    }
+
+    /// Σ xxᵀ over all records.
+    pub(crate) fn gram(&self) -> DMatrix<f64> {
+        self.accumulate(|_| Statistics { residual: 0.0, curvature: 1.0 }).second
+    }
+
+    fn accumulate(&self, of: impl Fn(Row<'_>) -> Statistics) -> Sums {
+        let mut first = DVector::zeros(self.dimension);
+        let mut second = DMatrix::zeros(self.dimension, self.dimension);
+        for row in self.iter() {
+            let Statistics { residual, curvature } = of(row);
+            let (residual, curvature) = (self.weight * residual, self.weight * curvature);
+            for (k, (&j, x)) in row.indices.iter().zip(row.values).enumerate() {
+                first[j as usize] += residual * x;
+                let factor = curvature * x;
+                for (&i, y) in row.indices[..=k].iter().zip(row.values) {
+                    second[(i as usize, j as usize)] += factor * y;
+                }
+            }
+        }
+        second.fill_lower_triangle_with_upper_triangle();
+        Sums { first, second }
+    }
+}
+
+impl Row<'_> {
+    /// ‖x‖².
+    pub(crate) fn square(&self) -> f64 {
+        self.values.iter().map(|x| x * x).sum()
+    }
+
+    /// Σ x⁴.
+    pub(crate) fn fourth(&self) -> f64 {
+        self.values.iter().map(|x| x * x * x * x).sum()
+    }
+}
+
+/// A site of a round.
+#[derive(Debug, Clone, Copy)]
+pub struct Player<'a> {
+    /// Its share of all records.
+    pub share: f64,
+    /// What it carries: λ_m, or nothing.
+    pub carried: &'a [f64],
+}
+
+/// One round of a rehearsal.
+pub struct Stage<'a> {
+    /// The records of all sites.
+    pub rows: &'a Rows,
+    /// The likelihood.
+    pub predictor: &'a dyn Predictor,
+    /// The sites of the round.
+    pub players: &'a [Player<'a>],
+    /// The noise.
+    pub draws: &'a mut Draws,
+}
+
+/// What a round's sites send.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// The sum of their messages, of which they keep nothing.
+    Sum(Vec<f64>),
+    /// The change of every site, of which it keeps its part.
+    Changes(Vec<Vec<f64>>),
+}
+
+/// Why there is no forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotForecast {
+    /// Nothing is written for this update.
+    #[error("for this update nobody has worked out what a run on drawn rows would send")]
+    Update,
+    /// Not a regression over a table.
+    #[error("only regressions over a table are forecast: rows of other data and models cannot be drawn from a schema")]
+    Model,
+    /// It has no interval that includes the noise.
+    #[error("{0}")]
+    Intervals(super::noise_aware::Absent),
+    /// Most simulated runs had none.
+    #[error("most runs on drawn rows ended without complete intervals: give the run more records, more budget or more rounds")]
+    Fails,
+    /// Too much to compute before a run.
+    #[error("more than {0} coefficients are too many for a forecast")]
+    TooLarge(u32),
+    /// No declared unit.
+    #[error("no site has declared a record")]
+    Nobody,
+    /// The task cannot be resolved under the other setting.
+    #[error("the task cannot be run so: its update or its sites do not allow it")]
+    Setting,
+}
+
+impl Stage<'_> {
+    /// Records of the round's sites over all records.
+    pub(crate) fn share(&self) -> f64 {
+        self.players.iter().map(|player| player.share).sum()
+    }
+
+    /// Adds the noise that the sites' messages bring into their sum: under local trust that of every site, under aggregated trust a share of
+    /// every site, sized so that the honest ones alone are enough.
+    #[allow(clippy::cast_precision_loss, reason = "a number of sites")]
+    pub(crate) fn add_noise(&mut self, task: &Setting<'_>, spec: &SumSpec, sum: &mut [f64]) {
+        let sites = self.players.len() as f64;
+        let shares = match (task.privacy.trust, task.aggregation) {
+            (Trust::Aggregated, Some(aggregation)) => sites / f64::from(aggregation.honest.max(1)),
+            _ => sites,
+        };
+        self.draws.add_normals(spec.clip.get() * spec.noise.get() * shares.sqrt(), sum);
+    }
+}
