@@ -87,6 +87,8 @@ pub struct NumberRule {
     pub centre: f64,
     /// Public constant that becomes 1 above the centre.
     pub scale: f64,
+    /// So many units of the file, after the transform, are the step for which an effect is reported; it does not enter the encoding.
+    pub report_per: f64,
     /// What happens to a missing value.
     pub missing: CellPolicy,
     /// What happens to text that is no finite number.

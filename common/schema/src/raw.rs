@@ -117,6 +117,7 @@ struct RawNumber {
     transform: Transform,
     centre: f64,
     scale: f64,
+    report_per: Option<f64>,
     #[serde(default)]
     missing: RawPolicy,
     #[serde(default)]
@@ -318,6 +319,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
                 transform: raw.transform,
                 centre: raw.centre,
                 scale: raw.scale,
+                report_per: raw.report_per.unwrap_or(1.0),
                 missing: number_policy(raw.missing),
                 invalid: number_policy(raw.invalid),
             };
@@ -407,6 +409,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 transform: raw.transform,
                 centre: raw.centre,
                 scale: raw.scale,
+                report_per: 1.0,
                 missing,
                 invalid,
             };
@@ -423,6 +426,12 @@ fn checked_number(rule: NumberRule) -> Result<NumberRule, String> {
     }
     if !(rule.scale.is_finite() && rule.scale > 0.0) {
         return Err("`scale` must be a finite number above 0".into());
+    }
+    if !(rule.report_per.is_finite() && rule.report_per > 0.0 && (rule.report_per / rule.scale).is_finite()) {
+        return Err(
+            "`report_per` must be a finite number above 0: effects are reported for so many units of the file; without the key for 1"
+                .into(),
+        );
     }
     if !rule.centre.is_finite() {
         return Err("`centre` must be a finite number".into());

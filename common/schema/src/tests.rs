@@ -81,6 +81,7 @@ fn numbers_are_clamped_transformed_centred_and_scaled() {
         transform: Transform::Log1p,
         centre: 1.0,
         scale: 2.0,
+        report_per: 1.0,
         missing: CellPolicy::Zero,
         invalid: CellPolicy::Reject,
     };
@@ -90,6 +91,22 @@ fn numbers_are_clamped_transformed_centred_and_scaled() {
     assert_eq!(rule.place(100.0), Place::Inside);
     assert_eq!(rule.place(100.5), Place::Above);
     assert!((rule.decode(rule.encode(37.5)) - 37.5).abs() < 1e-12);
+}
+
+/// It says how an effect is written, and nothing of a row.
+#[test]
+fn report_per_changes_no_entry_and_no_bound() {
+    let number = |schema: &Schema| match &schema.columns()[0].kind {
+        ColumnKind::Number(rule) => *rule,
+        other => panic!("{other:?}"),
+    };
+    let (plain, per_ten) =
+        (Schema::parse(SMALL).unwrap(), Schema::parse(&SMALL.replace("scale = 20", "scale = 20\nreport_per = 10")).unwrap());
+    let (before, after) = (number(&plain), number(&per_ten));
+    assert_eq!((before.report_per, after.report_per), (1.0, 10.0));
+    assert_eq!(NumberRule { report_per: 1.0, ..after }, before);
+    assert_eq!(plain.coefficient_names(), per_ten.coefficient_names());
+    assert!((plain.worst_case_norm() - per_ten.worst_case_norm()).abs() < 1e-15);
 }
 
 #[test]
@@ -124,6 +141,10 @@ fn every_error_names_the_column_and_says_what_to_write() {
     for (from, to, expected) in [
         ("scale = 20", "scale = 0", "column `age`: `scale` must be a finite number above 0"),
         ("scale = 20", "scale = nan", "column `age`: `scale` must be"),
+        ("scale = 20", "scale = 20\nreport_per = 0", "column `age`: `report_per` must be a finite number above 0"),
+        ("scale = 20", "scale = 20\nreport_per = -10", "column `age`: `report_per` must be"),
+        ("scale = 20", "scale = 20\nreport_per = inf", "column `age`: `report_per` must be"),
+        ("kind = \"boolean\"", "kind = \"boolean\"\nreport_per = 10", "column `smoker`: unknown field `report_per`"),
         ("upper = 110", "upper = inf", "column `age`: `lower` and `upper` must be finite"),
         ("upper = 110", "upper = -1", "with lower < upper"),
         ("upper = 110", "uper = 110", "column `age`: unknown field `uper`"),
