@@ -104,6 +104,11 @@ pub trait ModelRules: Display {
         false
     }
 
+    /// What the linear predictor is measured in, where a coefficient is an effect that people can read.
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        None
+    }
+
     /// The derivatives of its expected log density, where a record enters only through its linear predictor and they are public mathematics.
     fn predictor(&self) -> Option<&dyn Predictor> {
         None
@@ -119,6 +124,19 @@ pub trait ModelRules: Display {
         let _ = feature_bound;
         None
     }
+}
+
+/// What a linear predictor xᵀθ is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PredictorScale {
+    /// ln P(y = 1)/P(y = 0).
+    LogOdds,
+    /// ln E y of a count.
+    LogRate,
+    /// Φ⁻¹ P(y = 1).
+    Probit,
+    /// The encoded label.
+    Label,
 }
 
 /// Public bounds of a model's residual and curvature.

@@ -11,7 +11,7 @@ use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, PublicHalf, StatisticsForm};
+use crate::{ModelRules, PredictorScale, PublicHalf, StatisticsForm};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a linear regression.
@@ -62,6 +62,10 @@ impl ModelRules for LinearRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        Some(PredictorScale::Label)
     }
 
     fn predictor(&self) -> Option<&dyn Predictor> {

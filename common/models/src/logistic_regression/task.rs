@@ -10,7 +10,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorBounds, PublicHalf, StatisticsForm, TiltedForm};
+use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, StatisticsForm, TiltedForm};
 use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments};
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -55,6 +55,10 @@ impl ModelRules for LogisticRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        Some(PredictorScale::LogOdds)
     }
 
     fn predictor(&self) -> Option<&dyn Predictor> {

@@ -10,7 +10,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PublicHalf};
+use crate::{ModelRules, PredictorScale, PublicHalf};
 use dp_pvi_numerics::count;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -47,6 +47,10 @@ impl ModelRules for PoissonRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        Some(PredictorScale::LogRate)
     }
 
     fn predictor(&self) -> Option<&dyn Predictor> {

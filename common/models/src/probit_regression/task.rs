@@ -10,7 +10,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorBounds, PublicHalf, TiltedForm};
+use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, TiltedForm};
 use dp_pvi_numerics::normal;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -51,6 +51,10 @@ impl ModelRules for ProbitRegression {
 
     fn is_linear(&self) -> bool {
         true
+    }
+
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        Some(PredictorScale::Probit)
     }
 
     fn predictor(&self) -> Option<&dyn Predictor> {

@@ -4,11 +4,12 @@
 //! it as `plain`. `deploy/guide/src/posterior.md` describes every field.
 
 use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
 use crate::reading::convergence::Convergence;
+use crate::reading::effects::{self, Effect};
 use crate::reading::metrics::HeldOutMetrics;
 use crate::reading::noise_aware::{self, Absent};
 use crate::reading::predictive::Predictor;
@@ -18,9 +19,6 @@ use crate::task::{ResolvedTask, TaskError};
 
 /// Version of the file's form.
 const FORMAT: u32 = 2;
-
-/// Most coefficients whose covariance is written out.
-const LARGEST_COVARIANCE: usize = 256;
 
 /// The exported posterior.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +42,12 @@ pub struct PosteriorDocument {
     /// coefficients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covariance: Option<Vec<Vec<f64>>>,
+    /// Their correlation in the same form, to six decimals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<Vec<Vec<f64>>>,
+    /// What the coefficients say in the units that people use; none where they are no effects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
     /// What the intervals contain.
     pub intervals: Intervals,
     /// The variational posterior as it came out of the run, where the noise-aware one stands above.
@@ -166,16 +170,18 @@ impl PosteriorDocument {
         let family = task.family();
         let natural_parameters = task.posterior(state).to_vec();
         let posterior = Gaussian::from_natural(family, natural_parameters.clone())?;
-        let names = task.parameter_names()?;
+        let read = Read::of(task, &posterior)?;
         Ok(Self {
             format: FORMAT,
             task_hash: task.hash().to_string(),
             run,
             rounds,
             family,
-            coefficients: coefficients(&names, posterior.standard()),
+            coefficients: read.coefficients,
             natural_parameters,
-            covariance: covariance(posterior.standard(), names.len()),
+            covariance: read.covariance,
+            correlation: read.correlation,
+            effects: read.effects,
             intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
             plain: None,
             convergence: None,
@@ -206,6 +212,8 @@ impl PosteriorDocument {
             coefficients: Vec::new(),
             natural_parameters: Vec::new(),
             covariance: None,
+            correlation: None,
+            effects: Vec::new(),
             intervals: Intervals::absent(Absent::Diverged),
             plain: None,
             convergence: None,
@@ -224,15 +232,14 @@ impl PosteriorDocument {
     pub fn with_noise_aware(mut self, aware: Result<noise_aware::Posterior, Absent>) -> Result<Self, DocumentError> {
         match aware {
             Ok(noise_aware::Posterior { natural_parameters, signal_to_noise, noise_share }) => {
-                let names = self.task()?.parameter_names()?;
                 let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
-                let coefficients = coefficients(&names, posterior.standard());
-                self.convergence = Some(Convergence::new(&self.coefficients, &coefficients, noise_share));
+                let read = Read::of(&self.task()?, &posterior)?;
+                self.convergence = Some(Convergence::new(&self.coefficients, &read.coefficients, noise_share));
                 self.plain = Some(Plain {
-                    coefficients: std::mem::replace(&mut self.coefficients, coefficients),
+                    coefficients: std::mem::replace(&mut self.coefficients, read.coefficients),
                     natural_parameters: std::mem::replace(&mut self.natural_parameters, natural_parameters),
                 });
-                self.covariance = covariance(posterior.standard(), names.len());
+                (self.covariance, self.correlation, self.effects) = (read.covariance, read.correlation, read.effects);
                 self.signal_to_noise = Some(signal_to_noise);
                 self.intervals = Intervals::aware(self.family);
             }
@@ -259,7 +266,7 @@ impl PosteriorDocument {
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         let unreadable = |e: serde_json::Error| DocumentError::Unreadable(e.to_string());
         let Format { format } = serde_json::from_str(text).map_err(unreadable)?;
-        let document: Self = match format {
+        let mut document: Self = match format {
             FORMAT => serde_json::from_str(text).map_err(unreadable)?,
             1 => serde_json::from_str::<first::Document>(text).map_err(unreadable)?.into(),
             _ => return Err(DocumentError::Unreadable(format!("format {format}, this is {FORMAT}"))),
@@ -275,30 +282,46 @@ impl PosteriorDocument {
             let empty = document.coefficients.is_empty() && document.natural_parameters.is_empty() && document.plain.is_none();
             return if empty { Ok(document) } else { Err(DocumentError::Inconsistent("it has a posterior and says that it has none")) };
         }
-        let names = task.parameter_names()?;
-        let stated = |natural: &[f64], stated: &[Coefficient]| -> Result<(), DocumentError> {
-            let expected = coefficients(&names, Gaussian::from_natural(document.family, natural.to_vec())?.standard());
-            if expected.len() != stated.len() || !expected.iter().zip(stated).all(|(a, b)| a.agrees(b)) {
-                return Err(DocumentError::Inconsistent("the coefficients are not those of the natural parameters"));
-            }
-            Ok(())
+        document.check(&task)?;
+        Ok(document)
+    }
+
+    /// Compares what is stated with what follows from the natural parameters. What earlier versions did not write is added.
+    fn check(&mut self, task: &ResolvedTask) -> Result<(), DocumentError> {
+        let posterior = self.posterior()?;
+        let read = Read::of(task, &posterior)?;
+        let stated = |stated: &[Coefficient], expected: &[Coefficient]| {
+            let same = expected.len() == stated.len() && expected.iter().zip(stated).all(|(a, b)| a.agrees(b));
+            let problem = "the coefficients are not those of the natural parameters";
+            if same { Ok(()) } else { Err(DocumentError::Inconsistent(problem)) }
         };
-        stated(&document.natural_parameters, &document.coefficients)?;
-        if !agree(&document.covariance, &covariance(document.posterior()?.standard(), names.len())) {
+        stated(&self.coefficients, &read.coefficients)?;
+        if !matrices::agree(&self.covariance, &read.covariance, matrices::ROUNDING) {
             return Err(DocumentError::Inconsistent("the covariance is not that of the natural parameters"));
         }
-        if let Some(plain) = &document.plain {
-            stated(&plain.natural_parameters, &plain.coefficients)?;
+        if self.correlation.is_none() {
+            self.correlation = read.correlation;
+        } else if !matrices::agree(&self.correlation, &read.correlation, matrices::SIX_DECIMALS) {
+            return Err(DocumentError::Inconsistent("the correlation is not that of the natural parameters"));
         }
-        let compared = match (&document.plain, &document.convergence) {
-            (Some(plain), Some(convergence)) => convergence.compares(&plain.coefficients, &document.coefficients),
+        if self.effects.is_empty() {
+            self.effects = read.effects;
+        } else if !effects::agree(&self.effects, &task.model, &task.parsed_schema()?, posterior.standard()) {
+            return Err(DocumentError::Inconsistent("the effects are not those of the natural parameters"));
+        }
+        if let Some(plain) = &self.plain {
+            let posterior = Gaussian::from_natural(self.family, plain.natural_parameters.clone())?;
+            stated(&plain.coefficients, &coefficients(&task.parameter_names()?, posterior.standard()))?;
+        }
+        let compared = match (&self.plain, &self.convergence) {
+            (Some(plain), Some(convergence)) => convergence.compares(&plain.coefficients, &self.coefficients),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
         if !compared {
             return Err(DocumentError::Inconsistent("convergence is not the comparison of its two posteriors"));
         }
-        Ok(document)
+        Ok(())
     }
 
     /// The resolved task.
@@ -346,30 +369,25 @@ impl PosteriorDocument {
     }
 }
 
-/// The covariance as it is written, where every coordinate is a coefficient.
-fn covariance(posterior: &Standard, coefficients: usize) -> Option<Vec<Vec<f64>>> {
-    match posterior {
-        Standard::Full(full) if full.mean().len() == coefficients && coefficients <= LARGEST_COVARIANCE => {
-            let matrix = full.covariance();
-            Some((0..matrix.nrows()).map(|i| matrix.row(i).iter().copied().collect()).collect())
-        }
-        Standard::Full(_) | Standard::Diagonal(_) => None,
-    }
+/// What a document says of its posterior.
+struct Read {
+    coefficients: Vec<Coefficient>,
+    covariance: Option<Vec<Vec<f64>>>,
+    correlation: Option<Vec<Vec<f64>>>,
+    effects: Vec<Effect>,
 }
 
-/// Whether two covariances are the same up to the rounding of different machines.
-fn agree(stated: &Option<Vec<Vec<f64>>>, expected: &Option<Vec<Vec<f64>>>) -> bool {
-    let (stated, expected) = match (stated, expected) {
-        (Some(stated), Some(expected)) => (stated, expected),
-        (None, None) => return true,
-        _ => return false,
-    };
-    let variances: Vec<f64> = expected.iter().enumerate().filter_map(|(i, row)| row.get(i)).copied().collect();
-    let close = |((a, b), (variance, other)): ((&f64, &f64), (&f64, &f64))| (a - b).abs() <= 1e-9 * (variance * other).sqrt();
-    let row = |((stated, expected), variance): ((&Vec<f64>, &Vec<f64>), &f64)| {
-        stated.len() == expected.len() && stated.iter().zip(expected).zip(variances.iter().map(|other| (variance, other))).all(close)
-    };
-    stated.len() == expected.len() && stated.iter().zip(expected).zip(&variances).all(row)
+impl Read {
+    fn of(task: &ResolvedTask, posterior: &Gaussian) -> Result<Self, TaskError> {
+        let (names, standard) = (task.parameter_names()?, posterior.standard());
+        let covariance = matrices::covariance(standard, names.len());
+        Ok(Self {
+            coefficients: coefficients(&names, standard),
+            correlation: covariance.as_deref().map(matrices::correlation),
+            covariance,
+            effects: effects::effects(&task.model, &task.parsed_schema()?, standard),
+        })
+    }
 }
 
 /// What every version has.
@@ -379,5 +397,6 @@ struct Format {
 }
 
 mod first;
+mod matrices;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Coefficient, Evaluation, FORMAT, Intervals, PosteriorDocument, PrivacyStatement, covariance};
+use super::{Coefficient, Evaluation, FORMAT, Intervals, PosteriorDocument, PrivacyStatement, matrices};
 
 /// A document of version 1.
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ impl From<Document> for PosteriorDocument {
         // Version 1 had none. A file that holds no distribution is refused where its parts are compared.
         let covariance = Gaussian::from_natural(old.family, old.natural_parameters.clone())
             .ok()
-            .and_then(|q| covariance(q.standard(), old.coefficients.len()));
+            .and_then(|q| matrices::covariance(q.standard(), old.coefficients.len()));
         Self {
             format: FORMAT,
             task_hash: old.task_hash,
@@ -47,6 +47,8 @@ impl From<Document> for PosteriorDocument {
             coefficients: old.coefficients,
             natural_parameters: old.natural_parameters,
             covariance,
+            correlation: None,
+            effects: Vec::new(),
             intervals,
             plain: None,
             convergence: None,

@@ -130,15 +130,18 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
     assert!(plain.with_noise_aware(Ok(aware(vec![0.0, 0.0, -1.0, 1.0]))).is_err());
 }
 
-/// A covariance of full posteriors stands in plain numbers, and is checked.
-#[test]
-fn the_covariance_is_that_of_the_posterior() {
+/// A posterior with covariance: Λ = [2 1; 1 4], whose inverse is [4 −1; −1 2]/7.
+fn full() -> PosteriorDocument {
     let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n";
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
-    // Λ = [2 1; 1 4]: its inverse is [4 −1; −1 2]/7.
-    let state = [0.1, 0.2, 2.0, 2f64.sqrt(), 4.0];
-    let document = PosteriorDocument::new(&task, 0, 1, &state, vec![], vec![]).unwrap();
+    PosteriorDocument::new(&task, 0, 1, &[0.1, 0.2, 2.0, 2f64.sqrt(), 4.0], vec![], vec![]).unwrap()
+}
+
+/// A covariance of full posteriors stands in plain numbers, and is checked.
+#[test]
+fn the_covariance_is_that_of_the_posterior() {
+    let document = full();
     let covariance = document.covariance.as_ref().unwrap();
     let expected = [[4.0, -1.0], [-1.0, 2.0]];
     for (row, expected) in covariance.iter().zip(expected) {
@@ -150,6 +153,49 @@ fn the_covariance_is_that_of_the_posterior() {
     assert!(PosteriorDocument::from_json(&other.to_json()).is_err());
     other.covariance = None;
     assert!(PosteriorDocument::from_json(&other.to_json()).is_err());
+}
+
+/// −1/√8 to six decimals.
+#[test]
+fn the_correlation_stands_beside_the_covariance() {
+    let document = full();
+    assert_eq!(document.correlation.as_deref().unwrap(), [[1.0, -0.353_553], [-0.353_553, 1.0]]);
+    let changed = |by: f64| {
+        let mut other = document.clone();
+        other.correlation.as_mut().unwrap()[0][1] += by;
+        PosteriorDocument::from_json(&other.to_json())
+    };
+    // What another machine rounds the other way is no contradiction.
+    assert!(changed(1e-6).is_ok() && matches!(changed(1e-5), Err(DocumentError::Inconsistent(_))));
+}
+
+/// Effects follow from the posterior, and are that of the noise-aware one where there is one.
+#[test]
+fn the_effects_are_those_of_the_posterior() {
+    let document = full();
+    let names: Vec<_> = document.effects.iter().map(|effect| effect.name.as_str()).collect();
+    assert_eq!(names, ["age, per 1", "intercept, numbers at their centres", "intercept, numbers at 0"]);
+    // One year is a twentieth of the scale.
+    assert!((document.effects[0].sd.unwrap() - (4.0_f64 / 7.0).sqrt() / 20.0).abs() < 1e-15);
+    let mut other = document.clone();
+    other.effects[0].estimate += 1e-6;
+    assert!(matches!(PosteriorDocument::from_json(&other.to_json()), Err(DocumentError::Inconsistent(_))));
+
+    let aware = Posterior { natural_parameters: vec![0.1, 0.2, 1.0, 0.0, 1.0], signal_to_noise: 9.0, noise_share: None };
+    let aware = document.clone().with_noise_aware(Ok(aware)).unwrap();
+    assert!((aware.effects[0].sd.unwrap() - 1.0 / 20.0).abs() < 1e-15);
+    assert_eq!(aware.correlation.as_deref().unwrap(), [[1.0, 0.0], [0.0, 1.0]]);
+    assert_eq!(PosteriorDocument::from_json(&aware.to_json()).unwrap(), aware);
+}
+
+/// A file of version 2 that was written before there were effects gets them when it is read.
+#[test]
+fn a_file_without_effects_and_correlation_is_read() {
+    let document = full();
+    let older = PosteriorDocument { correlation: None, effects: vec![], ..document.clone() };
+    let text = older.to_json();
+    assert!(!text.contains("\"effects\"") && !text.contains("correlation"));
+    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), document);
 }
 
 /// A reader is told why the noise is not in the intervals, and whether there is any.
@@ -181,6 +227,7 @@ fn documents_of_version_1_are_read() {
     let mut old: serde_json::Value = serde_json::from_str(&new.to_json()).unwrap();
     let fields = old.as_object_mut().unwrap();
     fields.remove("intervals").unwrap();
+    fields.remove("effects").unwrap();
     fields.insert("format".into(), 1.into());
     for aware in [None, Some(serde_json::json!({ "coefficients": [], "natural_parameters": [1.0], "signal_to_noise": 2.0 }))] {
         old.as_object_mut().unwrap().extend(aware.map(|aware| ("noise_aware".to_owned(), aware)));

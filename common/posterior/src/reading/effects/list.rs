@@ -1,0 +1,166 @@
+//! The effects of a schema: every number for so many units of the file, every level against the reference, yes against no, and the intercept.
+
+use dp_pvi_expfam::any::Standard;
+
+use super::contrast::Contrast;
+use super::{Effect, Measure};
+use crate::models::PredictorScale;
+use crate::schema::coding::Coding;
+use crate::schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Transform};
+use crate::task::ModelSpec;
+
+/// The effects of all columns in their order, then the intercept: at the schema's centres, and at 0 of every number. None where the model's
+/// coefficients are no effects.
+///
+/// * A number: `report_per` units of the file more; under `transform = "log1p"`, of log(1 + value).
+/// * A level of a category against the reference, in any coding. Without a reference the first level is it.
+/// * A boolean: yes against no.
+///
+/// The label's centre and scale are undone: a linear regression's effects are in the unit of the file.
+#[must_use]
+pub fn effects(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<Effect> {
+    listed(model, schema).iter().map(|listed| listed.effect(&schema.coefficient_names(), posterior)).collect()
+}
+
+/// Whether a document's list is that of its posterior.
+pub(crate) fn agree(stated: &[Effect], model: &ModelSpec, schema: &Schema, posterior: &Standard) -> bool {
+    let (listed, names) = (listed(model, schema), schema.coefficient_names());
+    let same = |(stated, listed): (&Effect, &Listed)| stated.agrees(&listed.effect(&names, posterior), &listed.contrast, posterior);
+    stated.len() == listed.len() && stated.iter().zip(&listed).all(same)
+}
+
+/// An effect before a posterior.
+struct Listed {
+    name: String,
+    column: Option<String>,
+    measure: Measure,
+    contrast: Contrast,
+}
+
+impl Listed {
+    fn effect(&self, names: &[String], posterior: &Standard) -> Effect {
+        Effect::new(self.name.clone(), self.column.clone(), self.measure, &self.contrast, names, posterior)
+    }
+}
+
+fn listed(model: &ModelSpec, schema: &Schema) -> Vec<Listed> {
+    let Some(outcome) = Outcome::of(model, schema) else { return Vec::new() };
+    let mut list = Vec::new();
+    for column in schema.columns() {
+        let mut put = |name: String, contrast: Contrast| {
+            list.push(Listed {
+                name,
+                column: Some(column.name.clone()),
+                measure: outcome.comparison,
+                contrast: outcome.difference(contrast),
+            });
+        };
+        match &column.kind {
+            ColumnKind::Number(rule) => {
+                let mut contrast = Contrast::default();
+                contrast.add(column.offset, rule.report_per / rule.scale);
+                put(per(&column.name, rule), contrast);
+            }
+            ColumnKind::Category(rule) => {
+                let reference = reference(rule);
+                for (level, text) in (0_u32..).zip(&rule.values).filter(|(level, _)| *level != reference) {
+                    let mut contrast = Contrast::default();
+                    contrast.add_level(column, rule, level, 1.0);
+                    contrast.add_level(column, rule, reference, -1.0);
+                    let against = rule.values.get(reference as usize).map_or("", String::as_str);
+                    put(format!("{}: {text} against {against}", column.name), contrast);
+                }
+            }
+            ColumnKind::Boolean(_) => {
+                let mut contrast = Contrast::default();
+                contrast.add(column.offset, 1.0);
+                put(format!("{}: yes against no", column.name), contrast);
+            }
+            ColumnKind::Ignored => {}
+        }
+    }
+    let baselines = baselines(schema).into_iter();
+    list.extend(baselines.map(|(name, contrast)| Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) }));
+    list
+}
+
+/// The step of a number, in words.
+fn per(column: &str, rule: &NumberRule) -> String {
+    match rule.transform {
+        Transform::Identity => format!("{column}, per {}", rule.report_per),
+        Transform::Log1p => format!("{column}, per {} of log(1 + {column})", rule.report_per),
+    }
+}
+
+/// The level with which others are compared.
+pub(super) fn reference(rule: &CategoryRule) -> u32 {
+    match rule.coding {
+        Coding::Treatment { reference } => u32::try_from(reference).unwrap_or(0),
+        Coding::Full | Coding::Sum => 0,
+    }
+}
+
+/// The intercept: categories at their reference, booleans no, numbers at their centres or at 0 of the file. One where these are the same.
+fn baselines(schema: &Schema) -> Vec<(String, Contrast)> {
+    let Some(intercept) = schema.intercept() else { return Vec::new() };
+    let mut at_centres = Contrast::default();
+    at_centres.add(intercept, 1.0);
+    for column in schema.columns() {
+        if let ColumnKind::Category(rule) = &column.kind {
+            at_centres.add_level(column, rule, reference(rule), 1.0);
+        }
+    }
+    let mut at_zero = at_centres.clone();
+    for column in schema.columns() {
+        if let ColumnKind::Number(rule) = &column.kind {
+            // Both transforms leave 0 where it is.
+            at_zero.add(column.offset, -rule.centre / rule.scale);
+        }
+    }
+    if at_zero.entries() == at_centres.entries() {
+        return vec![("intercept".into(), at_centres)];
+    }
+    vec![("intercept, numbers at their centres".into(), at_centres), ("intercept, numbers at 0".into(), at_zero)]
+}
+
+/// How the linear predictor is reported.
+pub(super) struct Outcome {
+    pub(super) comparison: Measure,
+    level: Measure,
+    /// From the predictor to what is reported: centre and scale of a numeric label.
+    centre: f64,
+    scale: f64,
+}
+
+impl Outcome {
+    pub(super) fn of(model: &ModelSpec, schema: &Schema) -> Option<Self> {
+        let plain = |comparison, level| Self { comparison, level, centre: 0.0, scale: 1.0 };
+        Some(match model.rules().predictor_scale()? {
+            PredictorScale::LogOdds => plain(Measure::OddsRatio, Measure::Odds),
+            PredictorScale::LogRate => plain(Measure::RateRatio, Measure::Rate),
+            PredictorScale::Probit => plain(Measure::ProbitDifference, Measure::Probit),
+            PredictorScale::Label => match &schema.label().kind {
+                LabelKind::Number(rule) => {
+                    let (comparison, level) = match rule.transform {
+                        Transform::Identity => (Measure::Difference, Measure::Value),
+                        Transform::Log1p => (Measure::LogDifference, Measure::LogValue),
+                    };
+                    Self { comparison, level, centre: rule.centre, scale: rule.scale }
+                }
+                LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Absent => plain(Measure::Difference, Measure::Value),
+            },
+        })
+    }
+
+    /// A difference of two predictors as it is reported.
+    pub(super) fn difference(&self, contrast: Contrast) -> Contrast {
+        contrast.times(self.scale)
+    }
+
+    /// A predictor as it is reported.
+    fn value(&self, contrast: Contrast) -> Contrast {
+        let mut value = contrast.times(self.scale);
+        value.constant += self.centre;
+        value
+    }
+}
