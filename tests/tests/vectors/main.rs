@@ -1,10 +1,10 @@
 //! Golden vectors: numbers that independent programs computed, against the engine.
 //!
-//! `cargo test --release -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names (by default
-//! `inference.json` of `tests/vectors`) and prints one line for every second-level key (for every
-//! first-level key that holds one result only):
+//! `cargo test --release -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names, by default `inference.json` of
+//! `tests/vectors` and then `regression.json`, and tells them apart by their keys. Of `inference.json` it prints one line for every
+//! second-level key (for every first-level key that holds one result only):
 //! `logreg.mean_field_optimum ok`, `… skipped` where the engine has no such room yet, `FAIL …` otherwise, with a failing exit.
-//! All sizes are read from the file. Inputs (data, priors, constants) have no line of their own; the checks that use them do.
+//! Of `regression.json`: see `regression/mod.rs`. All sizes are read from the file. Inputs (data, priors, constants) have no line of their own; the checks that use them do.
 #![allow(clippy::print_stdout, reason = "a test program that reports lines")]
 
 mod arithmetic;
@@ -20,10 +20,11 @@ mod mog;
 mod pbp;
 mod pg_vb;
 mod read;
+mod regression;
 mod sbn;
 mod task;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dp_pvi_tests::place::vectors;
@@ -102,15 +103,11 @@ const WHOLE: &[&str] = &["quadrature_table", "pg_vb"];
 const HEADER: &[&str] = &["version", "tolerance"];
 
 fn main() -> ExitCode {
-    let path = std::env::var_os("DP_PVI_VECTORS").map_or_else(|| vectors("inference.json"), PathBuf::from);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) => {
-            println!("FAIL vectors: {} cannot be read: {error}", path.display());
-            return ExitCode::FAILURE;
-        }
+    let failures = match std::env::var_os("DP_PVI_VECTORS") {
+        Some(path) => file(&PathBuf::from(path)),
+        None => file(&vectors("inference.json")).and_then(|failures| Ok(failures + beside("regression.json")?)),
     };
-    match run(&text) {
+    match failures {
         Ok(0) => ExitCode::SUCCESS,
         Ok(failures) => {
             println!("vectors: {failures} failed");
@@ -123,10 +120,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line for every key and returns the number of failures.
-fn run(text: &str) -> Result<usize, String> {
-    let file: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
+/// A file that a machine need not have.
+fn beside(name: &str) -> Result<usize, String> {
+    let path = vectors(name);
+    if path.exists() {
+        return file(&path);
+    }
+    println!("{name} skipped: {} is missing", path.display());
+    Ok(0)
+}
+
+/// Checks the keys of a file and returns the number of failures.
+fn file(path: &Path) -> Result<usize, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let file: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("{}: not JSON: {e}", path.display()))?;
     let root = Node::root(&file);
+    if regression::is_this(&root)? { regression::run(&root) } else { run(&root) }
+}
+
+/// Prints a line for every key and returns the number of failures.
+fn run(root: &Node<'_>) -> Result<usize, String> {
     if root.get("version")?.number()? > 1.5 {
         return Err("the file's version is above 1: take a newer checker".into());
     }

@@ -1,0 +1,105 @@
+//! `regression.json`: what formulas, likelihoods and reports of regressions must give.
+//!
+//! One line for every first-level key of the file: `KEY ok`, `KEY not built` for what is still to come, with the parts that are there in
+//! brackets, or `FAIL KEY: …`. A key of the list that the file does not have is skipped; a key of the file that the list does not have fails.
+
+mod report;
+
+use super::read::{Node, Outcome};
+
+/// A check of a key's value.
+type Check = fn(&Node<'_>) -> Outcome;
+
+/// How much of a first-level key the engine has.
+enum Coverage {
+    /// Nothing.
+    NotBuilt,
+    /// Its second-level keys have checks of their own; without one a part is still to come.
+    Parts(&'static [(&'static str, Option<Check>)]),
+}
+
+use Coverage::{NotBuilt, Parts};
+
+/// Every first-level key, in the file's order.
+const KEYS: &[(&str, Coverage)] = &[
+    ("formula", NotBuilt),
+    ("formula_names", NotBuilt),
+    ("formula_errors", NotBuilt),
+    ("bases", NotBuilt),
+    ("multinomial", NotBuilt),
+    ("multinomial_optimum", NotBuilt),
+    ("negative_binomial", NotBuilt),
+    ("negative_binomial_optimum", NotBuilt),
+    ("robust", NotBuilt),
+    ("robust_optimum", NotBuilt),
+    ("ordinal", NotBuilt),
+    ("ordinal_optimum", NotBuilt),
+    ("survival", NotBuilt),
+    ("survival_optimum", NotBuilt),
+    ("weibull", NotBuilt),
+    ("weibull_optimum", NotBuilt),
+    ("mean_field_gradients", NotBuilt),
+    ("bounds", NotBuilt),
+    ("scale_update", NotBuilt),
+    ("noise_aware_scale", NotBuilt),
+    ("site_effects", NotBuilt),
+    ("personalised", NotBuilt),
+    ("report", Parts(report::PARTS)),
+    ("oracle", NotBuilt),
+];
+
+/// First-level keys about the file itself.
+const HEADER: &[&str] = &["about", "version", "tolerance"];
+
+/// Parts that say how others are meant; they are checked and not named.
+const INPUTS: &[&str] = &["level", "normal_quantile"];
+
+/// Whether a file is one of these: it has a key of the list.
+pub(crate) fn is_this(root: &Node<'_>) -> Result<bool, String> {
+    Ok(root.fields()?.iter().any(|field| KEYS.iter().any(|(key, _)| *key == field.name())))
+}
+
+/// Prints a line for every key and returns the number of failures.
+pub(crate) fn run(root: &Node<'_>) -> Result<usize, String> {
+    let mut failures = 0;
+    for field in root.fields()?.iter().filter(|field| !HEADER.contains(&field.name())) {
+        match verdict(field) {
+            Ok(line) => println!("{} {line}", field.name()),
+            Err(message) => {
+                println!("FAIL {}: {message}", field.name());
+                failures += 1;
+            }
+        }
+    }
+    Ok(failures)
+}
+
+/// What is said of a first-level key, or why it fails.
+fn verdict(field: &Node<'_>) -> Result<String, String> {
+    let Some((_, coverage)) = KEYS.iter().find(|(key, _)| *key == field.name()) else {
+        return Err("no such key is known: this checker, or the file, is of another version".into());
+    };
+    let parts = match coverage {
+        NotBuilt => return Ok("not built".into()),
+        Parts(parts) => parts,
+    };
+    let (mut checked, mut missing) = (Vec::new(), 0);
+    for part in field.fields()? {
+        match parts.iter().find(|(name, _)| *name == part.name()) {
+            Some((name, Some(check))) => {
+                // A part may need a number that stands beside it.
+                check(field)?;
+                checked.push(*name);
+            }
+            Some((_, None)) => missing += 1,
+            None => return Err(format!("no such part is known: {}", part.name())),
+        }
+    }
+    let named = parts.iter().map(|(name, _)| *name).filter(|name| checked.contains(name) && !INPUTS.contains(name));
+    let done = named.collect::<Vec<_>>().join(", ");
+    Ok(match (missing, done.as_str()) {
+        (0, _) => "ok".into(),
+        (_, "") => "not built".into(),
+        (_, done) => format!("not built ({done} ok)"),
+    })
+}
