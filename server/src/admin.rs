@@ -90,7 +90,7 @@ async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveC
             Ok(mut snapshot) => {
                 snapshot.warnings = expiry::warnings(&credentials.validities(), clock::date(clock::now()));
                 if matches!(request, Request::Status) {
-                    standings.add_to(&mut snapshot).await;
+                    snapshot.standing = standings.after(snapshot.rounds_closed).await;
                 }
                 Answer::Status(Box::new(snapshot))
             }

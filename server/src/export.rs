@@ -6,20 +6,21 @@
 mod chain;
 mod history;
 mod page;
+mod standing;
 mod transcript;
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_posterior::reading::convergence::Convergence;
 use dp_pvi_posterior::reading::document::{DocumentError, Evaluation, PosteriorDocument};
 use dp_pvi_posterior::reading::statement::statement;
 
 use self::chain::Keys;
 use self::history::History;
+pub use self::standing::Standing;
+pub(crate) use self::standing::standing;
 use crate::config::Config;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
-use crate::standing::Standing;
 use crate::store::Reader;
 
 /// Files that were written.
@@ -55,24 +56,6 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
 /// There is no run, or the store is damaged ([`ServerError::Corrupt`]).
 pub fn posterior(config: &Config) -> Result<PosteriorDocument> {
     document(&read(config)?)
-}
-
-/// Where the last run stands after its last closed round.
-///
-/// # Errors
-/// There is no run, or the store is damaged ([`ServerError::Corrupt`]).
-pub(crate) fn standing(config: &Config) -> Result<Standing> {
-    let history = read(config)?;
-    let (rounds, names) = (history.rounds(), history.task.parameter_names().unwrap_or_default());
-    Ok(match history.rounds_so_far().and_then(|rounds| Convergence::of_run(&history.task, &rounds)) {
-        Ok(convergence) => Standing {
-            rounds,
-            verdict: Some(convergence.verdict),
-            overall: Some(convergence.overall),
-            sentence: convergence.sentence(names.iter().map(String::as_str)),
-        },
-        Err(absent) => Standing { rounds, verdict: None, overall: None, sentence: format!("Not known, because {absent}.") },
-    })
 }
 
 /// Writes the transcript of the last run, one JSON object a line.

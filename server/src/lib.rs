@@ -62,7 +62,7 @@ pub mod tls;
 
 pub use engine::{Event, EventSink, MemberView, RefusedHello, Snapshot, SummerView};
 pub use error::{Result, ServerError};
+pub use export::Standing;
 pub use server::{Running, Start, run, start};
-pub use standing::Standing;
 pub use stopped::stop_stored;
 pub use task::resolve_task;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Presence;
 use crate::error::name_of;
-use crate::standing::Standing;
+use crate::export::Standing;
 
 /// Where a run stands. Everything in it is public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
