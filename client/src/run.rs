@@ -125,7 +125,7 @@ pub fn verdict(ended: &Ended) -> Result<()> {
         ));
     }
     match ended.end.outcome {
-        RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
+        RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged => Ok(()),
         RunOutcome::AggregationLost => Err(ClientError::Aborted(
             "the aggregation was aborted: the charter was not signed by all, or the summer did not answer, or a sum could not be right; what was charged stays charged".into())),
         RunOutcome::Refused => Err(ClientError::Aborted(

@@ -128,6 +128,7 @@ pub(crate) fn run_outcome_to_wire(outcome: RunOutcome) -> v1::RunOutcome {
         RunOutcome::AggregationLost => v1::RunOutcome::AggregationLost,
         RunOutcome::Stopped => v1::RunOutcome::Stopped,
         RunOutcome::Refused => v1::RunOutcome::Refused,
+        RunOutcome::Converged => v1::RunOutcome::Converged,
     }
 }
 
@@ -138,6 +139,7 @@ pub(crate) fn run_outcome_from_wire(outcome: v1::RunOutcome) -> Result<RunOutcom
         v1::RunOutcome::AggregationLost => Ok(RunOutcome::AggregationLost),
         v1::RunOutcome::Stopped => Ok(RunOutcome::Stopped),
         v1::RunOutcome::Refused => Ok(RunOutcome::Refused),
+        v1::RunOutcome::Converged => Ok(RunOutcome::Converged),
         v1::RunOutcome::Unspecified => Err(FrameError::Wrong("run outcome")),
     }
 }

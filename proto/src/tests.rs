@@ -75,7 +75,14 @@ fn answers_arrive_as_they_were() {
             Next::Round(Box::new(RoundStart { header: header(3), lambda: lambda(coordinates), entries: entries(3), charter: None }));
         assert_eq!(read(travel(round.clone()), coordinates).unwrap(), round);
     }
-    for outcome in [RunOutcome::Complete, RunOutcome::QuorumLost, RunOutcome::AggregationLost, RunOutcome::Stopped, RunOutcome::Refused] {
+    for outcome in [
+        RunOutcome::Complete,
+        RunOutcome::QuorumLost,
+        RunOutcome::AggregationLost,
+        RunOutcome::Stopped,
+        RunOutcome::Refused,
+        RunOutcome::Converged,
+    ] {
         let end = Next::Finished(Box::new(RunEnd { outcome, lambda: lambda(2), entries: entries(1), header: header(9), charter: None }));
         assert_eq!(read(travel(end.clone()), 2).unwrap(), end);
     }

@@ -106,7 +106,7 @@ fn aborted(no_sum: Option<&String>) -> &str {
 fn why(outcome: RunOutcome, no_sum: Option<&str>) -> &str {
     match (outcome, no_sum) {
         (_, Some(reason)) => reason,
-        (RunOutcome::Complete | RunOutcome::Stopped, None) => "start it again with `dp-pvi-server run --new-run`",
+        (RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged, None) => "start it again with `dp-pvi-server run --new-run`",
         _ => "the log names the sites that refused, with their public reasons; `dp-pvi-server ca list` shows who is enrolled",
     }
 }
@@ -137,7 +137,7 @@ impl ServerError {
             Self::NotRunning { .. } | Self::Unreachable(_) => 5,
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
-            Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped, _) => 1,
+            Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged, _) => 1,
             Self::QuorumLost | Self::SitesRefused | Self::AggregationLost(_) | Self::NoRound(..) => 9,
             Self::Corrupt(_) => 11,
             Self::Unavailable(_) | Self::Shortage(_) => 12,

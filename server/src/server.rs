@@ -245,7 +245,7 @@ async fn conclude(config: &Config, outcome: RunOutcome, no_sum: Option<String>, 
         RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
         RunOutcome::Refused => Err(ServerError::SitesRefused),
         RunOutcome::AggregationLost => Err(ServerError::AggregationLost(no_sum)),
-        RunOutcome::Complete | RunOutcome::Stopped => Ok(exported),
+        RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged => Ok(exported),
     }
 }
 

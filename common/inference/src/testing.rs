@@ -137,6 +137,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
         update_deadline_seconds: 60,
         min_sites: 1,
         release_tick_seconds: 0,
+        early_end: None,
     }
 }
 

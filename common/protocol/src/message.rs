@@ -629,7 +629,7 @@ pub struct Catchup {
 /// The end of a run, as a client gets it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
-    /// Whether all rounds ran (else the quorum was lost).
+    /// How it ended.
     pub outcome: RunOutcome,
     /// Final λ.
     pub lambda: Arc<[f64]>,
@@ -650,6 +650,7 @@ pub fn end_mark(outcome: RunOutcome) -> Vec<Vec<u8>> {
         RunOutcome::AggregationLost => b"aggregation-lost",
         RunOutcome::Stopped => b"stopped",
         RunOutcome::Refused => b"refused",
+        RunOutcome::Converged => b"converged",
     };
     vec![b"run ended".to_vec(), outcome.to_vec()]
 }
@@ -668,6 +669,19 @@ pub enum RunOutcome {
     Stopped,
     /// So many sites refused that fewer than `min_sites` were left.
     Refused,
+    /// The posterior moved little for some rounds, and the task's rule ends the run then.
+    Converged,
+}
+
+impl RunOutcome {
+    /// Whether the run ended as it may: by its plan, by its rule, or by its operator.
+    #[must_use]
+    pub fn is_regular(self) -> bool {
+        match self {
+            Self::Complete | Self::Stopped | Self::Converged => true,
+            Self::QuorumLost | Self::AggregationLost | Self::Refused => false,
+        }
+    }
 }
 
 /// Held-out metrics of one round, from an evaluator; signed by it. One is made in one place, from

@@ -55,6 +55,7 @@ fn overview(html: &mut String, run: &Run<'_>) {
         Some(RunOutcome::QuorumLost) => "ended early: fewer sites than min_sites",
         Some(RunOutcome::Refused) => "ended early: so many sites refused that fewer than min_sites were left",
         Some(RunOutcome::Stopped) => "stopped by the operator",
+        Some(RunOutcome::Converged) => "converged: ended by the rule of the task, before its last round",
     };
     let sites = run.members.values().filter(|member| member.role == Role::Site).count();
     let tick = match task.release_tick_seconds {

@@ -262,7 +262,7 @@ impl Observer {
             Record::RunEnded { outcome, .. } => {
                 self.ended = true;
                 debug!(?outcome, "the run is over");
-                if !matches!(outcome, RunOutcome::Complete | RunOutcome::Stopped) {
+                if !outcome.is_regular() {
                     for (client, (round, reason)) in &self.refusals {
                         warn!(%client, round, reason = name_of(reason), "the run ended early; this site had refused");
                     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dp_pvi_posterior::reading::early_end;
 use dp_pvi_posterior::reading::noise_aware::{self, Absent, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
@@ -47,8 +48,8 @@ impl History {
         let mut history: Option<Self> = None;
         let mut chain = Chain::new(keys, run.id);
         for seq in 0.. {
-            // Only the noise-aware posterior needs the states between.
-            let all = history.as_ref().is_some_and(|history| noise_aware::is_known(&history.task).is_ok());
+            // Only the noise-aware posterior, and the rule of an early end, need the states between.
+            let all = history.as_ref().is_some_and(Self::keeps_states);
             let record = if all { reader.record(run, seq)? } else { reader.light_record(run, seq)? };
             let Some(record) = record else { break };
             chain.follow(&record)?;
@@ -78,8 +79,26 @@ impl History {
             history.lambda = lambda;
         }
         chain.ends_with(&history.lambda)?;
+        history.ended_by_its_rule()?;
         history.metrics.sort_by(|a, b| (a.1.round, &a.0).cmp(&(b.1.round, &b.0)));
         Ok(history)
+    }
+
+    fn keeps_states(&self) -> bool {
+        noise_aware::is_known(&self.task).is_ok() || self.task.early_end.is_some()
+    }
+
+    /// A run that ended by its task's rule is held against it.
+    fn ended_by_its_rule(&self) -> Result<()> {
+        let senders: BTreeSet<&ClientId> = self.entries.iter().flat_map(|entry| &entry.included).map(|(client, _)| client).collect();
+        let met = || {
+            self.closed_rounds(&senders.iter().copied().collect::<Vec<_>>()).is_some_and(|rounds| early_end::was_met(&self.task, &rounds))
+        };
+        if self.outcome == Some(RunOutcome::Converged) && !met() {
+            let message = format!("run {}: it ended by a rule that was not met", self.run.number);
+            return Err(ServerError::Corrupt(message.into()));
+        }
+        Ok(())
     }
 
     /// Rounds that were closed.
@@ -95,18 +114,17 @@ impl History {
     /// What the noise-aware posterior needs of the closed rounds, or why there is none.
     pub(super) fn rounds_so_far(&self) -> std::result::Result<noise_aware::History, Absent> {
         noise_aware::is_known(&self.task)?;
-        let sites: Vec<&ClientId> = self.sites().map(|(client, _)| client).collect();
-        let units = |site: &ClientId| self.members.get(site).and_then(|member| member.units).unwrap_or(1).max(1);
-        // Bounded where they were read; a store of another version may hold any number.
-        let total: u128 = sites.iter().map(|site| u128::from(units(site))).sum();
-        #[allow(clippy::cast_precision_loss, reason = "a share of units")]
-        let shares = sites.iter().map(|site| units(site) as f64 / total as f64).collect();
+        self.closed_rounds(&self.sites().map(|(client, _)| client).collect::<Vec<_>>()).ok_or(Absent::NoRound)
+    }
+
+    /// The closed rounds as what these sites sent.
+    fn closed_rounds(&self, sites: &[&ClientId]) -> Option<noise_aware::History> {
+        let units: Vec<u64> = sites.iter().map(|site| self.members.get(*site).and_then(|member| member.units).unwrap_or(1)).collect();
         let rounds = self.entries.iter().zip(&self.states).map(|(entry, (state, correction))| {
             let included = entry.included.iter().filter_map(|(client, _)| sites.iter().position(|site| *site == client)).collect();
             Some(ClosedRound { visit: entry.header.peek().ok()?.visit, included, state: state.clone(), correction: correction.clone() })
         });
-        let rounds = rounds.collect::<Option<_>>().ok_or(Absent::NoRound)?;
-        Ok(noise_aware::History { shares, rounds })
+        Some(noise_aware::History::new(&units, rounds.collect::<Option<_>>()?))
     }
 
     /// Sites with the number of visits that they answered.
@@ -136,7 +154,7 @@ impl History {
             Record::RoundClosed { entry, at, lambda, correction } => {
                 self.last = at;
                 self.entries.push(entry);
-                if noise_aware::is_known(&self.task).is_ok() {
+                if self.keeps_states() {
                     self.states.push((lambda.to_vec(), correction));
                 }
             }

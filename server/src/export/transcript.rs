@@ -1,5 +1,7 @@
 //! The transcript: what every party of the run can check against what it saw.
 
+use std::collections::BTreeMap;
+
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::TranscriptEntry;
 use serde_json::json;
@@ -10,14 +12,30 @@ use crate::error::{Result, ServerError};
 /// One JSON object a line: the entries with their hashes, signed headers as hexadecimal bytes.
 pub(super) fn render(history: &History) -> Result<String> {
     let mut text = String::new();
-    for entry in &history.entries {
-        text.push_str(&line(history, entry)?);
+    for (round, entry) in history.entries.iter().enumerate() {
+        text.push_str(&line(history, entry, history.task.early_end.and_then(|_| history.states.get(round)))?);
+        text.push('\n');
+    }
+    if history.task.early_end.is_some() {
+        text.push_str(&end(history));
         text.push('\n');
     }
     Ok(text)
 }
 
-fn line(history: &History, entry: &TranscriptEntry) -> Result<String> {
+/// What the rule of an early end needs beside the rounds, and how the run ended.
+fn end(history: &History) -> String {
+    let units: BTreeMap<_, _> = history.members.iter().filter_map(|(client, member)| Some((client, member.units?))).collect();
+    let value = json!({
+        "task": history.run.task.to_string(),
+        "run": history.run.number,
+        "end": history.outcome,
+        "units": units,
+    });
+    value.to_string()
+}
+
+fn line(history: &History, entry: &TranscriptEntry, state: Option<&(Vec<f64>, Option<Vec<f64>>)>) -> Result<String> {
     let header = entry.header.peek().map_err(|e| ServerError::Corrupt(Problem::of(e)))?;
     let included: Vec<_> =
         entry.included.iter().map(|(client, update)| json!({ "client": client, "update": update.to_string() })).collect();
@@ -39,6 +57,9 @@ fn line(history: &History, entry: &TranscriptEntry) -> Result<String> {
         // Under aggregated trust: the entry of the aggregation, whose signatures name contributors, commitments and the sum of masks.
         "aggregation": entry.aggregation_bytes().map(hex::encode),
         "hash": entry.hash().to_string(),
+        // Where the task has a rule of an early end: what it looks at, whose hash is `lambda`, and what a floor moved.
+        "state": state.map(|(state, _)| state),
+        "correction": state.map(|(_, correction)| correction),
     });
     Ok(value.to_string())
 }

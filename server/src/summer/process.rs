@@ -81,7 +81,7 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
     tokio::select! {
         signal = shutdown => Err(ServerError::Signal(signal)),
         outcome = serve(&config, &credentials, &answers) => match outcome? {
-            RunOutcome::Complete | RunOutcome::Stopped => Ok(()),
+            RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged => Ok(()),
             RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
             RunOutcome::AggregationLost => Err(ServerError::AggregationLost(None)),
         }

@@ -7,6 +7,7 @@ mod aggregated_restarts;
 mod asynchronous;
 mod budget;
 mod clock;
+mod convergence;
 mod crash;
 mod equality;
 mod fuzz;

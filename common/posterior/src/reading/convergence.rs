@@ -11,7 +11,7 @@ use crate::task::ResolvedTask;
 const ARRIVED: f64 = 2.0;
 
 /// Share of noise in the noise-aware posterior's extra width below which the rest of the way decides.
-const LEAST_NOISE_SHARE: f64 = 0.5;
+pub(super) const LEAST_NOISE_SHARE: f64 = 0.5;
 
 /// Distance of a run's own (plain) posterior from its noise-aware one. Computed from released values only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 
 pub mod convergence;
 pub mod document;
+pub mod early_end;
 pub mod effects;
 pub mod metrics;
 pub mod noise_aware;

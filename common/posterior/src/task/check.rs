@@ -17,6 +17,7 @@ impl ResolvedTask {
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
+        self.check_early_end()?;
         self.check_lengths()
     }
 

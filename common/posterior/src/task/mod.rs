@@ -4,6 +4,7 @@
 mod aggregation;
 pub mod bounds;
 mod check;
+mod early_end;
 mod names;
 mod raw;
 
@@ -17,6 +18,7 @@ pub use crate::methods::{
 };
 pub use crate::models::{ModelFamily, ModelSpec};
 pub use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
+pub use early_end::EarlyEndSpec;
 pub use names::names;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
 
@@ -71,6 +73,9 @@ pub struct ResolvedTask {
     pub min_sites: u32,
     /// Updates leave at multiples of this after training; 0 = at once (said in the statement).
     pub release_tick_seconds: u64,
+    /// The rule by which the run may end before its last round; absent: it has all its rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_end: Option<EarlyEndSpec>,
 }
 
 /// Version of the document's form.

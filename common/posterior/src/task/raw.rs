@@ -4,7 +4,8 @@ use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use serde::Deserialize;
 
 use super::{
-    Approximation, ENGINE, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError, Trust, UpdateSpec,
+    Approximation, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError, Trust,
+    UpdateSpec,
 };
 use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
@@ -104,6 +105,9 @@ pub struct RawPvi {
     pub expected_sites: Option<u32>,
     /// Updates leave at multiples of this after training. Default: 0, at once.
     pub release_tick_seconds: Option<u64>,
+    /// `{ distance, rounds }`: the run ends when the posterior has moved by at most so many of its standard deviations in so many rounds. Default: it
+    /// has all its rounds.
+    pub end_early: Option<EarlyEndSpec>,
     /// What a site computes.
     pub update: UpdateKind,
     /// Options of the update.
@@ -205,6 +209,7 @@ impl RawTask {
             update_deadline_seconds: context.update_deadline_seconds,
             min_sites: context.min_sites,
             release_tick_seconds: self.pvi.release_tick_seconds.unwrap_or(0),
+            early_end: self.pvi.end_early,
         };
         // Before anything is built or multiplied.
         task.check_bounds(&schema)?;
@@ -257,7 +262,7 @@ impl RawModel {
 impl RawPvi {
     /// The keys of `[pvi]` that every update has.
     pub const KEYS: &[&str] =
-        &["schedule", "rounds", "sweeps", "max_staleness", "damping", "expected_sites", "release_tick_seconds", "update"];
+        &["schedule", "rounds", "sweeps", "max_staleness", "damping", "expected_sites", "release_tick_seconds", "end_early", "update"];
 }
 
 /// The keys of `[model]` that every likelihood has.
@@ -291,6 +296,7 @@ struct CommonPvi {
     damping: Option<Damping>,
     expected_sites: Option<u32>,
     release_tick_seconds: Option<u64>,
+    end_early: Option<EarlyEndSpec>,
     update: UpdateKind,
 }
 
@@ -299,8 +305,9 @@ impl TryFrom<toml::Table> for RawPvi {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonPvi { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, update } = read(common)?;
-        Ok(Self { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, update, options })
+        let CommonPvi { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, end_early, update } =
+            read(common)?;
+        Ok(Self { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, end_early, update, options })
     }
 }
 

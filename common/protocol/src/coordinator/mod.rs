@@ -14,6 +14,7 @@
 
 mod aggregated;
 mod attendance;
+mod early_end;
 mod operator;
 mod record;
 mod run;
@@ -608,6 +609,7 @@ impl Coordinator {
             let visit = self.run.rounds();
             return match visit {
                 _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
+                _ if self.run.has_converged() => Upcoming::End(RunOutcome::Converged),
                 _ if available.is_empty() || available.len() < min_sites => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
                 _ => Upcoming::Round { visit, turn: None, asked: available },
             };
@@ -630,6 +632,7 @@ impl Coordinator {
         };
         match available.first() {
             _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
+            _ if self.run.has_converged() => Upcoming::End(RunOutcome::Converged),
             Some(client) if available.len() >= min_sites => turn(visit, client),
             _ => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
         }

@@ -9,6 +9,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
+use super::early_end::Watch;
 use super::{Control, Joins, Member, Record, RestoreError};
 use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
@@ -42,6 +43,8 @@ pub(super) struct Run {
     pub(super) lagging: BTreeSet<ClientId>,
     /// The aggregation, where the task has one.
     pub(super) aggregation: Option<Host>,
+    /// What the rule of an early end looks at, where the task has one.
+    pub(super) watch: Option<Watch>,
     pub(super) phase: Phase,
 }
 
@@ -159,6 +162,7 @@ impl Run {
     pub(super) fn new(task: Arc<ResolvedTask>, number: u32, initial: Vec<f64>, aggregation: Option<Host>) -> Self {
         Self {
             id: RunId { task: task.hash(), number },
+            watch: Watch::of(&task),
             task,
             members: BTreeMap::new(),
             entries: Vec::new(),
@@ -186,6 +190,11 @@ impl Run {
     /// Sites that take part, ascending.
     pub(super) fn active(&self) -> impl Iterator<Item = &ClientId> {
         self.members.iter().filter(|(_, member)| member.role == Role::Site && !member.withdrawn).map(|(client, _)| client)
+    }
+
+    /// Whether the run ends by its task's rule. All sites have had their turn.
+    pub(super) fn has_converged(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_met(&self.task))
     }
 
     pub(super) fn sequential(&self) -> bool {
@@ -284,7 +293,10 @@ impl Run {
             (_, Record::UpdateExcluded { update, .. }) if update.peek().is_err() => return wrong("an update cannot be read"),
             (Phase::Open(_), Record::Refused { refusal, .. }) if refusal.peek().is_err() => return wrong("a refusal cannot be read"),
             (_, Record::Metrics { report, .. }) if report.peek().is_err() => return wrong("metrics cannot be read"),
-            (Phase::Gathering(_) | Phase::Between(_), Record::RunEnded { header, .. }) => match header.open(key) {
+            (Phase::Gathering(_) | Phase::Between(_), Record::RunEnded { outcome, header, .. }) => match header.open(key) {
+                Ok(_) if *outcome == RunOutcome::Converged && !self.watch.as_ref().is_some_and(|watch| watch.was_met(&self.task)) => {
+                    return wrong("the run ended by a rule that was not met");
+                }
                 Ok(body) if self.follows(&body) => {}
                 _ => return wrong("the end does not follow from the last round"),
             },
@@ -379,7 +391,7 @@ impl Run {
                 self.take_held(&mut open);
                 Phase::Open(open)
             }
-            (Phase::Open(open), Record::RoundClosed { entry, lambda, .. }) => {
+            (Phase::Open(open), Record::RoundClosed { entry, lambda, correction, .. }) => {
                 self.leave(&open, entry);
                 self.attend(&open, entry.outcome);
                 for (client, _) in &entry.included {
@@ -393,6 +405,9 @@ impl Run {
                 }
                 if let (Some(host), Some(entry)) = (&mut self.aggregation, &entry.aggregation) {
                     host.closed(entry);
+                }
+                if let Some(watch) = &mut self.watch {
+                    watch.closed(entry, &self.members, lambda, correction.as_ref());
                 }
                 self.previous = entry.hash();
                 self.lambda_hash = entry.lambda;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use dp_pvi_posterior::task::bounds::MAX_SITES;
-use dp_pvi_posterior::task::{ResolvedTask, ScheduleSpec};
+use dp_pvi_posterior::task::{EarlyEndSpec, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_secagg::header::SignedHeader;
 use dp_pvi_secagg::transcript::SignedEntry;
 use ed25519_dalek::VerifyingKey;
 
 use super::SiteError;
-use crate::message::{RoundHeader, RoundStart, RunEnd, Signed, TranscriptEntry, end_mark, vector_hash};
+use crate::message::{RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, end_mark, vector_hash};
 use crate::parts::decode;
 
 /// The part of a run that a client has seen.
@@ -21,6 +21,8 @@ pub(super) struct Chain {
     visits: u32,
     /// Most rounds of the run.
     most_rounds: u32,
+    /// The rule by which the run may end before its last round.
+    early_end: Option<EarlyEndSpec>,
     /// Numbers of λ.
     coordinates: usize,
     /// Closed rounds.
@@ -63,7 +65,19 @@ impl Chain {
             ScheduleSpec::Synchronous { rounds } => rounds,
             ScheduleSpec::Sequential { .. } | ScheduleSpec::Asynchronous { .. } => visits.saturating_mul(MAX_SITES),
         };
-        Self { run, server, visits, most_rounds, coordinates, rounds: 0, previous: Hash::default(), lambda, open: None, parts }
+        Self {
+            run,
+            server,
+            visits,
+            most_rounds,
+            early_end: task.early_end,
+            coordinates,
+            rounds: 0,
+            previous: Hash::default(),
+            lambda,
+            open: None,
+            parts,
+        }
     }
 
     /// Checks the next entry.
@@ -102,6 +116,9 @@ impl Chain {
         self.follows(&header)?;
         if header.reserved != end_mark(end.outcome) {
             return Err(SiteError::Server("it says that the run is over without signing it"));
+        }
+        if end.outcome == RunOutcome::Converged && self.early_end.is_none_or(|rule| self.rounds <= rule.rounds) {
+            return Err(SiteError::Server("it ends the run by a rule that the task does not have, or before it can be met"));
         }
         self.lambda(&end.lambda)
     }

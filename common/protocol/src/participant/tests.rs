@@ -337,6 +337,11 @@ fn the_end_of_a_run_is_believed_only_when_signed() {
     header.reserved = end_mark(RunOutcome::Complete);
     let lie = RunEnd { header: Signed::seal(&header, &key("b")), entries: Vec::new(), ..(*end).clone() };
     assert!(matches!(site.on_next(Next::Finished(Box::new(lie))), Err(SiteError::Message(InvalidMessage::Signature))));
+    // Signed, but by a rule that this task does not have.
+    header.reserved = end_mark(RunOutcome::Converged);
+    let header = Signed::seal(&header, &key("server"));
+    let lie = RunEnd { outcome: RunOutcome::Converged, header, entries: Vec::new(), ..(*end).clone() };
+    refused(site.on_next(Next::Finished(Box::new(lie))), "by a rule that the task does not have");
     assert_eq!(site.seen(), 1);
 }
 

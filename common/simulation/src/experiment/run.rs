@@ -255,7 +255,7 @@ impl Session {
             }
         }
         match outcome.end.as_ref().map(|end| end.outcome) {
-            Some(RunOutcome::Complete) => Ok(()),
+            Some(RunOutcome::Complete | RunOutcome::Converged) => Ok(()),
             Some(RunOutcome::QuorumLost | RunOutcome::AggregationLost | RunOutcome::Refused) => Err(ExperimentError::Quorum { seed }),
             _ => failed(format!("the run did not end ({:?})", outcome.stopped)),
         }

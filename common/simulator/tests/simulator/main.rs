@@ -5,5 +5,6 @@ mod aggregated;
 mod asynchronous;
 mod claims;
 mod crashes;
+mod early_end;
 mod faults;
 mod support;

@@ -40,6 +40,18 @@ pub struct History {
     pub rounds: Vec<ClosedRound>,
 }
 
+impl History {
+    /// The history of sites with these declared units, in the order that the rounds' `included` counts.
+    #[must_use]
+    pub fn new(units: &[u64], rounds: Vec<ClosedRound>) -> Self {
+        // Bounded where they were read; a store of another version may hold any number.
+        let total: u128 = units.iter().map(|units| u128::from((*units).max(1))).sum();
+        #[allow(clippy::cast_precision_loss, reason = "a share of units")]
+        let shares = units.iter().map(|units| (*units).max(1) as f64 / total as f64).collect();
+        Self { shares, rounds }
+    }
+}
+
 /// The noise-aware posterior of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Posterior {
