@@ -163,6 +163,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::Frozen
             | LedgerError::Conflict(_)
             | LedgerError::RetriesSpent(_)
+            | LedgerError::OwnEyes(_)
             | LedgerError::Accountant(_) => Self::Refused(Problem::of(error)),
         }
     }

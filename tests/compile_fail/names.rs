@@ -1,7 +1,7 @@
 //! What cannot even be named: the inside of the gate.
 
 use dp_pvi_privacy::ledger::totals::Totals;
-use dp_pvi_privacy::{Released, Sensitive, WholeSite};
+use dp_pvi_privacy::{OwnEyes, OwnEyesOnly, Released, Sensitive, WholeSite};
 
 fn build_a_release() -> Released<Vec<f64>> {
     Released(vec![1.0])
@@ -18,6 +18,14 @@ fn open_a_sensitive(value: Sensitive<f64>) -> f64 {
 
 fn call_a_table_one_unit(rows: &Vec<f64>) -> WholeSite<'_, Vec<f64>> {
     WholeSite(rows)
+}
+
+fn make_the_right_to_look() -> OwnEyes {
+    OwnEyes(())
+}
+
+fn call_a_value_seen(value: f64) -> OwnEyesOnly<f64> {
+    OwnEyesOnly(value)
 }
 
 fn main() {}

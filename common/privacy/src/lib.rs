@@ -2,12 +2,13 @@
 //! The release gate: what protects a record, and the ledger that remembers what it cost.
 //!
 //! **Claim.** Let a ledger name a privacy unit and a relation, and let its budget be (ε, δ). Whatever servers, tasks and later choices follow,
-//! everything that this crate lets out about the data set is (ε, δ)-differentially private for that unit and relation, against observers of
-//! bounded computing time. The whole argument, with what is proved, measured and assumed, is [`proofs::argument`]; in short:
+//! everything that this crate lets out about the data set to anybody but the site itself is (ε, δ)-differentially private for that unit and relation,
+//! against observers of bounded computing time. The whole argument, with what is proved, measured and assumed, is [`proofs::argument`]; in short:
 //!
 //! 1. **One door.** Private data sits in [`Units`] and [`Sensitive`]. Functions over them are `fn`s, which capture nothing. Each call has
 //!    its own copy of its [`Argument`] ([`records`]), and one that panics makes a value without content, and no error ([`inside`]). Only
-//!    mechanisms make a [`Released`] value, and what is sent is made of one ([`ledger::Attachment`]).
+//!    mechanisms make a [`Released`] value, and what is sent is made of one ([`ledger::Attachment`]). What a site's
+//!    own people may see without noise has an exit of its own, in processes that release nothing ([`own_eyes`]).
 //! 2. **What is accounted is what runs.** A mechanism takes a [`StepPermit`] that must equal its [`DpEvent`](dp_pvi_accounting::DpEvent). Permits come from
 //!    [`Ledger::reserve`] only, after the charge is durable: one for a release, and after crashes at most eight more, each with a row of its
 //!    own ([`ledger::reserve`]). One result is committed, and only that one is sent.
@@ -32,6 +33,7 @@ pub mod inside;
 pub mod ledger;
 pub mod mechanism;
 pub mod noise;
+pub mod own_eyes;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod proofs;
@@ -43,6 +45,7 @@ pub mod shards;
 
 pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
 pub use noise::{NoiseSource, Purpose, SecureNoise};
+pub use own_eyes::{OwnEyes, OwnEyesOnly};
 pub use records::{Argument, Released, Sensitive, UnitTable, Units};
 pub use release::{ClientId, Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};
 pub use shards::{ContentId, PermitScope, Shard, Shards, StableIds, WholeSite};

@@ -3,6 +3,7 @@
 use crate::ledger::row::LedgerIdentity;
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::StoreError;
+use crate::own_eyes::OtherPart;
 use crate::release::ReleaseId;
 use dp_pvi_accounting::AccountantError;
 
@@ -138,6 +139,9 @@ pub enum LedgerError {
         /// As the schema says.
         now: String,
     },
+    /// This process looks at private values with its own eyes.
+    #[error(transparent)]
+    OwnEyes(#[from] OtherPart),
     /// Store.
     #[error(transparent)]
     Store(#[from] StoreError),

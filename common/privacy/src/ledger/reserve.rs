@@ -27,6 +27,7 @@ use crate::ledger::permit::Permit;
 use crate::ledger::row::{LedgerIdentity, RowBody};
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::{ChargeStore, RowSigner};
+use crate::own_eyes;
 use crate::release::{Hash, ReleaseId};
 use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
@@ -39,7 +40,7 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// RESERVED (a crash) is minted again without a new charge, after a durable RETRIED row: once a process, and at most `MOST_RETRIES` times.
     ///
     /// # Errors
-    /// Over budget, frozen, conflict, permit already given out, too many crashes, store.
+    /// Over budget, frozen, conflict, permit already given out, too many crashes, store; this process looks with own eyes ([`own_eyes`]).
     pub fn reserve(&mut self, release: &ReleaseId, event: &DpEvent, header: Hash) -> Result<Permit, LedgerError> {
         self.reserve_any(release, event, None, header)
     }
@@ -67,6 +68,7 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         header: Hash,
     ) -> Result<Permit, LedgerError> {
         self.refuse_doubt()?;
+        own_eyes::charges()?;
         if self.totals.frozen() {
             return Err(LedgerError::Frozen);
         }

@@ -1,0 +1,108 @@
+//! The exit of the gate for the eyes of the site's own people: what is computed from the records here, shown here, and sent to nobody.
+//!
+//! A site may look at its own records without any noise. The danger is that what it sees leaves all the same: under another name, or in the
+//! next release. So this exit is kept apart from every release, three times over:
+//!
+//! * **By process.** A process does one of two things for its whole life: it charges a ledger ([`Ledger::reserve`](crate::Ledger::reserve)), or it looks with own eyes
+//!   ([`OwnEyes::instead_of_releases`]). Whatever comes first bars the other. So nothing that was seen is in the memory of a process that releases.
+//! * **By type.** What comes out is [`OwnEyesOnly`], which is no [`Released`](crate::Released) value: no message, state or argument of the gate is made of it. It
+//!   is not printed, copied or serialised either; whoever wants its content calls [`OwnEyesOnly::look`] by name.
+//! * **By place.** The right to look is made in one file of the workspace, used in one, and neither can reach the network. A test over the sources holds that.
+//!
+//! # Privacy
+//! None: ε = ∞ towards whoever sees the result. That is the site itself, which holds the records. Nothing is charged, because nothing is released.
+
+use std::sync::OnceLock;
+
+use crate::records::Sensitive;
+
+/// What this process does with private values, for its whole life.
+static PART: OnceLock<Part> = OnceLock::new();
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Charges,
+    Looks,
+}
+
+impl Part {
+    /// Whether this is the part of this process, which it is from now on if there was none.
+    fn taken(self, part: &OnceLock<Self>) -> bool {
+        *part.get_or_init(|| self) == self
+    }
+}
+
+/// This process charges a ledger, and never looks.
+pub(crate) fn charges() -> Result<(), OtherPart> {
+    if Part::Charges.taken(&PART) { Ok(()) } else { Err(OtherPart) }
+}
+
+/// The right to look at one private value with the eyes of the site's own people. It cannot be copied, and is used up.
+pub struct OwnEyes(());
+
+impl OwnEyes {
+    /// This process looks, and from now on charges no ledger.
+    ///
+    /// # Errors
+    /// It has charged one already.
+    pub fn instead_of_releases() -> Result<Self, OtherPart> {
+        if Part::Looks.taken(&PART) { Ok(Self(())) } else { Err(OtherPart) }
+    }
+}
+
+/// A process that charges looks at nothing, and one that looks charges nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("one process either takes part in runs or looks at its site's records without noise, and never does both: start another one")]
+pub struct OtherPart;
+
+/// A value without any protection, for the people of the site that holds the records.
+///
+/// It has neither `Debug` nor `Clone` nor serialisation, and no function of the gate takes it.
+pub struct OwnEyesOnly<T>(T);
+
+impl<T> OwnEyesOnly<T> {
+    /// The value. It must not leave the site in any form.
+    #[must_use]
+    pub fn look(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> OwnEyesOnly<Option<T>> {
+    /// The value, if it holds one.
+    #[must_use]
+    pub fn transpose(self) -> Option<OwnEyesOnly<T>> {
+        self.0.map(OwnEyesOnly)
+    }
+}
+
+impl<T> Sensitive<T> {
+    /// Takes the value out of the gate for the site's own people; `None` where the function that should have made it panicked.
+    #[must_use]
+    pub fn for_own_eyes(self, eyes: OwnEyes) -> Option<OwnEyesOnly<T>> {
+        let OwnEyes(()) = eyes;
+        self.into_value().map(OwnEyesOnly)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_part_of_a_process_is_its_only_one() {
+        for (first, other) in [(Part::Charges, Part::Looks), (Part::Looks, Part::Charges)] {
+            let process = OnceLock::new();
+            assert!(first.taken(&process) && !other.taken(&process));
+            assert!(first.taken(&process) && !other.taken(&process), "for good");
+        }
+    }
+
+    #[test]
+    fn a_panic_leaves_nothing_to_look_at() {
+        let private = Sensitive::of(vec![70.01]);
+        let nothing = crate::Argument::nothing();
+        assert_eq!(private.map(&nothing, |(), values| values[0]).for_own_eyes(OwnEyes(())).map(|seen| *seen.look()), Some(70.01));
+        assert!(private.map(&nothing, |(), values| values[1]).for_own_eyes(OwnEyes(())).is_none());
+    }
+}
