@@ -5,6 +5,8 @@
 //! * [`methods`] has a room for every update: what a site does in one visit. [`methods::run`] takes the task, λ, the site's factor, the units, a permit
 //!   and a noise source, and gives back a released payload. It has no state, no clock, no I/O and no log.
 //!
+//! * [`personal`] is for the site's own people: the posterior with the exact likelihood of its records, which never leaves the site.
+//!
 //! Models and methods meet in capabilities, so a new model serves every update whose capability it offers, and a new update
 //! every model that offers what it needs. Either is one folder here and one on the public side; a model has a line in the registry of [`models`], an update an arm in [`methods::run`].
 //!
@@ -16,6 +18,7 @@ pub mod error;
 pub mod mean_field;
 pub mod methods;
 pub mod models;
+pub mod personal;
 
 #[cfg(test)]
 #[path = "../../../tests/tests/models/gamma.rs"]

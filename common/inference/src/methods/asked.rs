@@ -39,21 +39,21 @@ impl Asked {
 }
 
 /// A copy of a public value for the gate.
-pub(super) fn copied<A: Serialize + serde::de::DeserializeOwned>(value: &A) -> Result<Argument<A>, InferenceError> {
+pub(crate) fn copied<A: Serialize + serde::de::DeserializeOwned>(value: &A) -> Result<Argument<A>, InferenceError> {
     Ok(Argument::copy_of(value).map_err(ReleaseError::from)?)
 }
 
 /// Tasks and their parts are written as in their files: as JSON, whose numbers are read to the last bit.
-pub(super) mod text {
+pub(crate) mod text {
     use serde::de::{DeserializeOwned, Error as _};
     use serde::ser::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(in crate::methods) fn serialize<T: Serialize, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&serde_json::to_string(value).map_err(S::Error::custom)?)
     }
 
-    pub(in crate::methods) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
         serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }

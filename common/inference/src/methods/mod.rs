@@ -3,7 +3,7 @@
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
 //! factor come out. To add an update, write a folder beside the ones that are here and add an arm to [`run`].
 
-mod asked;
+pub(crate) mod asked;
 mod bcm;
 mod client_level;
 mod dp_em;
@@ -87,6 +87,15 @@ pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit
         UpdateSpec::Shards(spec) => shards::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::Propagation(spec) => propagation::visit::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::DpEm(spec) => dp_em::run(spec, job, units, permit, noise),
+    }
+}
+
+/// What the records of a table add to the sum of a visit, term by term as the release clips them, without noise. `None` where the update sends no sum
+/// out of which a site's part can be taken, or where its state is not one of the task.
+pub(crate) fn exact_terms(job: &Job<'_>, model: &dyn models::Model, table: &RecordTable) -> Option<Vec<f64>> {
+    match &job.task.update {
+        UpdateSpec::NaturalGradient(spec) => natural_gradient::exact_terms(spec, job, model, table),
+        _ => None,
     }
 }
 

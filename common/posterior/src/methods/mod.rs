@@ -51,7 +51,7 @@ pub use vips::{
     Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsRule, VipsSpec,
 };
 
-use self::noise_aware::{Absent, History, Posterior};
+use self::noise_aware::{Absent, Contribution, History, Posterior};
 use self::rehearsal::{NotForecast, Sent, Stage};
 use self::schedule::Damping;
 use crate::spec::check::invalid;
@@ -256,6 +256,27 @@ pub(crate) trait UpdateRules: Display {
     fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
         let _ = (task, visit, state, stage);
         Err(NotForecast::Update)
+    }
+
+    /// Whether [`Self::noise_aware_without`] or [`Self::released_factor`] may have an answer.
+    fn sums_can_be_parted(&self) -> bool {
+        false
+    }
+
+    /// The noise-aware posterior that the same sums give without one site's part in them. States that are not known are empty.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn noise_aware_without(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
+        let _ = (task, history, part);
+        Err(Absent::Unknown)
+    }
+
+    /// λ_k: what a site's released sums added to the posterior as it came out of the run, weighted as the rule weights rounds. `None` where the
+    /// rule adds up no sums, or where one of them is not known.
+    fn released_factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>> {
+        let _ = (task, history, part);
+        None
     }
 
     /// What somebody should know before a run, in sentences.

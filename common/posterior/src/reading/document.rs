@@ -143,6 +143,11 @@ pub enum DocumentError {
     /// Not this form.
     #[error("this is not a posterior.json of this version ({0}): export it again")]
     Unreadable(String),
+    /// A site's own posterior, which says so.
+    #[error(
+        "this is a site's personal posterior, made from its records without noise, and no posterior.json: it must not leave that site. If you are there,          `dp-pvi-client predict --personal` reads it; if not, delete it and tell them"
+    )]
+    Personal,
     /// Parts that do not belong together.
     #[error("posterior.json contradicts itself: {0}; export it again")]
     Inconsistent(&'static str),
@@ -265,6 +270,9 @@ impl PosteriorDocument {
     /// See [`DocumentError`].
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         let unreadable = |e: serde_json::Error| DocumentError::Unreadable(e.to_string());
+        if serde_json::from_str::<Marked>(text).is_ok() {
+            return Err(DocumentError::Personal);
+        }
         let Format { format } = serde_json::from_str(text).map_err(unreadable)?;
         let mut document: Self = match format {
             FORMAT => serde_json::from_str(text).map_err(unreadable)?,
@@ -388,6 +396,13 @@ impl Read {
             effects: effects::effects(&task.model, &task.parsed_schema()?, standard),
         })
     }
+}
+
+/// What the file of a site's personal posterior has, and no posterior.json.
+#[derive(Deserialize)]
+struct Marked {
+    #[serde(rename = "private")]
+    _private: String,
 }
 
 /// What every version has.

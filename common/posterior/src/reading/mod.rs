@@ -7,6 +7,7 @@ pub mod early_end;
 pub mod effects;
 pub mod metrics;
 pub mod noise_aware;
+pub mod personal;
 pub mod predictive;
 pub mod statement;
 pub mod summary;

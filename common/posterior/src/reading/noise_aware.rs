@@ -1,6 +1,6 @@
 //! The noise-aware posterior of a run: intervals that include the noise which protects the records ([`crate::methods::noise_aware`]).
 
-pub use crate::methods::noise_aware::{Absent, ClosedRound, History, LOW_SIGNAL, Posterior};
+pub use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LOW_SIGNAL, OwnNoise, Posterior};
 use crate::task::ResolvedTask;
 use dp_pvi_expfam::any::Gaussian;
 
@@ -26,4 +26,23 @@ pub fn of_run(task: &ResolvedTask, history: &History) -> Result<Posterior, Absen
         Ok(_) => Ok(posterior),
         Err(_) => Err(Absent::Diverged),
     }
+}
+
+/// The noise-aware posterior of the other sites: what is left of a run's sums when one site's part is taken out of them.
+///
+/// # Errors
+/// Why there is none.
+pub fn without(task: &ResolvedTask, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
+    is_known(task)?;
+    let posterior = task.update.rules().noise_aware_without(&task.setting(), history, part)?;
+    match Gaussian::from_natural(task.family(), posterior.natural_parameters.clone()) {
+        Ok(_) => Ok(posterior),
+        Err(_) => Err(Absent::Diverged),
+    }
+}
+
+/// λ_k: what a site's released sums added to the posterior as it came out of the run; `None` where that is not known.
+#[must_use]
+pub(crate) fn released_factor(task: &ResolvedTask, history: &History, part: &Contribution) -> Option<Vec<f64>> {
+    task.update.rules().released_factor(&task.setting(), history, part)
 }

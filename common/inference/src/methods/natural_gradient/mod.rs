@@ -11,10 +11,11 @@
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_posterior::methods::NaturalGradientRule;
 use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
-use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
+use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, only_step};
@@ -46,6 +47,32 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
     let model = models::from_spec(&asked.task.model)?;
     let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
+}
+
+/// The sum of a visit over a table: every unit's term shortened to C where it is longer, as in the release, but neither rounded nor noised.
+pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, model: &dyn Model, table: &RecordTable) -> Option<Vec<f64>> {
+    let terms = Terms::new(spec, job, model).ok()?;
+    let (len, clip) = match spec.visit(job.visit) {
+        // Nothing is longer than C there.
+        NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
+        NaturalGradientVisit::Gradient => (job.task.family().len(), spec.clip_norm.get()),
+    };
+    let mut sum = vec![0.0; len];
+    let (mut dense, mut term) = (sum.clone(), Term::default());
+    for position in 0..table.len() {
+        term.clear();
+        table.unit(position).records().for_each(|record| terms.add(record, &mut term));
+        term.entries().iter().for_each(|&(index, value)| dense[index as usize] += value);
+        // A coordinate counts once, also where a unit has several records.
+        let take = |&(index, _): &(u32, f64)| (index as usize, std::mem::take(&mut dense[index as usize]));
+        let entries: Vec<(usize, f64)> = term.entries().iter().map(take).collect();
+        let norm = entries.iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+        if norm.is_finite() {
+            let factor = (clip / norm).min(1.0);
+            entries.iter().for_each(|(index, value)| sum[*index] += factor * value);
+        }
+    }
+    Some(sum)
 }
 
 /// What a record adds to the sum of a visit.

@@ -25,7 +25,7 @@ use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::NaturalGradientRule;
-use crate::methods::noise_aware::{Absent, History, Posterior, full, signal_to_noise};
+use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, OwnNoise, Posterior, full, signal_to_noise};
 use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
 
 /// Largest d: matrices of this size are decomposed.
@@ -34,14 +34,20 @@ const LARGEST: usize = 512;
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
 
-pub(crate) fn posterior(task: &Setting<'_>, spec: &NaturalGradientSpec, history: &History) -> Result<Posterior, Absent> {
+/// Of all sites; or of all but one, whose part is taken out of every sum.
+pub(crate) fn posterior(
+    task: &Setting<'_>,
+    spec: &NaturalGradientSpec,
+    history: &History,
+    without: Option<&Contribution>,
+) -> Result<Posterior, Absent> {
     let family = task.family();
     let d = family.dimension();
     if d > LARGEST {
         return Err(Absent::TooLarge(LARGEST));
     }
     let rule = NaturalGradientRule::new(task, *spec);
-    let (visits, preconditioner) = Visit::all(&rule, family, spec, history).ok_or(Absent::Diverged)?;
+    let (visits, preconditioner) = Visit::all(&rule, family, spec, history, without).ok_or(Absent::Diverged)?;
     if visits.is_empty() {
         return Err(Absent::NoRound);
     }
@@ -67,21 +73,40 @@ struct Visit {
 
 impl Visit {
     /// Reads what was released off the states between visits, and the preconditioner. `None` where a state is not one of this rule.
-    fn all(rule: &NaturalGradientRule, family: Family, spec: &NaturalGradientSpec, history: &History) -> Option<(Vec<Self>, DMatrix<f64>)> {
+    fn all(
+        rule: &NaturalGradientRule,
+        family: Family,
+        spec: &NaturalGradientSpec,
+        history: &History,
+        without: Option<&Contribution>,
+    ) -> Option<(Vec<Self>, DMatrix<f64>)> {
         let (d, len) = (family.dimension(), family.len());
         let mut visits = Vec::new();
-        let mut before = rule.initial();
-        for round in history.rounds.iter().filter(|round| !round.included.is_empty()) {
+        let (mut before, mut last) = (rule.initial(), rule.initial());
+        for (number, round) in history.rounds.iter().enumerate().filter(|(_, round)| !round.included.is_empty()) {
             let after = &round.state;
-            if after.len() != 2 * len + triangle(d) || !after.iter().all(|v| v.is_finite()) {
+            if !after.is_empty() && (after.len() != 2 * len + triangle(d) || !after.iter().all(|v| v.is_finite())) {
                 return None;
             }
             // A sum that could not be used left the state as it was.
-            if spec.visit(round.visit) == NaturalGradientVisit::Gradient && *after != before {
-                let sites = u32::try_from(round.included.len()).unwrap_or(u32::MAX);
-                visits.push(rule.released(&before, after, round.visit, sites));
+            let known = !before.is_empty() && !after.is_empty() && *after != before;
+            if known && spec.visit(round.visit) == NaturalGradientVisit::Gradient {
+                match Part::of(without, number, round) {
+                    Part::Nothing => visits.push(rule.released(&before, after, round.visit, sites(round))?),
+                    Part::Some(sum, sites) if sites > 0 => {
+                        let mut visit = rule.released(&before, after, round.visit, sites)?;
+                        let (gradient, curvature) = sum.split_at_checked(d).filter(|_| sum.len() == len)?;
+                        visit.gradient.iter_mut().zip(gradient).for_each(|(all, own)| *all -= own);
+                        visit.curvature.iter_mut().zip(curvature).for_each(|(all, own)| *all -= own / spec.curvature_weight);
+                        visits.push(visit);
+                    }
+                    Part::Some(..) | Part::Unknown => {}
+                }
             }
             before.clone_from(after);
+            if !after.is_empty() {
+                last.clone_from(after);
+            }
         }
         let point = |r: &super::rule::ReleasedVisit| Self {
             point: DVector::from_column_slice(&r.point),
@@ -90,9 +115,34 @@ impl Visit {
             noise: r.noise,
             curvature_noise: r.noise / spec.curvature_weight.powi(2),
         };
-        let visits: Option<Vec<_>> = visits.into_iter().collect();
-        Some((visits?.iter().map(point).collect(), unsvec(before.get(2 * len..)?, d)))
+        Some((visits.iter().map(point).collect(), unsvec(last.get(2 * len..)?, d)))
     }
+}
+
+/// What is taken out of a round's sum.
+enum Part<'a> {
+    Nothing,
+    /// This, and noise of so many sites is left (of one, where the sum's noise is not theirs).
+    Some(&'a [f64], u32),
+    Unknown,
+}
+
+impl<'a> Part<'a> {
+    fn of(without: Option<&'a Contribution>, number: usize, round: &ClosedRound) -> Self {
+        let Some(part) = without.filter(|part| round.included.contains(&part.site)) else { return Self::Nothing };
+        let left = match part.noise {
+            // A sum of one site alone says nothing of others.
+            _ if round.included.len() < 2 => 0,
+            OwnNoise::Goes => sites(round) - 1,
+            OwnNoise::Stays => sites(round),
+        };
+        part.sums.get(number).and_then(Option::as_deref).map_or(Self::Unknown, |sum| Self::Some(sum, left))
+    }
+}
+
+/// Number of sites in a round.
+fn sites(round: &ClosedRound) -> u32 {
+    u32::try_from(round.included.len()).unwrap_or(u32::MAX)
 }
 
 /// All that a run released, and the prior that it meets.

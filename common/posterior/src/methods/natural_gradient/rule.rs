@@ -20,6 +20,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
+use crate::methods::noise_aware::{Contribution, History};
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Setting};
 use crate::numerics::floor::PrecisionFloor;
@@ -141,6 +142,30 @@ impl NaturalGradientRule {
         let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| old + (new - old) / gain);
         let noise = self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
         Some(ReleasedVisit { point: old.mean.to_vec(), gradient: gradient.collect(), curvature: curvature.collect(), noise })
+    }
+
+    /// Σ over rounds of (g̃ + H̃μ, H̃) of one site, with the weights that the mean of the curvatures gives to rounds; μ is the point of the round. `None`
+    /// where a part or a point is not known.
+    pub(crate) fn factor(&self, history: &History, part: &Contribution) -> Option<Vec<f64>> {
+        let d = self.family.dimension();
+        let mut factor = vec![0.0; self.family.len()];
+        let initial = self.initial();
+        let mut before = initial.as_slice();
+        for (round, sum) in history.rounds.iter().zip(&part.sums).filter(|(round, _)| !round.included.is_empty()) {
+            if self.spec.visit(round.visit) == NaturalGradientVisit::Gradient {
+                let gain = self.gain(round.visit).curvature;
+                factor.iter_mut().for_each(|value| *value *= 1.0 - gain);
+                if round.included.contains(&part.site) {
+                    let (gradient, curvature) = sum.as_ref().filter(|sum| sum.len() == factor.len())?.split_at(d);
+                    let curvature: Vec<f64> = curvature.iter().map(|h| h / self.spec.curvature_weight).collect();
+                    let h = with_mean(self.family, Parts::new(self.family, before)?.mean, &curvature);
+                    factor.iter_mut().zip(&h).for_each(|(value, h)| *value += gain * h);
+                    factor.iter_mut().zip(gradient).for_each(|(value, g)| *value += gain * g);
+                }
+            }
+            before = &round.state;
+        }
+        Some(factor)
     }
 
     /// Standard deviation of the noise on one coordinate of a sum.

@@ -9,7 +9,7 @@ use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
-use crate::methods::noise_aware::{Absent, History, Posterior};
+use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
@@ -362,7 +362,19 @@ impl UpdateRules for NaturalGradientSpec {
     }
 
     fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
-        super::noise_aware::posterior(task, self, history)
+        super::noise_aware::posterior(task, self, history, None)
+    }
+
+    fn sums_can_be_parted(&self) -> bool {
+        true
+    }
+
+    fn noise_aware_without(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
+        super::noise_aware::posterior(task, self, history, Some(part))
+    }
+
+    fn released_factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>> {
+        NaturalGradientRule::new(task, *self).factor(history, part)
     }
 
     fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {

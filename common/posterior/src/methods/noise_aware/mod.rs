@@ -16,23 +16,25 @@
 //! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
 //! family itself. Records with weights below 1 say more than their curvature counts: intervals are a little wider than they need be.
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::numerics::noisy_likelihood::{diagonal, full, statistic_variance};
 
 /// A round that was closed, as its public record tells it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClosedRound {
     /// Number of the visit, from 0.
     pub visit: u32,
     /// Sites whose updates are in it, as positions in [`History::shares`].
     pub included: Vec<usize>,
-    /// The state after it.
+    /// The state after it; empty where whoever asks does not know it ([`Contribution`]).
     pub state: Vec<f64>,
     /// r, where a floor moved the posterior.
     pub correction: Option<Vec<f64>>,
 }
 
 /// What is public about a run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct History {
     /// Share of every site in the declared units, in any fixed order of sites; adds up to 1.
     pub shares: Vec<f64>,
@@ -50,6 +52,26 @@ impl History {
         let shares = units.iter().map(|units| (*units).max(1) as f64 / total as f64).collect();
         Self { shares, rounds }
     }
+}
+
+/// What one site added to the sums of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contribution {
+    /// The site, as a position in [`History::shares`].
+    pub site: usize,
+    /// Its part of the sum of every round, in the order of [`History::rounds`]; `None` where it had none, or where it is not known.
+    pub sums: Vec<Option<Vec<f64>>>,
+    /// Whether its part took noise with it.
+    pub noise: OwnNoise,
+}
+
+/// What becomes of the noise of a sum when one site's part is taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OwnNoise {
+    /// The part is what the site released: its own noise goes with it, and that of the others is left.
+    Goes,
+    /// The part is exact, and the sum's noise stays as it is.
+    Stays,
 }
 
 /// The noise-aware posterior of a run.

@@ -309,3 +309,11 @@ fn finding_attack_b7_a_run_without_a_posterior_has_a_document_all_the_same() {
     let both = document(&task).to_json().replacen("\"privacy\":", "\"problem\": \"none\",\n  \"privacy\":", 1);
     assert!(matches!(PosteriorDocument::from_json(&both), Err(DocumentError::Inconsistent(_))));
 }
+
+/// A site's personal posterior is refused by name, whatever else stands in it.
+#[test]
+fn a_personal_posterior_is_no_posterior_json() {
+    for text in ["{\"private\": \"made from this site's records\", \"format\": 2}", "{\"format\": 1, \"private\": \"\"}"] {
+        assert!(matches!(PosteriorDocument::from_json(text), Err(DocumentError::Personal)));
+    }
+}
