@@ -15,7 +15,7 @@ use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::commands::{budget, check, data, ledger, plan, predict};
+use crate::commands::{budget, check, data, ledger, personalise, plan, predict};
 use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
@@ -97,11 +97,23 @@ enum Command {
     /// The data set's ledger.
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// Predict new rows with a posterior.
-    Predict {
+    /// The posterior for this site's own eyes: what the others released, and the exact likelihood of the records here. PRIVATE; nothing leaves.
+    Personalise {
         /// posterior.json, as the server exports it.
         #[arg(long)]
         posterior: PathBuf,
+        /// File for the result, readable by its owner alone; in the state folder unless given.
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// Predict new rows with a posterior.
+    Predict {
+        /// posterior.json, as the server exports it.
+        #[arg(long, required_unless_present = "personal")]
+        posterior: Option<PathBuf>,
+        /// In its place the file of `personalise`: the predictions are PRIVATE then, too.
+        #[arg(long, conflicts_with_all = ["posterior", "intervals"])]
+        personal: Option<PathBuf>,
         /// CSV or Parquet file with the schema's columns; a label is not needed.
         #[arg(long, required = true)]
         data: Vec<PathBuf>,
@@ -290,7 +302,10 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         }
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
-        Command::Predict { posterior, data, level, intervals, id, output: target } => {
+        Command::Personalise { posterior, output: target } => {
+            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), output)
+        }
+        Command::Predict { posterior, personal, data, level, intervals, id, output: target } => {
             let level = match level {
                 LevelArg::P90 => Level::P90,
                 LevelArg::P95 => Level::P95,
@@ -300,7 +315,12 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
                 IntervalsArg::Plain => Which::Plain,
             };
             let id = id.map(|column| if column.is_empty() { predict::Id::OfUnits } else { predict::Id::Column(column) });
-            predict::predict(&posterior, &data, level, which, id, target.as_deref(), output)
+            let basis = match (posterior, personal) {
+                (Some(file), _) => predict::Basis::Posterior(file, which),
+                (None, Some(file)) => predict::Basis::Personal(file),
+                (None, None) => return Err(ClientError::config("--posterior", "name the server's posterior.json, or --personal FILE")),
+            };
+            predict::predict(basis, &data, level, id, target.as_deref(), output)
         }
         Command::Config(ConfigCommand::Schema) => {
             output.line(config::SAMPLE.trim_end());

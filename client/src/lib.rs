@@ -8,6 +8,7 @@
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
 //! * [`snapshot`]: data behind the release gate, read before the hello.
 //! * [`train`]: updates on a blocking thread.
+//! * [`history`]: what the site keeps of a run beside its ledger; [`personal`]: what it may learn of its records for itself.
 //! * [`run`]: one run from hello to end. The loop itself is `dp_pvi_protocol::driver`, which simulation and tests share.
 //! * [`commands`], [`cli`]: the command line.
 //!
@@ -26,10 +27,12 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod error;
+pub mod history;
 pub mod keys;
 pub mod ledger;
 pub mod observe;
 pub mod output;
+pub mod personal;
 mod progress;
 pub mod run;
 pub mod snapshot;

@@ -15,6 +15,7 @@ use ed25519_dalek::SigningKey;
 use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
 use crate::error::{ClientError, Result};
+use crate::history::Recording;
 use crate::snapshot::LocalSchema;
 use crate::tls::{self, TlsIdentity};
 use crate::train::{PublicEvaluator, SiteTrainer};
@@ -66,7 +67,7 @@ pub async fn run_site<S: ChargeStore>(
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config).await?;
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
-    let mut transport = GrpcTransport::new(&config.site, tls);
+    let mut transport = Recording::new(GrpcTransport::new(&config.site, tls), &config.site.state, &config.data.name);
     let patience = patience(config);
     let outcome = drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)
         .await

@@ -4,6 +4,7 @@ pub mod budget;
 pub mod check;
 pub mod data;
 pub mod ledger;
+pub mod personalise;
 pub mod plan;
 pub mod predict;
 mod view;

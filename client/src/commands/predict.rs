@@ -8,16 +8,18 @@ use dp_pvi_posterior::reading::document::{PosteriorDocument, Which};
 use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor, largest};
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_proto::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::error::{ClientError, Result};
 use crate::output::{Format, Output};
+use crate::personal::{self, PRIVATE, PersonalDocument};
 
-/// Predicts every row of `data` with the posterior in `posterior`; CSV (or JSON lines) to `target` or stdout.
+/// Predicts every row of `data`; CSV (or JSON lines) to `target` or stdout.
 ///
-/// `which` chooses between the posteriors of the document. `id` is a column of the files whose text is written beside every row's number.
+/// With a personal posterior the predictions are private: the log says so, every JSON line says so, and nobody but its owner can read `target`. `id` is a column of the files whose text is written beside every row's number.
 ///
 /// A row that the schema drops, or that cannot be read, has no prediction: its cells stay empty and the last one says why, so that line i
 /// is always row i.
@@ -25,25 +27,9 @@ use crate::output::{Format, Output};
 /// # Errors
 /// [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for a file as a whole or where no row can be read,
 /// [`ClientError::Unavailable`] for the result.
-pub fn predict(
-    posterior: &Path,
-    data: &[PathBuf],
-    level: Level,
-    which: Which,
-    id: Option<Id>,
-    target: Option<&Path>,
-    output: Output,
-) -> Result<()> {
-    let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
-    let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
-    let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
-    let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
-    let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
-    match (which, &document.plain) {
-        (Which::Plain, Some(_)) => tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals"),
-        _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
-        _ => {}
-    }
+pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, target: Option<&Path>, output: Output) -> Result<()> {
+    let Model { task, predictor, secrecy, file } = basis.read()?;
+    let invalid = |message: Problem| ClientError::InvalidFile { file: file.clone(), message };
     let schema = Schema::parse(&task.schema).map_err(|e| invalid(Problem::of(e)))?;
     let id = match id {
         None => None,
@@ -60,7 +46,7 @@ pub fn predict(
         Some(column) => dp_pvi_data::load_for_prediction_with_ids(&schema, data, column),
     };
     let read = read.map_err(|e| ClientError::Data(Problem::of(e)))?;
-    let rows = Rows { predictor, schema, level, id };
+    let rows = Rows { predictor, schema, level, id, secrecy };
     rows.put(&read, target, output.format())?;
     let (unreadable, all) = (read.unreadable.len(), read.table.len());
     if unreadable == 0 {
@@ -72,6 +58,58 @@ pub fn predict(
     }
     tracing::warn!("{words}");
     Ok(())
+}
+
+/// What predicts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Basis {
+    /// A file `posterior.json`, and which of its posteriors.
+    Posterior(PathBuf, Which),
+    /// The file of `personalise`.
+    Personal(PathBuf),
+}
+
+/// Whether predictions may be shown to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Secrecy {
+    Open,
+    Private,
+}
+
+struct Model {
+    task: ResolvedTask,
+    predictor: Predictor,
+    secrecy: Secrecy,
+    file: PathBuf,
+}
+
+impl Basis {
+    fn read(self) -> Result<Model> {
+        match self {
+            Self::Posterior(file, which) => {
+                let invalid = |message: Problem| ClientError::InvalidFile { file: file.clone(), message };
+                let text = std::fs::read_to_string(&file).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
+                let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
+                let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
+                let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
+                match (which, &document.plain) {
+                    (Which::Plain, Some(_)) => {
+                        tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals");
+                    }
+                    _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
+                    _ => {}
+                }
+                Ok(Model { task, predictor, secrecy: Secrecy::Open, file })
+            }
+            Self::Personal(file) => {
+                let document = PersonalDocument::read(&file)?;
+                let task = document.task().map_err(|e| ClientError::InvalidFile { file: file.clone(), message: Problem::of(e) })?;
+                let predictor = document.predictor(&task)?;
+                tracing::warn!("PRIVATE: these predictions are {PRIVATE}");
+                Ok(Model { task, predictor, secrecy: Secrecy::Private, file })
+            }
+        }
+    }
 }
 
 /// Which column of the files is written beside every prediction.
@@ -89,6 +127,7 @@ struct Rows {
     level: Level,
     /// Name of the id column.
     id: Option<String>,
+    secrecy: Secrecy,
 }
 
 /// What is written of one prediction.
@@ -115,7 +154,11 @@ impl Rows {
             };
         };
         let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e));
-        let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(unavailable)?);
+        let file = match self.secrecy {
+            Secrecy::Open => std::fs::File::create(path),
+            Secrecy::Private => personal::create(path),
+        };
+        let mut file = std::io::BufWriter::new(file.map_err(unavailable)?);
         self.write(read, format, &mut file).and_then(|()| file.flush()).map_err(unavailable)
     }
 
@@ -142,6 +185,9 @@ impl Rows {
                     let mut object = object(row + 1, line, problem, &self.schema);
                     if let Some(id) = id {
                         object["id"] = json!(id);
+                    }
+                    if self.secrecy == Secrecy::Private {
+                        object["private"] = json!(true);
                     }
                     writeln!(out, "{object}")?;
                 }

@@ -14,6 +14,7 @@ mod fuzz;
 mod hostile;
 mod inputs;
 mod methods;
+mod personal;
 mod private;
 mod shortage;
 mod site_bytes;

@@ -5,7 +5,7 @@ use std::fs::{read_to_string, write};
 use std::path::PathBuf;
 use std::sync::Once;
 
-use dp_pvi_client::commands::predict::predict;
+use dp_pvi_client::commands::predict::{Basis, predict};
 use dp_pvi_client::output::{Format, Output};
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::capabilities::Model;
@@ -239,7 +239,7 @@ fn a_private_run_leaves_a_posterior_that_predicts() {
 
     let (file, out) = (folder.path().join("posterior.json"), folder.path().join("predictions.csv"));
     write(&file, text).unwrap();
-    predict(&file, &[test], Level::P95, Which::Posterior, None, Some(&out), Output::new(Format::Text)).unwrap();
+    predict(Basis::Posterior(file, Which::Posterior), &[test], Level::P95, None, Some(&out), Output::new(Format::Text)).unwrap();
     let predictions = read_to_string(out).unwrap();
     let mut lines = predictions.lines();
     assert_eq!(lines.next(), Some("row,mean,sd,lower,upper,problem"));

@@ -179,6 +179,47 @@ fn finding_gate_5_values_are_called_public_and_tables_are_built_in_few_places() 
     absent(&sources, &["Units::new("], |path| elsewhere(path) || path == "common/data/src/lib.rs", "only loaders build tables of units");
 }
 
+/// Invariant 8: what a site's own people may see without noise has one way out of the gate. The right to look is made in one file of the client, used in
+/// one of inference, and neither they nor the file's own form can send, charge or log.
+#[test]
+fn invariant_8_what_is_for_own_eyes_has_one_exit_and_goes_no_further() {
+    let sources = production(&root(), PRODUCT);
+    let (gate, looks, asks, form) = (
+        "common/privacy/src/own_eyes.rs",
+        "common/inference/src/personal.rs",
+        "client/src/commands/personalise.rs",
+        "client/src/personal.rs",
+    );
+    absent(&sources, &["instead_of_releases"], |path| [gate, asks].contains(&path), "the right to look is made in one command");
+    absent(&sources, &["for_own_eyes"], |path| [gate, looks].contains(&path), "one function takes a value out for own eyes");
+    // The errors of a process that did the other thing before.
+    let errors = ["common/privacy/src/lib.rs", "common/privacy/src/ledger/error.rs", "client/src/error.rs"];
+    let named = |path: &str| [gate, looks, asks].contains(&path) || errors.contains(&path);
+    absent(&sources, &["OwnEyes"], named, "what is for own eyes is named elsewhere");
+    let reads = "client/src/commands/predict.rs";
+    absent(&sources, &["PersonalDocument"], |path| [asks, form, reads].contains(&path), "a personal posterior is read elsewhere");
+    absent(&sources, &["personalise("], |path| [asks, "client/src/cli.rs"].contains(&path), "it is made on the operator's command alone");
+    for path in [looks, asks, form] {
+        let source = sources.iter().find(|source| source.path == path).unwrap_or_else(|| panic!("{path} is there"));
+        for way in [
+            "transport",
+            "tls::",
+            "drive_",
+            "reserve",
+            "commit(",
+            "Attachment",
+            "Message",
+            "ledger::open",
+            "SqliteLedger",
+            "tracing",
+            "println",
+        ] {
+            let found = source.lines_with(way);
+            assert!(found.is_empty(), "it can send, charge or log:\n{}", found.join("\n"));
+        }
+    }
+}
+
 /// What a panic prints inside the gate is decided in one place; nobody puts another hook before it, or looks at what a panic carried.
 #[test]
 fn finding_gate_1_one_place_decides_what_a_panic_says() {

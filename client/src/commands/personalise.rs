@@ -1,0 +1,78 @@
+//! `personalise`: the posterior for this site's own eyes, with the exact likelihood of its records in place of what it released.
+//!
+//! Nothing is sent, charged or written to the ledger. This is the one place of the workspace that takes the exit of the release gate for a site's own
+//! people ([`dp_pvi_privacy::own_eyes`]); a process that has taken it can charge no ledger any more.
+
+use std::path::{Path, PathBuf};
+
+use dp_pvi_inference::personal::{self, Known};
+use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_posterior::reading::personal::Released;
+use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
+use dp_pvi_privacy::{OwnEyes, ReleaseId, RunId, SiteState};
+use dp_pvi_proto::problem::Problem;
+use serde_json::json;
+
+use crate::commands::view::{self, LedgerView};
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+use crate::output::{Output, name_of};
+use crate::personal::{Of, PRIVATE, PersonalDocument};
+use crate::snapshot::Snapshot;
+use crate::{history, keys};
+
+/// Writes the personal posterior of this site to `target`, by default into the state folder.
+///
+/// # Errors
+/// [`ClientError::InvalidFile`] for `posterior`, [`ClientError::Data`] for the records, the ledger, [`ClientError::Failed`] where the model has none.
+pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
+    let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
+    let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
+    if let Some(problem) = &document.problem {
+        return Err(invalid(format!("holds no posterior: {problem}").into()));
+    }
+    let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
+    let run = RunId { task: task.hash(), number: document.run };
+    let identity = keys::identity(&config.tls.identity)?;
+    let snapshot = Snapshot::load(config, &identity)?;
+    snapshot.schema().is_of(&task).map_err(|e| ClientError::Data(e.into()))?;
+    let mut ledger = view::open(private, identity)?;
+    let released = released(config, &task, &run, &mut ledger)?;
+    let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
+    let eyes = OwnEyes::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let known = Known { task: &task, plain, released: &released };
+    let seen = personal::posterior(&known, &snapshot.units(), eyes).map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let personal = seen.look();
+    let of = Of { site: &config.site.name, data: &config.data.name, task: &task, run, rounds: document.rounds };
+    let made = PersonalDocument::new(&of, &personal.natural, personal.way, personal.floored)?;
+    let target = target.map_or_else(|| default_place(config, &run), Path::to_path_buf);
+    made.write(&target)?;
+    // Of what was computed nothing is shown but how: the numbers are in the file, for whoever may open it.
+    output.object(
+        || json!({"private": PRIVATE, "file": target, "others": name_of(&personal.way)}),
+        || format!("wrote {}\nPRIVATE: {PRIVATE}\n{}", target.display(), personal.way.words()),
+    );
+    Ok(())
+}
+
+fn default_place(config: &Config, run: &RunId) -> PathBuf {
+    config.site.state.join(format!("personal-{}-{}-{}.json", config.data.name, &run.task.to_string()[..16], run.number))
+}
+
+/// What this site released in the run, by its ledger and by what it kept.
+fn released(config: &Config, task: &ResolvedTask, run: &RunId, ledger: &mut LedgerView) -> Result<Released> {
+    if let SiteStateForm::Public(length) = task.site_state() {
+        return Ok(match ledger.site_state(run)? {
+            // Nothing of this site is in the posterior.
+            SiteState::None => Released::Factor(vec![0.0; length]),
+            state => state.public(length).map_or(Released::Unknown, Released::Factor),
+        });
+    }
+    let client = &config.site.name;
+    history::released(&config.site.state, &config.data.name, run, client, |round| {
+        let release = ReleaseId { run: *run, client: client.clone(), round };
+        Ok(ledger.message(&release)?)
+    })
+}
