@@ -1,6 +1,6 @@
 //! Parquet files, written here with the `parquet` crate.
 
-use dp_pvi_data::{CellProblem, DataError, load, load_public};
+use dp_pvi_data::{CellProblem, DataError, load, load_for_prediction_with_ids, load_public};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
@@ -162,6 +162,21 @@ fn parquet_and_csv_of_the_same_records_are_the_same_table() {
         // Both formats in one data set: the persons are the same.
         let both = load(&schema(), &[path, text.clone()]).unwrap().counts;
         assert_eq!((both.units, both.records), (3, 8));
+    }
+}
+
+/// Predictions carry an id through from Parquet as they do from text.
+#[test]
+fn ids_of_rows_to_be_predicted_are_those_of_the_text_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("cohort.csv");
+    std::fs::write(&text, CSV).unwrap();
+    let path = cohort(directory.path(), Compression::SNAPPY);
+    for (column, expected) in [("patient", ["18446744073709551615", "7", "18446744073709551615", "8"]), ("grade", ["1", "2", "3", "2"])] {
+        for file in [&path, &text] {
+            let rows = load_for_prediction_with_ids(&schema(), &[file], column).unwrap();
+            assert_eq!((rows.ids.as_slice(), rows.table.len()), (&expected.map(str::to_owned)[..], 4));
+        }
     }
 }
 
