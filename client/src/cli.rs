@@ -15,7 +15,7 @@ use dp_pvi_protocol::message::Role;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::commands::{budget, check, data, ledger, personalise, plan, predict};
+use crate::commands::{budget, check, contrast, data, ledger, personalise, plan, predict};
 use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
@@ -130,6 +130,22 @@ enum Command {
         #[arg(short, long)]
         output: Option<PathBuf>,
     },
+    /// Compare two records under a posterior: the odds ratio, rate ratio or difference between them, with intervals. Columns that are the
+    /// same in both are left out: `contrast --posterior posterior.json age=70 ward=surgery --against age=60 ward=medicine`.
+    Contrast {
+        /// posterior.json, as the server exports it.
+        #[arg(long)]
+        posterior: PathBuf,
+        /// What the one record has where they differ; values as they stand in files.
+        #[arg(required = true, value_name = "COLUMN=VALUE")]
+        of: Vec<String>,
+        /// What the other record has there.
+        #[arg(long, required = true, num_args = 1.., value_name = "COLUMN=VALUE")]
+        against: Vec<String>,
+        /// Which posterior is asked.
+        #[arg(long, value_enum, default_value_t)]
+        intervals: IntervalsArg,
+    },
     /// The configuration file itself.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -153,6 +169,15 @@ enum IntervalsArg {
     NoiseAware,
     /// The variational posterior as it came out of the run.
     Plain,
+}
+
+impl IntervalsArg {
+    fn which(self) -> Which {
+        match self {
+            Self::NoiseAware => Which::Posterior,
+            Self::Plain => Which::Plain,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -310,10 +335,7 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
                 LevelArg::P90 => Level::P90,
                 LevelArg::P95 => Level::P95,
             };
-            let which = match intervals {
-                IntervalsArg::NoiseAware => Which::Posterior,
-                IntervalsArg::Plain => Which::Plain,
-            };
+            let which = intervals.which();
             let id = id.map(|column| if column.is_empty() { predict::Id::OfUnits } else { predict::Id::Column(column) });
             let basis = match (posterior, personal) {
                 (Some(file), _) => predict::Basis::Posterior(file, which),
@@ -322,6 +344,7 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             };
             predict::predict(basis, &data, level, id, target.as_deref(), output)
         }
+        Command::Contrast { posterior, of, against, intervals } => contrast::contrast(&posterior, &of, &against, intervals.which(), output),
         Command::Config(ConfigCommand::Schema) => {
             output.line(config::SAMPLE.trim_end());
             Ok(())

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod check;
+pub mod contrast;
 pub mod data;
 pub mod ledger;
 pub mod personalise;

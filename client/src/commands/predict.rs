@@ -88,17 +88,10 @@ impl Basis {
         match self {
             Self::Posterior(file, which) => {
                 let invalid = |message: Problem| ClientError::InvalidFile { file: file.clone(), message };
-                let text = std::fs::read_to_string(&file).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
-                let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
+                let document = document(&file)?;
                 let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
                 let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
-                match (which, &document.plain) {
-                    (Which::Plain, Some(_)) => {
-                        tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals");
-                    }
-                    _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
-                    _ => {}
-                }
+                warn_of_intervals(&document, which);
                 Ok(Model { task, predictor, secrecy: Secrecy::Open, file })
             }
             Self::Personal(file) => {
@@ -109,6 +102,25 @@ impl Basis {
                 Ok(Model { task, predictor, secrecy: Secrecy::Private, file })
             }
         }
+    }
+}
+
+/// Reads posterior.json.
+///
+/// # Errors
+/// [`ClientError::InvalidFile`].
+pub(super) fn document(posterior: &Path) -> Result<PosteriorDocument> {
+    let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
+    let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
+    PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))
+}
+
+/// Says on stderr what the intervals of one of a document's posteriors leave out.
+pub(super) fn warn_of_intervals(document: &PosteriorDocument, which: Which) {
+    match (which, &document.plain) {
+        (Which::Plain, Some(_)) => tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals"),
+        _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
+        _ => {}
     }
 }
 

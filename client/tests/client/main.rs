@@ -4,5 +4,6 @@
 mod commands;
 mod common;
 mod config;
+mod contrast;
 mod ledger;
 mod transport;

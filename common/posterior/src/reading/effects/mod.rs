@@ -7,9 +7,11 @@
 //!
 //! A mean field takes coefficients for independent, and Σ is then not known: an effect of several coefficients has an estimate and no interval.
 
+mod compare;
 mod contrast;
 mod list;
 
+pub use compare::{CompareError, compare};
 pub(crate) use list::agree;
 pub use list::effects;
 
