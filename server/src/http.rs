@@ -190,6 +190,7 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     let _ = write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>{federation}: {task}</title><link rel=\"stylesheet\" href=\"/style.css\"></head><body><h1>{federation}</h1>\
          <p>Task <b>{task}</b>, run {run}; {schedule}. gRPC on {listen}. {time} UTC.</p><table><tr><th>stage</th><td>{stage}</td></tr>\
          <tr><th>rounds</th><td>{closed}</td></tr>",

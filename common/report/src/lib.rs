@@ -10,9 +10,13 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::message::{Refusal, Role, RoundOutcome, RunOutcome};
 
+mod axis;
+mod curves;
 pub mod html;
-mod plot;
-mod report;
+mod numbers;
+mod rows;
+mod sections;
+mod style;
 #[cfg(test)]
 mod tests;
 
@@ -74,5 +78,5 @@ impl Run<'_> {
 /// The whole page.
 #[must_use]
 pub fn render(run: &Run<'_>, document: &PosteriorDocument) -> String {
-    report::render(run, document)
+    sections::page(run, document)
 }

@@ -1,41 +1,55 @@
-use crate::plot::{self, Line, Row, number};
+//! Pictures of degenerate data.
 
-#[test]
-fn numbers_are_short() {
-    for (value, text) in [
-        (0.0, "0"),
-        (1.0, "1"),
-        (-2.5, "-2.5"),
-        (0.125, "0.125"),
-        (0.333_333, "0.3333"),
-        (12.345_678, "12.346"),
-        (1234.56, "1234.6"),
-        (1e-5, "1.00e-5"),
-        (2e7, "2.00e7"),
-    ] {
-        assert_eq!(number(value), text);
-    }
+use crate::axis::{Axis, Labels};
+use crate::curves::{self, Line};
+use crate::rows::{Full, Mark, Row, Rows};
+
+/// Every picture is one element, carries its title, escapes names, and has no coordinate that is not a number.
+fn check(figure: &str, title: &str) {
+    assert!(figure.starts_with("<figure") && figure.ends_with("</figure>"));
+    assert!(figure.contains(title));
+    assert!(!figure.contains("NaN") && !figure.contains("inf"), "{figure}");
+    assert!(!figure.contains("<b>"), "names are escaped");
+    assert_eq!(figure.matches('<').count(), figure.matches('>').count());
+    assert_eq!(figure.matches("<svg").count(), figure.matches("</svg>").count());
 }
 
-/// Every plot is one element, carries its title, escapes names, and has no coordinate that is not a number.
-fn check(svg: &str, title: &str) {
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
-    assert!(svg.contains(title));
-    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-    assert!(!svg.contains("<b>"), "names are escaped");
-    assert_eq!(svg.matches('<').count(), svg.matches('>').count());
+fn rows(marks: &[Mark]) -> String {
+    let rows: Vec<Row<'_>> = marks.iter().map(|mark| Row { name: "<b>", mark: Some(*mark), values: vec!["1".into()] }).collect();
+    let axis = Axis::around([0.0, 1.0], Labels::Plain, 5).unwrap();
+    Rows { title: "rows", note: "n", heads: ("name", "", &["value"]), axis: &axis, reference: Some(0.0), rows: &rows }.render()
 }
 
 #[test]
-fn plots_survive_degenerate_data() {
+fn pictures_survive_degenerate_data() {
     let line = |points: &[(f64, f64)]| Line { name: "<b>", points: points.to_vec() };
-    check(&plot::lines("one point", "rounds", &[line(&[(0.0, -0.5)])]), "one point");
-    check(&plot::lines("constant", "rounds", &[line(&[(0.0, 1.0), (1.0, 1.0)]), line(&[(3.0, 1.0)])]), "constant");
-    assert_eq!(plot::lines("nothing", "rounds", &[]), "");
-    let row = |centre: f64| Row { name: "<b>", centre, inner: (centre, centre), outer: (centre, centre), second: Some((centre, centre)) };
-    check(&plot::intervals("zero width", &[row(0.0), row(0.0)]), "zero width");
-    check(&plot::bars("nothing spent", &[("<b>", 0.0)], None), "nothing spent");
-    check(&plot::bars("spent", &[("<b>", 0.5)], Some(("limit", 1.0))), "spent");
-    check(&plot::reliability("empty", &[]), "empty");
-    check(&plot::reliability("one bin", &[(0.5, 0.4, 10)]), "one bin");
+    check(&curves::lines("one point", "rounds", &[line(&[(1.0, -0.5)])]), "one point");
+    check(&curves::lines("constant", "rounds", &[line(&[(1.0, 1.0), (2.0, 1.0)]), line(&[(3.0, 1.0)])]), "constant");
+    assert_eq!(curves::lines("nothing", "rounds", &[]), "");
+    check(&curves::reliability("empty", "", &[]), "empty");
+    check(&curves::reliability("one bin", "", &[(0.5, 0.4, 10)]), "one bin");
+    check(&curves::roc("roc", "", &[(0.0, 0.0), (1.0, 1.0)], None), "roc");
+    assert_eq!(rows(&[]), "");
+    let point = Mark::Interval { centre: 0.0, inner: Some((0.0, 0.0)), outer: None, full: Full::No };
+    check(&rows(&[point, Mark::Bar(0.0), Mark::Range { forecast: (0.0, 0.0, 0.0), outcome: 0.0 }]), "rows");
+}
+
+#[test]
+fn an_interval_that_leaves_the_axis_ends_in_an_arrow() {
+    let wide = |low: f64, high: f64| Mark::Interval { centre: 0.5, inner: None, outer: Some((low, high)), full: Full::No };
+    let arrows = |mark: Mark| rows(&[mark]).matches("<path").count();
+    assert_eq!((arrows(wide(0.2, 0.8)), arrows(wide(-9.0, 0.8)), arrows(wide(-9.0, 9.0))), (0, 1, 2));
+    let all = rows(&[wide(-9.0, 9.0)]);
+    assert!(all.contains("x1=\"0.00%\" x2=\"100.00%\""), "{all}");
+}
+
+#[test]
+fn a_first_round_that_would_flatten_the_curve_is_named_and_not_drawn() {
+    let points: Vec<(f64, f64)> =
+        [-0.693, -0.489, -0.488, -0.487, -0.488, -0.487].into_iter().zip(1..).map(|(y, x): (f64, i32)| (f64::from(x), y)).collect();
+    let figure = curves::lines("way", "rounds", &[Line { name: "e", points: points.clone() }]);
+    assert!(figure.contains("Not in the picture: -0.693 at 1."), "{figure}");
+    assert_eq!(figure.matches("<path").count(), 5);
+    let slow: Vec<(f64, f64)> = points.iter().map(|p| (p.0, 0.1 * p.0)).collect();
+    assert!(!curves::lines("way", "rounds", &[Line { name: "e", points: slow }]).contains("Not in the picture"));
 }

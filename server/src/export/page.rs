@@ -1,6 +1,7 @@
 //! `report.html` of a run's history.
 
 use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_report::{Member, Round, Run};
 
 use super::history::History;
@@ -22,11 +23,16 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         task: &history.task,
         number: history.run.number,
         outcome: history.outcome,
-        started: clock::rfc3339(clock::date(history.started)),
-        last: clock::rfc3339(clock::date(history.last)),
+        started: time(history.started),
+        last: time(history.last),
         rounds: rounds.collect(),
         refusals: &history.refusals,
         members: members.collect(),
     };
     dp_pvi_report::render(&run, document)
+}
+
+/// A point in time for people.
+fn time(at: Timestamp) -> String {
+    clock::rfc3339(clock::date(at)).replace('T', " ").replace('Z', " UTC")
 }

@@ -1,0 +1,49 @@
+//! The parts of the page, in the order in which a board reads them.
+
+mod convergence;
+mod details;
+mod effects;
+mod participation;
+mod predictions;
+mod privacy;
+mod summary;
+
+use std::fmt::Write;
+
+use dp_pvi_posterior::reading::document::PosteriorDocument;
+
+use crate::Run;
+use crate::html::Escaped;
+use crate::style::PAGE_STYLE;
+
+/// The whole page.
+pub(crate) fn page(run: &Run<'_>, document: &PosteriorDocument) -> String {
+    let mut html = String::new();
+    // Writing into a string cannot fail.
+    let _ = write!(
+        html,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{federation}: {task}</title><style>{PAGE_STYLE}</style></head><body><main><h1>{task}</h1><p class=\"lead\">{federation}, run {}</p>",
+        run.number,
+        federation = Escaped(run.federation),
+        task = Escaped(&run.task.name)
+    );
+    summary::write(&mut html, run, document);
+    if document.problem.is_none() {
+        effects::write(&mut html, run, document);
+    }
+    predictions::write(&mut html, run, document);
+    if document.problem.is_none() {
+        convergence::write(&mut html, document);
+    }
+    privacy::write(&mut html, run, document);
+    participation::write(&mut html, run);
+    details::write(&mut html, run, document);
+    html.push_str("</main></body></html>");
+    html
+}
+
+/// A table that scrolls in a box of its own where the page is narrow; `label` names the box to a screen reader.
+fn scrolled(html: &mut String, label: &str, table: &str) {
+    let _ = write!(html, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{table}</div>", Escaped(label));
+}

@@ -1,0 +1,133 @@
+//! Reports of made-up runs: one that went well, and one that has nothing but names that are too long.
+
+use std::fmt::Write as _;
+
+use dp_pvi_posterior::methods::noise_aware::Posterior;
+use dp_pvi_posterior::reading::document::{Evaluation, PosteriorDocument};
+use dp_pvi_posterior::reading::metrics::HeldOutMetrics;
+use dp_pvi_posterior::reading::noise_aware::Absent;
+use dp_pvi_posterior::reading::statement::statement;
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_privacy::ClientId;
+use dp_pvi_protocol::message::{Role, RoundOutcome, RunOutcome};
+use dp_pvi_report::{Member, Round, Run};
+
+const ROUNDS: u32 = 10;
+
+/// Names and pages.
+pub(crate) fn pages() -> Vec<(String, String)> {
+    vec![("usual".into(), usual()), ("crowded".into(), crowded())]
+}
+
+/// The sample's own schema and task, three hospitals.
+fn usual() -> String {
+    let schema = include_str!("../../../../deploy/schema.toml");
+    let sites = ["hospital-1", "hospital-2", "hospital-3"];
+    let task = task("cardiac event within a year", "family = \"logistic-regression\"", "update = \"natural-gradient\"", schema, 3);
+    let truth = [0.9, 0.4, 0.6, 0.3, 0.2, 0.5, 0.25, -0.3, 0.1, 0.45, -1.1];
+    page(&task, &sites, &truth, &[0.08, 0.06, 0.07, 0.11, 0.09, 0.07, 0.1, 0.09, 0.08, 0.12, 0.07], Aware::Yes)
+}
+
+/// Long names, many levels, a coefficient that is hardly known, and a method without convergence.
+fn crowded() -> String {
+    let mut schema = "version = 2\nintercept = true\n[label]\ncolumn = \"readmission_within_thirty_days_after_discharge\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
+                      centre = 4\nscale = 3\n"
+        .to_owned();
+    for i in 0..70 {
+        let name = format!("a_very_long_name_of_a_column_that_nobody_would_want_to_type_twice_{i}");
+        let _ = write!(schema, "[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
+    }
+    let sites: Vec<String> = (0..24).map(|i| format!("university-hospital-of-a-large-town-{i}")).collect();
+    let sites: Vec<&str> = sites.iter().map(String::as_str).collect();
+    let task =
+        task("readmission", "family = \"linear-regression\"\nnoise_sd = 1.0", "update = \"dp-optimisation\"\nclip_norm = 1.0", &schema, 24);
+    let mean: Vec<f64> = (0..71).map(|i| 0.05 * f64::from(i % 13) - 0.3).collect();
+    let sd: Vec<f64> = (0..71).map(|i| if i == 12 { 40.0 } else { 0.02 + 0.01 * f64::from(i % 7) }).collect();
+    page(&task, &sites, &mean, &sd, Aware::No)
+}
+
+fn task(name: &str, model: &str, update: &str, schema: &str, sites: u32) -> ResolvedTask {
+    let approximation = if update.contains("natural-gradient") { "full-covariance" } else { "mean-field" };
+    let text = format!(
+        "[model]\n{model}\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
+         {update}\nexpected_sites = {sites}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+    );
+    let context = ResolveContext { name, update_deadline_seconds: 600, min_sites: sites, expected_sites: sites };
+    RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Aware {
+    Yes,
+    No,
+}
+
+/// [Λμ; Λ] of independent coefficients, in the task's family.
+fn natural(task: &ResolvedTask, mean: &[f64], sd: &[f64]) -> Vec<f64> {
+    let mut natural: Vec<f64> = mean.iter().zip(sd).map(|(m, s)| m / (s * s)).collect();
+    let full = task.family().len() > 2 * mean.len();
+    for (i, s) in sd.iter().enumerate() {
+        natural.push(1.0 / (s * s));
+        natural.extend(std::iter::repeat_n(0.0, if full { mean.len() - 1 - i } else { 0 }));
+    }
+    natural
+}
+
+fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aware) -> String {
+    let sites: Vec<ClientId> = sites.iter().map(|site| ClientId::new(*site).unwrap()).collect();
+    let near: Vec<f64> = mean.iter().zip(sd).zip(0..).map(|((m, s), i)| m + s * (1.4 * f64::from(i)).sin()).collect();
+    let narrow: Vec<f64> = sd.iter().map(|s| 0.6 * s).collect();
+    let mut state = task.rule().initial();
+    let plain = natural(task, &near, &narrow);
+    state[..plain.len()].copy_from_slice(&plain);
+    let statements = sites.iter().map(|site| statement(task, site, ROUNDS).unwrap()).collect();
+    let document = PosteriorDocument::new(task, 0, ROUNDS, &state, statements, evaluations(aware)).unwrap();
+    let document = document
+        .with_noise_aware(match aware {
+            Aware::Yes => Ok(Posterior { natural_parameters: natural(task, mean, sd), signal_to_noise: 9.3, noise_share: Some(0.93) }),
+            Aware::No => Err(Absent::NoRound),
+        })
+        .unwrap();
+    let members = sites.iter().map(|site| (site, Member { role: Role::Site, units: Some(5600), answered: ROUNDS })).collect();
+    let rounds = (0..ROUNDS).map(|_| Round { outcome: RoundOutcome::Complete, included: sites.clone() }).collect();
+    let run = Run {
+        federation: "Hospitals of the north",
+        task,
+        number: 0,
+        outcome: Some(RunOutcome::Complete),
+        started: "2026-03-02 08:00:00 UTC".into(),
+        last: "2026-03-02 08:21:40 UTC".into(),
+        rounds,
+        refusals: &[],
+        members,
+    };
+    dp_pvi_report::render(&run, &document)
+}
+
+/// Of every round: a fit that is nearly there after two of them.
+fn evaluations(aware: Aware) -> Vec<Evaluation> {
+    let evaluator = ClientId::new("evaluator").unwrap();
+    let of = |round: u32| {
+        let left = 0.5_f64.powi(i32::try_from(round).unwrap());
+        let common = HeldOutMetrics { records: 2400, log_likelihood: -0.4883 - 0.2048 * left * left, ..HeldOutMetrics::default() };
+        let metrics = match aware {
+            Aware::No => HeldOutMetrics {
+                rmse: Some(1.2 + left),
+                pit: vec![240; 10],
+                interval_coverage: vec![(0.5, 0.51), (0.8, 0.79), (0.9, 0.91), (0.95, 0.94)],
+                ..common
+            },
+            Aware::Yes => HeldOutMetrics {
+                accuracy: Some(0.76 - 0.2 * left),
+                auc: Some(0.7917 - 0.29 * left),
+                brier: Some(0.16 + 0.09 * left),
+                calibration_error: Some(0.02 + 0.05 * left),
+                reliability: (0..15_i32).map(|i| (f64::from(i) / 15.0 + 0.03, f64::from(i) / 16.0 + 0.05, 160)).collect(),
+                roc: (0..=40_i32).map(|i| (f64::from(i) / 40.0, (f64::from(i) / 40.0).powf(0.26 + 0.74 * left))).collect(),
+                ..common
+            },
+        };
+        Evaluation { evaluator: evaluator.clone(), round, metrics }
+    };
+    (0..=ROUNDS).map(of).collect()
+}
