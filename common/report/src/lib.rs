@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use dp_pvi_posterior::forecast::{Forecast, NotForecast};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ClientId;
@@ -37,6 +38,8 @@ pub struct Run<'a> {
     pub last: String,
     /// Closed rounds, oldest first.
     pub rounds: Vec<Round>,
+    /// What a run of this task over sites of these sizes is worth, as it could be said before the run; absent where nobody asked.
+    pub forecast: Option<Result<Forecast, NotForecast>>,
     /// Visits that a site refused.
     pub refusals: &'a [Refusal],
     /// Whoever joined.

@@ -1,6 +1,8 @@
 //! `report.html` of a run's history.
 
+use dp_pvi_posterior::forecast::{Effort, forecast};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_report::{Member, Round, Run};
 
@@ -18,6 +20,10 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         .entries
         .iter()
         .map(|entry| Round { outcome: entry.outcome, included: entry.included.iter().map(|(client, _)| client.clone()).collect() });
+    let sites = history.members.values().filter(|member| member.role == Role::Site);
+    // A store of another version may hold any number.
+    let declared = |units: &u64| (1..=1 << 32).contains(units);
+    let units: Option<Vec<u64>> = sites.map(|member| member.units.filter(declared)).collect();
     let run = Run {
         federation,
         task: &history.task,
@@ -26,6 +32,7 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         started: time(history.started),
         last: time(history.last),
         rounds: rounds.collect(),
+        forecast: units.map(|units| forecast(&history.task, &units, Effort::of(&history.task))),
         refusals: &history.refusals,
         members: members.collect(),
     };

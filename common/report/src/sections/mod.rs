@@ -3,6 +3,7 @@
 mod convergence;
 mod details;
 mod effects;
+mod forecast;
 mod participation;
 mod predictions;
 mod privacy;
@@ -35,6 +36,7 @@ pub(crate) fn page(run: &Run<'_>, document: &PosteriorDocument) -> String {
     predictions::write(&mut html, run, document);
     if document.problem.is_none() {
         convergence::write(&mut html, document);
+        forecast::write(&mut html, run, document);
     }
     privacy::write(&mut html, run, document);
     participation::write(&mut html, run);

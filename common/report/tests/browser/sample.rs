@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use dp_pvi_posterior::forecast::{Effort, forecast};
 use dp_pvi_posterior::methods::noise_aware::Posterior;
 use dp_pvi_posterior::reading::document::{Evaluation, PosteriorDocument};
 use dp_pvi_posterior::reading::metrics::HeldOutMetrics;
@@ -98,6 +99,7 @@ fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aw
         started: "2026-03-02 08:00:00 UTC".into(),
         last: "2026-03-02 08:21:40 UTC".into(),
         rounds,
+        forecast: Some(forecast(task, &vec![5600; sites.len()], Effort { worlds: 5, rows: 500 })),
         refusals: &[],
         members,
     };
