@@ -1,8 +1,11 @@
 //! Models: one room for every likelihood, with its options in a task, its public mathematics and what it offers to methods.
 //!
+//! [`effects`] reads the coefficients of any model that has some, in the units that people use.
+//!
 //! To add a model, write a room here, its line in the registry, and the room of the same name with its line in `dp-pvi-inference`. A model may
 //! also stand in a crate of its own, which calls [`register`] before it reads a task.
 
+pub mod effects;
 pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;

@@ -4,7 +4,6 @@
 pub mod convergence;
 pub mod document;
 pub mod early_end;
-pub mod effects;
 pub mod metrics;
 pub mod noise_aware;
 pub mod personal;
@@ -12,6 +11,7 @@ pub mod predictive;
 pub mod statement;
 pub mod summary;
 
+pub use dp_pvi_models::effects;
 pub use dp_pvi_schema::public;
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use dp_pvi_expfam::any::Standard;
 use super::Effect;
 use super::contrast::Contrast;
 use super::list::Outcome;
-use crate::schema::{Column, ColumnKind, Matching, Place, Schema};
-use crate::task::ModelSpec;
+use crate::ModelSpec;
+use dp_pvi_schema::{Column, ColumnKind, Matching, Place, Schema};
 
 /// Why two records cannot be compared. Every message says what to write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -194,9 +194,9 @@ mod tests {
     use nalgebra::{DMatrix, DVector};
 
     use super::{CompareError, compare};
-    use crate::models::logistic_regression::LogisticRegression;
-    use crate::reading::effects::{Effect, Measure, effects};
-    use crate::schema::Schema;
+    use crate::effects::{Effect, Measure, effects};
+    use crate::logistic_regression::LogisticRegression;
+    use dp_pvi_schema::Schema;
 
     const SCHEMA: &str = r#"
 version = 2
@@ -324,7 +324,7 @@ kind = "ignored"
             let error = asked(of, against, &q).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
-        let mixture = crate::models::gaussian_mixture::GaussianMixture { components: 2, noise_sd: 1.0, seed: 1 };
+        let mixture = crate::gaussian_mixture::GaussianMixture { components: 2, noise_sd: 1.0, seed: 1 };
         let error = compare(&mixture.into(), &Schema::parse(SCHEMA).unwrap(), &q, &texts(&["age=60"]), &texts(&["age=50"])).unwrap_err();
         assert!(matches!(&error, CompareError::NoEffects(_)), "{error}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::schema::{CategoryRule, Column};
+use dp_pvi_schema::{CategoryRule, Column};
 
 /// L θ + c: sparse weights of the coefficients by position, and a constant.
 #[derive(Debug, Clone, Default, PartialEq)]

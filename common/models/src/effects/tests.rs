@@ -5,13 +5,13 @@ use dp_pvi_expfam::gaussian::full;
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 
 use super::{Contrast, Effect, Measure, agree, effects};
-use crate::models::linear_regression::LinearRegression;
-use crate::models::logistic_regression::LogisticRegression;
-use crate::models::poisson_regression::PoissonRegression;
-use crate::models::probit_regression::ProbitRegression;
-use crate::reading::summary::Level;
-use crate::schema::Schema;
-use crate::task::ModelSpec;
+use crate::ModelSpec;
+use crate::linear_regression::LinearRegression;
+use crate::logistic_regression::LogisticRegression;
+use crate::poisson_regression::PoissonRegression;
+use crate::prediction::Level;
+use crate::probit_regression::ProbitRegression;
+use dp_pvi_schema::Schema;
 
 const CLASS: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n";
 const AGE: &str = "[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 60\nscale = 20\nreport_per = 10\n";
@@ -151,7 +151,7 @@ fn the_measure_follows_the_likelihood() {
     let probit = of(&ProbitRegression {}.into(), CLASS);
     assert_eq!([probit[0].measure, probit[1].measure], [Measure::ProbitDifference, Measure::Probit]);
     assert!(probit[0].ratio.is_none() && probit[0].interval_90.is_some());
-    let mixture = crate::models::gaussian_mixture::GaussianMixture { components: 2, noise_sd: 1.0, seed: 1 };
+    let mixture = crate::gaussian_mixture::GaussianMixture { components: 2, noise_sd: 1.0, seed: 1 };
     assert!(of(&mixture.into(), counts).is_empty());
 }
 

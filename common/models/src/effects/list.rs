@@ -4,10 +4,10 @@ use dp_pvi_expfam::any::Standard;
 
 use super::contrast::Contrast;
 use super::{Effect, Measure};
-use crate::models::PredictorScale;
-use crate::schema::coding::Coding;
-use crate::schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Transform};
-use crate::task::ModelSpec;
+use crate::ModelSpec;
+use crate::PredictorScale;
+use dp_pvi_schema::coding::Coding;
+use dp_pvi_schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Transform};
 
 /// The effects of all columns in their order, then the intercept: at the schema's centres, and at 0 of every number. None where the model's
 /// coefficients are no effects.
@@ -22,8 +22,9 @@ pub fn effects(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<
     listed(model, schema).iter().map(|listed| listed.effect(&schema.coefficient_names(), posterior)).collect()
 }
 
-/// Whether a document's list is that of its posterior.
-pub(crate) fn agree(stated: &[Effect], model: &ModelSpec, schema: &Schema, posterior: &Standard) -> bool {
+/// Whether a list is that of a posterior, up to the rounding of different machines.
+#[must_use]
+pub fn agree(stated: &[Effect], model: &ModelSpec, schema: &Schema, posterior: &Standard) -> bool {
     let (listed, names) = (listed(model, schema), schema.coefficient_names());
     let same = |(stated, listed): (&Effect, &Listed)| stated.agrees(&listed.effect(&names, posterior), &listed.contrast, posterior);
     stated.len() == listed.len() && stated.iter().zip(&listed).all(same)

@@ -12,13 +12,12 @@ mod contrast;
 mod list;
 
 pub use compare::{CompareError, compare};
-pub(crate) use list::agree;
-pub use list::effects;
+pub use list::{agree, effects};
 
 use dp_pvi_expfam::any::Standard;
 use serde::{Deserialize, Serialize};
 
-use crate::reading::summary::{Interval, Level};
+use crate::prediction::{Interval, Level};
 pub use contrast::Contrast;
 
 /// Why an effect has no interval.
