@@ -17,7 +17,7 @@ h1{font-size:1.7rem;line-height:1.25;margin:0 0 .2rem}h2{font-size:1.25rem;margi
 h3{font-size:1rem;margin:1.4rem 0 .3rem}p{margin:.5rem 0}ul{margin:.4rem 0;padding-left:1.3rem}\
 table{border-collapse:collapse;margin:.6rem 0}\
 th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--rule);vertical-align:top}th{font-weight:600}\
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}.nb{white-space:nowrap;font-variant-numeric:tabular-nums}\
+td.n,th.n{text-align:right}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}.nb{white-space:nowrap;font-variant-numeric:tabular-nums}\
 code{font-size:.85em;overflow-wrap:anywhere}pre{white-space:pre-wrap;background:var(--panel);padding:.7rem;border-radius:.3rem}\
 .note,.lead{color:var(--muted)}.note,th small{font-size:.92rem}th small{display:block;font-weight:400;color:var(--muted)}.lead{margin-top:0}a{color:var(--accent)}\
 .scroll{overflow-x:auto}.scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--accent);outline-offset:2px}\
@@ -35,12 +35,13 @@ svg .k1.line{stroke-dasharray:7 4}svg .k2.line{stroke-dasharray:2 3}svg .k3.line
 svg.curve{margin:0 1rem 0 4rem;width:calc(100% - 5rem)}\
 .pair{display:flex;flex-wrap:wrap;gap:0 2.5rem}.pair figure{flex:0 1 21rem}.pair svg{max-width:100%}\
 table.rows{width:100%}table.rows th,table.rows td{vertical-align:middle;padding-top:.1rem;padding-bottom:.1rem}table.rows tbody th{font-weight:400;min-width:9rem;overflow-wrap:anywhere}\
-table.rows td.pic{width:46%;min-width:12rem;padding:0 1.2rem 0 .6rem;border-bottom:0}table.rows td.pic svg{width:100%}table.rows svg.row{height:2.1rem}\
+table.rows td.pic{width:38%;min-width:12rem;padding:0 1.2rem 0 .6rem;border-bottom:0}table.rows td.pic svg{width:100%}table.rows svg.row{height:2.1rem}\
 table.rows tfoot td,table.rows tfoot th,table.rows .ticks td,table.rows .ticks th{border-bottom:0}\
 @media screen and (max-width:40rem){body{padding:1rem .8rem 3rem}.short{display:block}.short dt{padding-bottom:0}.short dd{padding-top:0}\
 table.rows,table.rows tbody,table.rows tfoot{display:block}table.rows thead{display:none}\
-table.rows tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--rule);padding:.3rem 0}table.rows th,table.rows td{border-bottom:0;padding:0 .9rem 0 0}\
-table.rows tbody th{flex:1 1 auto;max-width:100%}table.rows td.n{flex:0 0 auto}table.rows td.pic{order:9;flex:1 0 100%;padding:0 1.2rem 0 .6rem}table.rows td.empty{display:none}table.rows svg.row{height:1.5rem}\
+table.rows tr{display:grid;grid-template-columns:minmax(4rem,1fr) auto auto;border-bottom:1px solid var(--rule);padding:.3rem 0}\
+table.rows th,table.rows td{border-bottom:0;padding:0 .9rem 0 0}table.rows tbody th{min-width:0}table.rows td.n{padding:0 0 0 .9rem}\
+table.rows td.pic{order:9;grid-column:1/-1;width:auto;min-width:0;padding:0 1.2rem 0 .6rem}table.rows td.empty{display:none}table.rows svg.row{height:1.5rem}\
 svg.curve{margin:0 .6rem 0 3.4rem;width:calc(100% - 4rem)}}\
 @media print{:root{color-scheme:light}body{max-width:none;padding:0;font-size:10.5pt}h2,h3,figcaption,summary{break-after:avoid}\
 figure,tr,.short{break-inside:avoid}.rowsfig{break-inside:auto}thead{display:table-header-group}.scroll{overflow:visible}\

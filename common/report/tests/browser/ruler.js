@@ -48,7 +48,7 @@ function measure(frame) {
 
   // Numbers: each stands on one line.
   let numbers = 0;
-  for (const e of page.querySelectorAll("td.n, th.n, .nb, svg text")) {
+  for (const e of page.querySelectorAll("td.n, .nb, svg text")) {
     if (!shown(e) || !e.textContent.trim()) continue;
     numbers += 1;
     const range = page.createRange();
