@@ -72,7 +72,7 @@ fn main() {
                     let task = problem.task();
                     let units = vec![u64::from(rows); sites as usize];
                     let start = Instant::now();
-                    let drawn = match forecast(&task, &units, Effort::of(&task)) {
+                    let drawn = match forecast(&task, &units, Effort::of(&task, units.len())) {
                         Ok(drawn) => drawn,
                         Err(why) => {
                             println!("{likelihood:?} {approximation} {features:?} {epsilon}: {why}");
@@ -80,7 +80,7 @@ fn main() {
                         }
                     };
                     let seconds = start.elapsed().as_secs_f64();
-                    let known = forecast(&published(&task, features), &units, Effort::of(&task)).unwrap();
+                    let known = forecast(&published(&task, features), &units, Effort::of(&task, units.len())).unwrap();
                     let (mut in_range, mut close, mut count, mut outcome) = (0, 0, 0, 0.0);
                     for seed in 1..=runs {
                         let Some(aware) = problem.replicate(&task, seed).aware else { continue };

@@ -146,26 +146,8 @@ impl Problem {
     pub(crate) fn replicate(&self, task: &ResolvedTask, seed: u64) -> Replication {
         let mut random = Random(seed << 20);
         let truth: Vec<f64> = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
-        let tables = (0..self.sites).map(|number| (number, self.table(&truth, &mut random)));
-        let mut sites: Vec<Site> = tables.map(|(number, table)| Site::new(task, table, number, seed)).collect();
-        let rule = task.rule();
-        let mut state = rule.initial();
-        let mut history = History { shares: vec![1.0 / sites.len() as f64; sites.len()], rounds: Vec::new() };
-        for visit in 0..task.visits() {
-            let together = matches!(task.schedule, ScheduleSpec::Synchronous { .. });
-            let all: Vec<usize> = (0..sites.len()).collect();
-            for group in if together { vec![all] } else { all.chunks(1).map(<[usize]>::to_vec).collect() } {
-                let mut sum: Vec<f64> = Vec::new();
-                for &site in &group {
-                    let message = sites[site].update(task, visit, &state);
-                    sum.resize(message.len(), 0.0);
-                    sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
-                }
-                let step = rule.apply(&state, &Arrived { visit, sites: u32::try_from(group.len()).unwrap(), sum: &sum });
-                state = step.state;
-                history.rounds.push(ClosedRound { visit, included: group, state: state.clone(), correction: step.correction });
-            }
-        }
+        let tables: Vec<RecordTable> = (0..self.sites).map(|_| self.table(&truth, &mut random)).collect();
+        let (state, history) = federate(task, tables, seed);
         let gaussian = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap();
         let aware = of_run(task, &history).ok().map(|Posterior { natural_parameters, .. }| gaussian(natural_parameters));
         Replication { truth, plain: gaussian(task.posterior(&state).to_vec()), aware }
@@ -186,6 +168,30 @@ impl Problem {
         }
         builder.finish()
     }
+}
+
+/// A run over these tables, one a site: its last state and its public history.
+pub(crate) fn federate(task: &ResolvedTask, tables: Vec<RecordTable>, seed: u64) -> (Vec<f64>, History) {
+    let mut sites: Vec<Site> = (0..).zip(tables).map(|(number, table)| Site::new(task, table, number, seed)).collect();
+    let rule = task.rule();
+    let mut state = rule.initial();
+    let mut history = History { shares: vec![1.0 / sites.len() as f64; sites.len()], rounds: Vec::new() };
+    for visit in 0..task.visits() {
+        let together = matches!(task.schedule, ScheduleSpec::Synchronous { .. });
+        let all: Vec<usize> = (0..sites.len()).collect();
+        for group in if together { vec![all] } else { all.chunks(1).map(<[usize]>::to_vec).collect() } {
+            let mut sum: Vec<f64> = Vec::new();
+            for &site in &group {
+                let message = sites[site].update(task, visit, &state);
+                sum.resize(message.len(), 0.0);
+                sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
+            }
+            let step = rule.apply(&state, &Arrived { visit, sites: u32::try_from(group.len()).unwrap(), sum: &sum });
+            state = step.state;
+            history.rounds.push(ClosedRound { visit, included: group, state: state.clone(), correction: step.correction });
+        }
+    }
+    (state, history)
 }
 
 /// What one federation gave.

@@ -4,11 +4,13 @@
 //! mechanisms, the intervals that its result would have. What differs from world to world (shares of levels, correlations, coefficients)
 //! becomes a range. No record enters, nothing costs budget, and the same task gives the same bits.
 
+mod outlook;
 mod run;
 mod world;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::outlook::{Outlook, SettingForecast, outlook, sizes};
 use self::world::World;
 use crate::methods::noise_aware::History;
 pub use crate::methods::rehearsal::NotForecast;
@@ -84,9 +86,9 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// As much as about a second allows for a model of this size.
+    /// As much as about a second allows for a model of this size and so many sites.
     #[must_use]
-    pub fn of(task: &ResolvedTask) -> Self {
+    pub fn of(task: &ResolvedTask, sites: usize) -> Self {
         /// Nanoseconds.
         const BUDGET: f64 = 8e8;
         let d = f64::from(task.dimension);
@@ -95,12 +97,15 @@ impl Effort {
         let classes = f64::from(task.model.rules().classes().unwrap_or(1));
         // Of a row in a pass, and of what is done once in every world.
         let row = classes * (20.0 + 25.0 * predictor) + 2.0 * nonzeros * nonzeros;
-        let passes = f64::from(task.visits()) + 10.0;
+        // Where a site carries something, its message is its own.
+        #[allow(clippy::cast_precision_loss, reason = "a number of sites")]
+        let messages = f64::from(task.visits()) * if task.site_state().is_empty() { 1.0 } else { sites as f64 };
+        let passes = messages * f64::from(task.update.rules().passes()) + 10.0;
         let matrices = 400.0 * d * d * d + f64::from(task.visits()) * 20.0 * d * d;
         let left = |worlds: f64| (BUDGET / worlds - matrices) / (passes * row);
         let worlds = (BUDGET / (matrices + 1000.0 * passes * row)).clamp(6.0, 24.0).floor();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers above 0")]
-        let (worlds, rows) = (worlds as u32, left(worlds).clamp(400.0, 2000.0) as u32);
+        let (worlds, rows) = (worlds as u32, left(worlds).clamp(200.0, 2000.0) as u32);
         Self { worlds, rows }
     }
 }
@@ -199,15 +204,19 @@ fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
     sum / f64::max(total, f64::MIN_POSITIVE)
 }
 
-/// Median, and the central 90 % of a log-normal law with the mean and spread of the logarithms: quantiles of a handful of worlds would
-/// be too close. No interval is wider than the prior's, which is `widest`.
+/// Least spread of the logarithm of a width from one federation to another: what noise and chance of one run make of it.
+const LEAST_SPREAD: f64 = 0.06;
+
+/// Median, and the central 90 % of a log-normal law with the mean and spread of the logarithms (by Student's quantile, nearly): quantiles of a
+/// handful of worlds would be too close. No interval is wider than the prior's, which is `widest`.
 #[allow(clippy::cast_precision_loss, reason = "a number of worlds")]
 fn widths_range(widths: &[f64], widest: f64) -> Range {
     let logs: Vec<f64> = widths.iter().map(|width| width.max(f64::MIN_POSITIVE).ln()).collect();
     let count = logs.len().max(1) as f64;
     let mean = logs.iter().sum::<f64>() / count;
     let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-    let reach = Level::P90.half_width() * (variance * (1.0 + 1.0 / count)).sqrt();
+    let student = Level::P90.half_width() * (1.0 + 1.1 / (count - 1.0).max(1.0));
+    let reach = student * (variance * (1.0 + 1.0 / count) + LEAST_SPREAD * LEAST_SPREAD).sqrt();
     let median = median(widths.to_vec()).min(widest);
     Range { low: (mean - reach).exp().min(median), median, high: (mean + reach).exp().clamp(median, widest) }
 }

@@ -65,7 +65,7 @@ pub(super) fn unprotected(task: &ResolvedTask, predictor: &dyn Predictor, rows: 
     let mut matrix = &prior + rows.gram() * predictor.statistics(0.0, 0.0, 0.0).curvature.min(1.0);
     let mut q = packed(task, &mean, &matrix)?;
     for _ in 0..STEPS {
-        let sums = rows.sums(predictor, q.standard(), |_, statistics| statistics);
+        let sums = rows.sums(predictor, q.standard(), |_, statistics, _| statistics);
         matrix = &prior + sums.second;
         let slope = sums.first + (DVector::from_element(d, prior_mean) - &mean) * prior_precision;
         let step = Cholesky::new(matrix.clone())?.solve(&slope);

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
-use super::{Effort, Forecast, NotForecast, forecast, rehearsal};
+use super::{Effort, Forecast, NotForecast, forecast, outlook, rehearsal, sizes};
 use crate::reading::noise_aware::of_run;
-use crate::task::{RawTask, ResolveContext, ResolvedTask};
+use crate::task::{RawTask, ResolveContext, ResolvedTask, Trust};
 
 const SCHEMA: &str = r#"
 version = 2
@@ -76,7 +76,8 @@ fn more_records_and_more_budget_narrow_the_intervals_and_published_numbers_the_r
         assert!(coefficient.width.low <= coefficient.width.median && coefficient.width.median <= coefficient.width.high);
         assert!(coefficient.unprotected < coefficient.width.median && coefficient.width.high < 4.0);
     }
-    let known = of(&known(), 2000, 1.0);
+    // Far from the prior's width, at which every range ends.
+    let (known, base) = (of(&known(), 8000, 4.0), of(SCHEMA, 8000, 4.0));
     assert_eq!(known.published, (4, 4));
     let ratio = |forecast: &Forecast| forecast.coefficients.iter().map(|c| (c.width.high / c.width.low).ln()).sum::<f64>();
     assert!(ratio(&known) < ratio(&base), "{known:?} {base:?}");
@@ -122,4 +123,44 @@ fn what_is_not_forecast_says_why() {
     assert!(matches!(of_network, NotForecast::Intervals(_)), "{of_network:?}");
     let diagonal = why(&format!("{UPDATE}\npreconditioner = \"diagonal\""), LOGISTIC, &[9]);
     assert!(diagonal.to_string().contains("gram"), "{diagonal}");
+}
+
+#[test]
+fn an_outlook_compares_budgets_and_a_summer() {
+    let task = task(&known(), UPDATE, LOGISTIC, 1.0);
+    let outlook = outlook(&task, &[1500; 4]).unwrap();
+    let median = |trust, epsilon: f64| {
+        let of = outlook.settings.iter().find(|s| s.trust == trust && (s.epsilon - epsilon).abs() < 1e-9).unwrap();
+        (of.width.unwrap().median, of.loss.unwrap().median, of.own)
+    };
+    for trust in [Trust::Local, Trust::Aggregated] {
+        let (half, one, two) = (median(trust, 0.5), median(trust, 1.0), median(trust, 2.0));
+        assert!(half.0 > one.0 && one.0 > two.0 && half.1 > two.1, "{half:?} {one:?} {two:?}");
+        assert_eq!(one.2, trust == Trust::Local);
+    }
+    assert!(median(Trust::Aggregated, 1.0).0 < median(Trust::Local, 1.0).0);
+    let text = outlook.text();
+    assert!(text.contains("6000 records at 4 sites; 4 of 4 columns") && text.contains("* ") && text.contains("ward=c"), "{text}");
+    let json = serde_json::to_string(&outlook).unwrap();
+    assert_eq!(serde_json::from_str::<super::Outlook>(&json).unwrap(), outlook);
+}
+
+#[test]
+fn a_setting_that_the_update_does_not_allow_says_why() {
+    let task = task(SCHEMA, "schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"", "family = \"logistic-regression\"", 1.0);
+    let outlook = outlook(&task, &[1000; 2]).unwrap();
+    let why = |trust| outlook.settings.iter().filter(|s| s.trust == trust).map(|s| s.why.clone()).collect::<Vec<_>>();
+    assert_eq!(why(Trust::Local), [None, None, None]);
+    assert!(why(Trust::Aggregated).iter().all(|why| why.as_ref().is_some_and(|why| why.contains("local"))), "{outlook:?}");
+    assert!(outlook.text().contains("none: "));
+}
+
+#[test]
+fn sizes_are_one_number_for_all_or_one_for_each() {
+    let task = task(SCHEMA, UPDATE, LOGISTIC, 1.0);
+    assert_eq!(sizes(&task, &[70], None).unwrap(), [70, 70]);
+    assert_eq!(sizes(&task, &[70], Some(3)).unwrap(), [70, 70, 70]);
+    assert_eq!(sizes(&task, &[70, 80, 90], None).unwrap(), [70, 80, 90]);
+    assert_eq!(sizes(&task, &[70, 80], Some(2)).unwrap(), [70, 80]);
+    assert!(sizes(&task, &[70, 80], Some(3)).unwrap_err().to_string().contains("one for every site"));
 }

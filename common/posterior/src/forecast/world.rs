@@ -21,16 +21,19 @@ use crate::task::ResolvedTask;
 
 /// Standard deviation of the predictor over the records, in units of the link: drawn log-uniformly from this range, at most what the prior gives.
 const SPREAD: (f64, f64) = (0.6, 3.0);
-/// Strongest loading of a column on the common factor.
-const LOADING: f64 = 0.8;
+/// Strength of the correlations of a world, and of a column in it: their product is the column's loading on the common factor.
+const STRENGTH: (f64, f64) = (0.2, 0.95);
+const LOADING: (f64, f64) = (0.4, 1.0);
 /// Standard deviation of a number as a share of its coded range, where it is not published: log-uniform.
 const NUMBER_SD: (f64, f64) = (0.05, 0.3);
 /// Standard deviation of a number's mean around its `centre`, in the same unit.
 const NUMBER_MEAN: f64 = 0.12;
 /// Concentration of the shares of levels, log-uniform.
-const LEVELS: (f64, f64) = (0.4, 2.0);
+const LEVELS: (f64, f64) = (0.2, 2.0);
 /// Shapes of the share of a truth.
 const TRUTH: (f64, f64) = (0.8, 1.2);
+/// Share of the rarer class where none is published, log-uniform.
+const CLASS: (f64, f64) = (0.03, 0.5);
 
 /// One such federation.
 pub(super) struct World {
@@ -65,10 +68,11 @@ enum Cell {
 /// The cells of every column, correlated.
 fn drawn_columns(schema: &Schema, count: usize, draws: &mut Draws) -> Vec<Vec<Cell>> {
     let factor: Vec<f64> = (0..count).map(|_| draws.normal()).collect();
-    let strength = draws.between(0.0, LOADING);
+    let strength = draws.between(STRENGTH.0, STRENGTH.1);
     let column = |column: &Column| {
         let sorted = sorted_cells(column, count, draws);
-        let loading = strength * draws.between(-1.0, 1.0);
+        let sign = if draws.uniform() < 0.5 { -1.0 } else { 1.0 };
+        let loading = sign * strength * draws.between(LOADING.0, LOADING.1);
         let rest = (1.0 - loading * loading).sqrt();
         let scores: Vec<f64> = factor.iter().map(|f| loading * f + rest * draws.normal()).collect();
         let mut order: Vec<usize> = (0..count).collect();
@@ -200,12 +204,17 @@ fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut D
     let drawn = spread(&truth);
     let factor = if drawn > most { most / drawn } else { 1.0 };
     scale(&mut truth, schema.intercept(), factor);
-    let Some(published) = &schema.label().published else { return Some(truth) };
-    let (mean, sd) = match (&published.law, &schema.label().kind) {
-        (Marginal::Share(share), _) => (*share, None),
-        (Marginal::Moments { mean, sd }, LabelKind::Number(rule)) => {
+    let published = schema.label().published.as_ref().map(|published| &published.law);
+    let (mean, sd) = match (published, &schema.label().kind) {
+        (Some(Marginal::Share(share)), _) => (*share, None),
+        (Some(Marginal::Moments { mean, sd }), LabelKind::Number(rule)) => {
             let half = 0.5 * (rule.encode(mean + sd) - rule.encode(mean - sd));
             (rule.encode(*mean), Some(half))
+        }
+        // What people ask about is often rare, and what is common has another name.
+        (_, LabelKind::Binary { .. }) => {
+            let share = log_uniform(CLASS, draws);
+            (if draws.uniform() < 0.2 { 1.0 - share } else { share }, None)
         }
         _ => return Some(truth),
     };

@@ -54,7 +54,7 @@ pub use vips::{
 use self::noise_aware::{Absent, Contribution, History, Posterior};
 use self::rehearsal::{NotForecast, Sent, Stage};
 use self::schedule::Damping;
-use crate::spec::check::invalid;
+use crate::spec::check::{checked, invalid};
 use crate::spec::{ScheduleSpec, TaskError};
 
 /// Local updates.
@@ -249,6 +249,12 @@ pub(crate) trait UpdateRules: Display {
         Err(Absent::Unknown)
     }
 
+    /// The same update with this noise, and what its defaults make of it: for forecasts under another ε.
+    fn with_noise(&self, noise_multiplier: NoiseMultiplier) -> Option<UpdateSpec> {
+        let _ = noise_multiplier;
+        None
+    }
+
     /// What the sites of a round would send if drawn rows stood in place of their records, noise included: for forecasts.
     ///
     /// # Errors
@@ -316,6 +322,15 @@ impl UpdateSpec {
             Self::Propagation(spec) => spec,
             Self::DpEm(spec) => spec,
         }
+    }
+
+    /// The update with the least noise with which a task of this setting costs at most its ε; otherwise as it is.
+    pub(crate) fn recalibrated(&self, task: &Setting<'_>) -> Result<Self, TaskError> {
+        let other = |z| self.rules().with_noise(z).unwrap_or_else(|| self.clone());
+        if other(checked(NoiseMultiplier::new(1.0))?) == *self && other(checked(NoiseMultiplier::new(2.0))?) == *self {
+            return invalid("the noise of this update cannot be calibrated anew");
+        }
+        Ok(other(calibration::calibrated(task, other)?))
     }
 
     /// Whether what is sent is protected; otherwise ε = ∞.

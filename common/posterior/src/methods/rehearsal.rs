@@ -108,21 +108,33 @@ impl Rows {
         Row { indices: &self.indices[range.clone()], values: &self.values[range], targets: &self.targets[number] }
     }
 
-    /// Σ r x and Σ c xxᵀ over all records, (r, c) being what `of` makes of a row's statistics at q.
-    pub(crate) fn sums(&self, predictor: &dyn Predictor, q: &Standard, of: impl Fn(Row<'_>, Statistics) -> Statistics) -> Sums {
+    /// Σ r x and Σ c xxᵀ over all records, (r, c) being what `of` makes of a row's statistics at q with its own target and with the other
+    /// class, which is its own where there are no classes.
+    pub(crate) fn sums(&self, predictor: &dyn Predictor, q: &Standard, of: impl Fn(Row<'_>, Statistics, Statistics) -> Statistics) -> Sums {
         self.accumulate(|row| {
             let (mean, variance) = q.project(row.indices, row.values);
-            let mut sum = Statistics { residual: 0.0, curvature: 0.0 };
-            for &(target, probability) in row.targets.iter().filter(|(_, probability)| *probability > 0.0) {
-                let Statistics { residual, curvature } = of(row, predictor.statistics(mean, variance, target));
-                // As at a site, what is not finite contributes 0.
-                if residual.is_finite() && curvature.is_finite() {
-                    sum.residual += probability * residual;
-                    sum.curvature += probability * curvature;
-                }
-            }
-            sum
+            row.expected(predictor, (mean, variance), &of)
         })
+    }
+
+    /// Σ r x and Σ c x∘x over all records at a mean field, (r, c) as in [`Self::sums`].
+    pub(crate) fn marginal_sums(
+        &self,
+        predictor: &dyn Predictor,
+        (mean, variance): (&[f64], &[f64]),
+        of: impl Fn(Row<'_>, Statistics, Statistics) -> Statistics,
+    ) -> (Vec<f64>, Vec<f64>) {
+        let (mut first, mut second) = (vec![0.0; self.dimension], vec![0.0; self.dimension]);
+        for row in self.iter() {
+            let entries = || row.indices.iter().map(|&j| j as usize).zip(row.values);
+            let at = entries().fold((0.0, 0.0), |(a, v), (j, x)| (a + x * mean[j], v + x * x * variance[j]));
+            let Statistics { residual, curvature } = row.expected(predictor, at, &of);
+            for (j, x) in entries() {
+                first[j] += self.weight * residual * x;
+                second[j] += self.weight * curvature * x * x;
+            }
+        }
+        (first, second)
     }
 
     /// Σ xxᵀ over all records.
@@ -150,6 +162,29 @@ impl Rows {
 }
 
 impl Row<'_> {
+    /// The mean over its targets of what `of` makes of the statistics at a predictor.
+    fn expected(
+        &self,
+        predictor: &dyn Predictor,
+        (mean, variance): (f64, f64),
+        of: &impl Fn(Row<'_>, Statistics, Statistics) -> Statistics,
+    ) -> Statistics {
+        let mut sum = Statistics { residual: 0.0, curvature: 0.0 };
+        let [first, second] = *self.targets;
+        let at = |(target, _): (f64, f64)| predictor.statistics(mean, variance, target);
+        let one = at(first);
+        let two = if second.1 > 0.0 { at(second) } else { one };
+        for (probability, own, other) in [(first.1, one, two), (second.1, two, one)] {
+            let Statistics { residual, curvature } = of(*self, own, other);
+            // As at a site, what is not finite contributes 0.
+            if probability > 0.0 && residual.is_finite() && curvature.is_finite() {
+                sum.residual += probability * residual;
+                sum.curvature += probability * curvature;
+            }
+        }
+        sum
+    }
+
     /// ‖x‖².
     pub(crate) fn square(&self) -> f64 {
         self.values.iter().map(|x| x * x).sum()

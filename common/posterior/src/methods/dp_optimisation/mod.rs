@@ -21,6 +21,7 @@
 mod affine;
 mod balance;
 mod noise_aware;
+mod rehearsal;
 mod task;
 
 pub(crate) use task::resolve;

@@ -11,6 +11,7 @@ use crate::clipping::adaptive;
 use crate::methods::Setting;
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::noise_aware::{Absent, History, Posterior};
+use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{PviRule, Rule};
 use crate::numerics::floor::PrecisionFloor;
@@ -385,6 +386,16 @@ impl UpdateRules for DpOptimisationSpec {
 
     fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
         super::noise_aware::posterior(task, self, history)
+    }
+
+    /// The default step precision is in proportion to the noise.
+    fn with_noise(&self, noise_multiplier: NoiseMultiplier) -> Option<UpdateSpec> {
+        let step_precision = self.step_precision * noise_multiplier.get() / self.noise_multiplier.get();
+        Some(UpdateSpec::DpOptimisation(Self { noise_multiplier, step_precision, ..*self }))
+    }
+
+    fn rehearse(&self, task: &Setting<'_>, _visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        super::rehearsal::changes(self, task, state, stage)
     }
 
     fn released(&self) -> String {

@@ -19,7 +19,7 @@ pub(super) fn sum(
         NaturalGradientVisit::Gram => svec(&(stage.rows.gram() * spec.curvature_bound)),
         NaturalGradientVisit::Gradient => {
             let point: Gaussian = NaturalGradientRule::point(task.family(), state).map_err(|_| NotForecast::Fails)?;
-            let sums = stage.rows.sums(stage.predictor, point.standard(), |row, statistics| spec.cut(point.standard(), row, statistics));
+            let sums = stage.rows.sums(stage.predictor, point.standard(), |row, statistics, _| spec.cut(point.standard(), row, statistics));
             let curvature = sums.packed(point.standard());
             let Sums { first, .. } = sums;
             first.iter().copied().chain(curvature.iter().map(|c| spec.curvature_weight * c)).collect()

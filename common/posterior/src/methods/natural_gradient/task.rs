@@ -377,6 +377,10 @@ impl UpdateRules for NaturalGradientSpec {
         NaturalGradientRule::new(task, *self).factor(history, part)
     }
 
+    fn with_noise(&self, noise_multiplier: NoiseMultiplier) -> Option<UpdateSpec> {
+        Some(UpdateSpec::NaturalGradient(Self { noise_multiplier, ..*self }))
+    }
+
     fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
         let noised = self.sum_of(task, visit, self.share(visit, task.visits())).map_err(|_| NotForecast::Setting)?;
         super::rehearsal::sum(self, task, (visit, &noised), state, stage)

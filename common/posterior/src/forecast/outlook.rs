@@ -1,0 +1,165 @@
+//! The forecast of a task beside those of the same task with half and twice its ε, with and without a summer: what more budget, or a second party,
+//! would buy.
+
+use std::fmt::Write as _;
+
+use dp_pvi_accounting::Epsilon;
+use serde::{Deserialize, Serialize};
+
+use super::{Effort, Forecast, NotForecast, Range, forecast};
+use crate::spec::{RawAggregation, TaskError, Trust};
+use crate::task::ResolvedTask;
+
+/// Worlds of a setting that is not the task's own, at most.
+const WORLDS: u32 = 6;
+
+/// The forecast of a task, and what it would be under other settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outlook {
+    /// As the task stands.
+    pub task: Forecast,
+    /// ε/2, ε and 2ε, under local and under aggregated trust.
+    pub settings: Vec<SettingForecast>,
+}
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingForecast {
+    /// ε of the run at a site.
+    pub epsilon: f64,
+    /// Who adds the noise.
+    pub trust: Trust,
+    /// Whether it is the task's own.
+    pub own: bool,
+    /// Median over the coefficients of the width of a 90 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<Range>,
+    /// Held-out log-likelihood a record, without protection minus with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Range>,
+    /// Why there is no forecast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Declared records of every site: `units` as they are, or one number for so many sites; without a number of sites those that the task
+/// counts on.
+///
+/// # Errors
+/// Several numbers, and not one a site.
+pub fn sizes(task: &ResolvedTask, units: &[u64], sites: Option<u32>) -> Result<Vec<u64>, TaskError> {
+    let counted = task.aggregation.map_or(task.min_sites, |aggregation| aggregation.sites);
+    match (units, sites) {
+        ([one], sites) => Ok(vec![*one; sites.unwrap_or(counted).max(1) as usize]),
+        (many, None) => Ok(many.to_vec()),
+        (many, Some(sites)) if many.len() == sites as usize => Ok(many.to_vec()),
+        (many, Some(sites)) => Err(TaskError::Invalid(format!(
+            "{} numbers of records were given for {sites} sites: give one for every site, or one for all",
+            many.len()
+        ))),
+    }
+}
+
+/// Forecasts a task over sites with these numbers of declared records, and the same task under other settings.
+///
+/// # Errors
+/// Why the task itself is not forecast.
+pub fn outlook(task: &ResolvedTask, units: &[u64]) -> Result<Outlook, NotForecast> {
+    let effort = Effort::of(task, units.len());
+    let own = forecast(task, units, effort)?;
+    let Some(epsilon) = task.privacy.epsilon else { return Ok(Outlook { task: own, settings: Vec::new() }) };
+    let fewer = Effort { worlds: effort.worlds.min(WORLDS), ..effort };
+    let mut settings = Vec::new();
+    for trust in [Trust::Local, Trust::Aggregated] {
+        for factor in [0.5, 1.0, 2.0] {
+            let of = SettingForecast { epsilon: factor * epsilon.get(), trust, own: false, width: None, loss: None, why: None };
+            let told = |forecast: &Forecast| SettingForecast { width: Some(forecast.width), loss: Some(forecast.loss), ..of.clone() };
+            settings.push(if trust == task.privacy.trust && (factor - 1.0).abs() < 1e-9 {
+                SettingForecast { own: true, ..told(&own) }
+            } else {
+                let other = at(task, of.epsilon, trust, units).map_err(|error| error.to_string());
+                match other.and_then(|other| forecast(&other, units, fewer).map_err(|error| error.to_string())) {
+                    Ok(forecast) => told(&forecast),
+                    Err(why) => SettingForecast { why: Some(why), ..of },
+                }
+            });
+        }
+    }
+    Ok(Outlook { task: own, settings })
+}
+
+/// The task with another ε and trust, its noise calibrated anew. Aggregation has its defaults: nobody missing, one site that colludes.
+fn at(task: &ResolvedTask, epsilon: f64, trust: Trust, units: &[u64]) -> Result<ResolvedTask, TaskError> {
+    let mut other = task.clone();
+    other.privacy.epsilon = Some(Epsilon::new(epsilon).map_err(|error| TaskError::Invalid(error.to_string()))?);
+    if trust != task.privacy.trust {
+        other.privacy.trust = trust;
+        other.aggregation = match trust {
+            Trust::Local => None,
+            Trust::Aggregated => {
+                let sites = u32::try_from(units.len()).unwrap_or(u32::MAX);
+                let max_units = units.iter().copied().max().unwrap_or(1);
+                let raw = RawAggregation {
+                    sites: Some(sites),
+                    dropouts: None,
+                    colluders: None,
+                    honest_cap: None,
+                    max_units,
+                    max_rounding_loss: None,
+                };
+                other.privacy.max_units = None;
+                other.min_sites = other.min_sites.min(sites);
+                Some(raw.resolve(sites)?)
+            }
+        };
+    }
+    // What the update does not allow is said before its noise is looked for.
+    other.check()?;
+    other.update = other.update.recalibrated(&other.setting())?;
+    other.check()?;
+    Ok(other)
+}
+
+/// Coefficients that the text lists; the others are in the JSON.
+const LISTED: usize = 40;
+
+impl Outlook {
+    /// As lines for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Forecast { records, sites, worlds, published: (known, columns), coefficients, .. } = &self.task;
+        let mut text = format!(
+            "forecast  {records} records at {sites} sites; {known} of {columns} columns have published figures; {worlds} federations drawn, 5 % to 95 % of them in brackets\n\
+             \x20         {:>10}  {:<11} {:<30} {}\n",
+            "epsilon", "trust", "median width of 90 % intervals", "log-likelihood lost a record"
+        );
+        let range = |range: &Range, digits: usize| format!("{:.digits$} ({:.digits$} to {:.digits$})", range.median, range.low, range.high);
+        for setting in &self.settings {
+            let trust = match setting.trust {
+                Trust::Local => "local",
+                Trust::Aggregated => "aggregated",
+            };
+            let told = match (&setting.width, &setting.loss, &setting.why) {
+                (Some(width), Some(loss), _) => format!("{:<30} {}", range(width, 2), range(loss, 4)),
+                (_, _, why) => format!("none: {}", why.as_deref().unwrap_or("not computed")),
+            };
+            let mark = if setting.own { '*' } else { ' ' };
+            let _ = writeln!(
+                text,
+                "        {mark} {:>10}  {trust:<11} {told}",
+                format!("{:.4}", setting.epsilon).trim_end_matches('0').trim_end_matches('.')
+            );
+        }
+        text.push_str("          width of 90 % intervals, as the task stands (in brackets 5 % to 95 %), and without protection\n");
+        for coefficient in coefficients.iter().take(LISTED) {
+            let _ =
+                writeln!(text, "          {:<24} {:<22} {:.2}", coefficient.name, range(&coefficient.width, 2), coefficient.unprotected);
+        }
+        if coefficients.len() > LISTED {
+            let _ = writeln!(text, "          and {} more (--format json)", coefficients.len() - LISTED);
+        }
+        text
+    }
+}
