@@ -67,6 +67,12 @@ enum Command {
         /// A local copy of the resolved task instead of asking the server.
         #[arg(long)]
         task: Option<PathBuf>,
+        /// For the forecast: declared records of every site, this one included, or one number for all (default: as many as this site's).
+        #[arg(long, value_delimiter = ',', value_name = "N,…")]
+        units: Vec<u64>,
+        /// Number of sites (default: as many as the task counts on).
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        sites: Option<u32>,
     },
     /// Make the client's keys and the file by which it asks to be enrolled.
     Csr {
@@ -297,9 +303,9 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             let server = if offline { check::Server::Skip } else { check::Server::Connect };
             blocking_on(|| async { check::check(file, server, output).await })
         }
-        Command::Plan { task } => {
+        Command::Plan { task, units, sites } => {
             let config = Config::load(file)?;
-            blocking_on(|| async { plan::plan(&config, task.as_deref(), output).await })
+            blocking_on(|| async { plan::plan(&config, task.as_deref(), (&units, sites), output).await })
         }
         Command::Csr { name, role, federation, output: folder } => make_request(&federation, name, role, &folder, output),
         Command::Approve { hash } => {

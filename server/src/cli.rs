@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_account::Question;
+use dp_pvi_account::{Question, Sizes};
 use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
 use dp_pvi_proto::problem::Problem;
@@ -81,6 +81,12 @@ enum Command {
         /// Write the resolved task into this file, for `dp-pvi-client plan --task` and `dp-pvi-server plan`.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// What the run will be worth, for so many records.
+        #[command(flatten)]
+        sizes: Sizes,
+        /// Draw it into this SVG file.
+        #[arg(long, value_name = "FILE", requires = "units")]
+        forecast: Option<PathBuf>,
     },
     /// Show where the run of a running server stands.
     Status,
@@ -169,7 +175,7 @@ fn execute(cli: Cli) -> Result<()> {
     let load = || Config::load(&file("server.toml"));
     match cli.command {
         Command::Run { new_run } => run(load()?, if new_run { Start::NewRun } else { Start::Continue }, output),
-        Command::Check { output: file } => check(&load()?, file.as_deref(), &output),
+        Command::Check { output: file, sizes, forecast } => check(&load()?, file.as_deref(), (&sizes, forecast.as_deref()), &output),
         Command::Status => control(&load()?, Request::Status, &output),
         Command::Pause => control(&load()?, Request::Pause, &output),
         Command::Resume => control(&load()?, Request::Resume, &output),
@@ -270,7 +276,7 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
-fn check(config: &Config, file: Option<&Path>, output: &Output) -> Result<()> {
+fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option<&Path>), output: &Output) -> Result<()> {
     let task = resolve_task(config)?;
     if let Some(file) = file {
         crate::files::replace(file, &task.to_bytes())?;
@@ -282,7 +288,11 @@ fn check(config: &Config, file: Option<&Path>, output: &Output) -> Result<()> {
     crate::tls::load_identity(&config.tls.identity)?;
     let mut warnings = task.warnings();
     warnings.extend(expiry::warnings(&validities, now));
-    output.check(&task_summary(&task)?, &task, &credentials, &warnings)
+    let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
+    if let (Some(file), Some(prospect)) = (drawing, &prospect) {
+        dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::Failed(Problem::of(e)))?;
+    }
+    output.check(&task_summary(&task)?, &task, &credentials, &warnings, prospect.as_ref())
 }
 
 /// What a task costs a site over the whole run, and its hash.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit};
 use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
+use dp_pvi_posterior::forecast::{Prospect, sizes};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
@@ -29,7 +30,7 @@ const MANY: u64 = 1_000_000;
 ///
 /// # Errors
 /// Server, task, ledger.
-pub async fn plan(config: &Config, file: Option<&Path>, output: Output) -> Result<()> {
+pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64], Option<u32>), output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
     let ledger = view::open(private, key)?;
@@ -41,7 +42,11 @@ pub async fn plan(config: &Config, file: Option<&Path>, output: Output) -> Resul
         // Whoever may only look gets the plan all the same.
         tracing::warn!(error = %error.shown(), "the hash cannot be noted: `approve` needs all of its digits");
     }
-    let plan = Plan::new(config, private, &ledger, task)?;
+    let own = [private.nominal_units];
+    let units = sizes(&task, if units.is_empty() { &own } else { units }, sites)
+        .map_err(|e| ClientError::Config { field: "--units".into(), message: Problem::of(e) })?;
+    let forecast = Prospect::of(&task, &units);
+    let plan = Plan::new(config, private, &ledger, (task, forecast))?;
     output.object(|| plan.json(), || plan.text());
     Ok(())
 }
@@ -107,6 +112,7 @@ struct Plan {
     runs_possible: u64,
     visits_possible: u64,
     objections: Vec<String>,
+    forecast: Prospect,
 }
 
 /// What an aggregated task, and everything charged before, costs if all other parties work together.
@@ -151,7 +157,7 @@ impl Fallback {
 }
 
 impl Plan {
-    fn new(config: &Config, private: &PrivateData, ledger: &LedgerView, task: ResolvedTask) -> Result<Self> {
+    fn new(config: &Config, private: &PrivateData, ledger: &LedgerView, (task, forecast): (ResolvedTask, Prospect)) -> Result<Self> {
         let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(Problem::of(e));
         let visits = task.visits();
         let run = task.loss_under(private.identity.relation, task.privacy.delta, visits).map_err(version)?;
@@ -176,7 +182,7 @@ impl Plan {
         let runs_possible = visits_possible / u64::from(visits);
         let objections = objections(config, private, ledger, &task, &run, &after)?;
         let fallback = Fallback::of(private, ledger, &task)?;
-        Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections })
+        Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections, forecast })
     }
 
     fn json(&self) -> Value {
@@ -205,6 +211,7 @@ impl Plan {
             "warnings": self.task.warnings(),
             "would_run": self.objections.is_empty(),
             "objections": self.objections,
+            "forecast": self.forecast,
         })
     }
 
@@ -247,6 +254,7 @@ impl Plan {
         for warning in self.task.warnings() {
             text.push_str(&format!("warning {}\n", visible(&warning)));
         }
+        text.push_str(&self.forecast.text());
         if self.objections.is_empty() {
             text.push_str("verdict this site would take part");
         } else {

@@ -355,6 +355,10 @@ fn a_ledger_is_made_once_and_by_an_operator() {
     write(&task, private_task(0.5).to_bytes());
     let plan = site.run(&["plan", "--format", "json", "--task", task.to_str().unwrap()]).expect(0, "").json();
     assert!(plan["would_run"] == false && plan["objections"].to_string().contains("ledger create"), "{plan}");
+    assert!(plan["forecast"]["task"]["coefficients"][0]["width"]["median"].as_f64().is_some(), "{plan}");
+    let said = site.run(&["plan", "--task", task.to_str().unwrap(), "--units", "300,400"]).expect(0, "").stdout;
+    assert!(said.contains("forecast  700 records at 2 sites"), "{said}");
+    site.run(&["plan", "--task", task.to_str().unwrap(), "--units", "300,400", "--sites", "3"]).expect(2, "one for every site");
     let made = site.run(&["ledger", "create", "--format", "json"]).expect(0, "").json();
     assert_eq!(
         (made["data"].as_str(), made["unit"].as_str(), made["relation"].as_str(), made["ledger"].as_str()),

@@ -7,6 +7,7 @@ mod plan;
 mod plot;
 mod queries;
 mod steps;
+mod worth;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,10 @@ use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
+pub use self::plot::PlotError;
 use self::queries::{Answer, QueryError};
 use self::steps::{Calibrated, Steps};
+pub use self::worth::{Sizes, draw};
 
 /// A question on the command line.
 #[derive(Debug, Subcommand)]
@@ -69,6 +72,12 @@ pub enum Question {
         /// Visits of this task that the site's ledger has booked already, in as few runs as possible.
         #[arg(long, default_value_t = 0, requires = "epsilon")]
         booked: u32,
+        /// For how many records of how many sites.
+        #[command(flatten)]
+        sizes: Sizes,
+        /// Writes what the run will be worth to forecast.svg and forecast.json in this folder.
+        #[arg(short, long, value_name = "DIR", requires = "units")]
+        output: Option<PathBuf>,
     },
 }
 
@@ -102,6 +111,15 @@ pub enum AccountError {
         #[source]
         error: std::io::Error,
     },
+    /// A file that cannot be written.
+    #[error("{path}: {error}")]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
     /// The drawing failed.
     #[error(transparent)]
     Plot(#[from] plot::PlotError),
@@ -119,7 +137,7 @@ impl AccountError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Number(_) | Self::Accountant(_) | Self::Task(_) | Self::Usage(_) | Self::Query(_) => 2,
-            Self::Read { .. } | Self::Plot(_) => 12,
+            Self::Read { .. } | Self::Write { .. } | Self::Plot(_) => 12,
             Self::Refused(_) | Self::Print(_) | Self::Json(_) => 1,
         }
     }
@@ -139,7 +157,9 @@ impl Question {
                 cost(how, sigma, steps, plot.as_deref(), &mut print)
             }
             Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
-            Self::Plan { task, epsilon, delta, booked } => plan(task, *epsilon, *delta, *booked, &mut print),
+            Self::Plan { task, epsilon, delta, booked, sizes, output } => {
+                plan((task, sizes, output.as_deref()), *epsilon, *delta, *booked, &mut print)
+            }
         }
     }
 }
@@ -243,7 +263,13 @@ fn calibrate(how: &Steps, sigma: Option<f64>, steps: Option<u64>, epsilon: f64, 
     Ok(())
 }
 
-fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, print: &mut Printer<'_>) -> Result<(), AccountError> {
+fn plan(
+    (file, sizes, output): (&Path, &Sizes, Option<&Path>),
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+    booked: u32,
+    print: &mut Printer<'_>,
+) -> Result<(), AccountError> {
     let task = ResolvedTask::from_document(&read(file)?)?;
     let allowance = match epsilon {
         None => None,
@@ -251,7 +277,11 @@ fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, prin
             Some(plan::Allowance { epsilon: Epsilon::new(epsilon)?, delta: delta.map_or(Ok(task.privacy.delta), Delta::new)?, booked })
         }
     };
-    let forecast = plan::forecast(&task, allowance)?;
+    let mut forecast = plan::forecast(&task, allowance)?;
+    forecast.forecast = sizes.prospect(&task, None)?;
+    if let (Some(folder), Some(prospect)) = (output, &forecast.forecast) {
+        worth::write(folder, prospect)?;
+    }
     if print.json {
         return print.json(&forecast);
     }
@@ -285,6 +315,9 @@ fn plan(file: &Path, epsilon: Option<f64>, delta: Option<f64>, booked: u32, prin
             if room.rounds_left >= plan::MANY { format!("over {}", plan::MANY) } else { room.rounds_left.to_string() },
             if room.run_fits { "fits" } else { "does not fit" }
         )?;
+    }
+    if let Some(prospect) = &forecast.forecast {
+        print.out.write_all(prospect.text().as_bytes())?;
     }
     Ok(())
 }

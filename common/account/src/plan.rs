@@ -2,6 +2,7 @@
 
 use dp_pvi_accounting::{Charge, Composition, Method, Prices, Relation};
 use dp_pvi_accounting::{Delta, Epsilon};
+use dp_pvi_posterior::forecast::Prospect;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
@@ -47,6 +48,9 @@ pub(super) struct Forecast {
     pub after: Vec<(u32, Option<f64>)>,
     /// What a budget leaves, where one was given.
     pub budget: Option<Room>,
+    /// What the run will be worth, where the sites' sizes were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Prospect>,
 }
 
 /// What a budget leaves.
@@ -148,6 +152,7 @@ pub(super) fn forecast(task: &ResolvedTask, allowance: Option<Allowance>) -> Res
         numerical_margin: run.numerical_margin,
         after,
         budget,
+        forecast: None,
     })
 }
 

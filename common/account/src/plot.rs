@@ -11,7 +11,7 @@ use plotters::prelude::*;
 #[error("cannot draw: {0}")]
 pub struct PlotError(String);
 
-fn failed(error: impl std::fmt::Display) -> PlotError {
+pub(super) fn failed(error: impl std::fmt::Display) -> PlotError {
     PlotError(error.to_string())
 }
 

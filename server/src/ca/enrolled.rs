@@ -76,6 +76,12 @@ impl Enrolled {
         serde_json::from_str(&text).map_err(|e| ServerError::file(path, format!("not a list of enrolled clients: {e}")))
     }
 
+    /// Number of sites that may take part, where there is one.
+    pub(crate) fn sites(&self) -> Option<u32> {
+        let sites = self.clients.values().filter(|member| member.role == Party::Site && member.revoked.is_none()).count();
+        u32::try_from(sites).ok().filter(|sites| *sites > 0)
+    }
+
     /// Writes the file; a reader sees the old or the new one.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         // Plain data: serialisation into memory cannot fail.

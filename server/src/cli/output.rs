@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dp_pvi_account::Question;
 use dp_pvi_accounting::unit::rounded_up;
+use dp_pvi_posterior::forecast::Prospect;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::text::{visible, visible_json};
@@ -168,7 +169,14 @@ impl Output {
     }
 
     /// What `check` found.
-    pub(super) fn check(self, summary: &TaskSummary, task: &ResolvedTask, credentials: &Credentials, warnings: &[String]) -> Result<()> {
+    pub(super) fn check(
+        self,
+        summary: &TaskSummary,
+        task: &ResolvedTask,
+        credentials: &Credentials,
+        warnings: &[String],
+        prospect: Option<&Prospect>,
+    ) -> Result<()> {
         let clients = credentials.enrolled.clients.iter().filter(|(_, member)| member.revoked.is_none());
         if self.json {
             let names: Vec<_> = clients.map(|(client, member)| json!({ "client": client, "role": member.role })).collect();
@@ -183,6 +191,7 @@ impl Output {
                 "certificate_expires": rfc3339(credentials.expires.certificate),
                 "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
                 "authority_expires": rfc3339(credentials.expires.authority),
+                "forecast": prospect,
                 "task": task,
             }));
         }
@@ -193,7 +202,7 @@ impl Output {
         let warnings: String = warnings.iter().map(|warning| format!("warning                   {}\n", visible(warning))).collect();
         let text = format!(
             "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{fallback}\
-             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}",
+             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{}",
             visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,
             summary.delta,
@@ -201,6 +210,7 @@ impl Output {
             if names.is_empty() { "nobody yet".into() } else { names.join(", ") },
             rfc3339(credentials.expires.certificate),
             rfc3339(credentials.expires.revocation_list),
+            prospect.map(Prospect::text).unwrap_or_default(),
         );
         self.raw(text.as_bytes())
     }

@@ -230,13 +230,24 @@ fn finding_newcomer_4_every_plan_reads_what_check_writes() {
     let parties = parties(&[40, 40]);
     let federation = Federation::new(&task.toml(), &task.schema(3), &parties);
     let (file, printed) = (federation.home("server").join("resolved.json"), federation.home("server").join("printed.json"));
-    let text = run(&mut federation.server_command(&["check", "-o", file.to_str().unwrap(), "--format", "json"]));
+    let drawing = federation.home("server").join("forecast.svg");
+    let asked = ["--units", "40", "--forecast", drawing.to_str().unwrap()];
+    let text = run(federation.server_command(&["check", "-o", file.to_str().unwrap(), "--format", "json"]).args(asked));
     fs::write(&printed, &text).unwrap();
+    let forecast = &json(&text)["forecast"];
+    assert_eq!((forecast["task"]["records"].as_u64(), forecast["task"]["sites"].as_u64()), (Some(80), Some(2)), "{forecast}");
+    assert_eq!(forecast["settings"].as_array().unwrap().len(), 6, "{forecast}");
+    assert!(fs::read_to_string(&drawing).unwrap().contains("(intercept)"));
+    let spoken = run(&mut federation.server_command(&["check", "--units", "40,60"]));
+    assert!(spoken.contains("forecast  100 records at 2 sites"), "{spoken}");
+    let (code, _, words) = outcome(&mut federation.server_command(&["check", "--units", "40,60", "--sites", "3"]));
+    assert!(code == 2 && words.contains("one for every site"), "{code}: {words}");
     let hash = json(&text)["task_hash"].as_str().unwrap().to_owned();
     for task in [&file, &printed] {
         let task = task.to_str().unwrap();
         let plan = json(&run(&mut federation.client_command("site-1", &["plan", "--task", task, "--format", "json"])));
         assert_eq!((plan["task"].as_str(), plan["visits"].as_u64()), (Some(hash.as_str()), Some(3)), "{plan}");
+        assert_eq!(&plan["forecast"], forecast, "the same bits at every party");
         let forecast = run(Command::new(binary("dp-pvi-sim")).args(["plan", task]));
         assert!(forecast.contains("3 visits"), "{forecast}");
     }

@@ -10,7 +10,7 @@ mod world;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::outlook::{Outlook, SettingForecast, outlook, sizes};
+pub use self::outlook::{Outlook, Prospect, SettingForecast, sizes};
 use self::world::World;
 use crate::methods::noise_aware::History;
 pub use crate::methods::rehearsal::NotForecast;

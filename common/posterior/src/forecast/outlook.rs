@@ -44,6 +44,39 @@ pub struct SettingForecast {
     pub why: Option<String>,
 }
 
+/// What `plan` and `check` say of a run's worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Prospect {
+    /// The forecast.
+    Outlook(Box<Outlook>),
+    /// There is none.
+    None {
+        /// Why, as a sentence without its end.
+        why: String,
+    },
+}
+
+impl Prospect {
+    /// Of a task over sites with these numbers of declared records.
+    #[must_use]
+    pub fn of(task: &ResolvedTask, units: &[u64]) -> Self {
+        match outlook(task, units) {
+            Ok(outlook) => Self::Outlook(Box::new(outlook)),
+            Err(why) => Self::None { why: why.to_string() },
+        }
+    }
+
+    /// As lines for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Outlook(outlook) => outlook.text(),
+            Self::None { why } => format!("forecast  none: {why}\n"),
+        }
+    }
+}
+
 /// Declared records of every site: `units` as they are, or one number for so many sites; without a number of sites those that the task
 /// counts on.
 ///
@@ -66,7 +99,7 @@ pub fn sizes(task: &ResolvedTask, units: &[u64], sites: Option<u32>) -> Result<V
 ///
 /// # Errors
 /// Why the task itself is not forecast.
-pub fn outlook(task: &ResolvedTask, units: &[u64]) -> Result<Outlook, NotForecast> {
+pub(super) fn outlook(task: &ResolvedTask, units: &[u64]) -> Result<Outlook, NotForecast> {
     let effort = Effort::of(task, units.len());
     let own = forecast(task, units, effort)?;
     let Some(epsilon) = task.privacy.epsilon else { return Ok(Outlook { task: own, settings: Vec::new() }) };

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use super::{Effort, Forecast, NotForecast, forecast, outlook, rehearsal, sizes};
+use super::outlook::outlook;
+use super::{Effort, Forecast, NotForecast, Prospect, forecast, rehearsal, sizes};
 use crate::reading::noise_aware::of_run;
 use crate::task::{RawTask, ResolveContext, ResolvedTask, Trust};
 
@@ -153,6 +154,15 @@ fn a_setting_that_the_update_does_not_allow_says_why() {
     assert_eq!(why(Trust::Local), [None, None, None]);
     assert!(why(Trust::Aggregated).iter().all(|why| why.as_ref().is_some_and(|why| why.contains("local"))), "{outlook:?}");
     assert!(outlook.text().contains("none: "));
+}
+
+#[test]
+fn a_prospect_is_an_outlook_or_says_why_not() {
+    let task = task(SCHEMA, &format!("{UPDATE}\npreconditioner = \"diagonal\""), LOGISTIC, 1.0);
+    let none = Prospect::of(&task, &[100]);
+    assert!(none.text().starts_with("forecast  none: a diagonal"), "{none:?}");
+    let json = serde_json::to_string(&none).unwrap();
+    assert!(json.starts_with("{\"why\":") && serde_json::from_str::<Prospect>(&json).unwrap() == none);
 }
 
 #[test]
