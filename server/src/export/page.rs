@@ -32,7 +32,7 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         started: time(history.started),
         last: time(history.last),
         rounds: rounds.collect(),
-        forecast: units.map(|units| forecast(&history.task, &units, Effort::of(&history.task))),
+        forecast: units.map(|units| forecast(&history.task, &units, Effort::of(&history.task, units.len()))),
         refusals: &history.refusals,
         members: members.collect(),
     };
