@@ -19,7 +19,8 @@ use dp_pvi_schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Tra
 /// The label's centre and scale are undone: a linear regression's effects are in the unit of the file.
 #[must_use]
 pub fn effects(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<Effect> {
-    listed(model, schema).iter().map(|listed| listed.effect(&schema.coefficient_names(), posterior)).collect()
+    let names = schema.coefficient_names();
+    listed(model, schema).iter().map(|listed| listed.effect(&names, posterior)).collect()
 }
 
 /// Whether a list is that of a posterior, up to the rounding of different machines.

@@ -196,11 +196,10 @@ impl Effect {
 
     /// Whether two effects say the same up to the rounding of different machines; `posterior` is what both are of.
     fn agrees(&self, other: &Self, contrast: &Contrast, posterior: &Standard) -> bool {
-        let (variances, mean) = (posterior.variances(), posterior.mean());
         let (indices, weights) = contrast.entries();
         let part = |(&index, weight): (&u32, &f64)| {
-            let at = index as usize;
-            weight.abs() * (mean.get(at).copied().unwrap_or(0.0).abs() + variances.get(at).copied().unwrap_or(0.0).sqrt())
+            let (mean, variance) = posterior.project(&[index], &[1.0]);
+            weight.abs() * (mean.abs() + variance.sqrt())
         };
         let size = contrast.constant.abs() + indices.iter().zip(&weights).map(part).sum::<f64>();
         let spread = match (self.sd, other.sd) {

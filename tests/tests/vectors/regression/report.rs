@@ -28,13 +28,21 @@ pub(super) const PARTS: &[(&str, Option<Check>)] = &[
     ("tau_interval", None),
 ];
 
-/// Intervals of the file are those of one of our levels.
+/// The level of the file's intervals, one of ours.
+fn read_level(report: &Node<'_>) -> Result<Level, String> {
+    match report.get("level")?.number()? {
+        0.9 => Ok(Level::P90),
+        0.95 => Ok(Level::P95),
+        other => Err(format!("level {other}: intervals are of 0.9 and 0.95")),
+    }
+}
+
 fn level(report: &Node<'_>) -> Outcome {
-    report.key_equals("level", [0.9], CLOSED_FORM)
+    read_level(report).map(|_| ())
 }
 
 fn quantile(report: &Node<'_>) -> Outcome {
-    report.key_equals("normal_quantile", [Level::P90.half_width()], CLOSED_FORM)
+    report.key_equals("normal_quantile", [read_level(report)?.half_width()], CLOSED_FORM)
 }
 
 /// Mean and covariance of a part, the coordinates in the order of `order`.
@@ -54,7 +62,7 @@ fn names(d: usize) -> Vec<String> {
 }
 
 fn ratios(report: &Node<'_>) -> Outcome {
-    let part = report.get("ratios")?;
+    let (part, level) = (report.get("ratios")?, read_level(report)?);
     let d = part.at("mean")?.len();
     let posterior = posterior(&part, &(0..d).collect::<Vec<_>>())?;
     let names = names(d);
@@ -62,7 +70,11 @@ fn ratios(report: &Node<'_>) -> Outcome {
         let contrast = Contrast::dense(weights);
         let effect = Effect::new("contrast".into(), None, Measure::OddsRatio, &contrast, &names, &posterior);
         let ratio = effect.ratio.ok_or("a ratio overflowed")?;
-        Ok((ratio.estimate, ratio.interval_90.ok_or("a ratio has no interval")?))
+        let interval = match level {
+            Level::P90 => ratio.interval_90,
+            Level::P95 => ratio.interval_95,
+        };
+        Ok((ratio.estimate, interval.ok_or("a ratio has no interval")?))
     };
     let found: Vec<(f64, Interval)> = part.get("contrasts")?.rows()?.iter().map(effect).collect::<Result<_, String>>()?;
     part.key_equals("estimate", found.iter().map(|(estimate, _)| *estimate).collect::<Vec<_>>(), FIXED_POINT)?;
