@@ -106,6 +106,7 @@ pub(crate) fn spec(optimizer: Optimizer, steps: u32, rate: f64, clip: f64, noise
         adaptive_clip: None,
         level_exponent: None,
         weighted: false,
+        measured: false,
     }
 }
 

@@ -214,7 +214,11 @@ fn inside(at: At<'_>, a: &Site, b: &Site, sent: &Sent) -> f64 {
     }
     // These steps are the visit that ran.
     let Masked::Open(payload) = &sent.payload else { panic!("a fit has no mask") };
-    assert_eq!(payload.get(), &Payload::Values(local.change(&iterate.finish())), "the steps that were looked at are not those that ran");
+    assert_eq!(
+        payload.get(),
+        &Payload::Values(iterate.message(local.global.natural())),
+        "the steps that were looked at are not those that ran"
+    );
     worst
 }
 

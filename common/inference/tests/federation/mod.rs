@@ -53,7 +53,7 @@ pub(crate) enum Features {
     Independent,
     /// Four numbers with correlation 0.8 between neighbours.
     Correlated,
-    /// Two numbers, and a category of five levels as indicators, of which two hold 3 % of the records each.
+    /// Two numbers, and a category of five levels, of which two hold 3 % of the records each, coded against the most frequent one.
     Rare,
 }
 
@@ -69,7 +69,7 @@ impl Features {
     pub(crate) fn dimension(self) -> usize {
         match self {
             Self::Independent | Self::Correlated => 5,
-            Self::Rare => 8,
+            Self::Rare => 7,
         }
     }
 
@@ -88,7 +88,9 @@ impl Features {
                 x[..2].iter_mut().for_each(|x| *x = random.normal());
                 let u = random.uniform();
                 let level = [0.5, 0.8, 0.94, 0.97].iter().filter(|&&end| u >= end).count();
-                x[2 + level] = 1.0;
+                if level > 0 {
+                    x[1 + level] = 1.0;
+                }
             }
         }
         x.iter_mut().for_each(|x| *x = x.clamp(-3.0, 3.0));
@@ -129,10 +131,16 @@ impl Problem {
             Likelihood::Logistic => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"logistic-regression\""),
             Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
         };
-        let mut schema = format!("norm_bound = {}\nintercept = true\n[label]\ncolumn = \"y\"\n{label}\n", self.features.bound());
-        for i in 1..self.features.dimension() {
+        let mut schema =
+            format!("version = 2\nnorm_bound = {}\nintercept = true\n[label]\ncolumn = \"y\"\n{label}\n", self.features.bound());
+        let (numbers, category) = match self.features {
+            Features::Independent | Features::Correlated => (4, ""),
+            Features::Rare => (2, "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n"),
+        };
+        for i in 0..numbers {
             schema += &format!("[[columns]]\nname = \"n{i}\"\nkind = \"number\"\nlower = -3.0\nupper = 3.0\ncentre = 0.0\nscale = 1.0\n");
         }
+        schema += category;
         let text = format!(
             "[model]\n{model}\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
              adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\n",

@@ -94,7 +94,7 @@ impl Intervals {
     fn aware(family: Family) -> Self {
         let independent = match family {
             Family::DiagonalGaussian { .. } => {
-                " Coefficients are taken for independent: where features are correlated, or a category stands beside the intercept, intervals can be far too narrow."
+                " A mean field releases no correlations: where numbers are correlated, intervals can be far too narrow."
             }
             Family::FullGaussian { .. } => "",
         };

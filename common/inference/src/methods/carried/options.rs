@@ -52,6 +52,7 @@ const OPTIONS: &[(&str, Tried)] = &[
     ("learning_rate_decay", With(&["learning_rate_decay = 0.5"])),
     ("level_exponent", With(&["level_exponent = 0.5"])),
     ("max_units", With(&["max_units = 6"])),
+    ("measured", With(&["measured = true", "measured = false"])),
     ("noise_shape", With(&["noise_shape = 5.0"])),
     ("optimizer", With(&["optimizer = \"adam\"", "optimizer = \"preconditioned\"", "optimizer = \"positivity-preserving\""])),
     ("order", NotAtSites("records one after the other, without protection only")),

@@ -36,6 +36,8 @@ pub(in crate::methods) struct Iterate {
     largest_log_scale: f64,
     /// C, where it adapts.
     clip: Option<AdaptiveClip>,
+    /// Sums of the released gradients and of the points at which they were taken, where the visit measures.
+    seen: Option<[Vec<f64>; 2]>,
 }
 
 /// A clipping norm that follows a private quantile; a function of released values.
@@ -66,10 +68,12 @@ enum StepRule {
     /// Adam on (μ, log σ), fresh in every visit.
     Adam(Adam),
     /// μ moves by η (g + h_c − Λ_c μ)/(Λ + F); the variances stay at those of λ until the end, where they become those of the
-    /// cavity's precision plus the mean of the visit's released curvatures.
+    /// cavity's precision plus the mean of the visit's released curvatures. With measured steps Λ is Λ_c plus that mean so far, where that is more.
     Preconditioned {
         /// Λ + F.
         precision: Vec<f64>,
+        /// Λ_c + F, with measured steps.
+        measured: Option<Vec<f64>>,
         /// Sum of the released curvatures H.
         curvature: Vec<f64>,
         /// Λ0.
@@ -104,8 +108,11 @@ impl Iterate {
         let (coordinate, rule) = match spec.optimizer {
             Optimizer::Adam => (ScaleCoordinate::LogScale, StepRule::Adam(Adam::new(2 * d))),
             Optimizer::Preconditioned => {
+                let with_floor =
+                    |precision: &[f64]| precision.iter().zip(&local.scales).map(|(l, a)| l + spec.step_precision / a).collect();
                 let rule = StepRule::Preconditioned {
-                    precision: local.global.natural()[d..].iter().zip(&local.scales).map(|(l, a)| l + spec.step_precision / a).collect(),
+                    precision: with_floor(&local.global.natural()[d..]),
+                    measured: spec.measured.then(|| with_floor(&local.cavity.natural()[d..])),
                     curvature: vec![0.0; d],
                     smallest_precision: local.prior_scale.powi(-2),
                 };
@@ -137,6 +144,7 @@ impl Iterate {
             tail,
             largest_log_scale: LOG_SCALE_RANGE.1.max(local.prior_scale.ln()),
             clip: spec.adaptive_clip.map(|adaptive| AdaptiveClip { spec: adaptive, first: spec.clip_norm, current: spec.clip_norm }),
+            seen: spec.measured.then(|| [vec![0.0; d], vec![0.0; d]]),
         })
     }
 
@@ -152,29 +160,37 @@ impl Iterate {
 
     /// The step that follows from a released sum of 2d gradient entries (and one of indicators, where C adapts).
     pub(in crate::methods) fn advance(self, released: &[f64]) -> Self {
-        let Self { point, mut rule, cavity, learning_rate, scales, .. } = self;
+        let Self { point, mut rule, cavity, learning_rate, scales, mut seen, .. } = self;
         let d = point.dimension();
         let coordinate = point.coordinate();
         let inverse_rate = self.inverse_rate * self.clip.map_or(1.0, |clip| clip.gain());
-        let slope = |j: usize| inverse_rate * released[j] / scales[j] + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
+        let gradient = |j: usize| inverse_rate * released[j] / scales[j];
+        let slope = |j: usize| gradient(j) + cavity.h[j] - cavity.precision[j] * point.moments()[j][0];
         let log_scale_slope = |j: usize| inverse_rate * released[d + j] / scales[j] * point.to_log_scale(j);
+        if let Some([gradients, points]) = &mut seen {
+            gradients.iter_mut().enumerate().for_each(|(j, sum)| *sum += gradient(j));
+            points.iter_mut().zip(point.mean()).for_each(|(sum, mean)| *sum += mean);
+        }
         let (mean, variance) = match &mut rule {
             StepRule::Adam(adam) => {
                 let mut parameters: Vec<f64> = point.mean().chain(point.variance().map(|v| 0.5 * v.ln())).collect();
                 // Adam descends. ∂/∂log σ of E_q log cavity + Σ log σ is 1 − Λ_c σ².
-                let gradient: Vec<f64> = (0..d)
+                let descent: Vec<f64> = (0..d)
                     .map(|j| -slope(j))
                     .chain((0..d).map(|j| -(log_scale_slope(j) + 1.0 - cavity.precision[j] * point.moments()[j][1])))
                     .collect();
-                adam.step(&mut parameters, &gradient, learning_rate);
+                adam.step(&mut parameters, &descent, learning_rate);
                 let log_scale = parameters.split_off(d);
                 let clamp = |l: &f64| (2.0 * l.clamp(LOG_SCALE_RANGE.0, self.largest_log_scale)).exp();
                 (parameters, log_scale.iter().map(clamp).collect::<Vec<_>>())
             }
-            StepRule::Preconditioned { precision, curvature, .. } => {
+            StepRule::Preconditioned { precision, measured, curvature, .. } => {
                 // H_j = −(∂f/∂log σ_j)/σ_j².
                 (0..d).for_each(|j| curvature[j] -= log_scale_slope(j) / point.moments()[j][1]);
-                let mean = (0..d).map(|j| point.moments()[j][0] + learning_rate * slope(j) / precision[j]).collect();
+                let seen = f64::from(self.taken + 1);
+                let divisor =
+                    |j: usize| measured.as_ref().map_or(precision[j], |measured| (measured[j] + curvature[j] / seen).max(precision[j]));
+                let mean = (0..d).map(|j| point.moments()[j][0] + learning_rate * slope(j) / divisor(j)).collect();
                 (mean, point.variance().collect())
             }
             StepRule::PositivityPreserving { step_precision } => {
@@ -211,11 +227,20 @@ impl Iterate {
             averaged,
             learning_rate: learning_rate * self.learning_rate_decay,
             clip,
+            seen,
             ..self
         }
     }
 
-    /// Natural parameters λ* of the fit: the mean of the last iterates.
+    /// What is sent: λ* − λ, and what the visit measured.
+    pub(in crate::methods) fn message(self, lambda: &[f64]) -> Vec<f64> {
+        let mut message = self.finish();
+        message.iter_mut().zip(lambda).for_each(|(new, old)| *new -= old);
+        message
+    }
+
+    /// Natural parameters λ* of the fit, the mean of the last iterates; and where the visit measures the means over all steps of the released
+    /// gradients, of their points, and of the released curvatures.
     pub(in crate::methods) fn finish(self) -> Vec<f64> {
         let d = self.point.dimension();
         let count = f64::from(self.averaged.max(1));
@@ -229,6 +254,11 @@ impl Iterate {
                 (0..d).map(|j| (self.cavity.precision[j] + curvature[j] / taken).clamp(range.0, range.1)).collect()
             }
         };
-        (0..d).map(|j| precision[j] * self.average[j] / count).chain(precision.iter().copied()).collect()
+        let mut fit: Vec<f64> = (0..d).map(|j| precision[j] * self.average[j] / count).chain(precision.iter().copied()).collect();
+        if let (Some([gradients, points]), StepRule::Preconditioned { curvature, .. }) = (&self.seen, &self.rule) {
+            let taken = f64::from(self.taken.max(1));
+            fit.extend([gradients, points, curvature].into_iter().flatten().map(|sum| sum / taken));
+        }
+        fit
     }
 }

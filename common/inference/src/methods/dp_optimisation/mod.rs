@@ -68,14 +68,19 @@ pub(super) fn run<N: NoiseSource>(
         iterate = iterate.map_with(sum, &Argument::nothing(), |(), iterate, sum| iterate.advance(&sum.to_f64()));
     }
     let lambda = copied(&local.global.natural().to_vec())?;
-    let change = iterate.map(&lambda, |lambda, iterate| iterate.finish().iter().zip(lambda).map(|(new, old)| new - old).collect());
-    let pending = Pending::Public(change.clone());
-    Ok(Output { message: Message::values(change), pending })
+    let message = iterate.map(&lambda, |lambda, iterate| iterate.message(lambda));
+    let change = message.clone().map(&lambda, |lambda, mut message: Vec<f64>| {
+        message.truncate(lambda.len());
+        message
+    });
+    Ok(Output { message: Message::values(message), pending: Pending::Public(change) })
 }
 
 /// The local problem, with the public scales of its features.
 pub(super) fn local(spec: &DpOptimisationSpec, job: &Job<'_>) -> Result<Local, InferenceError> {
-    Ok(Local { scales: spec.feature_scales(&job.task.setting())?, ..Local::new(job)? })
+    // The rest of the state is what the last round measured.
+    let lambda = job.task.setting().posterior(job.lambda);
+    Ok(Local { scales: spec.feature_scales(&job.task.setting())?, ..Local::new(&Job { lambda, ..*job })? })
 }
 
 /// How the clipped gradients of a model are summed.

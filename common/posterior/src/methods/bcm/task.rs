@@ -42,7 +42,10 @@ struct Raw {
 }
 
 pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
-    let (own, options): (toml::Table, toml::Table) = resolving.options.clone().into_iter().partition(|(key, _)| key == "committee_prior");
+    let (own, mut options): (toml::Table, toml::Table) =
+        resolving.options.clone().into_iter().partition(|(key, _)| key == "committee_prior");
+    // A committee has one visit, and no noise-aware posterior to be made of what it measures.
+    options.entry("measured").or_insert(false.into());
     let own: Raw = Resolving { options: &own, ..*resolving }.options("bcm")?;
     let UpdateSpec::DpOptimisation(fit) = dp_optimisation::resolve(&Resolving { options: &options, ..*resolving })? else {
         return invalid("a member of a committee fits by DP optimisation");
@@ -68,6 +71,7 @@ impl UpdateRules for BcmSpec {
             "update = \"bcm\" has schedule = \"synchronous\" and rounds = 1",
         )?;
         require(task.damping.iter().all(|&rho| rho >= 1.0), "update = \"bcm\" multiplies whole fits: remove damping")?;
+        require(!self.fit.measured, "update = \"bcm\" sends fits only: remove measured")?;
         require(self.sites >= 1, "sites must be at least 1")?;
         self.fit.check(task)
     }

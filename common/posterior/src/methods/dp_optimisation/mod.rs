@@ -2,8 +2,9 @@
 //!
 //! A visit makes L steps. Each releases Σ clip_C(∇ E_q log p(unit | θ)) plus noise over all units, or a Poisson sample of rate q; the gradient
 //! of prior and cavity is public given λ and is added outside the clip. A step then is *preconditioned* (μ moves by
-//! η (g + h_c − Λ_c μ)/(Λ + F), the released scale block being the curvature itself), *positivity-preserving*, or *Adam* on (μ, log σ).
-//! What is sent, Δ = λ* − λ, is a function of the L releases and of public values.
+//! η (g + h_c − Λ_c μ)/(Λ + F), the released scale block being the curvature itself, and Λ no less than Λ_c and what the visit has released of it), *positivity-preserving*, or *Adam* on (μ, log σ).
+//! What is sent is a function of the L releases and of public values: Δ = λ* − λ, and of regressions the means of the released gradients and curvatures,
+//! of which the noise-aware posterior is made.
 //!
 //! **Assumes** a mean field, local trust, and a model with gradients. **Sensitivity**: C per step (add-remove) or 2C (replace-one); a visit
 //! is L such events, Poisson-sampled where q < 1.
@@ -18,10 +19,10 @@
 //! **Source**: Heikkilä et al. 2022; Abadi et al. 2016 (clipped sums); Andrew et al. 2021 (`adaptive_clip`); Lin, Schmidt and Khan
 //! 2020 (positivity-preserving steps).
 
-mod affine;
 mod balance;
 mod noise_aware;
 mod rehearsal;
+mod rule;
 mod task;
 
 pub(crate) use task::resolve;

@@ -7,6 +7,7 @@ use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
 use serde::{Deserialize, Serialize};
 
+use super::rule::MeasuredRule;
 use crate::clipping::adaptive;
 use crate::methods::Setting;
 use crate::methods::check::{requires_epsilon, requires_local_trust};
@@ -60,6 +61,11 @@ pub struct DpOptimisationSpec {
     /// Whether records of two classes are kept within C by weights that do not depend on their class.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
+    /// Whether visits measure (preconditioned steps of regressions only). A step is divided by the curvature that the visit has released so far, where that
+    /// is more than λ knows of it: the first steps of a run would overshoot otherwise. And the means of the visit's released gradients and
+    /// curvatures are sent beside its change: the noise-aware posterior is made of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub measured: bool,
 }
 
 /// Numbers of private adaptive clipping: with its gradient a unit reports whether it was within C, in one release.
@@ -139,6 +145,8 @@ struct Raw {
     level_exponent: Option<f64>,
     /// Default: true for logistic regression by preconditioned steps, false otherwise.
     weighted: Option<bool>,
+    /// Default: true for regressions by preconditioned steps, which alone can have it.
+    measured: Option<bool>,
 }
 
 /// `adaptive_clip = { units = 4000 }`.
@@ -253,6 +261,7 @@ impl Raw {
             adaptive_clip,
             level_exponent: self.level_exponent.or(balance.level_exponent),
             weighted,
+            measured: self.measured.unwrap_or(optimizer == Optimizer::Preconditioned && model.is_linear()),
         })
     }
 
@@ -348,6 +357,10 @@ impl UpdateRules for DpOptimisationSpec {
             require(positive(rate), "adaptive_clip: rate must be a number between 1e-30 and 1e30")?;
             require(weight > 0.0 && weight <= 1.0, "adaptive_clip: weight must be above 0 and at most 1")?;
         }
+        require(
+            !self.measured || (self.optimizer == Optimizer::Preconditioned && task.model.rules().is_linear()),
+            "measured = true needs a regression and optimizer = \"preconditioned\"",
+        )?;
         self.check_balance(task)?;
         self.step_event(self.coordinates(task.dimension))?;
         Ok(())
@@ -358,7 +371,11 @@ impl UpdateRules for DpOptimisationSpec {
     }
 
     fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 })
+        Ok(MessageForm { kind: PayloadKind::Values, coordinates: self.state_len(task) })
+    }
+
+    fn state_len(&self, task: &Setting<'_>) -> u64 {
+        task.family_len() + if self.measured { 3 * u64::from(task.dimension) } else { 0 }
     }
 
     fn passes(&self) -> u32 {
@@ -370,7 +387,8 @@ impl UpdateRules for DpOptimisationSpec {
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
-        Box::new(PviRule::new(task))
+        let pvi = PviRule::new(task);
+        if self.measured { Box::new(MeasuredRule { pvi, dimension: task.dimension as usize }) } else { Box::new(pvi) }
     }
 
     fn is_asynchronous(&self) -> bool {
@@ -379,7 +397,8 @@ impl UpdateRules for DpOptimisationSpec {
 
     fn noise_is_known(&self) -> Result<(), Absent> {
         match self.optimizer {
-            Optimizer::Preconditioned => Ok(()),
+            Optimizer::Preconditioned if self.measured => Ok(()),
+            Optimizer::Preconditioned => Err(Absent::Unmeasured),
             Optimizer::Adam | Optimizer::PositivityPreserving => Err(Absent::Optimizer),
         }
     }
@@ -400,7 +419,9 @@ impl UpdateRules for DpOptimisationSpec {
 
     fn released(&self) -> String {
         format!(
-            "at every visit a change of the natural parameters that was computed from {} noised sums of clipped gradients and from public values only",
+            "at every visit a change of the natural parameters{} that {} computed from {} noised sums of clipped gradients and from public values only",
+            if self.measured { ", and means of the visit's gradients, points and curvatures," } else { "" },
+            if self.measured { "were" } else { "was" },
             self.steps
         )
     }

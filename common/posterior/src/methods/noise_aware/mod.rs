@@ -16,6 +16,9 @@
 //! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
 //! family itself. Records with weights below 1 say more than their curvature counts: intervals are a little wider than they need be.
 
+pub(crate) mod correlations;
+pub(crate) mod looks;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::numerics::noisy_likelihood::{diagonal, full, statistic_variance};
@@ -117,11 +120,9 @@ pub enum Absent {
     /// Nothing was released yet.
     #[error("no round has brought a gradient yet")]
     NoRound,
-    /// Every round had steps that overshoot.
-    #[error(
-        "steps were longer than the curvature of the likelihood allows up to the end of the run; a run of more rounds has complete intervals"
-    )]
-    Unstable,
+    /// Visits without gradients.
+    #[error("its visits do not send the gradients that they release; measured = true has complete intervals")]
+    Unmeasured,
     /// Not finite, or no distribution.
     #[error("the released sums left the range of what can be computed: the run diverged")]
     Diverged,
@@ -134,6 +135,9 @@ impl Absent {
         matches!(self, Self::NoNoise | Self::Included)
     }
 }
+
+/// Largest number of coefficients: matrices of this size are decomposed.
+pub(crate) const LARGEST: usize = 512;
 
 /// Signal-to-noise ratio of a released block below which a reader is warned.
 pub const LOW_SIGNAL: f64 = 2.0;

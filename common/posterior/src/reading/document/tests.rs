@@ -109,7 +109,9 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
     assert_eq!((&kept.coefficients, &kept.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
     assert_eq!(both.natural_parameters, [0.35, -0.1, 1.5, 0.25]);
     assert!(both.intervals.complete && both.convergence.is_some() && both.signal_to_noise == Some(3.5));
-    assert!(both.privacy[0].remarks.iter().any(|r| r.contains("contain the noise that protects") && r.contains("taken for independent")));
+    assert!(
+        both.privacy[0].remarks.iter().any(|r| r.contains("contain the noise that protects") && r.contains("releases no correlations"))
+    );
     assert!(!both.privacy[0].remarks.iter().any(|r| r.contains("do not include the noise")));
     let text = both.to_json();
     assert_eq!(PosteriorDocument::from_json(&text).unwrap(), both);

@@ -4,7 +4,8 @@ use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{DMatrix, DVector};
 
-use super::{Released, Visit, full};
+use super::{Look, Looks, full};
+use crate::methods::noise_aware::correlations::Correlations;
 
 const PRIOR: (f64, f64) = (0.2, 0.5);
 
@@ -13,18 +14,24 @@ fn curvature() -> DMatrix<f64> {
 }
 
 /// Visits to a quadratic likelihood with its maximum at `best`, at points far from it and from each other.
-fn quadratic(best: &DVector<f64>, noises: &[f64], curvature_noise: f64) -> Vec<Visit> {
+fn quadratic(best: &DVector<f64>, noises: &[f64], curvature_noise: f64) -> Vec<Look> {
     let visit = |(t, &noise): (usize, &f64)| {
         let far = 3.0 - f64::from(u32::try_from(t).unwrap());
         let point = DVector::from_vec(vec![far, -far, 0.5 * far]);
         let gradient = curvature() * (best - &point);
-        Visit { point, gradient, curvature: DVector::from_vec(svec(&curvature())), noise, curvature_noise }
+        Look {
+            point,
+            gradient,
+            curvature: DVector::from_vec(svec(&curvature())),
+            noise: DVector::from_element(3, noise),
+            curvature_noise: DVector::from_element(6, curvature_noise),
+        }
     };
     noises.iter().enumerate().map(visit).collect()
 }
 
-fn released(visits: Vec<Visit>) -> Released {
-    Released { family: Family::FullGaussian { dimension: 3 }, visits, gram: curvature(), prior: PRIOR }
+fn released(looks: Vec<Look>) -> Looks {
+    Looks { family: Family::FullGaussian { dimension: 3 }, looks, correlations: Correlations::of_gram(curvature()), prior: PRIOR }
 }
 
 fn prior() -> Vec<f64> {
@@ -68,24 +75,14 @@ fn visits_where_the_curvature_was_another_one_lose_their_weight() {
     let mut visits = quadratic(&best, &[1.0; 6], 1e-6);
     visits[0].curvature *= 0.3;
     visits[0].gradient *= 0.3;
-    let exact = released(quadratic(&best, &[1.0; 6], 1e-6)[1..].iter().map(copy).collect()).posterior().unwrap();
-    let posterior = released(visits.iter().map(copy).collect()).posterior().unwrap();
+    let exact = released(quadratic(&best, &[1.0; 6], 1e-6)[1..].to_vec()).posterior().unwrap();
+    let posterior = released(visits.to_vec()).posterior().unwrap();
     close(&posterior.natural_parameters, &exact.natural_parameters, 1e-3);
-    let alone = released(visits[..2].iter().map(copy).collect());
+    let alone = released(visits[..2].to_vec());
     assert!(alone.changes()[0] > 0.6 && alone.changes()[1] < 1e-9, "{:?}", alone.changes());
     // The curvature changes from visit to visit, and the steps are long.
     visits.iter_mut().zip([0.2, 0.5, 0.9, 1.4, 2.0, 2.7]).for_each(|(visit, factor)| visit.curvature *= factor);
     assert!(released(visits).posterior().unwrap().noise_share.unwrap() < 0.5);
-}
-
-fn copy(visit: &Visit) -> Visit {
-    Visit {
-        point: visit.point.clone(),
-        gradient: visit.gradient.clone(),
-        curvature: visit.curvature.clone(),
-        noise: visit.noise,
-        curvature_noise: visit.curvature_noise,
-    }
 }
 
 /// Noise on the curvature is no change of it: with 200 draws of noise alone the mean of what counts as a change is small.
@@ -125,7 +122,7 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let error = all.error(&likelihood, &mean, &DMatrix::zeros(3, 3));
     // Exactly: every entry of svec moves by itself.
     let distance = &mean - &likelihood.reference;
-    let sd = likelihood.curvature_noise.sqrt();
+    let sd = likelihood.curvature_noise[0].sqrt();
     let mut expected = DMatrix::zeros(3, 3);
     for entry in 0..6 {
         let mut unit = vec![0.0; 6];

@@ -1,0 +1,71 @@
+#![allow(clippy::unwrap_used)]
+
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
+use nalgebra::DVector;
+
+use super::looks;
+use crate::methods::noise_aware::{ClosedRound, History};
+use crate::methods::{DpOptimisationSpec, UpdateSpec};
+use crate::task::{RawTask, ResolveContext};
+
+fn spec() -> DpOptimisationSpec {
+    let schema = "norm_bound = 2.0\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n\
+                  [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+    let task = "[model]\nfamily = \"logistic-regression\"\napproximation = \"mean-field\"\n[schema]\nfile = \"s\"\n\
+                [pvi]\nupdate = \"dp-optimisation\"\nschedule = \"synchronous\"\nrounds = 3\nsteps = 4\n\
+                [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+    let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+    let task = RawTask::parse(task).unwrap().resolve(schema, context).unwrap();
+    let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("another update") };
+    assert!(spec.measured);
+    DpOptimisationSpec {
+        clip_norm: ClipNorm::new(2.0).unwrap(),
+        noise_multiplier: NoiseMultiplier::new(3.0).unwrap(),
+        sampling_rate: SamplingRate::nearest(1.0).unwrap(),
+        curvature_weight: 2.0,
+        ..spec
+    }
+}
+
+fn round(visit: u32, included: &[usize], measured: [f64; 3]) -> ClosedRound {
+    let state = [&[0.1 * f64::from(visit), 1.0][..], &measured].concat();
+    ClosedRound { visit, included: included.to_vec(), state, correction: None }
+}
+
+/// Sites in turn: their gradients, curvatures and noises add up, and their points count by size.
+#[test]
+fn the_sites_of_a_visit_are_one_look() {
+    let rounds = vec![round(0, &[0], [3.0, 1.0, 10.0]), round(0, &[1], [5.0, 2.0, 30.0])];
+    let history = History { shares: vec![0.25, 0.75], rounds };
+    let looks = looks(&spec(), &DVector::from_element(1, 0.5), &history).unwrap();
+    assert_eq!(looks.len(), 1);
+    let look = &looks[0];
+    assert!((look.gradient[0] - 8.0).abs() < 1e-12 && (look.curvature[0] - 40.0).abs() < 1e-12);
+    assert!((look.point[0] - 1.75).abs() < 1e-12);
+    // Two sites, four steps: 2·(3·2/0.5)²/4.
+    assert!((look.noise[0] - 72.0).abs() < 1e-12 && (look.curvature_noise[0] - 18.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_visit_of_some_sites_counts_as_their_part_of_the_whole() {
+    let history = History { shares: vec![0.25, 0.75], rounds: vec![round(0, &[0], [3.0, 1.0, 10.0]), round(1, &[0, 1], [8.0, 1.5, 40.0])] };
+    let looks = looks(&spec(), &DVector::from_element(1, 1.0), &history).unwrap();
+    assert!((looks[0].gradient[0] - 12.0).abs() < 1e-12 && (looks[0].noise[0] - 16.0 * 9.0).abs() < 1e-12);
+    assert!((looks[1].gradient[0] - 8.0).abs() < 1e-12 && (looks[1].noise[0] - 18.0).abs() < 1e-12);
+}
+
+/// With q = ½ the noise on a step's sum is twice as large, and which records are drawn moves a gradient by (1 − q)/q·H.
+#[test]
+fn a_sampled_gradient_varies_by_its_sample() {
+    let sampled = DpOptimisationSpec { sampling_rate: SamplingRate::nearest(0.5).unwrap(), ..spec() };
+    let history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
+    let look = looks(&sampled, &DVector::from_element(1, 1.0), &history).unwrap().remove(0);
+    assert!((look.noise[0] - (36.0 + 10.0)).abs() < 1e-9, "{}", look.noise[0]);
+}
+
+#[test]
+fn states_of_another_rule_are_no_looks() {
+    let mut history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
+    history.rounds[0].state.pop();
+    assert!(looks(&spec(), &DVector::from_element(1, 1.0), &history).is_none());
+}

@@ -1,0 +1,196 @@
+//! A posterior from noised looks at the likelihood.
+//!
+//! Look t is the gradient g(μ_t) and the curvature H_t at a public point μ_t, both with fresh noise of known variance. Whatever noise has moved
+//! the point itself, given the point the release is an unbiased look at the likelihood. Near the posterior g(μ) = g(μ_r) − H(μ − μ_r), so that every
+//! look tells the gradient at a common point of reference:
+//!
+//! g̃ = Σ w_t g̃_t is the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
+//!
+//! At this point of reference an error of H cancels: it acts on the distance θ − μ_r alone. The likelihood is (h, H) with h = g̃ + Hμ_r and
+//! H = Σ w_t H̃_t without negative eigenvalues, and N = diag(n) + E with E the error of H on that distance. [`full`] meets it with the prior.
+//! No look has to be near the fixed point: where a run has not arrived, the released gradients carry it there.
+//!
+//! **Weights.** w_t ∝ 1/v_t, v_t = s_t² + ‖ρ_t H(μ_t − θ̄)‖², s_t the look's noise and θ̄ the posterior's mean. ρ_t is by how much the curvature at μ_t
+//! differs from that of the later half of the looks, relative to its norm, as far as it is more than their noise: the gradient is not linear
+//! over a distance on which the curvature changes. Looks far away count for little that way, and what cannot be known better is in n.
+//!
+//! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. ρ_t² has the square of its relative error besides. The error of H is
+//! that of its diagonal. The result has the marginal variances.
+//!
+//! **Approximations**: no term is shortened, which would bias the fit; of weighted records the curvature is taken for the score's
+//! covariance, which is less. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
+
+use dp_pvi_expfam::any::Family;
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
+
+use super::correlations::Correlations;
+use super::{Posterior, full, signal_to_noise};
+
+/// Passes in which weights, curvature and posterior are brought into agreement, at most.
+const PASSES: usize = 12;
+
+/// What was released of the likelihood at one public point.
+#[derive(Debug, Clone)]
+pub(crate) struct Look {
+    /// μ_t.
+    pub(crate) point: DVector<f64>,
+    /// g̃_t.
+    pub(crate) gradient: DVector<f64>,
+    /// H̃_t, as it was released: svec, or the diagonal.
+    pub(crate) curvature: DVector<f64>,
+    /// s_t²: variance of the noise on every coordinate of the gradient.
+    pub(crate) noise: DVector<f64>,
+    /// Variance of the noise on every entry of the curvature.
+    pub(crate) curvature_noise: DVector<f64>,
+}
+
+/// All looks of a run, and the prior that they meet.
+pub(crate) struct Looks {
+    pub(crate) family: Family,
+    pub(crate) looks: Vec<Look>,
+    /// What is known of the entries off the diagonal that a mean field does not release.
+    pub(crate) correlations: Correlations,
+    /// m0 and Λ0 of every coefficient.
+    pub(crate) prior: (f64, f64),
+}
+
+/// The likelihood that a weighted mean of the looks tells.
+struct Likelihood {
+    reference: DVector<f64>,
+    gradient: DVector<f64>,
+    curvature: DMatrix<f64>,
+    /// The mean of the released curvatures, and the variances of its entries.
+    released: DVector<f64>,
+    curvature_noise: DVector<f64>,
+}
+
+impl Looks {
+    /// `None` where the looks have left the range of numbers, or there is none.
+    pub(crate) fn posterior(&self) -> Option<Posterior> {
+        let d = self.family.dimension();
+        let changes = self.changes();
+        let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
+        let (mut bends, mut error) = (vec![0.0; noise.len()], DMatrix::zeros(d, d));
+        let mut weights = normalised(noise.iter().map(|noise| 1.0 / noise));
+        let mut result = None;
+        for pass in 0..PASSES {
+            let likelihood = self.likelihood(&weights)?;
+            let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
+            let bent: f64 = weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum();
+            let (natural, mean, covariance) = self.meet(&likelihood, &(DMatrix::from_diagonal(&fresh.add_scalar(bent)) + &error))?;
+            error = self.error(&likelihood, &mean, &covariance);
+            for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(&changes) {
+                *bend = (change * (&likelihood.curvature * (&look.point - &mean)).norm()).powi(2);
+            }
+            let new = normalised(noise.iter().zip(&bends).map(|(noise, bend)| 1.0 / (noise + bend)));
+            let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
+            result = Some(Posterior {
+                natural_parameters: natural,
+                signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
+                noise_share: Some(fresh.mean() / (fresh.mean() + bent)),
+            });
+            weights = new;
+            // The first pass knows neither the error of the curvature nor the distances.
+            if pass > 1 && moved < 1e-4 {
+                break;
+            }
+        }
+        result.filter(|posterior| posterior.natural_parameters.iter().all(|v| v.is_finite()))
+    }
+
+    /// ρ_t of every look.
+    fn changes(&self) -> Vec<f64> {
+        let later = self.looks.len() / 2;
+        let share = normalised(self.looks.iter().enumerate().map(|(t, look)| if t < later { 0.0 } else { 1.0 / look.noise.mean() }));
+        let end = mean(self.looks.iter().map(|look| &look.curvature), &share);
+        let norm = end.norm_squared().max(f64::MIN_POSITIVE);
+        // Squared norm of the noise of H̃_t minus the mean of the later looks, which may contain H̃_t: its mean and one standard deviation.
+        let noise = |t: usize| -> f64 {
+            let own = |(i, (look, share)): (usize, (&Look, &f64))| &look.curvature_noise * (f64::from(u8::from(i == t)) - share).powi(2);
+            let variances = sum(self.looks.iter().zip(&share).enumerate().map(own));
+            variances.sum() + (2.0 * variances.norm_squared()).sqrt()
+        };
+        let doubt = match self.family {
+            Family::FullGaussian { .. } => 0.0,
+            Family::DiagonalGaussian { .. } => self.correlations.doubt(),
+        };
+        let change =
+            |(t, look): (usize, &Look)| (((&look.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0).hypot(doubt);
+        self.looks.iter().enumerate().map(change).collect()
+    }
+
+    fn likelihood(&self, weights: &[f64]) -> Option<Likelihood> {
+        let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
+        let released = of(|look| &look.curvature);
+        let curvature = match self.family {
+            Family::FullGaussian { dimension } => unsvec(released.as_slice(), dimension),
+            Family::DiagonalGaussian { .. } => self.correlations.matrix(&released.map(|entry| entry.max(0.0))),
+        };
+        Some(Likelihood {
+            reference: of(|look| &look.point),
+            gradient: of(|look| &look.gradient),
+            curvature: without_negative_eigenvalues(curvature)?,
+            released,
+            curvature_noise: sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w))),
+        })
+    }
+
+    /// The posterior's natural parameters in the task's family, its mean and its covariance.
+    fn meet(&self, likelihood: &Likelihood, noise: &DMatrix<f64>) -> Option<(Vec<f64>, DVector<f64>, DMatrix<f64>)> {
+        let d = self.family.dimension();
+        let (prior_mean, prior_precision) = self.prior;
+        let h = &likelihood.gradient + &likelihood.curvature * &likelihood.reference;
+        let statistics = [h.as_slice(), &svec(&likelihood.curvature)].concat();
+        let prior = [vec![prior_precision * prior_mean; d], svec(&(DMatrix::identity(d, d) * prior_precision))].concat();
+        let natural = full(&prior, &statistics, noise)?;
+        let covariance = Cholesky::new(unsvec(&natural[d..], d))?.inverse();
+        let mean = &covariance * DVector::from_column_slice(&natural[..d]);
+        let natural = match self.family {
+            Family::FullGaussian { .. } => natural,
+            Family::DiagonalGaussian { .. } => {
+                let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
+                [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
+            }
+        };
+        Some((natural, mean, covariance))
+    }
+
+    /// E: covariance of (H̃ − H)(θ − μ_r) for a θ of the posterior. With Q = E(θ − μ_r)(θ − μ_r)ᵀ and noise of variance σ² on the entries of svec H̃ it is
+    /// ½σ²(tr Q I + Q), on a diagonal σ² diag Q.
+    fn error(&self, likelihood: &Likelihood, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> DMatrix<f64> {
+        let distance = mean - &likelihood.reference;
+        let square = covariance + &distance * distance.transpose();
+        match self.family {
+            Family::FullGaussian { dimension } => {
+                (DMatrix::identity(dimension, dimension) * square.trace() + square) * (0.5 * likelihood.curvature_noise.mean())
+            }
+            Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&square.diagonal().component_mul(&likelihood.curvature_noise)),
+        }
+    }
+}
+
+fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>> {
+    let limit = 1000 * matrix.nrows().max(10);
+    let eigen = SymmetricEigen::try_new(matrix, f64::EPSILON, limit)?;
+    Some(&eigen.eigenvectors * DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(0.0))) * eigen.eigenvectors.transpose())
+}
+
+fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+    let weights: Vec<f64> = weights.collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
+
+fn mean<'a>(vectors: impl Iterator<Item = &'a DVector<f64>>, weights: &[f64]) -> DVector<f64> {
+    sum(vectors.zip(weights).map(|(vector, weight)| vector * *weight))
+}
+
+fn sum(vectors: impl Iterator<Item = DVector<f64>>) -> DVector<f64> {
+    vectors.reduce(|a, b| a + b).unwrap_or_else(|| DVector::zeros(0))
+}
+
+#[cfg(test)]
+#[path = "looks_tests.rs"]
+mod tests;
