@@ -53,7 +53,7 @@ impl Visit<'_> {
         let mut mean = DVector::from_column_slice(self.lambda.standard().mean());
         let (mut average, mut curvature) = (DVector::<f64>::zeros(d), DVector::<f64>::zeros(d));
         // What a visit that measures sends beside its change.
-        let measured = spec.state_len(self.task) > self.task.family_len();
+        let measured = spec.measured;
         let (mut gradients, mut points) = (DVector::<f64>::zeros(d), DVector::<f64>::zeros(d));
         let mut rate = spec.learning_rate;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=steps")]
