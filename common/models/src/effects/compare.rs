@@ -44,6 +44,9 @@ pub enum CompareError {
         /// What is wrong, and what to write.
         problem: String,
     },
+    /// Beyond what a computer holds.
+    #[error("the difference is too large for a number: compare records that are nearer to each other")]
+    TooLarge,
     /// No difference.
     #[error("the two records are the same to the model: write values that differ")]
     Same,
@@ -82,7 +85,9 @@ pub fn compare(
         })
         .collect();
     let column = if let [only] = of.as_slice() { Some(only.column.name.clone()) } else { None };
-    Ok(Effect::new(words.join("; "), column, outcome.comparison, &outcome.difference(contrast), &schema.coefficient_names(), posterior))
+    let contrast = outcome.difference(contrast);
+    let effect = Effect::new(words.join("; "), column, outcome.comparison, &contrast, &schema.coefficient_names(), posterior);
+    if effect.is_finite() { Ok(effect) } else { Err(CompareError::TooLarge) }
 }
 
 /// A column with its value.

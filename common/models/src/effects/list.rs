@@ -16,19 +16,29 @@ use dp_pvi_schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Tra
 /// * A level of a category against the reference, in any coding. Without a reference the first level is it.
 /// * A boolean: yes against no.
 ///
-/// The label's centre and scale are undone: a linear regression's effects are in the unit of the file.
+/// The label's centre and scale are undone: a linear regression's effects are in the unit of the file. An effect that is too large for a number is left
+/// out.
 #[must_use]
 pub fn effects(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<Effect> {
-    let names = schema.coefficient_names();
-    listed(model, schema).iter().map(|listed| listed.effect(&names, posterior)).collect()
+    derived(model, schema, posterior).into_iter().map(|(_, effect)| effect).collect()
 }
 
 /// Whether a list is that of a posterior, up to the rounding of different machines.
 #[must_use]
 pub fn agree(stated: &[Effect], model: &ModelSpec, schema: &Schema, posterior: &Standard) -> bool {
-    let (listed, names) = (listed(model, schema), schema.coefficient_names());
-    let same = |(stated, listed): (&Effect, &Listed)| stated.agrees(&listed.effect(&names, posterior), &listed.contrast, posterior);
-    stated.len() == listed.len() && stated.iter().zip(&listed).all(same)
+    let derived = derived(model, schema, posterior);
+    let same = |(stated, (contrast, effect)): (&Effect, &(Contrast, Effect))| stated.agrees(effect, contrast, posterior);
+    stated.len() == derived.len() && stated.iter().zip(&derived).all(same)
+}
+
+/// Every effect with its contrast. One that is too large for a number is left out.
+fn derived(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<(Contrast, Effect)> {
+    let names = schema.coefficient_names();
+    let effect = |listed: Listed| {
+        let effect = Effect::new(listed.name, listed.column, listed.measure, &listed.contrast, &names, posterior);
+        effect.is_finite().then_some((listed.contrast, effect))
+    };
+    listed(model, schema).into_iter().filter_map(effect).collect()
 }
 
 /// An effect before a posterior.
@@ -37,12 +47,6 @@ struct Listed {
     column: Option<String>,
     measure: Measure,
     contrast: Contrast,
-}
-
-impl Listed {
-    fn effect(&self, names: &[String], posterior: &Standard) -> Effect {
-        Effect::new(self.name.clone(), self.column.clone(), self.measure, &self.contrast, names, posterior)
-    }
 }
 
 fn listed(model: &ModelSpec, schema: &Schema) -> Vec<Listed> {

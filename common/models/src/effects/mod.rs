@@ -194,6 +194,12 @@ impl Effect {
         self
     }
 
+    /// Whether all that is said is a number.
+    fn is_finite(&self) -> bool {
+        let of_file = self.contrast.iter().map(|term| term.weight).chain([self.constant, self.estimate]);
+        of_file.chain(self.derived().into_iter().flatten()).chain(self.sd).all(f64::is_finite)
+    }
+
     /// Whether two effects say the same up to the rounding of different machines; `posterior` is what both are of.
     fn agrees(&self, other: &Self, contrast: &Contrast, posterior: &Standard) -> bool {
         let (indices, weights) = contrast.entries();

@@ -4,7 +4,7 @@ use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full;
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 
-use super::{Contrast, Effect, Measure, agree, effects};
+use super::{CompareError, Contrast, Effect, Measure, agree, compare, effects};
 use crate::ModelSpec;
 use crate::linear_regression::LinearRegression;
 use crate::logistic_regression::LogisticRegression;
@@ -177,6 +177,19 @@ fn a_ratio_that_no_number_holds_is_absent() {
         Effect::new("x".into(), None, Measure::OddsRatio, &Contrast::dense(&[1.0]), &["x".into()], &q)
     };
     assert!(effect(700.0).ratio.is_some() && effect(709.0).ratio.is_none() && effect(-900.0).ratio.is_some());
+}
+
+/// JSON has no infinity: a file that held one could not be read.
+#[test]
+fn an_effect_that_no_number_holds_is_left_out() {
+    let far = AGE.replace("upper = 110\ncentre = 60\nscale = 20", "upper = 1e20\ncentre = 1e20\nscale = 1e-130");
+    let q = gaussian(dvector![1e200, 0.5], DMatrix::identity(2, 2));
+    let schema = schema(CLASS, &far);
+    let list = effects(&logistic(), &schema, &q);
+    assert_eq!(names(&list), ["intercept, numbers at their centres"]);
+    assert!(agree(&list, &logistic(), &schema, &q));
+    let error = compare(&logistic(), &schema, &q, &["age=1e20".into()], &["age=0".into()]).unwrap_err();
+    assert_eq!(error, CompareError::TooLarge);
 }
 
 /// A list is compared with the one that follows from the posterior, number by number.
