@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit};
 use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
-use dp_pvi_posterior::forecast::{Prospect, sizes};
+use dp_pvi_forecast::{Prospect, sizes};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};

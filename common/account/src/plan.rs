@@ -2,7 +2,7 @@
 
 use dp_pvi_accounting::{Charge, Composition, Method, Prices, Relation};
 use dp_pvi_accounting::{Delta, Epsilon};
-use dp_pvi_posterior::forecast::Prospect;
+use dp_pvi_forecast::Prospect;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dp_pvi_posterior::forecast::{Forecast, Outlook, Prospect, Range, sizes};
+use dp_pvi_forecast::{Forecast, Outlook, Prospect, Range, sizes};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -10,7 +10,7 @@ mod federation;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use dp_pvi_posterior::forecast::{Effort, forecast};
+use dp_pvi_forecast::{Effort, forecast};
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::ResolvedTask;
 use federation::{Features, Likelihood, Problem};
@@ -93,7 +93,7 @@ fn main() {
                             close += u32::from((1.0 / 1.5..=1.5).contains(&ratio));
                         }
                     }
-                    let middle = |f: &dp_pvi_posterior::forecast::Forecast| f.width;
+                    let middle = |f: &dp_pvi_forecast::Forecast| f.width;
                     let row = format!(
                         "| {likelihood:?} | {}, {approximation} | {epsilon} | {sites} × {rows} | {features:?} | {:.2} | {:.2} ({:.2}–{:.2}) | {:.2} | {:.2} ({:.2}–{:.2}) | {:.2} |",
                         if problem.pvi.contains("natural") { "natural gradients" } else { "DP optimisation" },

@@ -12,7 +12,6 @@
 //!
 //! The private half of a room, which touches records, is the folder of the same name in `dp-pvi-inference`.
 
-pub mod forecast;
 pub mod methods;
 pub mod reading;
 pub mod task;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use dp_pvi_posterior::forecast::{Forecast, NotForecast};
+use dp_pvi_forecast::{Forecast, NotForecast};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ClientId;

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use dp_pvi_data::load_public;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::forecast::{Effort, Forecast, forecast};
+use dp_pvi_forecast::{Effort, Forecast, forecast};
 use dp_pvi_posterior::reading::noise_aware::of_run;
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};

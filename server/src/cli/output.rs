@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dp_pvi_account::Question;
 use dp_pvi_accounting::unit::rounded_up;
-use dp_pvi_posterior::forecast::Prospect;
+use dp_pvi_forecast::Prospect;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::text::{visible, visible_json};

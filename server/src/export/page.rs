@@ -1,6 +1,6 @@
 //! `report.html` of a run's history.
 
-use dp_pvi_posterior::forecast::{Effort, forecast};
+use dp_pvi_forecast::{Effort, forecast};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::time::Timestamp;

@@ -38,9 +38,11 @@ pub struct Row<'a> {
 }
 
 /// Σ r x and Σ c xxᵀ.
-pub(crate) struct Sums {
-    pub(crate) first: DVector<f64>,
-    pub(crate) second: DMatrix<f64>,
+pub struct Sums {
+    /// Σ r x.
+    pub first: DVector<f64>,
+    /// Σ c xxᵀ.
+    pub second: DMatrix<f64>,
 }
 
 impl Sums {
@@ -82,7 +84,7 @@ impl Rows {
 
     /// Records that all rows together stand for.
     #[allow(clippy::cast_precision_loss, reason = "a number of rows")]
-    pub(crate) fn stand_for(&mut self, records: f64) {
+    pub fn stand_for(&mut self, records: f64) {
         self.weight = records / self.len().max(1) as f64;
     }
 
@@ -93,7 +95,7 @@ impl Rows {
     }
 
     /// Sets the targets of all rows.
-    pub(crate) fn set_targets(&mut self, mut of: impl FnMut(Row<'_>) -> [(f64, f64); 2]) {
+    pub fn set_targets(&mut self, mut of: impl FnMut(Row<'_>) -> [(f64, f64); 2]) {
         let targets = (0..self.len()).map(|number| of(self.row(number))).collect();
         self.targets = targets;
     }
@@ -110,7 +112,7 @@ impl Rows {
 
     /// Σ r x and Σ c xxᵀ over all records, (r, c) being what `of` makes of a row's statistics at q with its own target and with the other
     /// class, which is its own where there are no classes.
-    pub(crate) fn sums(&self, predictor: &dyn Predictor, q: &Standard, of: impl Fn(Row<'_>, Statistics, Statistics) -> Statistics) -> Sums {
+    pub fn sums(&self, predictor: &dyn Predictor, q: &Standard, of: impl Fn(Row<'_>, Statistics, Statistics) -> Statistics) -> Sums {
         self.accumulate(|row| {
             let (mean, variance) = q.project(row.indices, row.values);
             row.expected(predictor, (mean, variance), &of)
@@ -138,7 +140,7 @@ impl Rows {
     }
 
     /// Σ xxᵀ over all records.
-    pub(crate) fn gram(&self) -> DMatrix<f64> {
+    pub fn gram(&self) -> DMatrix<f64> {
         self.accumulate(|_| Statistics { residual: 0.0, curvature: 1.0 }).second
     }
 

@@ -28,6 +28,7 @@ use dp_pvi_expfam::any::Family;
 use dp_pvi_privacy::Hash;
 use serde::{Deserialize, Serialize};
 
+use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{Rule, Setting, price};
 use crate::schema::Schema;
 
@@ -228,6 +229,32 @@ impl ResolvedTask {
     #[must_use]
     pub fn site_state(&self) -> SiteStateForm {
         self.update.rules().site_state(&self.setting())
+    }
+
+    /// What the sites of a round would send if drawn rows stood in place of their records, noise included: for forecasts.
+    ///
+    /// # Errors
+    /// Why there is no forecast.
+    pub fn rehearse(&self, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        self.update.rules().rehearse(&self.setting(), visit, state, stage)
+    }
+
+    /// The same task with the least noise with which it costs at most the ε that it states, under the trust that it states.
+    ///
+    /// # Errors
+    /// It cannot be run so, or the noise of its update cannot be calibrated anew.
+    pub fn recalibrated(mut self) -> Result<Self, TaskError> {
+        // What the update does not allow is said before its noise is looked for.
+        self.check()?;
+        self.update = self.update.recalibrated(&self.setting())?;
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Passes over a site's records in a visit, at most.
+    #[must_use]
+    pub fn passes(&self) -> u32 {
+        self.update.rules().passes()
     }
 
     /// How the sum of a round's messages moves the state.

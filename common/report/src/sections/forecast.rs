@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::forecast::{CoefficientForecast, Range};
+use dp_pvi_forecast::{CoefficientForecast, Range};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
 
 use crate::Run;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_posterior::forecast::{Effort, forecast};
+use dp_pvi_forecast::{Effort, forecast};
 use dp_pvi_posterior::methods::noise_aware::Posterior;
 use dp_pvi_posterior::reading::document::{Evaluation, PosteriorDocument};
 use dp_pvi_posterior::reading::metrics::HeldOutMetrics;

@@ -5,9 +5,8 @@
 use dp_pvi_expfam::any::Gaussian;
 use nalgebra::DVector;
 
-use super::task::{DpOptimisationSpec, Optimizer};
 use crate::methods::rehearsal::{NotForecast, Player, Row, Sent, Stage};
-use crate::methods::{Setting, UpdateRules};
+use crate::methods::{DpOptimisationSpec, Optimizer, Setting};
 use crate::models::predictor::Statistics;
 use crate::numerics::floor::PrecisionFloor;
 

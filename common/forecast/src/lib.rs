@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::outlook::{Outlook, Prospect, SettingForecast, sizes};
 use self::world::World;
-use crate::methods::noise_aware::History;
-pub use crate::methods::rehearsal::NotForecast;
-use crate::numerics::draws::Draws;
-use crate::reading::noise_aware::{is_known, of_run};
-use crate::reading::predictive::{Example, Predictor};
-use crate::reading::summary::Level;
-use crate::task::ResolvedTask;
+use dp_pvi_posterior::methods::noise_aware::History;
+pub use dp_pvi_posterior::methods::rehearsal::NotForecast;
+use dp_pvi_posterior::numerics::draws::Draws;
+use dp_pvi_posterior::reading::noise_aware::{is_known, of_run};
+use dp_pvi_posterior::reading::predictive::{Example, Predictor};
+use dp_pvi_posterior::reading::summary::Level;
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// Most coefficients of a forecast.
 const LARGEST: u32 = 400;
@@ -100,7 +100,7 @@ impl Effort {
         // Where a site carries something, its message is its own.
         #[allow(clippy::cast_precision_loss, reason = "a number of sites")]
         let messages = f64::from(task.visits()) * if task.site_state().is_empty() { 1.0 } else { sites as f64 };
-        let passes = messages * f64::from(task.update.rules().passes()) + 10.0;
+        let passes = messages * f64::from(task.passes()) + 10.0;
         let matrices = 400.0 * d * d * d + f64::from(task.visits()) * 20.0 * d * d;
         let left = |worlds: f64| (BUDGET / worlds - matrices) / (passes * row);
         let worlds = (BUDGET / (matrices + 1000.0 * passes * row)).clamp(6.0, 24.0).floor();
@@ -180,7 +180,7 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
     })
 }
 
-fn published(schema: &crate::schema::Schema) -> (u32, u32) {
+fn published(schema: &dp_pvi_posterior::schema::Schema) -> (u32, u32) {
     let used = schema.columns().iter().filter(|column| column.kind.width() > 0);
     let known = used.clone().filter(|column| column.published.is_some()).count() + usize::from(schema.label().published.is_some());
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 
-use crate::methods::rehearsal::Rows;
-use crate::models::prediction::{Example, Law, Outcome, Prediction};
-use crate::numerics::draws::Draws;
-use crate::schema::coding::LevelEntries;
-use crate::schema::published::Marginal;
-use crate::schema::{Column, ColumnKind, LabelKind, NumberRule, Schema};
-use crate::task::ResolvedTask;
+use dp_pvi_posterior::methods::rehearsal::Rows;
+use dp_pvi_posterior::models::prediction::{Example, Law, Outcome, Prediction};
+use dp_pvi_posterior::numerics::draws::Draws;
+use dp_pvi_posterior::schema::coding::LevelEntries;
+use dp_pvi_posterior::schema::published::Marginal;
+use dp_pvi_posterior::schema::{Column, ColumnKind, LabelKind, NumberRule, Schema};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// Standard deviation of the predictor over the records, in units of the link: drawn log-uniformly from this range, at most what the prior gives.
 const SPREAD: (f64, f64) = (0.6, 3.0);
@@ -232,7 +232,7 @@ fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut D
         let middle = f64::midpoint(low, high);
         truth[intercept as usize] = middle;
         let law = law(task, &truth)?;
-        let response = |row: crate::methods::rehearsal::Row<'_>| response(&law.predict(example(row.indices, row.values, 0.0))).0;
+        let response = |row: dp_pvi_posterior::methods::rehearsal::Row<'_>| response(&law.predict(example(row.indices, row.values, 0.0))).0;
         let (now, _) = moments(rows.iter().take(400).map(response));
         if now < mean { low = middle } else { high = middle }
     }

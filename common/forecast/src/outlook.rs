@@ -7,8 +7,8 @@ use dp_pvi_accounting::Epsilon;
 use serde::{Deserialize, Serialize};
 
 use super::{Effort, Forecast, NotForecast, Range, forecast};
-use crate::spec::{RawAggregation, TaskError, Trust};
-use crate::task::ResolvedTask;
+use dp_pvi_posterior::spec::{RawAggregation, TaskError, Trust};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// Worlds of a setting that is not the task's own, at most.
 const WORLDS: u32 = 6;
@@ -148,11 +148,7 @@ fn at(task: &ResolvedTask, epsilon: f64, trust: Trust, units: &[u64]) -> Result<
             }
         };
     }
-    // What the update does not allow is said before its noise is looked for.
-    other.check()?;
-    other.update = other.update.recalibrated(&other.setting())?;
-    other.check()?;
-    Ok(other)
+    other.recalibrated()
 }
 
 /// Coefficients that the text lists; the others are in the JSON.

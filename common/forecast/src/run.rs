@@ -4,13 +4,13 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::svec;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use crate::methods::Arrived;
-use crate::methods::noise_aware::{ClosedRound, History};
-use crate::methods::rehearsal::{NotForecast, Player, Rows, Sent, Stage};
-use crate::models::predictor::Predictor;
-use crate::numerics::draws::Draws;
-use crate::spec::{Approximation, ScheduleSpec};
-use crate::task::ResolvedTask;
+use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
+use dp_pvi_posterior::methods::rehearsal::{NotForecast, Player, Rows, Sent, Stage};
+use dp_pvi_posterior::models::predictor::Predictor;
+use dp_pvi_posterior::numerics::draws::Draws;
+use dp_pvi_posterior::spec::{Approximation, ScheduleSpec};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// The public history of a run of the task over these rows; `units` are the sites' declared sizes.
 pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &mut Draws) -> Result<History, NotForecast> {
@@ -24,7 +24,6 @@ pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &
     let rule = task.rule();
     let mut state = rule.initial();
     let mut rounds = Vec::new();
-    let (setting, rules) = (task.setting(), task.update.rules());
     for visit in 0..task.visits() {
         let groups: Vec<&[usize]> = match task.schedule {
             ScheduleSpec::Synchronous { .. } => vec![&all],
@@ -32,7 +31,7 @@ pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &
         };
         for group in groups {
             let players: Vec<Player<'_>> = group.iter().map(|&at| Player { share: shares[at], carried: &carried[at] }).collect();
-            let sent = rules.rehearse(&setting, visit, &state, &mut Stage { rows, predictor, players: &players, draws })?;
+            let sent = task.rehearse(visit, &state, &mut Stage { rows, predictor, players: &players, draws })?;
             let sum = match sent {
                 Sent::Sum(sum) => sum,
                 Sent::Changes(changes) => {
