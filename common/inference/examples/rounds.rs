@@ -124,7 +124,9 @@ fn page(rows: &[(&str, String, Vec<Cell>)], replications: u64) -> String {
     );
     for (title, show) in TABLES {
         let _ = write!(page, "\n## {title}\n\n| method | sites | ε |");
-        ROUNDS.iter().for_each(|rounds| drop(write!(page, " {rounds} |")));
+        for rounds in ROUNDS {
+            let _ = write!(page, " {rounds} |");
+        }
         let _ = writeln!(page, "\n|---|---|---|{}", "---|".repeat(ROUNDS.len()));
         for (name, words, cells) in rows {
             let line: Vec<String> = cells.iter().map(|cell| show(cell, cells)).collect();
