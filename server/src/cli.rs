@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_account::{Question, Sizes};
+use dp_pvi_forecast::rounds::Resolved;
 use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
 use dp_pvi_proto::problem::Problem;
@@ -25,7 +26,8 @@ use crate::engine::{Event, EventSink};
 use crate::error::{Result, ServerError};
 use crate::server::Start;
 use crate::store::{Reader, Store};
-use crate::{clock, expiry, export, resolve_task, server};
+use crate::task::resolve_with_rounds;
+use crate::{clock, expiry, export, server};
 
 /// Coordinates a federation: holds the posterior, opens rounds, sums what sites send. It never sees a record.
 #[derive(Debug, Parser)]
@@ -277,7 +279,7 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option<&Path>), output: &Output) -> Result<()> {
-    let task = resolve_task(config)?;
+    let Resolved { task, tried } = resolve_with_rounds(config)?;
     if let Some(file) = file {
         crate::files::replace(file, &task.to_bytes())?;
     }
@@ -292,7 +294,7 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
         dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::Failed(Problem::of(e)))?;
     }
-    output.check(&task_summary(&task)?, &task, &credentials, &warnings, prospect.as_ref())
+    output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }
 
 /// What a task costs a site over the whole run, and its hash.

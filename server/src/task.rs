@@ -1,5 +1,6 @@
 //! From `task.toml` and the schema's text to the one document whose hash everybody signs.
 
+use dp_pvi_forecast::rounds::{self, Resolved};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 
 use crate::config::Config;
@@ -10,6 +11,14 @@ use crate::error::{Result, ServerError};
 /// # Errors
 /// [`ServerError::File`] with the file that is missing or wrong.
 pub fn resolve_task(config: &Config) -> Result<ResolvedTask> {
+    resolve_with_rounds(config).map(|resolved| resolved.task)
+}
+
+/// The same, and how its number of rounds was chosen.
+///
+/// # Errors
+/// As [`resolve_task`].
+pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
     let text = std::fs::read_to_string(&config.task).map_err(|e| ServerError::file(&config.task, format!("{e}; [task] file names it")))?;
     let raw = RawTask::parse(&text).map_err(|e| ServerError::file(&config.task, e))?;
     let schema_path = config.task.parent().unwrap_or(std::path::Path::new("")).join(&raw.schema.file);
@@ -21,5 +30,5 @@ pub fn resolve_task(config: &Config) -> Result<ResolvedTask> {
         min_sites: config.phases.min_sites,
         expected_sites: config.phases.max_sites,
     };
-    raw.resolve(&schema, context).map_err(|e| ServerError::file(&config.task, e))
+    rounds::resolve(&raw, &schema, context).map_err(|e| ServerError::file(&config.task, e))
 }

@@ -5,6 +5,7 @@
 //! becomes a range. No record enters, nothing costs budget, and the same task gives the same bits.
 
 mod outlook;
+pub mod rounds;
 mod run;
 mod world;
 
@@ -161,7 +162,7 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
         return Err(NotForecast::Fails);
     }
     let names = task.parameter_names().map_err(|_| NotForecast::Model)?;
-    let widest = 2.0 * Level::P90.half_width() * task.prior.scale;
+    let widest = widest(task);
     let of = |list: &[Vec<f64>], j: usize| list.iter().map(|widths| widths[j]).collect::<Vec<f64>>();
     let coefficients = names
         .into_iter()
@@ -178,6 +179,11 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
         width: widths_range(&widths.into_iter().map(median).collect::<Vec<_>>(), widest),
         loss: quantiles(losses),
     })
+}
+
+/// Width of a coefficient's 90 % interval under the prior.
+fn widest(task: &ResolvedTask) -> f64 {
+    2.0 * Level::P90.half_width() * task.prior.scale
 }
 
 fn published(schema: &dp_pvi_posterior::schema::Schema) -> (u32, u32) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dp_pvi_account::Question;
 use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_forecast::Prospect;
+use dp_pvi_forecast::rounds::Candidate;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::text::{visible, visible_json};
@@ -173,6 +174,7 @@ impl Output {
         self,
         summary: &TaskSummary,
         task: &ResolvedTask,
+        tried: &[Candidate],
         credentials: &Credentials,
         warnings: &[String],
         prospect: Option<&Prospect>,
@@ -186,6 +188,7 @@ impl Output {
                 "epsilon_fallback": summary.fallback,
                 "delta": summary.delta,
                 "visits": summary.visits,
+                "rounds_tried": tried,
                 "clients": names,
                 "warnings": warnings,
                 "certificate_expires": rfc3339(credentials.expires.certificate),
@@ -200,8 +203,14 @@ impl Output {
         let epsilon = if summary.epsilon.is_finite() { rounded_up(summary.epsilon, 6) } else { "infinite: no protection".into() };
         let names: Vec<&str> = clients.map(|(client, _)| client.as_str()).collect();
         let warnings: String = warnings.iter().map(|warning| format!("warning                   {}\n", visible(warning))).collect();
+        let tried: Vec<String> = tried.iter().map(|c| format!("{} (width {:.3}, distance {:.2})", c.rounds, c.width, c.distance)).collect();
+        let tried = if tried.is_empty() {
+            String::new()
+        } else {
+            format!("rounds                    {}, chosen from {}\n", summary.visits, tried.join(", "))
+        };
         let text = format!(
-            "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{fallback}\
+            "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{tried}{fallback}\
              enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{}",
             visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,

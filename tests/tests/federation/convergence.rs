@@ -70,6 +70,22 @@ fn status_says_how_far_the_run_is() {
     drop(clients);
 }
 
+/// The server makes a number of it before anybody is asked, and another process finds the same one.
+#[test]
+fn rounds_that_a_forecast_chooses_are_a_number_of_the_task() {
+    let (federation, _) = federation("local", "expected_units = 300\nexpected_sites = 4", 0);
+    let file = federation.home("server").join("task.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&format!("rounds = {ROUNDS}"), "rounds = \"auto\"")).unwrap();
+    let check = || json(&run(&mut federation.server_command(&["check", "--format", "json"])));
+    let (first, second) = (check(), check());
+    assert_eq!((&first["task_hash"], first["rounds_tried"].as_array().unwrap().len()), (&second["task_hash"], 8));
+    let rounds = first["visits"].as_u64().unwrap();
+    assert_eq!(first["task"]["schedule"]["rounds"], rounds);
+    fs::write(&file, text.replace(&format!("rounds = {ROUNDS}"), &format!("rounds = {rounds}"))).unwrap();
+    assert_eq!(check()["task_hash"], first["task_hash"], "the same task as if a person had written the number");
+}
+
 /// Everybody ends in order, the books hold what was made, and the statement says what the plan costs.
 fn ends_early(trust: &str) {
     let (federation, sites) = federation(trust, RULE, 0);

@@ -20,7 +20,7 @@ pub use crate::models::{ModelFamily, ModelSpec};
 pub use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
 pub use early_end::EarlyEndSpec;
 pub use names::names;
-pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, ScheduleKind};
+pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};
 
 use dp_pvi_accounting::{Delta, DpEvent, Relation};
 use dp_pvi_accounting::{Prices, PrivacyLoss};

@@ -94,7 +94,7 @@ pub struct RawPvi {
     /// `sequential`, `synchronous` or `asynchronous`.
     pub schedule: ScheduleKind,
     /// Rounds (synchronous, required there).
-    pub rounds: Option<u32>,
+    pub rounds: Option<Rounds>,
     /// Visits of every site (sequential, asynchronous). Default: 20.
     pub sweeps: Option<u32>,
     /// Rounds by which the posterior that a site starts from may be older than the round that its update enters (asynchronous). Default: 2.
@@ -103,6 +103,8 @@ pub struct RawPvi {
     pub damping: Option<Damping>,
     /// Public guess of the number of sites. Default: the one of the context.
     pub expected_sites: Option<u32>,
+    /// Public guess of the number of units of a site, for `rounds = "auto"`. Default: the most that a site may declare, where the task says that.
+    pub expected_units: Option<u64>,
     /// Updates leave at multiples of this after training. Default: 0, at once.
     pub release_tick_seconds: Option<u64>,
     /// `{ distance, rounds }`: the run ends when the posterior has moved by at most so many of its standard deviations in so many rounds. Default: it
@@ -112,6 +114,32 @@ pub struct RawPvi {
     pub update: UpdateKind,
     /// Options of the update.
     pub options: toml::Table,
+}
+
+/// A number of rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "rounds must be a number, or \"auto\"")]
+pub enum Rounds {
+    /// So many.
+    Number(u32),
+    /// As many as end best by a forecast.
+    #[serde(with = "auto")]
+    Auto,
+}
+
+/// The word of [`Rounds::Auto`].
+mod auto {
+    use serde::{Deserialize, Deserializer};
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Word {
+        Auto,
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+        Word::deserialize(deserializer).map(|Word::Auto| ())
+    }
 }
 
 /// Names of the schedules.
@@ -228,6 +256,12 @@ impl RawTask {
         Ok(ResolvedTask { update, ..task })
     }
 
+    /// The same task with this number of rounds.
+    #[must_use]
+    pub fn with_rounds(&self, rounds: u32) -> Self {
+        Self { pvi: RawPvi { rounds: Some(Rounds::Number(rounds)), ..self.pvi.clone() }, ..self.clone() }
+    }
+
     fn schedule(&self) -> Result<ScheduleSpec, TaskError> {
         if self.pvi.max_staleness.is_some() && self.pvi.schedule != ScheduleKind::Asynchronous {
             return invalid("max_staleness belongs to schedule = \"asynchronous\"");
@@ -240,7 +274,10 @@ impl RawTask {
                 "schedule = \"asynchronous\" counts the visits of a site (sweeps): how many rounds there are depends on who is fast",
             ),
             (ScheduleKind::Sequential, None, sweeps) => Ok(ScheduleSpec::Sequential { sweeps: sweeps.unwrap_or(20) }),
-            (ScheduleKind::Synchronous, Some(rounds), None) => Ok(ScheduleSpec::Synchronous { rounds }),
+            (ScheduleKind::Synchronous, Some(Rounds::Number(rounds)), None) => Ok(ScheduleSpec::Synchronous { rounds }),
+            (ScheduleKind::Synchronous, Some(Rounds::Auto), None) => {
+                invalid("rounds = \"auto\" is made a number by `dp-pvi-server` and `dp-pvi-sim`: write one here")
+            }
             (ScheduleKind::Sequential, Some(_), _) => {
                 invalid("schedule = \"sequential\" counts sweeps, not rounds (rounds = sweeps × sites)")
             }
@@ -261,8 +298,18 @@ impl RawModel {
 
 impl RawPvi {
     /// The keys of `[pvi]` that every update has.
-    pub const KEYS: &[&str] =
-        &["schedule", "rounds", "sweeps", "max_staleness", "damping", "expected_sites", "release_tick_seconds", "end_early", "update"];
+    pub const KEYS: &[&str] = &[
+        "schedule",
+        "rounds",
+        "sweeps",
+        "max_staleness",
+        "damping",
+        "expected_sites",
+        "expected_units",
+        "release_tick_seconds",
+        "end_early",
+        "update",
+    ];
 }
 
 /// The keys of `[model]` that every likelihood has.
@@ -290,11 +337,12 @@ impl TryFrom<toml::Table> for RawModel {
 #[serde(deny_unknown_fields)]
 struct CommonPvi {
     schedule: ScheduleKind,
-    rounds: Option<u32>,
+    rounds: Option<Rounds>,
     sweeps: Option<u32>,
     max_staleness: Option<u32>,
     damping: Option<Damping>,
     expected_sites: Option<u32>,
+    expected_units: Option<u64>,
     release_tick_seconds: Option<u64>,
     end_early: Option<EarlyEndSpec>,
     update: UpdateKind,
@@ -305,9 +353,31 @@ impl TryFrom<toml::Table> for RawPvi {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonPvi { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, end_early, update } =
-            read(common)?;
-        Ok(Self { schedule, rounds, sweeps, max_staleness, damping, expected_sites, release_tick_seconds, end_early, update, options })
+        let CommonPvi {
+            schedule,
+            rounds,
+            sweeps,
+            max_staleness,
+            damping,
+            expected_sites,
+            expected_units,
+            release_tick_seconds,
+            end_early,
+            update,
+        } = read(common)?;
+        Ok(Self {
+            schedule,
+            rounds,
+            sweeps,
+            max_staleness,
+            damping,
+            expected_sites,
+            expected_units,
+            release_tick_seconds,
+            end_early,
+            update,
+            options,
+        })
     }
 }
 

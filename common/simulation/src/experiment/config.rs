@@ -35,6 +35,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use dp_pvi_forecast::rounds;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use serde::Deserialize;
@@ -332,7 +333,7 @@ impl Experiment {
             min_sites: self.phases.min_sites,
             expected_sites,
         };
-        let task = raw.resolve(&text, context).map_err(|e| wrong(&file, &e))?;
+        let task = rounds::resolve(&raw, &text, context).map_err(|e| wrong(&file, &e))?.task;
         Ok((task, schema))
     }
 }
