@@ -1,12 +1,13 @@
-//! Reports of made-up runs: one that went well, and one that has nothing but names that are too long.
+//! Reports of made-up runs.
 
 use std::fmt::Write as _;
 
+use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_forecast::{Effort, forecast};
 use dp_pvi_posterior::methods::noise_aware::Posterior;
 use dp_pvi_posterior::reading::document::{Evaluation, PosteriorDocument};
 use dp_pvi_posterior::reading::metrics::HeldOutMetrics;
-use dp_pvi_posterior::reading::noise_aware::Absent;
+use dp_pvi_posterior::reading::noise_aware::{self, Absent};
 use dp_pvi_posterior::reading::statement::statement;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ClientId;
@@ -20,13 +21,34 @@ pub(crate) fn pages() -> Vec<(String, String)> {
     vec![("usual".into(), usual()), ("crowded".into(), crowded())]
 }
 
+const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"";
+
 /// The sample's own schema and task, three hospitals.
-fn usual() -> String {
+pub(crate) fn usual() -> String {
+    hospitals("update = \"natural-gradient\"", LOCAL, Aware::Yes)
+}
+
+/// The same behind a summer.
+pub(crate) fn aggregated() -> String {
+    hospitals("update = \"natural-gradient\"", "epsilon = 1.0\ntrust = \"aggregated\"\n[aggregation]\nmax_units = 20000", Aware::Yes)
+}
+
+/// The same without protection.
+pub(crate) fn unprotected() -> String {
+    hospitals("update = \"pvi\"", "trust = \"local\"", Aware::No)
+}
+
+/// A run that left no distribution.
+pub(crate) fn diverged() -> String {
+    hospitals("update = \"natural-gradient\"", LOCAL, Aware::Diverged)
+}
+
+fn hospitals(update: &str, privacy: &str, aware: Aware) -> String {
     let schema = include_str!("../../../../deploy/schema.toml");
     let sites = ["hospital-1", "hospital-2", "hospital-3"];
-    let task = task("cardiac event within a year", "family = \"logistic-regression\"", "update = \"natural-gradient\"", schema, 3);
+    let task = task("cardiac event within a year", "family = \"logistic-regression\"", update, privacy, schema, 3);
     let truth = [0.9, 0.4, 0.6, 0.3, 0.2, 0.5, 0.25, -0.3, 0.1, 0.45, -1.1];
-    page(&task, &sites, &truth, &[0.08, 0.06, 0.07, 0.11, 0.09, 0.07, 0.1, 0.09, 0.08, 0.12, 0.07], Aware::Yes)
+    page(&task, &sites, &truth, &[0.08, 0.06, 0.07, 0.11, 0.09, 0.07, 0.1, 0.09, 0.08, 0.12, 0.07], aware)
 }
 
 /// Long names, many levels, a coefficient that is hardly known, and a method without convergence.
@@ -40,18 +62,24 @@ fn crowded() -> String {
     }
     let sites: Vec<String> = (0..24).map(|i| format!("university-hospital-of-a-large-town-{i}")).collect();
     let sites: Vec<&str> = sites.iter().map(String::as_str).collect();
-    let task =
-        task("readmission", "family = \"linear-regression\"\nnoise_sd = 1.0", "update = \"dp-optimisation\"\nclip_norm = 1.0", &schema, 24);
+    let task = task(
+        "readmission",
+        "family = \"linear-regression\"\nnoise_sd = 1.0",
+        "update = \"dp-optimisation\"\nclip_norm = 1.0",
+        LOCAL,
+        &schema,
+        24,
+    );
     let mean: Vec<f64> = (0..71).map(|i| 0.05 * f64::from(i % 13) - 0.3).collect();
     let sd: Vec<f64> = (0..71).map(|i| if i == 12 { 40.0 } else { 0.02 + 0.01 * f64::from(i % 7) }).collect();
     page(&task, &sites, &mean, &sd, Aware::No)
 }
 
-fn task(name: &str, model: &str, update: &str, schema: &str, sites: u32) -> ResolvedTask {
+fn task(name: &str, model: &str, update: &str, privacy: &str, schema: &str, sites: u32) -> ResolvedTask {
     let approximation = if update.contains("natural-gradient") { "full-covariance" } else { "mean-field" };
     let text = format!(
         "[model]\n{model}\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
-         {update}\nexpected_sites = {sites}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         {update}\nexpected_sites = {sites}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\n{privacy}\n"
     );
     let context = ResolveContext { name, update_deadline_seconds: 600, min_sites: sites, expected_sites: sites };
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
@@ -61,6 +89,8 @@ fn task(name: &str, model: &str, update: &str, schema: &str, sites: u32) -> Reso
 enum Aware {
     Yes,
     No,
+    /// The state is no distribution.
+    Diverged,
 }
 
 /// [Λμ; Λ] of independent coefficients, in the task's family.
@@ -82,11 +112,17 @@ fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aw
     let plain = natural(task, &near, &narrow);
     state[..plain.len()].copy_from_slice(&plain);
     let statements = sites.iter().map(|site| statement(task, site, ROUNDS).unwrap()).collect();
-    let document = PosteriorDocument::new(task, 0, ROUNDS, &state, statements, evaluations(aware)).unwrap();
+    let document = match aware {
+        Aware::Diverged => {
+            let problem = Gaussian::from_natural(task.family(), vec![f64::NAN; task.family().len()]).unwrap_err();
+            PosteriorDocument::without_posterior(task, 0, ROUNDS, &problem, statements, Vec::new())
+        }
+        Aware::Yes | Aware::No => PosteriorDocument::new(task, 0, ROUNDS, &state, statements, evaluations(aware)).unwrap(),
+    };
     let document = document
         .with_noise_aware(match aware {
             Aware::Yes => Ok(Posterior { natural_parameters: natural(task, mean, sd), signal_to_noise: 9.3, noise_share: Some(0.93) }),
-            Aware::No => Err(Absent::NoRound),
+            Aware::No | Aware::Diverged => Err(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
         })
         .unwrap();
     let members = sites.iter().map(|site| (site, Member { role: Role::Site, units: Some(5600), answered: ROUNDS })).collect();
@@ -113,7 +149,7 @@ fn evaluations(aware: Aware) -> Vec<Evaluation> {
         let left = 0.5_f64.powi(i32::try_from(round).unwrap());
         let common = HeldOutMetrics { records: 2400, log_likelihood: -0.4883 - 0.2048 * left * left, ..HeldOutMetrics::default() };
         let metrics = match aware {
-            Aware::No => HeldOutMetrics {
+            Aware::No | Aware::Diverged => HeldOutMetrics {
                 rmse: Some(1.2 + left),
                 pit: vec![240; 10],
                 interval_coverage: vec![(0.5, 0.51), (0.8, 0.79), (0.9, 0.91), (0.95, 0.94)],

@@ -3,13 +3,10 @@
 //! The report has no scripts. A page around it holds it in a frame and measures there: how wide it becomes, whether a number wraps, how much every
 //! text stands out from its ground, and which tables can be seen. Pictures of all four stay in the target folder, for people to look at.
 //!
-//! Needs `chromium` (or `DP_PVI_CHROMIUM`); without it, the tests say what they leave out. With `pdftotext` the text of the printed pages is read.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+//! It needs `chromium` (or `DP_PVI_CHROMIUM`); without it, the tests say what they leave out. With `pdftotext` the text of the printed pages is read.
 
-mod chromium;
-mod sample;
-
-use chromium::{Browser, Look};
+use crate::chromium::{self, Browser, Look};
+use crate::sample;
 
 /// What the page around the report finds.
 #[derive(Debug)]

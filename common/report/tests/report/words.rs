@@ -1,0 +1,86 @@
+//! What the page says.
+
+use crate::sample;
+
+/// A page's text without markup: every run of white space is one space.
+fn text(page: &str) -> String {
+    let body = page.split_once("<body>").unwrap().1;
+    let mut text = String::new();
+    for part in body.split('<') {
+        text.push_str(part.split_once('>').map_or(part, |(_, after)| after));
+        text.push(' ');
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_board_reads_answers_first() {
+    let page = sample::usual();
+    let order = [
+        "<dl class=\"short\">",
+        "<h2>What makes a difference",
+        "<h2>How good predictions are",
+        "<h2>Did the run arrive?",
+        "<h2>Was it as forecast?",
+        "<h2>What it cost in privacy",
+        "<h2>Who took part",
+        "<h2>Technical details",
+    ];
+    let places: Vec<usize> = order.iter().map(|part| page.find(part).unwrap_or_else(|| panic!("{part}"))).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    let text = text(&page);
+    for part in [
+        "How likely is cardiac_event = yes, given age, male, smoker",
+        "over the records of 3 sites with 16,800 records",
+        "Of 10 effects, 9 are clear: the 95 % interval does not contain 1 (no difference).",
+        // exp of 0.9 and of 0.9 ± 1.96 · 0.08, per 10 of the 20 years of the scale.
+        "age, per 10 1.57 1.45 to 1.70",
+        "more than 2.72 times as likely, except with a probability of one in 100,000",
+        "in at most 2.8 %",
+        "Without the run he is right in 1 % of cases",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+/// One file that can be kept: nothing runs in it, and nothing is fetched.
+#[test]
+fn a_page_stands_alone() {
+    for page in [sample::usual(), sample::aggregated(), sample::unprotected(), sample::diverged()] {
+        for part in
+            ["<script", "<link", "<img", "<iframe", " href=", " src=", "@import", "url(", "http:", "https:", " onclick", "javascript"]
+        {
+            assert!(!page.contains(part), "{part}");
+        }
+        assert!(!page.contains("NaN") && !page.contains("inf%"), "a coordinate that is no number");
+        for element in ["table", "figure", "svg", "details", "div", "p", "dl", "ul", "span", "tr", "td", "th"] {
+            let opened = page.matches(&format!("<{element}>")).count() + page.matches(&format!("<{element} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{element}>")).count(), "{element}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_protected_is_said_at_the_top() {
+    let text = text(&sample::unprotected());
+    assert!(text.contains("Privacy No guarantee. At least one site took part without protection"), "{text}");
+    assert!(text.contains("At least one site has no guarantee: its ε is infinite.") && !text.contains("times as likely"), "{text}");
+}
+
+#[test]
+fn behind_a_summer_both_epsilons_are_stated() {
+    let text = text(&sample::aggregated());
+    for part in
+        ["as long as coordinator and summer do not work together", "ε if all others collude", "If all others work together, the larger ε"]
+    {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn a_run_without_a_posterior_has_a_page_that_says_so() {
+    let text = text(&sample::diverged());
+    assert!(text.contains("There is no posterior: the run left no distribution"), "{text}");
+    assert!(text.contains("What it cost in privacy") && text.contains("No evaluator reported."), "{text}");
+    assert!(!text.contains("What makes a difference") && !text.contains("Did the run arrive?"), "{text}");
+}
