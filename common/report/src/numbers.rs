@@ -8,7 +8,9 @@ pub(crate) fn number(value: f64) -> String {
     let text = if value == 0.0 {
         return "0".into();
     } else if !(1e-3..1e5).contains(&size) {
-        return format!("{value:.2e}");
+        let text = format!("{value:.2e}");
+        let Some((digits, power)) = text.split_once('e') else { return text };
+        return format!("{}e{power}", digits.trim_end_matches('0').trim_end_matches('.'));
     } else if size >= 100.0 {
         format!("{value:.1}")
     } else if size >= 1.0 {
@@ -102,8 +104,8 @@ mod tests {
             (0.333_333, "0.3333"),
             (12.345_678, "12.346"),
             (1234.56, "1234.6"),
-            (1e-5, "1.00e-5"),
-            (2e7, "2.00e7"),
+            (1e-5, "1e-5"),
+            (2.5e7, "2.5e7"),
         ] {
             assert_eq!(number(value), text);
         }

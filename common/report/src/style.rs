@@ -19,13 +19,13 @@ table{border-collapse:collapse;margin:.6rem 0}\
 th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--rule);vertical-align:top}th{font-weight:600}\
 td.n,th.n{text-align:right}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}.nb{white-space:nowrap;font-variant-numeric:tabular-nums}\
 code{font-size:.85em;overflow-wrap:anywhere}pre{white-space:pre-wrap;background:var(--panel);padding:.7rem;border-radius:.3rem}\
-.note,.lead{color:var(--muted)}.note,th small{font-size:.92rem}th small{display:block;font-weight:400;color:var(--muted)}.lead{margin-top:0}a{color:var(--accent)}\
+.note,.lead{color:var(--muted)}.note,th small{font-size:.92em}th small{display:block;font-weight:400;color:var(--muted)}.lead{margin-top:0}a{color:var(--accent)}\
 .scroll{overflow-x:auto}.scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--accent);outline-offset:2px}\
 .short{background:var(--panel);border-radius:.4rem;padding:.5rem 1.1rem;margin:1.2rem 0;display:grid;grid-template-columns:max-content 1fr;gap:0 1.2rem}\
 .short dt{font-weight:600;padding:.35rem 0}.short dd{margin:0;padding:.35rem 0}\
 .good{color:var(--good);font-weight:600}.warn{color:var(--warn);font-weight:600}\
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--accent)}\
-figure{margin:1rem 0}figcaption{font-weight:600;margin-bottom:.3rem}figcaption small{font-weight:400;font-size:.92rem;color:var(--muted);display:block}\
+figure{margin:1rem 0}figcaption{font-weight:600;margin-bottom:.3rem}figcaption small{font-weight:400;font-size:.92em;color:var(--muted);display:block}\
 svg{display:block;font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif;overflow:visible}\
 svg text{fill:var(--muted);font-variant-numeric:tabular-nums}svg text.ink{fill:var(--ink)}\
 svg .grid{stroke:var(--rule)}svg .axis{stroke:var(--axis)}svg .ref{stroke:var(--muted);stroke-width:1.5}svg .dash{stroke-dasharray:5 4}\
@@ -34,7 +34,7 @@ svg .line{stroke:var(--k);fill:none}svg .full{fill:var(--k);stroke:var(--k)}svg 
 svg .k1.line{stroke-dasharray:7 4}svg .k2.line{stroke-dasharray:2 3}svg .k3.line{stroke-dasharray:9 3 2 3}svg .k4.line{stroke-dasharray:12 4}\
 svg.curve{margin:0 1rem 0 4rem;width:calc(100% - 5rem)}\
 .pair{display:flex;flex-wrap:wrap;gap:0 2.5rem}.pair figure{flex:0 1 21rem}.pair svg{max-width:100%}\
-table.rows{width:100%}table.rows th,table.rows td{vertical-align:middle;padding-top:.1rem;padding-bottom:.1rem}table.rows tbody th{font-weight:400;min-width:9rem;overflow-wrap:anywhere}\
+table.rows{width:100%}table.rows th,table.rows td{vertical-align:middle;padding-top:.1rem;padding-bottom:.1rem}table.rows th.n{white-space:nowrap}table.rows tbody th{font-weight:400;min-width:9rem;overflow-wrap:anywhere}\
 table.rows td.pic{width:38%;min-width:12rem;padding:0 1.2rem 0 .6rem;border-bottom:0}table.rows td.pic svg{width:100%}table.rows svg.row{height:2.1rem}\
 table.rows tfoot td,table.rows tfoot th,table.rows .ticks td,table.rows .ticks th{border-bottom:0}\
 @media screen and (max-width:40rem){body{padding:1rem .8rem 3rem}.short{display:block}.short dt{padding-bottom:0}.short dd{padding-top:0}\

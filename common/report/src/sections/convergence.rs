@@ -36,7 +36,7 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
     far.truncate(DRAWN);
     let Some(axis) = Axis::around(far.iter().map(|(_, distance)| *distance).chain([0.0, 1.25 * ARRIVED]), Labels::Plain, 6) else { return };
     let rows: Vec<Row<'_>> =
-        far.iter().map(|(name, distance)| Row { name, mark: Some(Mark::Bar(*distance)), values: vec![aligned(*distance)] }).collect();
+        far.iter().map(|(name, distance)| Row { name, mark: Some(Mark::Bar(*distance)), values: vec![format!("{distance:.2}")] }).collect();
     let title = if all > DRAWN {
         format!("Distance of the run's own posterior, the {DRAWN} farthest of {all}")
     } else {

@@ -8,7 +8,7 @@ use dp_pvi_posterior::reading::document::PosteriorDocument;
 use crate::Run;
 use crate::axis::{Axis, Labels};
 use crate::html::Escaped;
-use crate::numbers::{number, plural};
+use crate::numbers::{aligned, interval, number, plural};
 use crate::rows::{Mark, Row, Rows};
 
 /// More coefficients than this are not drawn.
@@ -68,7 +68,7 @@ fn picture(pairs: &[(&CoefficientForecast, f64)]) -> String {
             Row {
                 name: &c.name,
                 mark: Some(Mark::Range { forecast: (low.ln(), median.ln(), high.ln()), outcome: came.ln() }),
-                values: vec![format!("{} to {}", number(low), number(high)), number(*came)],
+                values: vec![interval(low, high), aligned(*came)],
             }
         })
         .collect();
