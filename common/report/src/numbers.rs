@@ -1,4 +1,4 @@
-//! Numbers as they are read.
+//! Numbers and words as they are read.
 
 use dp_pvi_accounting::unit::rounded_up;
 
@@ -88,6 +88,12 @@ pub(crate) fn count(value: u64) -> String {
 /// One word for one, another for more.
 pub(crate) fn plural<'a>(count: usize, one: &'a str, more: &'a str) -> &'a str {
     if count == 1 { one } else { more }
+}
+
+/// A sentence with a capital letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[cfg(test)]

@@ -11,11 +11,10 @@ use dp_pvi_posterior::reading::noise_aware::LOW_SIGNAL;
 use dp_pvi_posterior::reading::summary::Coefficient;
 use dp_pvi_posterior::schema::LabelKind;
 
-use super::summary::capital;
 use crate::Run;
 use crate::axis::{Axis, Labels};
 use crate::html::Escaped;
-use crate::numbers::{aligned, number, plural, with_interval};
+use crate::numbers::{aligned, capital, number, plural, with_interval};
 use crate::rows::{Full, Mark, Row, Rows};
 
 /// More rows than this are not drawn; the tables and the file have them all.

@@ -11,7 +11,7 @@ use super::scrolled;
 use crate::Run;
 use crate::curves::{self, Line};
 use crate::html::Escaped;
-use crate::numbers::{count, number, percent};
+use crate::numbers::{capital, count, number, percent};
 
 /// A metric: its name, which way is better, and how to read it off a report.
 struct Metric {
@@ -138,7 +138,7 @@ fn way(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>) {
             .filter(|line| !line.points.is_empty())
             .collect();
         html.push_str(&curves::lines(
-            &super::summary::capital(&format!("{} by round ({})", metric.name, metric.better)),
+            &capital(&format!("{} by round ({})", metric.name, metric.better)),
             "rounds in the posterior",
             &lines,
         ));

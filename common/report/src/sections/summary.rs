@@ -10,7 +10,7 @@ use dp_pvi_protocol::message::{Role, RunOutcome};
 use super::{effects, privacy};
 use crate::Run;
 use crate::html::Escaped;
-use crate::numbers::{count, number, plural};
+use crate::numbers::{capital, count, number, plural};
 
 /// More columns than this are not named.
 const NAMED: usize = 12;
@@ -118,10 +118,4 @@ fn predictions(document: &PosteriorDocument) -> Option<String> {
         return None;
     }
     Some(format!("On {} public test records after {} rounds: {}.", count(metrics.records), last.round, parts.join(", ")))
-}
-
-/// A sentence's first letter.
-pub(super) fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
