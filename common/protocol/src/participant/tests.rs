@@ -374,7 +374,7 @@ fn a_welcome_must_answer_this_hello_with_a_task_that_is_what_it_says() {
 }
 
 fn private(change: impl FnOnce(&mut ResolvedTask)) -> ResolvedTask {
-    let pvi = "schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"dp-optimisation\"\nsteps = 2\nexpected_sites = 3";
+    let pvi = "schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"dp-optimisation\"\nsteps = 2\nmeasured = false\nexpected_sites = 3";
     let mut task = task(pvi, "epsilon = 1.0", 2);
     change(&mut task);
     task

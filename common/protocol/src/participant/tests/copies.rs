@@ -66,5 +66,5 @@ fn finding_attack2_4_a_closed_reservation_is_never_run_again_and_the_round_is_re
 }
 
 fn dp_visits() -> ResolvedTask {
-    task("schedule = \"synchronous\"\nrounds = 2\ndamping = 0.5\nupdate = \"dp-optimisation\"", "epsilon = 1.0", 2)
+    task("schedule = \"synchronous\"\nrounds = 2\ndamping = 0.5\nupdate = \"dp-optimisation\"\nmeasured = false", "epsilon = 1.0", 2)
 }
