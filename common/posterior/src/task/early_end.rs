@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ResolvedTask, ScheduleSpec, TaskError};
-use crate::methods::noise_aware::Absent;
+use crate::methods::noise_aware::{Absent, History};
 use crate::spec::check::{invalid, require};
 
 /// The run ends when the posterior has moved little for some rounds ([`crate::reading::early_end`]). The rule looks at released values only, and the
@@ -30,7 +30,14 @@ impl ResolvedTask {
             !matches!(self.schedule, ScheduleSpec::Asynchronous { .. }),
             "end_early needs rounds in which all sites have their turn: use schedule = \"synchronous\" or \"sequential\", or remove end_early",
         )?;
-        match self.update.rules().noise_is_known() {
+        let rules = self.update.rules();
+        // Some take the noise into the posterior at the last round of the plan only: they say so of a run that has none.
+        let none = History { shares: Vec::new(), rounds: Vec::new() };
+        let known = rules.noise_is_known().and_then(|()| match rules.noise_aware(&self.setting(), &none) {
+            Err(Absent::Stopped) => Err(Absent::Stopped),
+            _ => Ok(()),
+        });
+        match known {
             Ok(()) | Err(Absent::NoNoise) => Ok(()),
             Err(absent) => invalid(&format!("end_early needs intervals that are complete after every round: {absent}; remove end_early")),
         }
