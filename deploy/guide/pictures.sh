@@ -3,8 +3,7 @@
 #
 #   deploy/demo.sh OUT_DIR && deploy/guide/pictures.sh OUT_DIR
 #
-# Needs Chromium (Debian: chromium) and, for small files, pngquant. Look at the pictures before you commit them: the cuts are
-# pixels of the report as it is laid out today.
+# Needs Chromium (Debian: chromium) and, for small files, pngquant. Look at the pictures before you commit them.
 set -eu
 
 report=$(cd "$1" && pwd)/report.html
@@ -13,16 +12,25 @@ pictures=$(cd "$(dirname "$0")" && pwd)/src/pictures
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# cut NAME FROM HEIGHT: that part of the report, 1000 pixels wide.
+browse() {
+    chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --blink-settings=preferredColorScheme=1 "$@" 2>/dev/null
+}
+
+# cut NAME STYLE: the report under more rules of style, 1000 pixels wide.
 cut() {
-    printf '<body style="margin:0;overflow:hidden"><iframe src="file://%s" style="border:0;width:1000px;height:4200px;margin-top:-%dpx"></iframe>' \
-        "$report" "$2" >"$work/$1.html"
-    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size="1000,$3" \
-        --screenshot="$work/$1.png" "file://$work/$1.html" >/dev/null 2>&1
+    page=$work/$1.html
+    # The copy, not the report, has a script: it says how high the page is.
+    sed "s|</head>|<style>body{padding-bottom:1rem}h2{border:0;margin-top:0}$2</style></head>|; \
+         s|</body>|<script>document.title='height='+(document.querySelector('main').getBoundingClientRect().bottom+16\|0)+';'</script></body>|" \
+        "$report" >"$page"
+    height=$(browse --window-size=1000,1000 --dump-dom "file://$page" | sed -n 's/.*<title>height=\([0-9]*\);.*/\1/p')
+    browse --window-size="1000,$height" --screenshot="$work/$1.png" "file://$page" >/dev/null
     if command -v pngquant >/dev/null; then pngquant --force --output "$pictures/$1.png" 32 "$work/$1.png"; else cp "$work/$1.png" "$pictures/$1.png"; fi
 }
 
-cut report-coefficients 0 862
-cut report-held-out 1020 580
-cut report-calibration 2400 430
-cut report-budget 2820 430
+only() { printf 'main>:not(%s){display:none}' "$1"; }
+
+cut report-coefficients "main>:not(h1,.lead,#short,#effects){display:none}#effects>:not(h2,figure){display:none}"
+cut report-predictions "$(only '#predictions')#predictions>:not(h2,.pair){display:none}"
+cut report-rounds "$(only '#predictions')#predictions>:not(figure){display:none}"
+cut report-budget "$(only '#privacy')#privacy>.note{display:none}"

@@ -236,7 +236,7 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     let expires = pages.credentials.current().expires;
     let _ = write!(
         html,
-        "<tr><th>revocation list valid until</th><td>{}</td></tr></table><h2>Members</h2><table><tr><th>client</th><th>role</th>\
+        "<tr><th>revocation list valid until</th><td>{}</td></tr></table><h2>Members</h2><div class=\"scroll\" tabindex=\"0\"><table><tr><th>client</th><th>role</th>\
          <th>units</th><th>updates included</th><th>ledger row</th><th>state</th></tr>",
         clock::rfc3339(expires.revocation_list)
     );
@@ -261,6 +261,6 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
             name_of(role)
         );
     }
-    html.push_str("</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/status.json\">status as JSON</a></p></body></html>");
+    html.push_str("</table></div><p><a href=\"/metrics\">metrics</a> · <a href=\"/status.json\">status as JSON</a></p></body></html>");
     html
 }

@@ -29,18 +29,25 @@ pub(crate) fn page(run: &Run<'_>, document: &PosteriorDocument) -> String {
         federation = Escaped(run.federation),
         task = Escaped(&run.task.name)
     );
-    summary::write(&mut html, run, document);
+    let mut section = |id: &str, write: &dyn Fn(&mut String)| {
+        let mut part = String::new();
+        write(&mut part);
+        if !part.is_empty() {
+            let _ = write!(html, "<section id=\"{id}\">{part}</section>");
+        }
+    };
+    section("short", &|html| summary::write(html, run, document));
     if document.problem.is_none() {
-        effects::write(&mut html, run, document);
+        section("effects", &|html| effects::write(html, run, document));
     }
-    predictions::write(&mut html, run, document);
+    section("predictions", &|html| predictions::write(html, run, document));
     if document.problem.is_none() {
-        convergence::write(&mut html, document);
-        forecast::write(&mut html, run, document);
+        section("convergence", &|html| convergence::write(html, document));
+        section("forecast", &|html| forecast::write(html, run, document));
     }
-    privacy::write(&mut html, run, document);
-    participation::write(&mut html, run);
-    details::write(&mut html, run, document);
+    section("privacy", &|html| privacy::write(html, run, document));
+    section("participation", &|html| participation::write(html, run));
+    section("details", &|html| details::write(html, run, document));
     html.push_str("</main></body></html>");
     html
 }
