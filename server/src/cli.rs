@@ -101,11 +101,14 @@ enum Command {
     /// Write posterior.json and report.html of the last run, also while it goes on.
     Export {
         /// Directory (default: the configured one).
-        #[arg(short, long, value_name = "DIR")]
+        #[arg(short, long, visible_alias = "out", value_name = "DIR")]
         output: Option<PathBuf>,
         /// Write the transcript too, one JSON object a line.
         #[arg(long, value_name = "FILE")]
         transcript: Option<PathBuf>,
+        /// Write only posterior-without-SITE.json: the posterior without what this site released. It erases nothing.
+        #[arg(long, value_name = "SITE", conflicts_with = "transcript")]
+        without: Option<String>,
     },
     #[command(flatten)]
     Question(Question),
@@ -182,9 +185,13 @@ fn execute(cli: Cli) -> Result<()> {
         Command::Pause => control(&load()?, Request::Pause, &output),
         Command::Resume => control(&load()?, Request::Resume, &output),
         Command::Stop => stop(&load()?, &output),
-        Command::Export { output: directory, transcript } => {
+        Command::Export { output: directory, transcript, without } => {
             let config = load()?;
-            let exported = export::export(&config, &directory.unwrap_or_else(|| config.output.clone()))?;
+            let directory = directory.unwrap_or_else(|| config.output.clone());
+            if let Some(site) = without {
+                return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
+            }
+            let exported = export::export(&config, &directory)?;
             if let Some(file) = transcript {
                 export::export_transcript(&config, &file)?;
             }

@@ -6,22 +6,26 @@
 mod chain;
 mod history;
 mod page;
+mod releases;
 mod standing;
 mod transcript;
 
 use std::path::{Path, PathBuf};
 
+use dp_pvi_posterior::reading::agreement::{self, Agreement, NotTested, SiteReleases};
+use dp_pvi_posterior::reading::divided::{self, Undividable};
 use dp_pvi_posterior::reading::document::{DocumentError, Evaluation, PosteriorDocument};
-use dp_pvi_posterior::reading::statement::statement;
+use dp_pvi_posterior::reading::statement::{PrivacyStatement, statement};
 
 use self::chain::Keys;
 use self::history::History;
+use self::releases::{Kept, Releases};
 pub use self::standing::Standing;
 pub(crate) use self::standing::standing;
 use crate::config::Config;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
-use crate::store::Reader;
+use crate::store::{Reader, StoredRun};
 
 /// Files that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +42,11 @@ pub struct Exported {
 /// There is no run, no round of it has an update ([`ServerError::NothingYet`]), the store is damaged ([`ServerError::Corrupt`]), or the
 /// directory cannot be written.
 pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
-    let history = read(config)?;
+    let (reader, run, history) = open(config)?;
     if history.entries.iter().all(|entry| entry.included.is_empty()) {
         return Err(ServerError::NothingYet);
     }
-    let document = document(&history)?;
+    let document = document(&history)?.with_agreement(agreement(config, &reader, &run, &history)?);
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };
     replace(&exported.posterior, document.to_json().as_bytes())?;
@@ -58,6 +62,38 @@ pub fn posterior(config: &Config) -> Result<PosteriorDocument> {
     document(&read(config)?)
 }
 
+/// Writes the posterior of the last run without one of its sites, and returns the file's name.
+///
+/// # Errors
+/// There is no such site ([`ServerError::Usage`]), nothing can be divided out ([`ServerError::Failed`], with the reason), and what [`export`] says.
+pub fn export_without(config: &Config, site: &str, directory: &Path) -> Result<PathBuf> {
+    let (reader, run, history) = open(config)?;
+    let names: Vec<&str> = history.sites().map(|(client, _)| client.as_str()).collect();
+    let Some(position) = names.iter().position(|name| *name == site) else {
+        let message = format!("--without: no site of that name is in the last run; there are {}", names.join(", "));
+        return Err(ServerError::Usage(message.into()));
+    };
+    let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("--without {site}: {e}").into());
+    divided::is_known(&history.task).map_err(|e| failed(&e))?;
+    let releases = match Releases::read(config, &reader, &run, &history)? {
+        Kept::All(releases) => releases,
+        Kept::Not => return Err(failed(&Undividable::NotKept)),
+        Kept::TooMany => return Err(failed(&Undividable::TooMany)),
+        Kept::Damaged(client) => {
+            return Err(ServerError::Corrupt(format!("what is stored of {client} is not what it sent").into()));
+        }
+    };
+    let of_sites = SiteReleases { history: &releases.rounds, vectors: &releases.vectors };
+    let left = divided::without(&history.task, &of_sites, position).map_err(|e| failed(&e))?;
+    let site = releases.sites[position].clone();
+    let file = directory.join(format!("posterior-without-{site}.json"));
+    let (task, number, rounds, privacy) = (&history.task, history.run.number, history.rounds(), statements(&history)?);
+    let document = PosteriorDocument::without_site(task, number, rounds, &left, site, privacy).map_err(|e| failed(&e))?;
+    std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
+    replace(&file, document.to_json().as_bytes())?;
+    Ok(file)
+}
+
 /// Writes the transcript of the last run, one JSON object a line.
 ///
 /// # Errors
@@ -68,19 +104,44 @@ pub fn export_transcript(config: &Config, file: &Path) -> Result<()> {
 }
 
 fn read(config: &Config) -> Result<History> {
+    open(config).map(|(_, _, history)| history)
+}
+
+fn open(config: &Config) -> Result<(Reader, StoredRun, History)> {
     let database = &config.store.database;
     let reader = Reader::open(database)?;
     let keys = Keys::load(&config.tls)?;
     reader.check_whole()?;
     let run =
         reader.last_run()?.ok_or_else(|| ServerError::unavailable(database, "there is no run yet; `dp-pvi-server run` starts one"))?;
-    History::read(&reader, &run, &keys)
+    let history = History::read(&reader, &run, &keys)?;
+    Ok((reader, run, history))
+}
+
+/// Whether the sites agree, from what each of them sent.
+fn agreement(config: &Config, reader: &Reader, run: &StoredRun, history: &History) -> Result<Agreement> {
+    if let Err(reason) = agreement::is_known(&history.task) {
+        return Ok(Agreement::not_tested(reason));
+    }
+    Ok(match Releases::read(config, reader, run, history)? {
+        Kept::All(Releases { sites, rounds, vectors }) => {
+            agreement::of_run(&history.task, &sites, &SiteReleases { history: &rounds, vectors: &vectors })
+        }
+        Kept::Not => Agreement::not_tested(NotTested::NotKept),
+        Kept::Damaged(_) => Agreement::not_tested(NotTested::Damaged),
+        Kept::TooMany => Agreement::not_tested(NotTested::TooMany),
+    })
+}
+
+fn statements(history: &History) -> Result<Vec<PrivacyStatement>> {
+    let statements = history.sites().map(|(site, releases)| statement(&history.task, site, releases));
+    let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}").into());
+    statements.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| failed(&e))
 }
 
 fn document(history: &History) -> Result<PosteriorDocument> {
     let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}").into());
-    let statements = history.sites().map(|(site, releases)| statement(&history.task, site, releases));
-    let statements = statements.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| failed(&e))?;
+    let statements = statements(history)?;
     let evaluations = history
         .metrics
         .iter()

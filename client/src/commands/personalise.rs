@@ -33,6 +33,9 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, out
     if let Some(problem) = &document.problem {
         return Err(invalid(format!("holds no posterior: {problem}").into()));
     }
+    if let Some(without) = &document.without {
+        return Err(invalid(format!("is a posterior without {}: name the posterior.json of the whole run", without.site).into()));
+    }
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
     let run = RunId { task: task.hash(), number: document.run };
     let identity = keys::identity(&config.tls.identity)?;

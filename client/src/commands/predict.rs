@@ -122,6 +122,9 @@ pub(super) fn warn_of_intervals(document: &PosteriorDocument, which: Which) {
         _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
         _ => {}
     }
+    if let Some(without) = &document.without {
+        tracing::warn!("these predictions are without {}: {}", without.site, without.remarks.join(" "));
+    }
 }
 
 /// Which column of the files is written beside every prediction.

@@ -1,6 +1,8 @@
 //! Mathematics that belongs to no single model or method: quadrature, distributions, optimisers, projections, and how what a unit adds to
 //! a sum is kept within a bound ([`clipping`]). Nothing here knows a task, and no record enters it.
 
+pub mod agreement;
+pub mod chi_square;
 pub mod clipping;
 pub mod count;
 pub mod draws;

@@ -119,12 +119,26 @@ impl History {
 
     /// The closed rounds as what these sites sent.
     fn closed_rounds(&self, sites: &[&ClientId]) -> Option<noise_aware::History> {
+        self.rounds_with(sites, &self.states)
+    }
+
+    fn rounds_with(&self, sites: &[&ClientId], states: &[(Vec<f64>, Option<Vec<f64>>)]) -> Option<noise_aware::History> {
         let units: Vec<u64> = sites.iter().map(|site| self.members.get(*site).and_then(|member| member.units).unwrap_or(1)).collect();
-        let rounds = self.entries.iter().zip(&self.states).map(|(entry, (state, correction))| {
+        let rounds = self.entries.iter().zip(states).map(|(entry, (state, correction))| {
             let included = entry.included.iter().filter_map(|(client, _)| sites.iter().position(|site| *site == client)).collect();
             Some(ClosedRound { visit: entry.header.peek().ok()?.visit, included, state: state.clone(), correction: correction.clone() })
         });
         Some(noise_aware::History::new(&units, rounds.collect::<Option<_>>()?))
+    }
+
+    /// The same where the states between were not kept: only the last one is known then, and the others are empty.
+    pub(super) fn closed_rounds_or_last(&self, sites: &[&ClientId]) -> Option<noise_aware::History> {
+        if self.keeps_states() {
+            return self.closed_rounds(sites);
+        }
+        let last = self.entries.len().checked_sub(1)?;
+        let states = (0..=last).map(|round| (if round == last { self.lambda.clone() } else { Vec::new() }, None)).collect::<Vec<_>>();
+        self.rounds_with(sites, &states)
     }
 
     /// Sites with the number of visits that they answered.

@@ -34,10 +34,23 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 impl PayloadStore {
     /// Opens the folder of a run below the state directory.
     pub(crate) fn open(state: &Path, run: &RunId) -> Result<Self> {
-        let task = run.task.to_string();
-        let root = state.join("rounds").join(format!("{}-{}", &task[..16], run.number));
+        let root = folder(state, run);
         create_private_directory(&root)?;
         Ok(Self { root })
+    }
+
+    /// The folder of a run that may be gone, for reading.
+    pub(crate) fn existing(state: &Path, run: &RunId) -> Self {
+        Self { root: folder(state, run) }
+    }
+
+    /// A whole payload; `None` where it was not kept.
+    pub(crate) fn whole(&self, client: &ClientId, update: Hash) -> std::io::Result<Option<Vec<u8>>> {
+        match std::fs::read(self.path(client, update)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Starts a payload.
@@ -99,6 +112,11 @@ impl PayloadStore {
     fn path(&self, client: &ClientId, update: Hash) -> PathBuf {
         self.root.join(format!("{client}-{update}.payload"))
     }
+}
+
+fn folder(state: &Path, run: &RunId) -> PathBuf {
+    let task = run.task.to_string();
+    state.join("rounds").join(format!("{}-{}", &task[..16], run.number))
 }
 
 /// Why a payload was not stored or cannot be read.

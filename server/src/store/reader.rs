@@ -76,6 +76,16 @@ impl Reader {
         record(&self.connection, &self.path, run, seq, Vectors::Skip)
     }
 
+    /// The payload in the row of record `seq`, an update; `None` where it is in a file, or was not kept.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) fn payload(&self, run: &StoredRun, seq: u64) -> Result<Option<Vec<u8>>> {
+        let key = schema::key(run.key, i64::try_from(seq).unwrap_or(i64::MAX));
+        let read = || self.connection.query_row("SELECT vector FROM records WHERE key = ?1", [key], |row| row.get(0)).optional();
+        read().map(Option::flatten).map_err(|e| sqlite_error(&self.path, &e))
+    }
+
     /// λ after the last closed round; `None` before the first.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
-use dp_pvi_tests::federation::{Federation, Party, Process, run};
+use dp_pvi_tests::federation::{Federation, Party, Process, outcome, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
@@ -78,6 +78,10 @@ fn an_aggregated_run_leaves_a_posterior_a_statement_and_exact_books() {
         clients.iter_mut().for_each(|client| client.expect(0));
         server.process.expect(0);
         summer.expect(0);
+        let said = federation.posterior()["agreement"]["not_tested"].to_string();
+        assert!(said.contains("under aggregated trust no site's vector is known"), "{said}");
+        let (code, _, problem) = outcome(&mut federation.server_command(&["export", "--without", &sites[0].name]));
+        assert!(code == 1 && problem.contains("only their sum"), "{code} {problem}");
         statements_cover_ledgers(&federation);
         let rounds_closed = closed(&server.process);
         assert_eq!(rounds_closed.len(), rounds as usize);

@@ -4,6 +4,7 @@
 mod accounting;
 mod aggregated;
 mod aggregated_restarts;
+mod agreement;
 mod asynchronous;
 mod budget;
 mod clock;

@@ -2,10 +2,12 @@
 //! moves the state. To add an update, write a room beside these, its line in the registry, and its numbers in [`UpdateSpec`] and
 //! [`UpdateKind`]; what it computes on records is the folder of the same name in `dp-pvi-inference`.
 
+pub mod agreement;
 pub mod bcm;
 mod calibration;
 mod check;
 pub mod client_level;
+pub mod divided;
 pub mod dp_em;
 pub mod dp_optimisation;
 pub mod ep;
@@ -51,6 +53,8 @@ pub use vips::{
     Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsRule, VipsSpec,
 };
 
+use self::agreement::{Compared, NotTested, SiteReleases};
+use self::divided::{Divided, Undividable};
 use self::noise_aware::{Absent, Contribution, History, Posterior};
 use self::rehearsal::{NotForecast, Sent, Stage};
 use self::schedule::Damping;
@@ -283,6 +287,29 @@ pub(crate) trait UpdateRules: Display {
     fn released_factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>> {
         let _ = (task, history, part);
         None
+    }
+
+    /// Whether [`Self::agreement`] may have an answer; else why it never has one.
+    fn sites_are_comparable(&self) -> Result<(), NotTested> {
+        Err(if self.is_private() { NotTested::Update } else { NotTested::NoNoise })
+    }
+
+    /// Every site against all others, under local trust; `None` for a site that released no gradient.
+    ///
+    /// # Errors
+    /// Why nothing was compared.
+    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        let _ = (task, releases);
+        self.sites_are_comparable().and(Err(NotTested::Update))
+    }
+
+    /// The posterior without what one site released, under local trust.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        let _ = (task, releases, site);
+        Err(Undividable::Update)
     }
 
     /// What somebody should know before a run, in sentences.

@@ -8,7 +8,9 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
+use crate::reading::agreement::Agreement;
 use crate::reading::convergence::Convergence;
+use crate::reading::divided::{Divided, Noise, Without};
 use crate::reading::effects::{self, Effect};
 use crate::reading::metrics::HeldOutMetrics;
 use crate::reading::noise_aware::{self, Absent};
@@ -59,6 +61,12 @@ pub struct PosteriorDocument {
     /// Signal-to-noise ratio of the released precision, where there is a noise-aware posterior; 1 is noise alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal_to_noise: Option<f64>,
+    /// Whether the sites agree, or why that was not tested. Absent in files that were written before there was a test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
+    /// The site that was divided out of this posterior, and what that means. Absent for the posterior of a whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<Without>,
     /// Why there is no posterior, where the run left none: what it summed is no distribution. Coefficients and natural parameters are empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -191,6 +199,8 @@ impl PosteriorDocument {
             plain: None,
             convergence: None,
             signal_to_noise: None,
+            agreement: None,
+            without: None,
             problem: None,
             privacy,
             evaluations,
@@ -223,6 +233,8 @@ impl PosteriorDocument {
             plain: None,
             convergence: None,
             signal_to_noise: None,
+            agreement: None,
+            without: None,
             problem: Some(format!("the run left no distribution ({problem}): its posterior is not finite, or has no variance")),
             privacy,
             evaluations,
@@ -252,6 +264,44 @@ impl PosteriorDocument {
         }
         self.privacy.iter_mut().for_each(|statement| statement.intervals_are(&self.intervals.why));
         Ok(self)
+    }
+
+    /// The posterior of a run without one of its sites. It has the run's statements of privacy, since charges stay, and no evaluations: nobody evaluated it.
+    ///
+    /// # Errors
+    /// Natural parameters that are not a distribution of the task's family.
+    pub fn without_site(
+        task: &ResolvedTask,
+        run: u32,
+        rounds: u32,
+        divided: &Divided,
+        site: ClientId,
+        privacy: Vec<PrivacyStatement>,
+    ) -> Result<Self, DocumentError> {
+        let mut document = Self::new(task, run, rounds, &divided.natural_parameters, privacy, Vec::new())?;
+        match divided.noise {
+            Noise::Contained { signal_to_noise } => {
+                document.signal_to_noise = Some(signal_to_noise);
+                document.intervals = Intervals::aware(document.family);
+            }
+            Noise::Left(absent) => document.intervals = Intervals::absent(absent),
+        }
+        if let Some(plain) = &divided.plain {
+            let posterior = Gaussian::from_natural(document.family, plain.clone())?;
+            let coefficients = coefficients(&task.parameter_names()?, posterior.standard());
+            document.convergence = Some(Convergence::new(&coefficients, &document.coefficients, None));
+            document.plain = Some(Plain { coefficients, natural_parameters: plain.clone() });
+        }
+        document.privacy.iter_mut().for_each(|statement| statement.intervals_are(&document.intervals.why));
+        document.without = Some(Without::new(site, divided.raised));
+        Ok(document)
+    }
+
+    /// The document with what was found of the sites.
+    #[must_use]
+    pub fn with_agreement(mut self, agreement: Agreement) -> Self {
+        self.agreement = Some(agreement);
+        self
     }
 
     /// The file's text.
@@ -285,6 +335,9 @@ impl PosteriorDocument {
         }
         if task.family() != document.family {
             return Err(DocumentError::Inconsistent("the family is not the task's"));
+        }
+        if document.agreement.as_ref().is_some_and(|agreement| !agreement.is_consistent()) {
+            return Err(DocumentError::Inconsistent("the verdicts on the sites are not those of their statistics"));
         }
         if document.problem.is_some() {
             let empty = document.coefficients.is_empty() && document.natural_parameters.is_empty() && document.plain.is_none();

@@ -1,7 +1,9 @@
 //! What a posterior says, for people and programs that read it: predictions, held-out metrics, intervals, the file that a run leaves
 //! behind and the statement of what was guaranteed to whom.
 
+pub mod agreement;
 pub mod convergence;
+pub mod divided;
 pub mod document;
 pub mod early_end;
 pub mod metrics;

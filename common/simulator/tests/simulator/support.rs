@@ -58,8 +58,9 @@ pub(crate) fn synchronous(rounds: u32) -> ResolvedTask {
 }
 
 pub(crate) fn private(sweeps: u32) -> ResolvedTask {
-    let pvi =
-        format!("schedule = \"sequential\"\nsweeps = {sweeps}\ndamping = 0.5\nupdate = \"dp-optimisation\"\nsteps = 2\nmeasured = false\nexpected_sites = 3");
+    let pvi = format!(
+        "schedule = \"sequential\"\nsweeps = {sweeps}\ndamping = 0.5\nupdate = \"dp-optimisation\"\nsteps = 2\nmeasured = false\nexpected_sites = 3"
+    );
     task(&pvi, "epsilon = 1.0", 1)
 }
 

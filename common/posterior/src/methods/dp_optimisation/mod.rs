@@ -23,6 +23,7 @@ mod balance;
 mod noise_aware;
 mod rehearsal;
 mod rule;
+mod sites;
 mod task;
 
 pub(crate) use task::resolve;

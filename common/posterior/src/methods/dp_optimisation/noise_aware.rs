@@ -36,9 +36,7 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
 /// One look a visit. `None` where a state is not one of this rule, or a site is unknown.
 fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History) -> Option<Vec<Look>> {
     let d = scales.len();
-    let steps = f64::from(spec.steps);
-    let q = spec.sampling_rate.get();
-    let noise_of_one = scales.map(|scale| (spec.noise_multiplier.get() * spec.clip_norm.get() / (q * scale)).powi(2) / steps);
+    let noise_of_one = noise_of_one(spec, scales);
     let mut visits: Vec<(u32, Gathered)> = Vec::new();
     let mut before: &[f64] = &[];
     for round in history.rounds.iter().filter(|round| !round.included.is_empty()) {
@@ -58,7 +56,7 @@ fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History) ->
     }
     let look = |(_, all): (u32, Gathered)| {
         let curvature = all.curvature / all.share;
-        let sampled = curvature.map(|h| h.max(0.0) * (1.0 - q) / (q * steps));
+        let sampled = sampled(spec, &curvature);
         Look {
             point: all.point / all.share,
             gradient: all.gradient / all.share,
@@ -68,6 +66,18 @@ fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History) ->
         }
     };
     Some(visits.into_iter().filter(|(_, all)| all.share > 0.0).map(look).collect())
+}
+
+/// Variances of the noise on the mean gradient of a site's visit.
+pub(super) fn noise_of_one(spec: &DpOptimisationSpec, scales: &DVector<f64>) -> DVector<f64> {
+    let noise = spec.noise_multiplier.get() * spec.clip_norm.get() / spec.sampling_rate.get();
+    scales.map(|scale| (noise / scale).powi(2) / f64::from(spec.steps))
+}
+
+/// By how much a sum over Poisson samples varies besides.
+pub(super) fn sampled(spec: &DpOptimisationSpec, curvature: &DVector<f64>) -> DVector<f64> {
+    let q = spec.sampling_rate.get();
+    curvature.map(|h| h.max(0.0) * (1.0 - q) / (q * f64::from(spec.steps)))
 }
 
 /// What the rounds of a visit brought together.

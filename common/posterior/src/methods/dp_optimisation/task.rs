@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::rule::MeasuredRule;
 use crate::clipping::adaptive;
 use crate::methods::Setting;
+use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
+use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
@@ -415,6 +417,25 @@ impl UpdateRules for DpOptimisationSpec {
 
     fn rehearse(&self, task: &Setting<'_>, _visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
         super::rehearsal::changes(self, task, state, stage)
+    }
+
+    fn sites_are_comparable(&self) -> Result<(), NotTested> {
+        self.noise_is_known().map_err(|_| NotTested::Steps)
+    }
+
+    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        self.sites_are_comparable()?;
+        super::sites::sites(task, self, releases).ok_or(NotTested::Diverged)?.agreement()
+    }
+
+    /// Of what the others measured; λ − λ_m stands beside it, or in its place where nothing was measured.
+    fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        let plain = of_factor(task, releases, site, Absent::Divided);
+        if self.noise_is_known().is_err() {
+            return plain;
+        }
+        let aware = super::sites::sites(task, self, releases).ok_or(Undividable::Diverged)?.without(site)?;
+        Ok(Divided { plain: plain.ok().map(|plain| plain.natural_parameters), ..aware })
     }
 
     fn released(&self) -> String {

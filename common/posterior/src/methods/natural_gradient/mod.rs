@@ -26,6 +26,7 @@
 mod noise_aware;
 mod rehearsal;
 mod rule;
+mod sites;
 mod task;
 
 pub use rule::NaturalGradientRule;

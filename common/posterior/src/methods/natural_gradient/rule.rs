@@ -169,7 +169,7 @@ impl NaturalGradientRule {
     }
 
     /// Standard deviation of the noise on one coordinate of a sum.
-    fn noise(&self, arrived: &Arrived<'_>) -> f64 {
+    pub(super) fn noise(&self, arrived: &Arrived<'_>) -> f64 {
         let one = self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0);
         match self.trust {
             Trust::Local => one * f64::from(arrived.sites).sqrt(),

@@ -8,7 +8,9 @@ use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
+use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::requires_epsilon;
+use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
@@ -384,6 +386,25 @@ impl UpdateRules for NaturalGradientSpec {
     fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
         let noised = self.sum_of(task, visit, self.share(visit, task.visits())).map_err(|_| NotForecast::Setting)?;
         super::rehearsal::sum(self, task, (visit, &noised), state, stage)
+    }
+
+    fn sites_are_comparable(&self) -> Result<(), NotTested> {
+        match self.preconditioner {
+            Preconditioner::Gram => Ok(()),
+            Preconditioner::Diagonal => Err(NotTested::Update),
+        }
+    }
+
+    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        self.sites_are_comparable()?;
+        super::sites::sites(task, self, releases).ok_or(NotTested::Diverged)?.agreement()
+    }
+
+    fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        match self.preconditioner {
+            Preconditioner::Gram => super::sites::sites(task, self, releases).ok_or(Undividable::Diverged)?.without(site),
+            Preconditioner::Diagonal => Err(Undividable::Correlations),
+        }
     }
 
     fn released(&self) -> String {

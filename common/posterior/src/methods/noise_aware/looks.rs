@@ -55,6 +55,19 @@ pub(crate) struct Looks {
     pub(crate) prior: (f64, f64),
 }
 
+/// Where the looks lead together.
+pub(crate) struct Carried {
+    pub(crate) posterior: Posterior,
+    pub(crate) mean: DVector<f64>,
+    pub(crate) covariance: DMatrix<f64>,
+    /// w_t, with which the mean was found.
+    pub(crate) weights: Vec<f64>,
+    /// ‖ρ_t H(μ_t − θ̄)‖² of every look.
+    pub(crate) bends: Vec<f64>,
+    /// H.
+    pub(crate) curvature: DMatrix<f64>,
+}
+
 /// The likelihood that a weighted mean of the looks tells.
 struct Likelihood {
     reference: DVector<f64>,
@@ -68,6 +81,11 @@ struct Likelihood {
 impl Looks {
     /// `None` where the looks have left the range of numbers, or there is none.
     pub(crate) fn posterior(&self) -> Option<Posterior> {
+        self.carried().map(|carried| carried.posterior)
+    }
+
+    /// `None` where the looks have left the range of numbers, or there is none.
+    pub(crate) fn carried(&self) -> Option<Carried> {
         let d = self.family.dimension();
         let changes = self.changes();
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
@@ -86,18 +104,32 @@ impl Looks {
             let new = normalised(noise.iter().zip(&bends).map(|(noise, bend)| 1.0 / (noise + bend)));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
-            result = Some(Posterior {
+            let posterior = Posterior {
                 natural_parameters: natural,
                 signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                 noise_share: Some(fresh.mean() / (fresh.mean() + bent)),
-            });
-            weights = new;
+            };
+            let weights = std::mem::replace(&mut weights, new);
+            result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), curvature: likelihood.curvature });
             // The first pass knows neither the error of the curvature nor the distances.
             if pass > 1 && moved < 1e-4 {
                 break;
             }
         }
-        result.filter(|posterior| posterior.natural_parameters.iter().all(|v| v.is_finite()))
+        result.filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()))
+    }
+
+    /// By how much the curvature may change on a way that leads away from the looks, relative to itself and at most 1. The earlier look whose curvature was the most
+    /// different from that of the later ones, by ρ, tells it: where the curvature changes with the square of the distance from there, as that of a logit does
+    /// about 0, it changes by ρ(2r + r²) over r times that distance. Distances are by the curvature.
+    pub(crate) fn bends(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> f64 {
+        let (later, changes) = (self.looks.len() / 2, self.changes());
+        let share = normalised(self.looks.iter().enumerate().map(|(t, _)| if t < later { 0.0 } else { 1.0 }));
+        let end = mean(self.looks.iter().map(|look| &look.point), &share);
+        let Some(most) = (0..later).max_by(|&a, &b| changes[a].total_cmp(&changes[b])) else { return 0.0 };
+        let length = |distance: &DVector<f64>| distance.dot(&(curvature * distance)).max(0.0).sqrt();
+        let further = length(way) / length(&(&self.looks[most].point - end)).max(f64::MIN_POSITIVE);
+        (changes[most] * further * (2.0 + further)).min(1.0)
     }
 
     /// ρ_t of every look.
@@ -149,35 +181,41 @@ impl Looks {
         let mean = &covariance * DVector::from_column_slice(&natural[..d]);
         let natural = match self.family {
             Family::FullGaussian { .. } => natural,
-            Family::DiagonalGaussian { .. } => {
-                let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
-                [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
-            }
+            Family::DiagonalGaussian { .. } => marginal(&mean, &covariance),
         };
         Some((natural, mean, covariance))
     }
 
-    /// E: covariance of (H̃ − H)(θ − μ_r) for a θ of the posterior. With Q = E(θ − μ_r)(θ − μ_r)ᵀ and noise of variance σ² on the entries of svec H̃ it is
-    /// ½σ²(tr Q I + Q), on a diagonal σ² diag Q.
+    /// E for a θ of the posterior.
     fn error(&self, likelihood: &Likelihood, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> DMatrix<f64> {
         let distance = mean - &likelihood.reference;
-        let square = covariance + &distance * distance.transpose();
-        match self.family {
-            Family::FullGaussian { dimension } => {
-                (DMatrix::identity(dimension, dimension) * square.trace() + square) * (0.5 * likelihood.curvature_noise.mean())
-            }
-            Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&square.diagonal().component_mul(&likelihood.curvature_noise)),
-        }
+        error(self.family, &likelihood.curvature_noise, &(covariance + &distance * distance.transpose()))
     }
 }
 
-fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>> {
+/// E: covariance of (H̃ − H)(θ − μ_r). With Q = E(θ − μ_r)(θ − μ_r)ᵀ, `square`, and noise of variance σ² on the entries of svec H̃ it is ½σ²(tr Q I + Q), on
+/// a diagonal σ² diag Q.
+pub(crate) fn error(family: Family, noise: &DVector<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
+    match family {
+        Family::FullGaussian { dimension } => (DMatrix::identity(dimension, dimension) * square.trace() + square) * (0.5 * noise.mean()),
+        Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&square.diagonal().component_mul(noise)),
+    }
+}
+
+/// Natural parameters of a mean field with these means and marginal variances.
+pub(crate) fn marginal(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Vec<f64> {
+    let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
+    [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
+}
+
+/// A symmetric matrix with its negative eigenvalues at 0.
+pub(crate) fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>> {
     let limit = 1000 * matrix.nrows().max(10);
     let eigen = SymmetricEigen::try_new(matrix, f64::EPSILON, limit)?;
     Some(&eigen.eigenvectors * DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(0.0))) * eigen.eigenvectors.transpose())
 }
 
-fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(crate) fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
     let weights: Vec<f64> = weights.collect();
     let total: f64 = weights.iter().sum();
     weights.iter().map(|weight| weight / total).collect()
@@ -187,7 +225,7 @@ fn mean<'a>(vectors: impl Iterator<Item = &'a DVector<f64>>, weights: &[f64]) ->
     sum(vectors.zip(weights).map(|(vector, weight)| vector * *weight))
 }
 
-fn sum(vectors: impl Iterator<Item = DVector<f64>>) -> DVector<f64> {
+pub(crate) fn sum(vectors: impl Iterator<Item = DVector<f64>>) -> DVector<f64> {
     vectors.reduce(|a, b| a + b).unwrap_or_else(|| DVector::zeros(0))
 }
 

@@ -18,6 +18,7 @@
 
 pub(crate) mod correlations;
 pub(crate) mod looks;
+pub(crate) mod sites;
 
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,9 @@ pub enum Absent {
     /// Without a Gram matrix.
     #[error("a diagonal preconditioner releases nothing of the correlations; preconditioner = \"gram\" has complete intervals")]
     Correlations,
+    /// A site was divided out.
+    #[error("how much of the noise is left in a posterior from which a site was divided out is not known for this update")]
+    Divided,
     /// Too many coefficients.
     #[error("the model has more than {0} coefficients, too many to decompose their matrix")]
     TooLarge(usize),

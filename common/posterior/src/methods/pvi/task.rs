@@ -7,7 +7,10 @@ use dp_pvi_privacy::PayloadKind;
 use serde::Deserialize;
 
 use crate::methods::Setting;
+use crate::methods::agreement::SiteReleases;
 use crate::methods::check::requires_local_trust;
+use crate::methods::divided::{Divided, Undividable, of_factor};
+use crate::methods::noise_aware::Absent;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{PviRule, Rule};
 use crate::spec::TaskError;
@@ -60,6 +63,10 @@ impl UpdateRules for Pvi {
 
     fn is_private(&self) -> bool {
         false
+    }
+
+    fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        of_factor(task, releases, site, Absent::NoNoise)
     }
 
     fn is_asynchronous(&self) -> bool {

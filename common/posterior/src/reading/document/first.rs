@@ -53,6 +53,8 @@ impl From<Document> for PosteriorDocument {
             plain: None,
             convergence: None,
             signal_to_noise: None,
+            agreement: None,
+            without: None,
             problem: old.problem,
             privacy: old.privacy,
             evaluations: old.evaluations,

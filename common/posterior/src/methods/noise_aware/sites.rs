@@ -1,0 +1,172 @@
+//! The sites of a run one by one, under local trust: what each says of the coefficients, and what is left without one of them.
+//!
+//! The looks of a site at the likelihood are combined with the weights that the noise-aware posterior gives to visits ([`looks`](super::looks)), so that the
+//! sites' parts add up to the run's likelihood: λ_k = Σ_t w_t (g̃_kt + H̃_kt μ_t, H̃_kt). Two uses:
+//!
+//! * **Agreement**: gradient and curvature of a site at the run's posterior mean θ̄, with their noise, are the evidence that
+//!   [`agreement`](crate::numerics::agreement) tests. A gradient that bends on the way to θ̄ is uncertain by the site's share of what the posterior allows for it.
+//! * **Without a site**: the noise-aware posterior of what the others showed. For a quadratic likelihood it is that of a run without the site, up to noise. Otherwise a
+//!   site that was different has drawn the points away from where the others lead. By how much the curvature changes with the distance was seen on the way of
+//!   the run, and a gradient that bends that much over the rest of the way is in the intervals.
+
+use std::collections::BTreeMap;
+
+use dp_pvi_expfam::any::Family;
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use nalgebra::{Cholesky, DMatrix, DVector};
+
+use super::LARGEST;
+use super::correlations::Correlations;
+use super::looks::{Carried, Look, Looks, error, marginal, normalised, sum, without_negative_eigenvalues};
+use crate::methods::Setting;
+use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
+use crate::methods::divided::{Divided, Noise, Undividable};
+
+/// Largest d: a matrix of this size is decomposed for every site.
+const LARGEST_OF_SITES: usize = LARGEST / 2;
+
+/// What one site showed.
+pub(crate) struct SiteLooks {
+    /// Its share in the declared units.
+    pub(crate) share: f64,
+    /// By the number of the visit.
+    pub(crate) looks: BTreeMap<u32, Look>,
+    /// The site's own correlations, where a mean field has none: of products of features with noise of this variance.
+    pub(crate) products: Option<(DMatrix<f64>, f64)>,
+}
+
+/// What all sites showed.
+pub(crate) struct Sites<'a> {
+    pub(crate) task: &'a Setting<'a>,
+    /// Those of the run.
+    pub(crate) correlations: Correlations,
+    pub(crate) sites: Vec<SiteLooks>,
+}
+
+impl Sites<'_> {
+    /// Every site against all others, in their order; `None` for a site without a look.
+    pub(crate) fn agreement(&self) -> Result<Vec<Option<Compared>>, NotTested> {
+        if self.task.family().dimension() > LARGEST_OF_SITES {
+            return Err(NotTested::TooLarge(LARGEST_OF_SITES));
+        }
+        match self.sites.iter().filter(|site| !site.looks.is_empty()).count() {
+            0 => return Err(NotTested::NoRound),
+            1 => return Err(NotTested::OneSite),
+            _ => {}
+        }
+        let all = self.together(|_| true);
+        let carried = all.carried().ok_or(NotTested::Diverged)?;
+        let visits: Vec<u32> = self.visits(|_| true).into_keys().collect();
+        let evidence = |site: &SiteLooks| -> Option<Option<Evidence>> {
+            if site.looks.is_empty() { Some(None) } else { self.evidence(site, &visits, &carried).map(Some) }
+        };
+        let evidence: Vec<Option<Evidence>> = self.sites.iter().map(evidence).collect::<Option<_>>().ok_or(NotTested::Diverged)?;
+        let present: Vec<Evidence> = evidence.iter().flatten().cloned().collect();
+        let intercept = self.task.parsed_schema().ok().and_then(|schema| schema.intercept()).map(|j| j as usize);
+        let compared = compare(&present, allowance(self.task.model), intercept, self.prior().1).ok_or(NotTested::Diverged)?;
+        let mut compared = compared.into_iter();
+        Ok(evidence.iter().map(|evidence| evidence.as_ref().and_then(|_| compared.next())).collect())
+    }
+
+    /// The noise-aware posterior of all sites but one.
+    pub(crate) fn without(&self, site: usize) -> Result<Divided, Undividable> {
+        if self.task.family().dimension() > LARGEST {
+            return Err(Undividable::TooMany);
+        }
+        let (all, others) = (self.together(|_| true), self.together(|other| other != site));
+        if others.looks.is_empty() || self.sites.get(site).is_none_or(|own| own.looks.is_empty()) {
+            return Err(Undividable::Nothing);
+        }
+        let (origin, left) = (all.carried().ok_or(Undividable::Diverged)?.mean, others.carried().ok_or(Undividable::Diverged)?);
+        // The looks lie where all sites together lead. An error of the gradient on the way from there moves the mean by Σ times itself.
+        let way = &left.mean - origin;
+        let bend = &left.curvature * &way * others.bends(&way, &left.curvature);
+        let d = left.mean.len();
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        let unknown = &bend * bend.transpose() + DMatrix::identity(d, d) * (bend.norm_squared() / d as f64);
+        let covariance = &left.covariance + &left.covariance * unknown * &left.covariance;
+        let natural_parameters = match self.task.family() {
+            Family::DiagonalGaussian { .. } => marginal(&left.mean, &covariance),
+            Family::FullGaussian { .. } => {
+                let precision = Cholesky::new(covariance).ok_or(Undividable::Diverged)?.inverse();
+                [(&precision * &left.mean).as_slice(), &svec(&precision)].concat()
+            }
+        };
+        let noise = Noise::Contained { signal_to_noise: left.posterior.signal_to_noise };
+        Ok(Divided { natural_parameters, noise, raised: 0, plain: None })
+    }
+
+    fn prior(&self) -> (f64, f64) {
+        (self.task.prior.mean, self.task.prior.scale.powi(-2))
+    }
+
+    /// Looks of the sites that `keep` names, by visit.
+    fn visits(&self, keep: impl Fn(usize) -> bool) -> BTreeMap<u32, Vec<(f64, &Look)>> {
+        let mut visits: BTreeMap<u32, Vec<(f64, &Look)>> = BTreeMap::new();
+        for (_, site) in self.sites.iter().enumerate().filter(|(number, _)| keep(*number)) {
+            site.looks.iter().for_each(|(visit, look)| visits.entry(*visit).or_default().push((site.share, look)));
+        }
+        visits
+    }
+
+    /// What these sites showed together. A visit of some of them counts as a part of that size of the whole.
+    fn together(&self, keep: impl Fn(usize) -> bool) -> Looks {
+        let seen = |(number, site): (usize, &SiteLooks)| if keep(number) && !site.looks.is_empty() { site.share } else { 0.0 };
+        let whole: f64 = self.sites.iter().enumerate().map(seen).sum();
+        let look = |present: Vec<(f64, &Look)>| {
+            let present_share: f64 = present.iter().map(|(share, _)| share).sum();
+            let part = present_share / whole;
+            let of = |entry: fn(&Look) -> &DVector<f64>| sum(present.iter().map(|(_, look)| entry(look).clone()));
+            Look {
+                point: sum(present.iter().map(|(share, look)| &look.point * *share)) / present_share,
+                gradient: of(|look| &look.gradient) / part,
+                curvature: of(|look| &look.curvature) / part,
+                noise: of(|look| &look.noise) / part.powi(2),
+                curvature_noise: of(|look| &look.curvature_noise) / part.powi(2),
+            }
+        };
+        let looks = self.visits(&keep).into_values().map(look).collect();
+        Looks { family: self.task.family(), looks, correlations: self.correlations.clone(), prior: self.prior() }
+    }
+
+    /// What a site with looks says at the mean of the run's posterior. `None` for numbers that cannot be computed with.
+    fn evidence(&self, site: &SiteLooks, visits: &[u32], carried: &Carried) -> Option<Evidence> {
+        let family = self.task.family();
+        let d = family.dimension();
+        let own: Vec<(f64, f64, &Look)> = visits
+            .iter()
+            .zip(carried.weights.iter().zip(&carried.bends))
+            .filter_map(|(visit, (weight, bend))| Some((*weight, *bend, site.looks.get(visit)?)))
+            .collect();
+        let weights = normalised(own.iter().map(|(weight, _, _)| *weight));
+        let of = |entry: fn(&Look) -> &DVector<f64>| sum(own.iter().zip(&weights).map(|((_, _, look), w)| entry(look) * *w));
+        let of_squares = |entry: fn(&Look) -> &DVector<f64>| sum(own.iter().zip(&weights).map(|((_, _, look), w)| entry(look) * (w * w)));
+        // What the posterior allows for a gradient that bends, as far as it is this site's.
+        let bent: f64 = own.iter().zip(&weights).map(|((_, bend, _), w)| w * w * bend * site.share * site.share).sum();
+        let distance = &carried.mean - of(|look| &look.point);
+        let square = &carried.covariance + &distance * distance.transpose();
+        let mut noise = DMatrix::from_diagonal(&of_squares(|look| &look.noise).add_scalar(bent));
+        noise += error(family, &of_squares(|look| &look.curvature_noise), &square);
+        let released = of(|look| &look.curvature);
+        let (curvature, doubt) = match family {
+            Family::FullGaussian { dimension } => (unsvec(released.as_slice(), dimension), 0.0),
+            Family::DiagonalGaussian { dimension } => {
+                let own = site.products.as_ref().filter(|(products, _)| products.diagonal().iter().all(|entry| *entry > 0.0));
+                let correlations = own.map(|(products, _)| Correlations::new(self.task, Some(products.clone())));
+                if let Some((products, variance)) = own {
+                    // Their noise acts on the same distance.
+                    let ratio = (0..d).map(|j| released[j] / products[(j, j)]).fold(0.0, f64::max).min(1.0);
+                    let variances = DVector::from_element(d, ratio * ratio * variance);
+                    noise += error(Family::FullGaussian { dimension }, &variances, &square);
+                }
+                let correlations = correlations.as_ref().unwrap_or(&self.correlations);
+                let matrix = correlations.matrix(&released.map(|entry| entry.max(0.0)));
+                #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+                let doubt = correlations.doubt().powi(2) * matrix.norm_squared() / (d * (d - 1)).max(1) as f64;
+                (matrix, doubt)
+            }
+        };
+        let curvature = without_negative_eigenvalues(curvature)?;
+        Some(Evidence { score: of(|look| &look.gradient) - &curvature * distance, curvature, noise, doubt })
+    }
+}

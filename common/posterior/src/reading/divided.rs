@@ -1,0 +1,199 @@
+//! A run's posterior without one of its sites ([`crate::methods::divided`]).
+
+pub use crate::methods::agreement::SiteReleases;
+pub use crate::methods::divided::{Divided, Noise, Undividable};
+use crate::spec::Trust;
+use crate::task::ResolvedTask;
+use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_privacy::ClientId;
+use serde::{Deserialize, Serialize};
+
+/// What a file says of itself whose posterior lacks a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Without {
+    /// The site whose releases were divided out.
+    pub site: ClientId,
+    /// What that means, in sentences.
+    pub remarks: Vec<String>,
+}
+
+impl Without {
+    pub(crate) fn new(site: ClientId, raised: usize) -> Self {
+        let mut remarks = vec![
+            format!(
+                "What {site} released was divided out of this posterior. Nothing was erased: its releases are in the run's own posterior, and with whoever received them."
+            ),
+            format!(
+                "The other sites' later releases were made at points that {site} had moved, and still depend on it: this is not exactly the posterior of a run without it."
+            ),
+            format!("The charges in the ledger of {site} stay, and so does its statement of privacy."),
+        ];
+        if raised > 0 {
+            remarks.push(format!(
+                "In {raised} directions the precision that was left was below the prior's, because of noise, and was raised to it."
+            ));
+        }
+        Self { site, remarks }
+    }
+}
+
+/// Whether [`without`] may have an answer: only then need the sites' vectors be read.
+///
+/// # Errors
+/// Why there is none whatever was released.
+pub fn is_known(task: &ResolvedTask) -> Result<(), Undividable> {
+    if task.privacy.trust == Trust::Aggregated {
+        return Err(Undividable::Aggregated);
+    }
+    if task.schedule.staleness().is_some() { Err(Undividable::Late) } else { Ok(()) }
+}
+
+/// The posterior of a run without what the site at this position released. Post-processing of released values.
+///
+/// # Errors
+/// Why there is none.
+pub fn without(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+    is_known(task)?;
+    let divided = task.update.rules().without(&task.setting(), releases, site)?;
+    match Gaussian::from_natural(task.family(), divided.natural_parameters.clone()) {
+        Ok(_) => Ok(divided),
+        Err(_) => Err(Undividable::Diverged),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use dp_pvi_privacy::ClientId;
+
+    use super::{Divided, Noise, SiteReleases, Undividable, is_known, without};
+    use crate::methods::Arrived;
+    use crate::methods::noise_aware::{Absent, ClosedRound, History};
+    use crate::reading::document::PosteriorDocument;
+    use crate::reading::statement::statement;
+    use crate::task::{RawTask, ResolveContext, ResolvedTask};
+
+    const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
+        [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+
+    fn task(pvi: &str, privacy: &str) -> ResolvedTask {
+        let text = format!(
+            "model.family = \"linear-regression\"\nmodel.noise_sd = 1.0\nschema.file = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\n\
+             adjacency = \"replace-one\"\ndelta = 1e-5\n{privacy}\n"
+        );
+        let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
+        RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
+    }
+
+    fn open() -> ResolvedTask {
+        task("schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"pvi\"", "trust = \"local\"")
+    }
+
+    fn private() -> ResolvedTask {
+        task(
+            "schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"dp-optimisation\"\nclip_norm = 2.0\noptimizer = \"adam\"",
+            "trust = \"local\"\nepsilon = 1.0",
+        )
+    }
+
+    /// A run in which every site of these sends what `change` says of its factor, in a mean field of two coefficients.
+    struct Run {
+        history: History,
+        vectors: Vec<Vec<Vec<f64>>>,
+    }
+
+    impl Run {
+        fn new(task: &ResolvedTask, sites: &[usize], change: impl Fn(usize, &[f64]) -> Vec<f64>) -> Self {
+            let (rule, mut factors) = (task.rule(), vec![vec![0.0; 4]; 3]);
+            let mut state = rule.initial();
+            let mut run = Self { history: History { shares: vec![1.0 / 3.0; 3], rounds: Vec::new() }, vectors: Vec::new() };
+            for visit in 0..task.visits() {
+                let sent: Vec<Vec<f64>> = sites.iter().map(|&site| change(site, &factors[site])).collect();
+                let sum: Vec<f64> = (0..4).map(|j| sent.iter().map(|vector| vector[j]).sum()).collect();
+                let step = rule.apply(&state, &Arrived { visit, sites: u32::try_from(sites.len()).unwrap(), sum: &sum });
+                for (&site, vector) in sites.iter().zip(&sent) {
+                    let rho = task.damping[visit as usize];
+                    factors[site].iter_mut().zip(vector).for_each(|(factor, change)| *factor += rho * change);
+                }
+                state = step.state;
+                let included = sites.to_vec();
+                run.history.rounds.push(ClosedRound { visit, included, state: state.clone(), correction: step.correction });
+                run.vectors.push(sent);
+            }
+            run
+        }
+
+        fn without(&self, task: &ResolvedTask, site: usize) -> Result<Divided, Undividable> {
+            without(task, &SiteReleases { history: &self.history, vectors: &self.vectors }, site)
+        }
+    }
+
+    /// Sums of a site's records: of a likelihood that is conjugate, which a site fits exactly whatever the others say.
+    fn likelihood(site: usize) -> Vec<f64> {
+        [[3.0, -1.0, 5.0, 8.0], [2.0, 2.0, 7.0, 4.0], [-6.0, 0.5, 30.0, 1.0]][site].to_vec()
+    }
+
+    fn exact(site: usize, factor: &[f64]) -> Vec<f64> {
+        likelihood(site).iter().zip(factor).map(|(l, f)| l - f).collect()
+    }
+
+    /// The linear Gaussian case: the run without a site is the run that never had it, to the last rounding, at every damping and number of rounds.
+    #[test]
+    fn a_conjugate_run_without_a_site_is_the_run_that_never_had_it() {
+        let task = open();
+        let all = Run::new(&task, &[0, 1, 2], exact);
+        for site in 0..3 {
+            let others: Vec<usize> = (0..3).filter(|other| *other != site).collect();
+            let never = Run::new(&task, &others, exact);
+            let divided = all.without(&task, site).unwrap();
+            let expected = task.posterior(&never.history.rounds.last().unwrap().state).to_vec();
+            divided.natural_parameters.iter().zip(&expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-12, "{a} {b}"));
+            assert_eq!((divided.noise, divided.raised), (Noise::Left(Absent::NoNoise), 0));
+        }
+    }
+
+    /// Noise may have left the others less precision than the prior had: it is raised, and said.
+    #[test]
+    fn precision_that_noise_took_is_raised_to_the_priors() {
+        let task = private();
+        let run = Run::new(&task, &[0, 1, 2], |site, _| if site == 0 { vec![1.0, 1.0, 9.0, 9.0] } else { vec![0.5, 0.5, -2.0, 1.0] });
+        let divided = run.without(&task, 0).unwrap();
+        assert_eq!((divided.raised, divided.noise), (1, Noise::Left(Absent::Divided)));
+        // The prior's precision is 1; the other coordinate keeps 1 + 4·0.5·2.
+        assert!((divided.natural_parameters[2] - 1.0).abs() < 1e-12 && (divided.natural_parameters[3] - 5.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_divided_says_so() {
+        let (exactly, run) = (open(), Run::new(&open(), &[0, 1], exact));
+        assert_eq!(run.without(&exactly, 2), Err(Undividable::Nothing), "it was never in a round");
+        assert_eq!(Run::new(&exactly, &[0], exact).without(&exactly, 0), Err(Undividable::Nothing), "nobody else was");
+        let mut short = Run::new(&exactly, &[0, 1], exact);
+        short.vectors[1][0].pop();
+        assert_eq!(short.without(&exactly, 0), Err(Undividable::Diverged));
+        let aggregated = "trust = \"aggregated\"\nepsilon = 1.0\n[aggregation]\nmax_units = 1000";
+        let sums = "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\nresidual_bound = 5.0\ncurvature_bound = 1.0";
+        assert_eq!(is_known(&task(sums, aggregated)), Err(Undividable::Aggregated));
+        let gradients =
+            task("schedule = \"synchronous\"\nrounds = 2\nupdate = \"global-vi\"\nclip_norm = 2.0", "trust = \"local\"\nepsilon = 1.0");
+        assert_eq!(run.without(&gradients, 0), Err(Undividable::Update));
+    }
+
+    #[test]
+    fn the_document_says_what_it_is() {
+        let task = open();
+        let site = ClientId::new("south").unwrap();
+        let divided = Run::new(&task, &[0, 1, 2], exact).without(&task, 1).unwrap();
+        let statements = vec![statement(&task, &site, 4).unwrap()];
+        let document = PosteriorDocument::without_site(&task, 1, 4, &divided, site.clone(), statements.clone()).unwrap();
+        let back = PosteriorDocument::from_json(&document.to_json()).unwrap();
+        assert_eq!(back, document);
+        let about = back.without.as_ref().unwrap();
+        assert!(about.site == site && about.remarks.len() == 3 && about.remarks[0].contains("Nothing was erased"));
+        assert!(back.intervals.complete && back.evaluations.is_empty() && back.privacy.len() == 1);
+        assert_eq!(back.natural_parameters, divided.natural_parameters);
+        back.predictor().unwrap();
+    }
+}
