@@ -132,7 +132,15 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
     ("sep", &["common/posterior/src/methods/propagation/task.rs", "common/posterior/src/task/check.rs"]),
     ("ep", &["common/posterior/src/methods/propagation/task.rs", "common/posterior/src/task/check.rs"]),
     ("global-vi", &["common/simulation/src/audit/premise.rs"]),
-    ("pvi", &["common/posterior/src/task/check.rs", "common/posterior/src/task/raw.rs", "common/simulation/src/experiment/config.rs"]),
+    (
+        "pvi",
+        &[
+            "common/posterior/src/methods/dp_optimisation/rule.rs",
+            "common/posterior/src/task/check.rs",
+            "common/posterior/src/task/raw.rs",
+            "common/simulation/src/experiment/config.rs",
+        ],
+    ),
 ];
 
 /// Whether a file names a room: its folder as a module, or its name in a text, comments aside.

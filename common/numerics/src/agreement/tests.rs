@@ -39,6 +39,7 @@ fn draw(coefficients: &[DVector<f64>], records: &[f64], noise: f64, random: &mut
             score: &curvature * own + sampling + random.vector() * noise,
             noise: DMatrix::identity(D, D) * (noise * noise),
             curvature,
+            doubt: 0.0,
         }
     };
     coefficients.iter().zip(records).map(site).collect()

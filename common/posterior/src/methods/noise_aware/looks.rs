@@ -230,5 +230,4 @@ pub(crate) fn sum(vectors: impl Iterator<Item = DVector<f64>>) -> DVector<f64> {
 }
 
 #[cfg(test)]
-#[path = "looks_tests.rs"]
 mod tests;
