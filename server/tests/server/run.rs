@@ -63,7 +63,7 @@ async fn a_run_ends_with_the_sum_and_leaves_results() {
     assert_eq!((document.rounds, document.run, document.evaluations.len(), document.privacy.len()), (3, 1, 4, 3));
     assert!(document.privacy.iter().all(|statement| statement.epsilon.is_none() && statement.releases == 3));
     let report = std::fs::read_to_string(&exported.report).unwrap();
-    for text in ["a test", "x=v3", "log-likelihood", "Calibration after 3 rounds", "epsilon is infinite", "</html>"] {
+    for text in ["a test", "x=v3", "log-likelihood", "Reliability after round 3", "its ε is infinite", "</html>"] {
         assert!(report.contains(text), "{text}");
     }
     assert!(!report.contains("http://") || report.matches("http://").count() == report.matches("http://www.w3.org/2000/svg").count());
