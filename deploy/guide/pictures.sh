@@ -30,7 +30,8 @@ cut() {
 
 only() { printf 'main>:not(%s){display:none}' "$1"; }
 
-cut report-coefficients "main>:not(h1,.lead,#short,#effects){display:none}#effects>:not(h2,figure){display:none}"
+cut report-short "$(only 'h1,.lead,#short')"
+cut report-coefficients "$(only '#effects')#effects>:not(h2,figure){display:none}"
 cut report-predictions "$(only '#predictions')#predictions>:not(h2,.pair){display:none}"
 cut report-rounds "$(only '#predictions')#predictions>:not(figure){display:none}"
 cut report-budget "$(only '#privacy')#privacy>.note{display:none}"
