@@ -85,7 +85,15 @@ fn widths(area: &Area<'_>, forecast: &Forecast) -> Result<(), PlotError> {
         }
         _ => String::new(),
     };
-    chart.configure_mesh().x_desc("width").y_labels(drawn.len() + 1).y_label_formatter(&name).disable_y_mesh().draw().map_err(failed)?;
+    // Many more than there are: with fewer every second name would be left out.
+    chart
+        .configure_mesh()
+        .x_desc("width")
+        .y_labels(4 * drawn.len() + 8)
+        .y_label_formatter(&name)
+        .disable_y_mesh()
+        .draw()
+        .map_err(failed)?;
     for (at, coefficient) in (0..rows).rev().zip(drawn) {
         let at = || SegmentValue::CenterOf(at);
         let Range { low, median, high } = coefficient.width;

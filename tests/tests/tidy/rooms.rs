@@ -311,6 +311,8 @@ const CIRCLES: &[(&str, &str, &str, &str)] = &[
     ("common/protocol/src", "", "sum", "coordinator"),
     // One table holds the bounds of every message, and every message is compared with it where it is decoded.
     ("common/protocol/src", "", "bounds", "message"),
+    // What sites released is a history with vectors, and a site's part of the looks at the likelihood is compared with the others'.
+    ("common/posterior/src", "methods", "agreement", "noise_aware"),
 ];
 
 /// Modules of one parent import each other in one direction. A child may import what its parent offers, and a parent its children.
