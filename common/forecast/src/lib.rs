@@ -1,6 +1,6 @@
 //! What a run will be worth, before it runs: widths of intervals and the loss of predictive quality, from public values alone.
 //!
-//! Federations are drawn from the schema and the prior ([`world`]), and the task runs on each of them: its own rule, the noise of its own
+//! Federations are drawn from the schema and the prior (`world`), and the task runs on each of them: its own rule, the noise of its own
 //! mechanisms, the intervals that its result would have. What differs from world to world (shares of levels, correlations, coefficients)
 //! becomes a range. No record enters, nothing costs budget, and the same task gives the same bits.
 

@@ -1,8 +1,8 @@
 //! `rounds = "auto"`: the number of rounds with which a task is resolved, chosen from public values before the run.
 //!
 //! The task is rehearsed with every number of a short ladder, always over the same drawn federations. A run arrives whose own posterior ends within
-//! [`ARRIVES`] standard deviations of where the released sums lead, overall. Of the numbers with which it does, the smallest that is as good as the
-//! best is taken: intervals at most [`AS_WIDE`] times as wide as the narrowest, and at least [`AS_MUCH`] of what is learned, ln(prior's width/width),
+//! `ARRIVES` standard deviations of where the released sums lead, overall. Of the numbers with which it does, the smallest that is as good as the
+//! best is taken: intervals at most `AS_WIDE` times as wide as the narrowest, and at least `AS_MUCH` of what is learned, ln(prior's width/width),
 //! which tells where noise leaves little. Where none arrives all compete: the noise decides there, and not the way.
 
 use dp_pvi_posterior::reading::convergence::Convergence;

@@ -313,6 +313,8 @@ const CIRCLES: &[(&str, &str, &str, &str)] = &[
     ("common/protocol/src", "", "bounds", "message"),
     // What sites released is a history with vectors, and a site's part of the looks at the likelihood is compared with the others'.
     ("common/posterior/src", "methods", "agreement", "noise_aware"),
+    // What is left without a site is a likelihood with noise, of which the looks take the site's part.
+    ("common/posterior/src", "methods", "divided", "noise_aware"),
 ];
 
 /// Modules of one parent import each other in one direction. A child may import what its parent offers, and a parent its children.

@@ -17,7 +17,7 @@ pub struct RunEnd {
     pub entries: Vec<Arc<TranscriptEntry>>,
     /// Signed statement that the run is over: the header of the round after the last, which nobody answers.
     pub header: Signed<RoundHeader>,
-    /// As in [`RoundStart`].
+    /// As in `RoundStart`.
     pub charter: Option<Vec<u8>>,
 }
 
