@@ -79,6 +79,8 @@ pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, model: &dyn
 pub struct Terms<'a> {
     spec: NaturalGradientSpec,
     dimension: usize,
+    /// Whether the residual is the class minus its probability: with the other class it is longer or shorter by 1.
+    of_class: bool,
     kind: Kind<'a>,
 }
 
@@ -110,7 +112,8 @@ impl<'a> Terms<'a> {
                 }
             }
         };
-        Ok(Self { spec: *spec, dimension: family.dimension(), kind })
+        let of_class = job.task.model.rules().predictor_bounds().is_some_and(|bounds| bounds.of_class);
+        Ok(Self { spec: *spec, dimension: family.dimension(), of_class, kind })
     }
 
     /// Adds a record's term. A record with a number that is not finite contributes 0.
@@ -120,8 +123,7 @@ impl<'a> Terms<'a> {
             Kind::Gram => self.products(record, self.spec.curvature_bound, 0, term),
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
-                let Some(statistics) = self.statistics(*predictor, record, mean, variance) else { return };
-                let Statistics { residual, curvature } = self.weighted(record, statistics);
+                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
                 let entries = || record.indices.iter().zip(record.values);
                 let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
                 term.extend(entries().map(|(&j, x)| (j, residual * x)));
@@ -129,42 +131,44 @@ impl<'a> Terms<'a> {
             }
             Kind::Full(predictor, q) => {
                 let (mean, variance) = q.project(record.indices, record.values);
-                let Some(statistics) = self.statistics(*predictor, record, mean, variance) else { return };
-                let Statistics { residual, curvature } = self.weighted(record, statistics);
+                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 self.products(record, self.spec.curvature_weight * curvature, self.offset(), term);
             }
         }
     }
 
-    /// Residual and curvature within their bounds.
+    /// Residual and curvature, weighted or within their bounds.
     #[inline]
     fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
-        let Statistics { residual, curvature } = predictor.statistics(mean, variance, record.target);
+        let own = predictor.statistics(mean, variance, record.target);
+        let Statistics { residual, curvature } = own;
+        if !(residual.is_finite() && curvature.is_finite() && variance.is_finite()) {
+            return None;
+        }
+        if self.spec.weighted {
+            let other = if self.of_class {
+                Statistics { residual: 1.0 - residual.abs(), curvature }
+            } else {
+                predictor.statistics(mean, variance, 1.0 - record.target)
+            };
+            return Some(self.weighted(record, own, other));
+        }
         let (residual_bound, curvature_bound) = (self.spec.residual_bound, self.spec.curvature_bound);
-        (residual.is_finite() && curvature.is_finite() && variance.is_finite()).then(|| Statistics {
-            residual: residual.clamp(-residual_bound, residual_bound),
-            curvature: curvature.clamp(0.0, curvature_bound),
-        })
+        Some(Statistics { residual: residual.clamp(-residual_bound, residual_bound), curvature: curvature.clamp(0.0, curvature_bound) })
     }
 
-    /// Times a number at most 1 that keeps the term within C, whichever of the two classes the record has: with the other one the residual is
-    /// shorter or longer by 1.
+    /// Times a number at most 1 that keeps the term within C, whichever of the two classes the record has.
     #[inline]
-    fn weighted(&self, record: RecordView<'_>, statistics: Statistics) -> Statistics {
-        if !self.spec.weighted {
-            return statistics;
-        }
-        let Statistics { residual, curvature } = statistics;
+    fn weighted(&self, record: RecordView<'_>, own: Statistics, other: Statistics) -> Statistics {
         let square: f64 = record.values.iter().map(|x| x * x).sum();
         let fourth = match self.kind {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
             Kind::Gram | Kind::Full(..) => square * square,
         };
-        let longest = residual.abs().max(1.0 - residual.abs());
-        let length = (longest * longest * square + (self.spec.curvature_weight * curvature).powi(2) * fourth).sqrt();
-        let factor = (self.spec.clip_norm.get() / length).min(1.0);
-        Statistics { residual: factor * residual, curvature: factor * curvature }
+        let squared = |s: Statistics| s.residual * s.residual * square + (self.spec.curvature_weight * s.curvature).powi(2) * fourth;
+        let factor = (self.spec.clip_norm.get() / squared(own).max(squared(other)).sqrt()).min(1.0);
+        Statistics { residual: factor * own.residual, curvature: factor * own.curvature }
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.

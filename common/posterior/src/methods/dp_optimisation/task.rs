@@ -237,8 +237,8 @@ impl Raw {
             weight: LARGEST_WEIGHT,
         });
         let task = &resolving.task;
-        let of_class = model.predictor_bounds().is_some_and(|bounds| bounds.of_class);
-        let weighted = self.weighted.unwrap_or(of_class && optimizer == Optimizer::Preconditioned);
+        let two_classes = model.is_linear() && model.classes() == Some(2);
+        let weighted = self.weighted.unwrap_or(two_classes && optimizer == Optimizer::Preconditioned);
         let balance = Balance::of(weighted);
         let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| balance.clip * bound);
         let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {

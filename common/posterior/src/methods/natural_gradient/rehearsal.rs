@@ -19,7 +19,7 @@ pub(super) fn sum(
         NaturalGradientVisit::Gram => svec(&(stage.rows.gram() * spec.curvature_bound)),
         NaturalGradientVisit::Gradient => {
             let point: Gaussian = NaturalGradientRule::point(task.family(), state).map_err(|_| NotForecast::Fails)?;
-            let sums = stage.rows.sums(stage.predictor, point.standard(), |row, statistics, _| spec.cut(point.standard(), row, statistics));
+            let sums = stage.rows.sums(stage.predictor, point.standard(), |row, own, other| spec.cut(point.standard(), row, own, other));
             let curvature = sums.packed(point.standard());
             let Sums { first, .. } = sums;
             first.iter().copied().chain(curvature.iter().map(|c| spec.curvature_weight * c)).collect()
@@ -32,18 +32,21 @@ pub(super) fn sum(
 }
 
 impl NaturalGradientSpec {
-    /// Residual and curvature of a row within their bounds, times what keeps the term within C.
-    fn cut(&self, point: &Standard, row: Row<'_>, statistics: Statistics) -> Statistics {
-        let residual = statistics.residual.clamp(-self.residual_bound, self.residual_bound);
-        let curvature = statistics.curvature.clamp(0.0, self.curvature_bound);
+    /// Residual and curvature of a row, weighted or within their bounds, times what keeps the term within C.
+    fn cut(&self, point: &Standard, row: Row<'_>, own: Statistics, other: Statistics) -> Statistics {
+        let within = |s: Statistics| Statistics {
+            residual: s.residual.clamp(-self.residual_bound, self.residual_bound),
+            curvature: s.curvature.clamp(0.0, self.curvature_bound),
+        };
+        let (own, other) = if self.weighted { (own, other) } else { (within(own), within(own)) };
         let square = row.square();
         let fourth = match point {
             Standard::Diagonal(_) => row.fourth(),
             Standard::Full(_) => square * square,
         };
-        let longest = if self.weighted { residual.abs().max(1.0 - residual.abs()) } else { residual.abs() };
-        let length = (longest * longest * square + (self.curvature_weight * curvature).powi(2) * fourth).sqrt();
+        let squared = |s: Statistics| s.residual * s.residual * square + (self.curvature_weight * s.curvature).powi(2) * fourth;
+        let length = squared(own).max(squared(other)).sqrt();
         let factor = if length > 0.0 { (self.clip_norm.get() / length).min(1.0) } else { 1.0 };
-        Statistics { residual: factor * residual, curvature: factor * curvature }
+        Statistics { residual: factor * own.residual, curvature: factor * own.curvature }
     }
 }

@@ -52,7 +52,7 @@ pub struct NaturalGradientSpec {
     pub curvature_weight: f64,
     /// C of every visit after the Gram matrix.
     pub clip_norm: ClipNorm,
-    /// Whether records of two classes are kept within C by weights that do not depend on their class.
+    /// Whether records of two classes are kept within C by weights that do not depend on their class. Then no residual is cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
 }
@@ -102,7 +102,7 @@ struct Raw {
     curvature_weight: Option<f64>,
     /// C. Default: [`CLIP_SHARE`] of the largest norm that the bounds allow; with all of it nothing is ever weighted or clipped.
     clip_norm: Option<f64>,
-    /// Default: true for logistic regression whose residuals are not cut, false otherwise.
+    /// Default: true for logistic and probit regression whose residuals are not cut below the model's bound, false otherwise.
     weighted: Option<bool>,
 }
 
@@ -161,14 +161,15 @@ impl Raw {
             curvature_bound: curvature,
             curvature_weight: weight,
             clip_norm: checked(ClipNorm::new(clip))?,
-            weighted: self.weighted.unwrap_or(of_class(task) && residual >= 1.0),
+            weighted: self.weighted.unwrap_or_else(|| two_classes(task, residual)),
         })
     }
 }
 
-/// Whether a record's residual with the other class follows from that with its own.
-fn of_class(task: &Setting<'_>) -> bool {
-    task.model.rules().predictor_bounds().is_some_and(|bounds| bounds.of_class)
+/// Whether a record can have one of two classes, and its residual is not cut below the model's own bound.
+fn two_classes(task: &Setting<'_>, residual_bound: f64) -> bool {
+    let rules = task.model.rules();
+    rules.classes() == Some(2) && rules.predictor_bounds().is_some_and(|bounds| residual_bound >= bounds.residual)
 }
 
 /// What a visit asks for.
@@ -294,8 +295,8 @@ impl UpdateRules for NaturalGradientSpec {
         require(self.shrinkage >= 0.0 && self.shrinkage.is_finite(), "shrinkage must be finite and not negative")?;
         require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;
         require(
-            !self.weighted || (of_class(task) && self.residual_bound >= 1.0),
-            "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\", and a residual_bound of at least 1",
+            !self.weighted || two_classes(task, self.residual_bound),
+            "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\" or \"probit-regression\", and a residual_bound of at least the model's own",
         )?;
         requires_clip_norms([&self.clip_norm])?;
         require(positive(self.residual_bound), "residual_bound must be a number between 1e-30 and 1e30")?;
