@@ -10,7 +10,6 @@ use nalgebra::{DMatrix, DVector};
 use super::{Setting, SumSpec};
 use crate::models::predictor::{Predictor, Statistics};
 use crate::numerics::draws::Draws;
-use crate::spec::Trust;
 
 /// Rows that stand for the records of a federation.
 #[derive(Debug, Clone)]
@@ -260,15 +259,9 @@ impl Stage<'_> {
         self.players.iter().map(|player| player.share).sum()
     }
 
-    /// Adds the noise that the sites' messages bring into their sum: under local trust that of every site, under aggregated trust a share of
-    /// every site, sized so that the honest ones alone are enough.
-    #[allow(clippy::cast_precision_loss, reason = "a number of sites")]
+    /// Adds the noise that the sites' messages bring into their sum.
     pub(crate) fn add_noise(&mut self, task: &Setting<'_>, spec: &SumSpec, sum: &mut [f64]) {
-        let sites = self.players.len() as f64;
-        let shares = match (task.privacy.trust, task.aggregation) {
-            (Trust::Aggregated, Some(aggregation)) => sites / f64::from(aggregation.honest.max(1)),
-            _ => sites,
-        };
-        self.draws.add_normals(spec.clip.get() * spec.noise.get() * shares.sqrt(), sum);
+        let variance = task.gathered_noise().of(u32::try_from(self.players.len()).unwrap_or(u32::MAX));
+        self.draws.add_normals(spec.clip.get() * spec.noise.get() * variance.sqrt(), sum);
     }
 }

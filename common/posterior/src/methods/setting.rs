@@ -5,7 +5,7 @@ use dp_pvi_expfam::any::Family;
 
 use crate::models::ModelSpec;
 use crate::schema::Schema;
-use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, ScheduleSpec, TaskError};
+use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust};
 
 /// A task as models and methods see it. The fields are those of the task's document.
 #[derive(Debug, Clone, Copy)]
@@ -71,12 +71,44 @@ impl Setting<'_> {
         &state[..self.family().len().min(state.len())]
     }
 
+    /// What noise the sites' messages bring into their sum.
+    #[must_use]
+    pub(crate) fn gathered_noise(&self) -> GatheredNoise {
+        match (self.privacy.trust, self.aggregation) {
+            (Trust::Local, _) => GatheredNoise::OfEverySite,
+            (Trust::Aggregated, Some(aggregation)) => GatheredNoise::Shares(aggregation.honest.max(1)),
+            (Trust::Aggregated, None) => GatheredNoise::OfTheSum,
+        }
+    }
+
     /// The schema.
     ///
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         Ok(Schema::parse(self.schema)?)
+    }
+}
+
+/// How the noise of a sum grows with the number of sites in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GatheredNoise {
+    /// Every site adds noise of standard deviation zC.
+    OfEverySite,
+    /// Every site adds a share of zC/√h, so that those of the h honest sites add up to zC; the shares of all others are in the sum too.
+    Shares(u32),
+    /// A trusted party adds zC once.
+    OfTheSum,
+}
+
+impl GatheredNoise {
+    /// Variance of the noise in a sum over so many sites, in units of (zC)².
+    pub(crate) fn of(self, sites: u32) -> f64 {
+        match self {
+            Self::OfEverySite => f64::from(sites),
+            Self::Shares(honest) => f64::from(sites) / f64::from(honest),
+            Self::OfTheSum => 1.0,
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! * Gradient visit: H̄ moves towards the released curvature, μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)).
 //!
 //! A direction with little curvature moves by K/f times its gradient over the whole run, with K = ρ times the mean index of the
-//! averaged iterates; s = zC√sites is left of the noise on that gradient after all visits. For a coefficient of the prior's size τ the
+//! averaged iterates; s, zC√sites under local trust, is left of the noise on that gradient after all visits. For a coefficient of the prior's size τ the
 //! best linear filter has gain τ/(2s) at its peak, so f is at least `shrinkage`·K s/τ: the same argument as for the step precision of DP
 //! optimisation.
 //!
@@ -20,11 +20,12 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
+use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
+use crate::methods::setting::GatheredNoise;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Setting};
 use crate::numerics::floor::PrecisionFloor;
-use crate::spec::Trust;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +40,7 @@ pub struct NaturalGradientRule {
     shares: Vec<f64>,
     /// Noise on one coordinate of one site's sum, in every visit.
     noise: Vec<f64>,
-    trust: Trust,
+    gathered: GatheredNoise,
 }
 
 impl NaturalGradientRule {
@@ -57,7 +58,7 @@ impl NaturalGradientRule {
             prior_precision: task.prior.scale.powi(-2),
             noise: (0..visits).zip(&shares).map(noise).collect(),
             shares,
-            trust: task.privacy.trust,
+            gathered: task.gathered_noise(),
             spec,
         }
     }
@@ -144,6 +145,13 @@ impl NaturalGradientRule {
         Some(ReleasedVisit { point: old.mean.to_vec(), gradient: gradient.collect(), curvature: curvature.collect(), noise })
     }
 
+    /// Σ xxᵀ of a state's preconditioner, which a Gram visit over so many sites has set.
+    pub(super) fn products(&self, preconditioner: &[f64], sites: u32) -> Products {
+        let d = self.family.dimension();
+        let matrix = unsvec(preconditioner, d) - DMatrix::identity(d, d) * self.prior_precision;
+        Products { matrix, noise: self.noise(&Arrived { visit: 0, sites, sum: &[] }).powi(2) }
+    }
+
     /// Σ over rounds of (g̃ + H̃μ, H̃) of one site, with the weights that the mean of the curvatures gives to rounds; μ is the point of the round. `None`
     /// where a part or a point is not known.
     pub(crate) fn factor(&self, history: &History, part: &Contribution) -> Option<Vec<f64>> {
@@ -170,11 +178,7 @@ impl NaturalGradientRule {
 
     /// Standard deviation of the noise on one coordinate of a sum.
     pub(super) fn noise(&self, arrived: &Arrived<'_>) -> f64 {
-        let one = self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0);
-        match self.trust {
-            Trust::Local => one * f64::from(arrived.sites).sqrt(),
-            Trust::Aggregated => one,
-        }
+        self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0) * self.gathered.of(arrived.sites).sqrt()
     }
 
     /// `shrinkage`·K s/τ.
@@ -184,11 +188,8 @@ impl NaturalGradientRule {
         let gain = self.spec.step * (f64::from(visits - first) - 0.5 * (window - 1.0));
         let gradient = |visit: u32| self.shares.get(visit as usize).copied().unwrap_or(0.0);
         let share: f64 = (first..visits).map(gradient).sum();
-        let sites = match self.trust {
-            Trust::Local => f64::from(arrived.sites),
-            Trust::Aggregated => 1.0,
-        };
-        let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (sites / share.max(f64::MIN_POSITIVE)).sqrt();
+        let gathered = self.gathered.of(arrived.sites);
+        let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (gathered / share.max(f64::MIN_POSITIVE)).sqrt();
         self.spec.shrinkage * gain * noise * self.prior_precision.sqrt()
     }
 

@@ -21,12 +21,12 @@ use dp_pvi_expfam::gaussian::full::{svec_times, triangle};
 use self::documents::Documents;
 use self::images::Images;
 use self::linear::Linear;
+use crate::methods::setting::GatheredNoise;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{Intervals, PolyaGammaSpec, Setting, StatisticsSpec, VipsSpec};
 use crate::models::StatisticsForm;
 use crate::models::latent_dirichlet::{LdaError, Topics};
 use crate::numerics::polya_gamma::{m_step, noise_aware_posterior, raise_to};
-use crate::spec::Trust;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ pub struct VipsRule {
     noise: Vec<f64>,
     /// Per visit: scales of the blocks.
     scales: Vec<Vec<f64>>,
-    trust: Trust,
+    gathered: GatheredNoise,
     kind: Kind,
 }
 
@@ -77,7 +77,7 @@ impl VipsRule {
             damping: task.damping.to_vec(),
             noise: shares.iter().map(noise).collect(),
             scales: shares.iter().map(|shares| spec.scales_of(task, shares)).collect(),
-            trust: task.privacy.trust,
+            gathered: task.gathered_noise(),
             kind,
         }
     }
@@ -103,11 +103,7 @@ impl VipsRule {
 
     /// Standard deviation of the noise on one coordinate of the sum of a visit.
     fn noise(&self, visit: u32, sites: u32) -> f64 {
-        let one = self.noise.get(visit as usize).copied().unwrap_or(0.0);
-        match self.trust {
-            Trust::Local => one * f64::from(sites).sqrt(),
-            Trust::Aggregated => one,
-        }
+        self.noise.get(visit as usize).copied().unwrap_or(0.0) * self.gathered.of(sites).sqrt()
     }
 
     /// Noise on a coordinate of the running S2 after a visit, if so many sites were in every sum.

@@ -5,7 +5,7 @@ use dp_pvi_expfam::any::Gaussian;
 
 use super::NaturalGradientRule;
 use crate::methods::Arrived;
-use crate::task::{NaturalGradientSpec, RawTask, ResolveContext, ResolvedTask, TaskError, UpdateSpec};
+use crate::task::{AggregationSpec, NaturalGradientSpec, RawTask, ResolveContext, ResolvedTask, TaskError, Trust, UpdateSpec};
 
 const SCHEMA: &str = "norm_bound = 2.0\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
     [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
@@ -111,6 +111,22 @@ fn the_mean_is_that_of_the_last_iterates_weighted_by_budget() {
         assert!((state[0] - expected).abs() < 1e-12, "visit {visit}: {} {expected}", state[0]);
         let point = NaturalGradientRule::point(task.family(), &state).unwrap();
         assert!((point.standard().mean()[0] - mu).abs() < 1e-12);
+    }
+}
+
+/// Theorem of `dp_pvi_privacy::proofs::shares`: M shares of variance (zC)²/h add up to (zC)² M/h. Local noise of M sites is M (zC)².
+#[test]
+fn the_noise_of_a_sum_is_that_of_every_share_in_it() {
+    let local = task("", "full-covariance").unwrap();
+    let mut summed = local.clone();
+    summed.privacy.trust = Trust::Aggregated;
+    summed.aggregation = Some(AggregationSpec { sites: 3, colluders: 1, honest: 2, max_units: 1000, max_rounding_loss: 0.05 });
+    let noise =
+        |task: &ResolvedTask, sites| NaturalGradientRule::new(&task.setting(), spec(task)).noise(&Arrived { visit: 1, sites, sum: &[] });
+    let one = noise(&local, 1);
+    for sites in 1..=5_u32 {
+        assert!((noise(&local, sites) / one - f64::from(sites).sqrt()).abs() < 1e-12);
+        assert!((noise(&summed, sites) / one - (f64::from(sites) / 2.0).sqrt()).abs() < 1e-12);
     }
 }
 
