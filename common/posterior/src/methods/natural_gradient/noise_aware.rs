@@ -2,8 +2,8 @@
 //! [look](crate::methods::noise_aware::looks) at the likelihood. With a mean field the Gram matrix has the correlations.
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{triangle, unsvec};
-use nalgebra::{DMatrix, DVector};
+use dp_pvi_expfam::gaussian::full::triangle;
+use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
 use crate::methods::NaturalGradientRule;
@@ -29,9 +29,10 @@ pub(crate) fn posterior(
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
-    let prior_precision = task.prior.scale.powi(-2);
-    let gram = preconditioner - DMatrix::identity(d, d) * prior_precision;
-    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(gram)), prior: (task.prior.mean, prior_precision) };
+    let sites = history.rounds.iter().find(|round| !round.included.is_empty()).map_or(0, sites);
+    let products = rule.products(&preconditioner, sites);
+    let prior = (task.prior.mean, task.prior.scale.powi(-2));
+    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior };
     looks.posterior().ok_or(Absent::Diverged)
 }
 
@@ -42,7 +43,7 @@ fn looks(
     spec: &NaturalGradientSpec,
     history: &History,
     without: Option<&Contribution>,
-) -> Option<(Vec<Look>, DMatrix<f64>)> {
+) -> Option<(Vec<Look>, Vec<f64>)> {
     let (d, len) = (family.dimension(), family.len());
     let mut visits = Vec::new();
     let (mut before, mut last) = (rule.initial(), rule.initial());
@@ -78,7 +79,7 @@ fn looks(
         noise: DVector::from_element(d, released.noise),
         curvature_noise: DVector::from_element(len - d, released.noise / spec.curvature_weight.powi(2)),
     };
-    Some((visits.iter().map(look).collect(), unsvec(last.get(2 * len..)?, d)))
+    Some((visits.iter().map(look).collect(), last.get(2 * len..)?.to_vec()))
 }
 
 /// What is taken out of a round's sum.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use dp_pvi_expfam::gaussian::full::{triangle, unsvec};
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DVector;
 
 use crate::methods::agreement::SiteReleases;
-use crate::methods::noise_aware::correlations::Correlations;
+use crate::methods::noise_aware::correlations::{Correlations, Products};
 use crate::methods::noise_aware::looks::Look;
 use crate::methods::noise_aware::sites::{SiteLooks, Sites};
 use crate::methods::{Arrived, NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
@@ -29,8 +29,8 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                 match spec.visit(round.visit) {
                     NaturalGradientVisit::Gram => {
                         let noise = rule.noise(&Arrived { visit: round.visit, sites: 1, sum: &[] });
-                        let products = (sent.len() == triangle(d)).then(|| unsvec(sent.as_slice(), d))?;
-                        sites.get_mut(site)?.products = Some((products, noise * noise));
+                        let matrix = (sent.len() == triangle(d)).then(|| unsvec(sent.as_slice(), d))?;
+                        sites.get_mut(site)?.products = Some(Products { matrix, noise: noise * noise });
                     }
                     NaturalGradientVisit::Gradient => {
                         let released = rule.released(&before, &round.state, round.visit, 1)?;
@@ -48,8 +48,8 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
         }
         before.clone_from(&round.state);
     }
-    let gram = unsvec(before.get(2 * len..)?, d) - DMatrix::identity(d, d) * task.prior.scale.powi(-2);
-    Some(Sites { task, correlations: Correlations::new(task, Some(gram)), sites })
+    let products = rule.products(before.get(2 * len..)?, u32::try_from(sites.len()).ok()?);
+    Some(Sites { task, correlations: Correlations::new(task, Some(products)), sites })
 }
 
 #[cfg(test)]

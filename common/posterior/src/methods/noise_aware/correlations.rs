@@ -3,17 +3,25 @@
 //! The public schema knows a part of them. Two levels of one category are never seen together: 0. An indicator (of a level, or a boolean)
 //! beside the intercept: Σ c x_j·1 = Σ c x_j², the indicator's own entry. The rest has the correlations of a released Gram matrix where there is
 //! one. Without one, numbers are taken for uncorrelated with everything, and indicators of different columns for independent of each other.
+//!
+//! **Weights.** A Gram matrix lacks the weights c. They are functions of the predictor η = xᵀθ, and [`Correlations::at`] puts them in as if rows were normal with the
+//! moments M = Σ xxᵀ/n, which an intercept makes known. Then E c xxᵀ follows from integrals over η alone: with m = E x, u = Cov(x, η), s² = Var η and t = η − E η,
+//!
+//! E c xxᵀ = E[c] M + E[ct]/s² (m uᵀ + u mᵀ) + (E[ct²]/s² − E[c])/s² u uᵀ.
+//!
+//! What is taken for known may be wrong: [`Correlations::doubt`] says by how much.
 
 use dp_pvi_schema::ColumnKind;
 use dp_pvi_schema::coding::Coding;
 use nalgebra::{DMatrix, DVector};
 
 use crate::methods::Setting;
+use crate::models::ModelSpec;
+use crate::models::probit_regression::expectation;
 
-/// How far, relative to its norm, H may be from the matrix that is put together here: of correlations that nothing tells, and of those of a Gram matrix, which
-/// lacks the weights c.
-const WITHOUT_GRAM: f64 = 0.5;
-const WITH_GRAM: f64 = 0.2;
+/// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
+const WITHOUT_GRAM: f64 = 0.1;
+const WITH_GRAM: f64 = 0.05;
 
 /// What an entry of a feature row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,17 +34,26 @@ enum Entry {
     Intercept,
 }
 
+/// Σ xxᵀ, as it was released.
+#[derive(Debug, Clone)]
+pub(crate) struct Products {
+    pub(crate) matrix: DMatrix<f64>,
+    /// Variance of the noise on the entries of its svec.
+    pub(crate) noise: f64,
+}
+
 /// How entries of H off the diagonal follow from the diagonal.
 #[derive(Debug, Clone)]
 pub(crate) struct Correlations {
     entries: Vec<Entry>,
-    /// A released matrix of which only the correlations count.
-    gram: Option<DMatrix<f64>>,
+    products: Option<Products>,
+    /// c at (η, label), unless all records have the same.
+    weight: Option<ModelSpec>,
 }
 
 impl Correlations {
     /// Of a model with one coefficient for every entry of a feature row; others have no structure.
-    pub(crate) fn new(task: &Setting<'_>, gram: Option<DMatrix<f64>>) -> Self {
+    pub(crate) fn new(task: &Setting<'_>, products: Option<Products>) -> Self {
         let dimension = task.dimension as usize;
         let entries = task.parsed_schema().map(|schema| {
             let column = |(column, kind): (usize, &ColumnKind)| {
@@ -52,21 +69,37 @@ impl Correlations {
             entries
         });
         let entries = entries.ok().filter(|entries| entries.len() == dimension).unwrap_or_else(|| vec![Entry::Number; dimension]);
-        Self { entries, gram }
+        let products = products.filter(|products| products.matrix.diagonal().iter().all(|entry| *entry > 0.0));
+        Self { entries, products, weight: (!has_constant_curvature(task.model)).then(|| task.model.clone()) }
+    }
+
+    /// The same with the weights that records have at these coefficients.
+    #[must_use]
+    pub(crate) fn at(&self, coefficients: &DVector<f64>) -> Self {
+        let weighted = || -> Option<Products> {
+            let (products, model) = (self.products.as_ref()?, self.weight.as_ref()?);
+            let intercept = self.entries.iter().position(|entry| *entry == Entry::Intercept)?;
+            let moments = &products.matrix / products.matrix[(intercept, intercept)];
+            let matrix = weighted_moments(&moments, intercept, coefficients, model)?;
+            // The noise is that of a matrix of this size.
+            let factor = matrix.trace() / products.matrix.trace();
+            Some(Products { matrix, noise: products.noise * factor * factor })
+        };
+        Self { products: weighted().or_else(|| self.products.clone()), ..self.clone() }
     }
 
     /// H with this diagonal, which is not negative.
     pub(crate) fn matrix(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
         let intercept = self.entries.iter().position(|entry| *entry == Entry::Intercept);
         let of_gram = |gram: &DMatrix<f64>, i: usize, j: usize| {
-            let scale = |k: usize| (diagonal[k] / gram[(k, k)].max(f64::MIN_POSITIVE)).sqrt();
+            let scale = |k: usize| (diagonal[k] / gram[(k, k)]).sqrt();
             gram[(i, j)] * scale(i) * scale(j)
         };
-        DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j], &self.gram) {
+        DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j], &self.products) {
             _ if i == j => diagonal[i],
             (Entry::Indicator { column }, Entry::Indicator { column: other }, _) if column == other => 0.0,
             (Entry::Indicator { .. }, Entry::Intercept, _) | (Entry::Intercept, Entry::Indicator { .. }, _) => diagonal[i].min(diagonal[j]),
-            (_, _, Some(gram)) => of_gram(gram, i, j),
+            (_, _, Some(products)) => of_gram(&products.matrix, i, j),
             (Entry::Indicator { .. }, Entry::Indicator { .. }, None) => match intercept {
                 Some(k) if diagonal[k] > 0.0 => diagonal[i].min(diagonal[k]) * diagonal[j].min(diagonal[k]) / diagonal[k],
                 _ => 0.0,
@@ -75,21 +108,70 @@ impl Correlations {
         })
     }
 
-    /// How far, relative to its norm, H may be from [`Self::matrix`].
-    pub(crate) fn doubt(&self) -> f64 {
-        if self.gram.is_some() { WITH_GRAM } else { WITHOUT_GRAM }
+    /// Ω: variances of the errors of entries off the diagonal of [`Self::matrix`]; 0 where the schema tells them.
+    pub(crate) fn doubt(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
+        let relative: f64 = match (&self.products, &self.weight) {
+            (None, _) => WITHOUT_GRAM,
+            (Some(_), None) => 0.0,
+            (Some(_), Some(_)) => WITH_GRAM,
+        };
+        DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j]) {
+            _ if i == j => 0.0,
+            (Entry::Indicator { column }, Entry::Indicator { column: other }) if column == other => 0.0,
+            (Entry::Indicator { .. }, Entry::Intercept) | (Entry::Intercept, Entry::Indicator { .. }) => 0.0,
+            _ => {
+                // svec multiplies entries off the diagonal by √2, and then adds noise.
+                let noise = |products: &Products| 0.5 * products.noise / (products.matrix[(i, i)] * products.matrix[(j, j)]);
+                diagonal[i] * diagonal[j] * (relative * relative + self.products.as_ref().map_or(0.0, noise))
+            }
+        })
     }
 
     /// Without a schema: the correlations of a matrix.
     #[cfg(test)]
-    pub(crate) fn of_gram(gram: DMatrix<f64>) -> Self {
-        Self { entries: vec![Entry::Number; gram.nrows()], gram: Some(gram) }
+    pub(crate) fn of_gram(matrix: DMatrix<f64>) -> Self {
+        Self { entries: vec![Entry::Number; matrix.nrows()], products: Some(Products { matrix, noise: 0.0 }), weight: None }
     }
 }
 
+/// Covariance of Δv for a symmetric Δ with independent entries of variances Ω off its diagonal, and a v with second moments Q:
+/// diag(Ω diag Q) + Ω∘Q.
+pub(crate) fn error_off_diagonal(doubt: &DMatrix<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
+    DMatrix::from_diagonal(&(doubt * square.diagonal())) + doubt.component_mul(square)
+}
+
+/// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` where η does not vary, or for numbers that cannot be computed with.
+fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVector<f64>, model: &ModelSpec) -> Option<DMatrix<f64>> {
+    let predictor = model.rules().predictor()?;
+    let mean = moments.column(intercept);
+    let centre = mean.dot(coefficients);
+    let shared = moments * coefficients - mean * centre;
+    let variance = shared.dot(coefficients);
+    if variance.partial_cmp(&1e-12).is_none_or(std::cmp::Ordering::is_lt) {
+        return None;
+    }
+    let [none, one, two] = expectation(0.0, variance, |t| {
+        let of = |label: f64| predictor.statistics(centre + t, 0.0, label).curvature;
+        let weight = 0.5 * (of(0.0) + of(1.0));
+        [weight, weight * t / variance, weight * t * t / variance]
+    });
+    let both = mean * shared.transpose();
+    let matrix = moments * none + (&both + both.transpose()) * one + &shared * shared.transpose() * ((two - none) / variance);
+    matrix.diagonal().iter().all(|entry| *entry > 0.0 && entry.is_finite()).then_some(matrix)
+}
+
+/// Whether the curvature of a record does not depend on its predictor or its label, by what the model says at a few points.
+fn has_constant_curvature(model: &ModelSpec) -> bool {
+    let Some(predictor) = model.rules().predictor() else { return false };
+    let at = |(mean, target): (f64, f64)| predictor.statistics(mean, 0.0, target).curvature;
+    let first = at((0.0, 0.0));
+    [(-2.0, 0.0), (1.0, 1.0), (3.0, 1.0)].into_iter().all(|point| (at(point) - first).abs() <= 1e-12 * first.abs())
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Correlations, Entry};
+    use super::{Correlations, Entry, error_off_diagonal, has_constant_curvature};
     use nalgebra::{DMatrix, DVector};
 
     /// Σ c xxᵀ over all combinations of two independent columns: a category of three levels under treatment coding, a boolean, the intercept.
@@ -104,8 +186,43 @@ mod tests {
         }
         let entries =
             vec![Entry::Indicator { column: 0 }, Entry::Indicator { column: 0 }, Entry::Indicator { column: 1 }, Entry::Intercept];
-        let guessed = Correlations { entries, gram: None }.matrix(&matrix.diagonal());
-        assert!((guessed - matrix).norm() < 1e-9);
+        let correlations = Correlations { entries, products: None, weight: None };
+        assert!((correlations.matrix(&matrix.diagonal()) - &matrix).norm() < 1e-9);
+        // Only that of a level beside another column's indicator is a guess.
+        let doubt = correlations.doubt(&matrix.diagonal());
+        assert!(
+            (doubt[(0, 2)] - 0.01 * matrix[(0, 0)] * matrix[(2, 2)]).abs() < 1e-9 && doubt[(0, 1)] + doubt[(0, 3)] + doubt[(2, 3)] == 0.0
+        );
+    }
+
+    #[test]
+    fn errors_off_the_diagonal_act_on_a_vector() {
+        let (doubt, v) = (DMatrix::from_row_slice(2, 2, &[0.0, 4.0, 4.0, 0.0]), DVector::from_vec(vec![1.0, 3.0]));
+        // Δv = (3δ, δ) with Var δ = 4.
+        let error = error_off_diagonal(&doubt, &(&v * v.transpose()));
+        assert!((error - DMatrix::from_row_slice(2, 2, &[36.0, 12.0, 12.0, 4.0])).norm() < 1e-12);
+    }
+
+    /// Of a count with rate e^η and normal rows, Σ c xxᵀ is that of rows about Cov(x, η), times E e^η.
+    #[test]
+    fn weights_of_counts_move_the_mean_of_rows() {
+        use crate::models::poisson_regression::PoissonRegression;
+        let coefficients = DVector::from_vec(vec![0.4, -0.3, 0.2]);
+        // Two numbers of means 0.5 and 0, variance 1 and correlation 0.6, and the intercept.
+        let moments =
+            |[a, b]: [f64; 2]| DMatrix::from_row_slice(3, 3, &[1.0 + a * a, 0.6 + a * b, a, 0.6 + a * b, 1.0 + b * b, b, a, b, 1.0]);
+        let got = super::weighted_moments(&moments([0.5, 0.0]), 2, &coefficients, &PoissonRegression {}.into()).unwrap();
+        let shift = [0.4 - 0.3 * 0.6, 0.4 * 0.6 - 0.3];
+        let variance = 0.4 * shift[0] - 0.3 * shift[1];
+        let expected = moments([0.5 + shift[0], shift[1]]) * (0.4f64 * 0.5 + 0.2 + 0.5 * variance).exp();
+        assert!((got - &expected).norm() < 1e-9 * expected.norm());
+    }
+
+    #[test]
+    fn linear_regression_weighs_all_records_alike() {
+        use crate::models::{linear_regression::LinearRegression, poisson_regression::PoissonRegression};
+        assert!(has_constant_curvature(&LinearRegression { noise_sd: 3.0 }.into()));
+        assert!(!has_constant_curvature(&PoissonRegression {}.into()));
     }
 
     #[test]

@@ -14,8 +14,8 @@
 //! differs from that of the later half of the looks, relative to its norm, as far as it is more than their noise: the gradient is not linear
 //! over a distance on which the curvature changes. Looks far away count for little that way, and what cannot be known better is in n.
 //!
-//! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. ρ_t² has the square of its relative error besides. The error of H is
-//! that of its diagonal. The result has the marginal variances.
+//! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess is in E beside that of the diagonal, and makes
+//! looks far from θ̄ count for less. The result has the marginal variances.
 //!
 //! **Approximations**: no term is shortened, which would bias the fit; of weighted records the curvature is taken for the score's
 //! covariance, which is less. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
@@ -24,7 +24,7 @@ use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
-use super::correlations::Correlations;
+use super::correlations::{Correlations, error_off_diagonal};
 use super::{Posterior, full, signal_to_noise};
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
@@ -76,6 +76,8 @@ struct Likelihood {
     /// The mean of the released curvatures, and the variances of its entries.
     released: DVector<f64>,
     curvature_noise: DVector<f64>,
+    /// Of entries that were not released.
+    doubt: Option<DMatrix<f64>>,
 }
 
 impl Looks {
@@ -92,16 +94,21 @@ impl Looks {
         let (mut bends, mut error) = (vec![0.0; noise.len()], DMatrix::zeros(d, d));
         let mut weights = normalised(noise.iter().map(|noise| 1.0 / noise));
         let mut result = None;
+        let mut correlations = self.correlations.at(&self.looks.last()?.point);
         for pass in 0..PASSES {
-            let likelihood = self.likelihood(&weights)?;
+            let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent: f64 = weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum();
             let (natural, mean, covariance) = self.meet(&likelihood, &(DMatrix::from_diagonal(&fresh.add_scalar(bent)) + &error))?;
             error = self.error(&likelihood, &mean, &covariance);
+            correlations = self.correlations.at(&mean);
             for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(&changes) {
                 *bend = (change * (&likelihood.curvature * (&look.point - &mean)).norm()).powi(2);
             }
-            let new = normalised(noise.iter().zip(&bends).map(|(noise, bend)| 1.0 / (noise + bend)));
+            // An error of H is the same in all looks: it acts on their mean, and is in `error`. Alone, each would be wrong by this much.
+            let far = |look: &Look| likelihood.doubt.as_ref().map_or(0.0, |doubt| (doubt * (&look.point - &mean).map(|v| v * v)).mean());
+            let variances = noise.iter().zip(&bends).zip(&self.looks).map(|((noise, bend), look)| noise + bend + far(look));
+            let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
             let posterior = Posterior {
@@ -144,23 +151,22 @@ impl Looks {
             let variances = sum(self.looks.iter().zip(&share).enumerate().map(own));
             variances.sum() + (2.0 * variances.norm_squared()).sqrt()
         };
-        let doubt = match self.family {
-            Family::FullGaussian { .. } => 0.0,
-            Family::DiagonalGaussian { .. } => self.correlations.doubt(),
-        };
-        let change =
-            |(t, look): (usize, &Look)| (((&look.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0).hypot(doubt);
+        let change = |(t, look): (usize, &Look)| (((&look.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0);
         self.looks.iter().enumerate().map(change).collect()
     }
 
-    fn likelihood(&self, weights: &[f64]) -> Option<Likelihood> {
+    fn likelihood(&self, weights: &[f64], correlations: &Correlations) -> Option<Likelihood> {
         let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
         let released = of(|look| &look.curvature);
-        let curvature = match self.family {
-            Family::FullGaussian { dimension } => unsvec(released.as_slice(), dimension),
-            Family::DiagonalGaussian { .. } => self.correlations.matrix(&released.map(|entry| entry.max(0.0))),
+        let (curvature, doubt) = match self.family {
+            Family::FullGaussian { dimension } => (unsvec(released.as_slice(), dimension), None),
+            Family::DiagonalGaussian { .. } => {
+                let diagonal = released.map(|entry| entry.max(0.0));
+                (correlations.matrix(&diagonal), Some(correlations.doubt(&diagonal)))
+            }
         };
         Some(Likelihood {
+            doubt,
             reference: of(|look| &look.point),
             gradient: of(|look| &look.gradient),
             curvature: without_negative_eigenvalues(curvature)?,
@@ -189,7 +195,9 @@ impl Looks {
     /// E for a θ of the posterior.
     fn error(&self, likelihood: &Likelihood, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> DMatrix<f64> {
         let distance = mean - &likelihood.reference;
-        error(self.family, &likelihood.curvature_noise, &(covariance + &distance * distance.transpose()))
+        let square = covariance + &distance * distance.transpose();
+        let error = error(self.family, &likelihood.curvature_noise, &square);
+        likelihood.doubt.iter().fold(error, |error, doubt| error + error_off_diagonal(doubt, &square))
     }
 }
 

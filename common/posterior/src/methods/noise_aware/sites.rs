@@ -16,7 +16,7 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
-use super::correlations::Correlations;
+use super::correlations::{Correlations, Products, error_off_diagonal};
 use super::looks::{Carried, Look, Looks, error, marginal, normalised, sum, without_negative_eigenvalues};
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
@@ -31,8 +31,8 @@ pub(crate) struct SiteLooks {
     pub(crate) share: f64,
     /// By the number of the visit.
     pub(crate) looks: BTreeMap<u32, Look>,
-    /// The site's own correlations, where a mean field has none: of products of features with noise of this variance.
-    pub(crate) products: Option<(DMatrix<f64>, f64)>,
+    /// The site's own correlations, where a mean field has none.
+    pub(crate) products: Option<Products>,
 }
 
 /// What all sites showed.
@@ -132,7 +132,6 @@ impl Sites<'_> {
     /// What a site with looks says at the mean of the run's posterior. `None` for numbers that cannot be computed with.
     fn evidence(&self, site: &SiteLooks, visits: &[u32], carried: &Carried) -> Option<Evidence> {
         let family = self.task.family();
-        let d = family.dimension();
         let own: Vec<(f64, f64, &Look)> = visits
             .iter()
             .zip(carried.weights.iter().zip(&carried.bends))
@@ -151,19 +150,14 @@ impl Sites<'_> {
         let (curvature, doubt) = match family {
             Family::FullGaussian { dimension } => (unsvec(released.as_slice(), dimension), 0.0),
             Family::DiagonalGaussian { dimension } => {
-                let own = site.products.as_ref().filter(|(products, _)| products.diagonal().iter().all(|entry| *entry > 0.0));
-                let correlations = own.map(|(products, _)| Correlations::new(self.task, Some(products.clone())));
-                if let Some((products, variance)) = own {
-                    // Their noise acts on the same distance.
-                    let ratio = (0..d).map(|j| released[j] / products[(j, j)]).fold(0.0, f64::max).min(1.0);
-                    let variances = DVector::from_element(d, ratio * ratio * variance);
-                    noise += error(Family::FullGaussian { dimension }, &variances, &square);
-                }
-                let correlations = correlations.as_ref().unwrap_or(&self.correlations);
-                let matrix = correlations.matrix(&released.map(|entry| entry.max(0.0)));
+                let own = site.products.as_ref().map(|products| Correlations::new(self.task, Some(products.clone())));
+                let correlations = own.as_ref().unwrap_or(&self.correlations).at(&carried.mean);
+                let diagonal = released.map(|entry| entry.max(0.0));
+                let doubt = correlations.doubt(&diagonal);
+                noise += error_off_diagonal(&doubt, &square);
                 #[allow(clippy::cast_precision_loss, reason = "a dimension")]
-                let doubt = correlations.doubt().powi(2) * matrix.norm_squared() / (d * (d - 1)).max(1) as f64;
-                (matrix, doubt)
+                let mean = doubt.sum() / (dimension * (dimension - 1)).max(1) as f64;
+                (correlations.matrix(&diagonal), mean)
             }
         };
         let curvature = without_negative_eigenvalues(curvature)?;

@@ -117,7 +117,7 @@ fn noise_is_not_taken_for_a_change_of_the_curvature() {
 fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
     let all = released(quadratic(&best, &[1.0; 4], 9.0));
-    let likelihood = all.likelihood(&[0.25; 4]).unwrap();
+    let likelihood = all.likelihood(&[0.25; 4], &all.correlations).unwrap();
     let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
     let error = all.error(&likelihood, &mean, &DMatrix::zeros(3, 3));
     // Exactly: every entry of svec moves by itself.
