@@ -150,10 +150,15 @@ impl Problem {
         RawTask::parse(&text).unwrap().resolve(&schema, context).unwrap()
     }
 
-    /// One federation: its coefficients, and what is said of them.
+    /// One federation: its coefficients, which are drawn, and what is said of them.
     pub(crate) fn replicate(&self, task: &ResolvedTask, seed: u64) -> Replication {
         let mut random = Random(seed << 20);
-        let truth: Vec<f64> = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
+        let truth = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
+        self.replicate_at(truth, task, seed, random)
+    }
+
+    /// The same with coefficients that are given.
+    pub(crate) fn replicate_at(&self, truth: Vec<f64>, task: &ResolvedTask, seed: u64, mut random: Random) -> Replication {
         let tables: Vec<RecordTable> = (0..self.sites).map(|_| self.table(&truth, &mut random)).collect();
         let (state, history) = federate(task, tables, seed);
         let gaussian = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap();
@@ -221,6 +226,8 @@ pub(crate) struct Counts {
     pub(crate) absent: u32,
     /// Covered by the noise-aware intervals, coefficient by coefficient.
     pub(crate) by_coefficient: Vec<u32>,
+    /// Largest standard deviation of a coefficient.
+    pub(crate) largest_sd: f64,
 }
 
 impl Counts {
@@ -240,6 +247,7 @@ impl Counts {
             self.plain += inside(&plain);
             self.width.0 += aware.interval_90.upper - aware.interval_90.lower;
             self.width.1 += plain.interval_90.upper - plain.interval_90.lower;
+            self.largest_sd = self.largest_sd.max(aware.sd);
             self.squares.0 += (aware.mean - truth).powi(2);
             self.squares.1 += (plain.mean - truth).powi(2);
         }
