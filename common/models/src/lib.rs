@@ -18,6 +18,7 @@ pub mod prediction;
 pub mod predictor;
 pub mod probit_regression;
 pub mod registry;
+pub mod rows;
 pub mod sigmoid_belief;
 pub mod spec;
 

@@ -66,7 +66,14 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
             "common/posterior/src/methods/vips/task.rs",
         ],
     ),
-    ("probit-regression", &["common/posterior/src/methods/dp_optimisation/balance.rs", "common/posterior/src/methods/propagation/task.rs"]),
+    (
+        "probit-regression",
+        &[
+            "common/posterior/src/methods/dp_optimisation/balance.rs",
+            "common/posterior/src/methods/natural_gradient/task.rs",
+            "common/posterior/src/methods/propagation/task.rs",
+        ],
+    ),
     (
         "linear-regression",
         &[

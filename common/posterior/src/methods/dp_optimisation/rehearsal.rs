@@ -5,8 +5,9 @@
 use dp_pvi_expfam::any::Gaussian;
 use nalgebra::DVector;
 
-use crate::methods::rehearsal::{NotForecast, Player, Row, Sent, Stage};
+use crate::methods::rehearsal::{NotForecast, Player, Sent, Stage};
 use crate::methods::{DpOptimisationSpec, Optimizer, Setting};
+use crate::models::rows::Row;
 use crate::models::predictor::Statistics;
 use crate::numerics::floor::PrecisionFloor;
 

@@ -3,9 +3,10 @@
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::svec;
 
-use crate::methods::rehearsal::{NotForecast, Row, Sent, Stage, Sums};
+use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Setting, SumSpec};
 use crate::models::predictor::Statistics;
+use crate::models::rows::{Row, Sums};
 
 /// The sum of a visit at a state.
 pub(super) fn sum(

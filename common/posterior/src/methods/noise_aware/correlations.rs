@@ -23,6 +23,9 @@ use crate::models::probit_regression::expectation;
 const WITHOUT_GRAM: f64 = 0.1;
 const WITH_GRAM: f64 = 0.05;
 
+/// The same of a correlation that will be seen, with noise.
+const UNSEEN: f64 = 0.5;
+
 /// What an entry of a feature row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
@@ -78,7 +81,7 @@ impl Correlations {
     pub(crate) fn at(&self, coefficients: &DVector<f64>) -> Self {
         let weighted = || -> Option<Products> {
             let (products, model) = (self.products.as_ref()?, self.weight.as_ref()?);
-            let intercept = self.entries.iter().position(|entry| *entry == Entry::Intercept)?;
+            let intercept = self.intercept()?;
             let moments = &products.matrix / products.matrix[(intercept, intercept)];
             let matrix = weighted_moments(&moments, intercept, coefficients, model)?;
             // The noise is that of a matrix of this size.
@@ -88,9 +91,14 @@ impl Correlations {
         Self { products: weighted().or_else(|| self.products.clone()), ..self.clone() }
     }
 
+    /// The intercept's coordinate.
+    pub(crate) fn intercept(&self) -> Option<usize> {
+        self.entries.iter().position(|entry| *entry == Entry::Intercept)
+    }
+
     /// H with this diagonal, which is not negative.
     pub(crate) fn matrix(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
-        let intercept = self.entries.iter().position(|entry| *entry == Entry::Intercept);
+        let intercept = self.intercept();
         let of_gram = |gram: &DMatrix<f64>, i: usize, j: usize| {
             let scale = |k: usize| (diagonal[k] / gram[(k, k)]).sqrt();
             gram[(i, j)] * scale(i) * scale(j)
@@ -108,6 +116,24 @@ impl Correlations {
         })
     }
 
+    /// What entries off the diagonal are before they are seen, and the variances of that. An indicator of a level with share p has correlations of about √p at most,
+    /// since x_j is 0 for all other records.
+    pub(crate) fn guess(&self, diagonal: &DVector<f64>) -> (DMatrix<f64>, DMatrix<f64>) {
+        let without = Self { products: None, ..self.clone() }.matrix(diagonal);
+        let (known, doubt) = (self.matrix(diagonal), self.doubt(diagonal));
+        let intercept = self.intercept().map_or(0.0, |k| diagonal[k]);
+        let share = |j: usize| match self.entries[j] {
+            Entry::Indicator { .. } if intercept > 0.0 => (diagonal[j] / intercept).min(1.0),
+            _ => 1.0,
+        };
+        let of_number = |i: usize, j: usize| share(i) == 1.0 && share(j) == 1.0 && self.products.is_some();
+        let matrix = DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| if of_number(i, j) { known[(i, j)] } else { without[(i, j)] });
+        let possible = |i: usize, j: usize| diagonal[i] * diagonal[j] * (UNSEEN * UNSEEN).min(share(i).min(share(j)));
+        let of = |i: usize, j: usize| if self.is_told(i, j) { 0.0 } else { doubt[(i, j)].max(possible(i, j)) };
+        let variances = DMatrix::from_fn(diagonal.len(), diagonal.len(), of);
+        (matrix, variances)
+    }
+
     /// Ω: variances of the errors of entries off the diagonal of [`Self::matrix`]; 0 where the schema tells them.
     pub(crate) fn doubt(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
         let relative: f64 = match (&self.products, &self.weight) {
@@ -115,16 +141,23 @@ impl Correlations {
             (Some(_), None) => 0.0,
             (Some(_), Some(_)) => WITH_GRAM,
         };
-        DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j]) {
-            _ if i == j => 0.0,
-            (Entry::Indicator { column }, Entry::Indicator { column: other }) if column == other => 0.0,
-            (Entry::Indicator { .. }, Entry::Intercept) | (Entry::Intercept, Entry::Indicator { .. }) => 0.0,
-            _ => {
-                // svec multiplies entries off the diagonal by √2, and then adds noise.
-                let noise = |products: &Products| 0.5 * products.noise / (products.matrix[(i, i)] * products.matrix[(j, j)]);
-                diagonal[i] * diagonal[j] * (relative * relative + self.products.as_ref().map_or(0.0, noise))
-            }
-        })
+        // svec multiplies entries off the diagonal by √2, and then adds noise.
+        let noise = |products: &Products, i: usize, j: usize| 0.5 * products.noise / (products.matrix[(i, i)] * products.matrix[(j, j)]);
+        let of = |i: usize, j: usize| {
+            let seen = self.products.as_ref().map_or(0.0, |products| noise(products, i, j));
+            if self.is_told(i, j) { 0.0 } else { diagonal[i] * diagonal[j] * (relative * relative + seen) }
+        };
+        DMatrix::from_fn(diagonal.len(), diagonal.len(), of)
+    }
+
+    /// Whether the schema tells an entry: two levels of a category, or an indicator beside the intercept.
+    fn is_told(&self, i: usize, j: usize) -> bool {
+        match (self.entries[i], self.entries[j]) {
+            _ if i == j => true,
+            (Entry::Indicator { column }, Entry::Indicator { column: other }) => column == other,
+            (Entry::Indicator { .. }, Entry::Intercept) | (Entry::Intercept, Entry::Indicator { .. }) => true,
+            _ => false,
+        }
     }
 
     /// Without a schema: the correlations of a matrix.
@@ -134,7 +167,7 @@ impl Correlations {
     }
 }
 
-/// Covariance of Δv for a symmetric Δ with independent entries of variances Ω off its diagonal, and a v with second moments Q:
+/// Covariance of Δv for a symmetric Δ with independent entries of variances Ω, 0 on its diagonal, and a v with second moments Q:
 /// diag(Ω diag Q) + Ω∘Q.
 pub(crate) fn error_off_diagonal(doubt: &DMatrix<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
     DMatrix::from_diagonal(&(doubt * square.diagonal())) + doubt.component_mul(square)
@@ -193,6 +226,19 @@ mod tests {
         assert!(
             (doubt[(0, 2)] - 0.01 * matrix[(0, 0)] * matrix[(2, 2)]).abs() < 1e-9 && doubt[(0, 1)] + doubt[(0, 3)] + doubt[(2, 3)] == 0.0
         );
+    }
+
+    /// Levels of one category have no product at all; a rare level has next to none with a number; two numbers may have any.
+    #[test]
+    fn what_an_entry_can_be_follows_from_the_schema() {
+        let entries = vec![Entry::Indicator { column: 0 }, Entry::Indicator { column: 0 }, Entry::Number, Entry::Number, Entry::Intercept];
+        let correlations = Correlations { entries, products: None, weight: None };
+        let (matrix, variances) = correlations.guess(&DVector::from_vec(vec![1.0, 30.0, 100.0, 100.0, 100.0]));
+        assert_eq!((matrix[(0, 1)], variances[(0, 1)]), (0.0, 0.0));
+        assert_eq!((matrix[(0, 4)], variances[(0, 4)]), (1.0, 0.0));
+        assert!((variances[(0, 2)] - 0.01 * 1.0 * 100.0).abs() < 1e-12, "share 0.01");
+        assert!((variances[(1, 2)] - 0.25 * 30.0 * 100.0).abs() < 1e-9, "share 0.3, at most 0.25");
+        assert!((variances[(2, 3)] - 0.25 * 100.0 * 100.0).abs() < 1e-9);
     }
 
     #[test]

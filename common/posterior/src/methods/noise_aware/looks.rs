@@ -10,9 +10,13 @@
 //! H = Σ w_t H̃_t without negative eigenvalues, and N = diag(n) + E with E the error of H on that distance. [`full`] meets it with the prior.
 //! No look has to be near the fixed point: where a run has not arrived, the released gradients carry it there.
 //!
-//! **Weights.** w_t ∝ 1/v_t, v_t = s_t² + ‖ρ_t H(μ_t − θ̄)‖², s_t the look's noise and θ̄ the posterior's mean. ρ_t is by how much the curvature at μ_t
-//! differs from that of the later half of the looks, relative to its norm, as far as it is more than their noise: the gradient is not linear
-//! over a distance on which the curvature changes. Looks far away count for little that way, and what cannot be known better is in n.
+//! **Weights.** The gradient is not linear over a distance on which the curvature changes. ρ_t is by how much the curvature at μ_t differs from that of the later
+//! half of the looks, relative to its norm, as far as it is more than their noise. If every record's c changes by a factor of at most 1 ± ρ_t, coordinate j of the
+//! gradient is wrong by at most ρ_t (H_jj b_t)^½, b_t = (μ_t − θ̄)ᵀH(μ_t − θ̄) with θ̄ the posterior's mean (Cauchy and Schwarz). So w_t ∝ 1/v_t, v_t = s_t² + ρ_t² b_t tr H/d
+//! with s_t the look's noise: looks far away count for little, and what cannot be known better is in n.
+//!
+//! **Full covariance.** An entry of H̃ off the diagonal has noise, and [`Correlations::guess`] says what it can be at all: 0 for two levels of a category, small for a
+//! rare level. Both are combined by their precisions. Without this the noise of entries that are nearly 0 acts on all coefficients.
 //!
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess is in E beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
@@ -62,7 +66,7 @@ pub(crate) struct Carried {
     pub(crate) covariance: DMatrix<f64>,
     /// w_t, with which the mean was found.
     pub(crate) weights: Vec<f64>,
-    /// ‖ρ_t H(μ_t − θ̄)‖² of every look.
+    /// ρ_t² (μ_t − θ̄)ᵀ H (μ_t − θ̄) of every look.
     pub(crate) bends: Vec<f64>,
     /// H.
     pub(crate) curvature: DMatrix<f64>,
@@ -76,8 +80,8 @@ struct Likelihood {
     /// The mean of the released curvatures, and the variances of its entries.
     released: DVector<f64>,
     curvature_noise: DVector<f64>,
-    /// Of entries that were not released.
-    doubt: Option<DMatrix<f64>>,
+    /// Variances of what is not known of entries off the diagonal.
+    doubt: DMatrix<f64>,
 }
 
 impl Looks {
@@ -98,23 +102,25 @@ impl Looks {
         for pass in 0..PASSES {
             let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
-            let bent: f64 = weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum();
-            let (natural, mean, covariance) = self.meet(&likelihood, &(DMatrix::from_diagonal(&fresh.add_scalar(bent)) + &error))?;
+            let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
+            let (natural, mean, covariance) = self.meet(&likelihood, &(DMatrix::from_diagonal(&(&fresh + &bent)) + &error))?;
             error = self.error(&likelihood, &mean, &covariance);
             correlations = self.correlations.at(&mean);
             for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(&changes) {
-                *bend = (change * (&likelihood.curvature * (&look.point - &mean)).norm()).powi(2);
+                let way = &look.point - &mean;
+                *bend = change * change * way.dot(&(&likelihood.curvature * &way)).max(0.0);
             }
             // An error of H is the same in all looks: it acts on their mean, and is in `error`. Alone, each would be wrong by this much.
-            let far = |look: &Look| likelihood.doubt.as_ref().map_or(0.0, |doubt| (doubt * (&look.point - &mean).map(|v| v * v)).mean());
-            let variances = noise.iter().zip(&bends).zip(&self.looks).map(|((noise, bend), look)| noise + bend + far(look));
+            let far = |look: &Look| (&likelihood.doubt * (&look.point - &mean).map(|v| v * v)).mean();
+            let size = likelihood.curvature.diagonal().mean();
+            let variances = noise.iter().zip(&bends).zip(&self.looks).map(|((noise, bend), look)| noise + bend * size + far(look));
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
             let posterior = Posterior {
                 natural_parameters: natural,
                 signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
-                noise_share: Some(fresh.mean() / (fresh.mean() + bent)),
+                noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
             };
             let weights = std::mem::replace(&mut weights, new);
             result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), curvature: likelihood.curvature });
@@ -159,10 +165,21 @@ impl Looks {
         let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
         let released = of(|look| &look.curvature);
         let (curvature, doubt) = match self.family {
-            Family::FullGaussian { dimension } => (unsvec(released.as_slice(), dimension), None),
+            Family::FullGaussian { dimension } => {
+                let mut seen = unsvec(released.as_slice(), dimension);
+                // svec multiplies entries off the diagonal by √2, and then adds noise.
+                let noise = 0.5 * sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w))).mean();
+                let (guess, mut variances) = correlations.guess(&seen.diagonal().map(|entry| entry.max(0.0)));
+                for (i, j) in (0..dimension).flat_map(|i| (0..dimension).map(move |j| (i, j))).filter(|(i, j)| i != j) {
+                    let weight = if noise > 0.0 { variances[(i, j)] / (variances[(i, j)] + noise) } else { 1.0 };
+                    seen[(i, j)] = guess[(i, j)] + weight * (seen[(i, j)] - guess[(i, j)]);
+                    variances[(i, j)] = weight * noise;
+                }
+                (seen, variances)
+            }
             Family::DiagonalGaussian { .. } => {
                 let diagonal = released.map(|entry| entry.max(0.0));
-                (correlations.matrix(&diagonal), Some(correlations.doubt(&diagonal)))
+                (correlations.matrix(&diagonal), correlations.doubt(&diagonal))
             }
         };
         Some(Likelihood {
@@ -196,8 +213,11 @@ impl Looks {
     fn error(&self, likelihood: &Likelihood, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> DMatrix<f64> {
         let distance = mean - &likelihood.reference;
         let square = covariance + &distance * distance.transpose();
-        let error = error(self.family, &likelihood.curvature_noise, &square);
-        likelihood.doubt.iter().fold(error, |error, doubt| error + error_off_diagonal(doubt, &square))
+        let of_diagonal = match self.family {
+            Family::FullGaussian { .. } => square.diagonal() * likelihood.curvature_noise.mean(),
+            Family::DiagonalGaussian { .. } => square.diagonal().component_mul(&likelihood.curvature_noise),
+        };
+        DMatrix::from_diagonal(&of_diagonal) + error_off_diagonal(&likelihood.doubt, &square)
     }
 }
 

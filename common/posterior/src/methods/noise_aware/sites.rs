@@ -144,7 +144,7 @@ impl Sites<'_> {
         let bent: f64 = own.iter().zip(&weights).map(|((_, bend, _), w)| w * w * bend * site.share * site.share).sum();
         let distance = &carried.mean - of(|look| &look.point);
         let square = &carried.covariance + &distance * distance.transpose();
-        let mut noise = DMatrix::from_diagonal(&of_squares(|look| &look.noise).add_scalar(bent));
+        let mut noise = DMatrix::from_diagonal(&(of_squares(|look| &look.noise) + carried.curvature.diagonal() * bent));
         noise += error(family, &of_squares(|look| &look.curvature_noise), &square);
         let released = of(|look| &look.curvature);
         let (curvature, doubt) = match family {

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector};
 
 use super::{Look, Looks, full};
@@ -112,7 +112,7 @@ fn noise_is_not_taken_for_a_change_of_the_curvature() {
     assert!(total / count < 0.008, "{}", total / count);
 }
 
-/// E against draws of the error of svec H acting on a θ of the posterior.
+/// E against errors of the entries of H, one after the other, acting on a θ of the posterior.
 #[test]
 fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
@@ -120,15 +120,17 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let likelihood = all.likelihood(&[0.25; 4], &all.correlations).unwrap();
     let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
     let error = all.error(&likelihood, &mean, &DMatrix::zeros(3, 3));
-    // Exactly: every entry of svec moves by itself.
+    // Exactly: every entry moves by itself, those off the diagonal with what is left of their noise beside the guess.
     let distance = &mean - &likelihood.reference;
-    let sd = likelihood.curvature_noise[0].sqrt();
+    let noise = likelihood.curvature_noise[0];
     let mut expected = DMatrix::zeros(3, 3);
-    for entry in 0..6 {
-        let mut unit = vec![0.0; 6];
-        unit[entry] = sd;
-        let moved = unsvec(&unit, 3) * &distance;
+    for (i, j) in [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)] {
+        let guess = 0.25 * curvature()[(i, i)] * curvature()[(j, j)];
+        let variance: f64 = if i == j { noise } else { 1.0 / (2.0 / noise + 1.0 / guess) };
+        let mut unit = DMatrix::zeros(3, 3);
+        (unit[(i, j)], unit[(j, i)]) = (variance.sqrt(), variance.sqrt());
+        let moved = unit * &distance;
         expected += &moved * moved.transpose();
     }
-    assert!((error - expected).norm() < 1e-9);
+    assert!((error - &expected).norm() < 1e-9 * expected.norm());
 }
