@@ -67,16 +67,21 @@ const DRAWN: usize = 80;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A line for every coefficient: the range of its width, the median, and without protection.
+/// A line for each of the first [`DRAWN`] coefficients: the range of its width, the median, and without protection.
 fn widths(area: &Area<'_>, forecast: &Forecast) -> Result<(), PlotError> {
-    let drawn = &forecast.coefficients[..forecast.coefficients.len().min(DRAWN)];
+    let all = forecast.coefficients.len();
+    let drawn = &forecast.coefficients[..all.min(DRAWN)];
+    let part = if drawn.len() < all { format!(" (the first {DRAWN} of {all})") } else { String::new() };
+    // Long names have room, up to half of the drawing.
+    let longest = drawn.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+    let room = u32::try_from(7 * longest + 24).unwrap_or(u32::MAX).clamp(170, 350);
     let end = drawn.iter().map(|c| c.width.high.max(c.unprotected)).fold(0.1, f64::max) * 1.05;
     let rows = i32::try_from(drawn.len()).unwrap_or(0);
     let mut chart = ChartBuilder::on(area)
         .margin(12)
-        .caption("width of 90 % intervals: drawn federations, and without protection (red)", ("sans-serif", 16))
+        .caption(format!("width of 90 % intervals: drawn federations, and without protection (red){part}"), ("sans-serif", 16))
         .x_label_area_size(36)
-        .y_label_area_size(170)
+        .y_label_area_size(room)
         .build_cartesian_2d(0.0..end, (-1..rows).into_segmented())
         .map_err(failed)?;
     let name = |at: &SegmentValue<i32>| match at {
@@ -85,7 +90,7 @@ fn widths(area: &Area<'_>, forecast: &Forecast) -> Result<(), PlotError> {
         }
         _ => String::new(),
     };
-    // Many more than there are: with fewer every second name would be left out.
+    // Many more than there are, so that none is left out.
     chart
         .configure_mesh()
         .x_desc("width")
@@ -146,9 +151,10 @@ mod tests {
 
     use std::path::PathBuf;
 
+    use dp_pvi_forecast::CoefficientForecast;
     use dp_pvi_posterior::task::{RawTask, ResolveContext};
 
-    use super::Sizes;
+    use super::{DRAWN, Forecast, Outlook, Prospect, Range, Sizes, draw};
     use crate::{AccountError, Question};
 
     /// A folder with a resolved task, removed at the end.
@@ -184,6 +190,30 @@ mod tests {
     impl Drop for Folder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The text that stands alone in an element of a drawing.
+    fn is_written(drawing: &str, text: &str) -> bool {
+        drawing.lines().any(|line| line == text)
+    }
+
+    #[test]
+    fn a_drawing_names_every_coefficient_up_to_its_limit_and_says_where_it_stops() {
+        let folder = Folder::new("names");
+        let range = Range { low: 0.1, median: 0.2, high: 0.3 };
+        for count in [1, 2, 3, 9, 10, 11, 25, DRAWN - 1, DRAWN, DRAWN + 1, 3 * DRAWN] {
+            let coefficients: Vec<_> = (0..count)
+                .map(|j| CoefficientForecast { name: format!("column_with_a_long_name={j}"), width: range, unprotected: 0.1 })
+                .collect();
+            let task = Forecast { records: 1, sites: 1, worlds: 1, published: (0, 1), coefficients, width: range, loss: range };
+            let file = folder.0.join(format!("{count}.svg"));
+            draw(&file, &Prospect::Outlook(Box::new(Outlook { task, settings: Vec::new() }))).unwrap();
+            let drawing = std::fs::read_to_string(file).unwrap();
+            for j in 0..count {
+                assert_eq!(is_written(&drawing, &format!("column_with_a_long_name={j}")), j < DRAWN, "{j} of {count}");
+            }
+            assert_eq!(drawing.contains(&format!("the first {DRAWN} of {count}")), count > DRAWN);
         }
     }
 

@@ -237,7 +237,14 @@ fn finding_newcomer_4_every_plan_reads_what_check_writes() {
     let forecast = &json(&text)["forecast"];
     assert_eq!((forecast["task"]["records"].as_u64(), forecast["task"]["sites"].as_u64()), (Some(80), Some(2)), "{forecast}");
     assert_eq!(forecast["settings"].as_array().unwrap().len(), 6, "{forecast}");
-    assert!(fs::read_to_string(&drawing).unwrap().contains("<svg"));
+    // This schema has no intercept: its coefficients are x0 to x2.
+    let drawing = fs::read_to_string(&drawing).unwrap();
+    let coefficients = forecast["task"]["coefficients"].as_array().unwrap();
+    assert_eq!(coefficients.len(), 3, "{forecast}");
+    for coefficient in coefficients {
+        let name = coefficient["name"].as_str().unwrap();
+        assert!(drawing.lines().any(|line| line == name), "{name} is not in {drawing}");
+    }
     let spoken = run(&mut federation.server_command(&["check", "--units", "40,60"]));
     assert!(spoken.contains("forecast  100 records at 2 sites"), "{spoken}");
     let (code, _, words) = outcome(&mut federation.server_command(&["check", "--units", "40,60", "--sites", "3"]));
