@@ -12,6 +12,7 @@ mod world;
 use serde::{Deserialize, Serialize};
 
 pub use self::outlook::{Outlook, Prospect, SettingForecast, sizes};
+pub use self::run::unprotected;
 use self::world::World;
 use dp_pvi_posterior::methods::noise_aware::History;
 pub use dp_pvi_posterior::methods::rehearsal::NotForecast;
@@ -24,15 +25,15 @@ use dp_pvi_posterior::task::ResolvedTask;
 /// Most coefficients of a forecast.
 const LARGEST: u32 = 400;
 
-/// What may lie between one world and another.
+/// Where outcomes are expected. A range of widths is to hold 90 % of them, and reaches further than the drawn worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// 5 % of worlds lie below.
+    /// 5 % of outcomes are expected below; of a loss, 5 % of worlds lie there.
     pub low: f64,
-    /// Half of them.
+    /// Half of the worlds lie below.
     pub median: f64,
-    /// 5 % of worlds lie above.
+    /// As many above.
     pub high: f64,
 }
 
@@ -116,7 +117,7 @@ impl Effort {
 /// # Errors
 /// Why this task is not forecast.
 pub(crate) fn rehearsal(task: &ResolvedTask, units: &[u64], rows: u32, number: u32) -> Result<Rehearsal, NotForecast> {
-    let predictor = task.model.rules().predictor().filter(|_| task.dimension == task.features).ok_or(NotForecast::Model)?;
+    task.model.rules().predictor().filter(|_| task.dimension == task.features).ok_or(NotForecast::Model)?;
     if task.dimension > LARGEST {
         return Err(NotForecast::TooLarge(LARGEST));
     }
@@ -129,7 +130,7 @@ pub(crate) fn rehearsal(task: &ResolvedTask, units: &[u64], rows: u32, number: u
     let mut world = World::draw(task, &schema, rows as usize, &mut root.part(0)).ok_or(NotForecast::Model)?;
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
     world.rows.stand_for(records as f64);
-    let unprotected = run::unprotected(task, predictor, &world.rows, &world.truth).ok_or(NotForecast::Fails)?;
+    let unprotected = unprotected(task, &world.rows, &world.truth).ok_or(NotForecast::Fails)?;
     let history = run::rehearse(task, units, &world.rows, &mut root.part(1))?;
     Ok(Rehearsal { history, unprotected: unprotected.natural().to_vec(), world })
 }
@@ -213,8 +214,8 @@ fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
 /// Least spread of the logarithm of a width from one federation to another: what noise and chance of one run make of it.
 const LEAST_SPREAD: f64 = 0.06;
 
-/// Median, and the central 90 % of a log-normal law with the mean and spread of the logarithms (by Student's quantile, nearly): quantiles of a
-/// handful of worlds would be too close. No interval is wider than the prior's, which is `widest`.
+/// Median, and the central 90 % of a log-normal law with the mean and spread of the logarithms (by Student's quantile, nearly):
+/// quantiles of a handful of worlds would be too close. No interval is wider than the prior's, which is `widest`.
 #[allow(clippy::cast_precision_loss, reason = "a number of worlds")]
 fn widths_range(widths: &[f64], widest: f64) -> Range {
     let logs: Vec<f64> = widths.iter().map(|width| width.max(f64::MIN_POSITIVE).ln()).collect();

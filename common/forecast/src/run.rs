@@ -7,7 +7,6 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
 use dp_pvi_posterior::methods::rehearsal::{NotForecast, Player, Rows, Sent, Stage};
-use dp_pvi_posterior::models::predictor::Predictor;
 use dp_pvi_posterior::numerics::draws::Draws;
 use dp_pvi_posterior::spec::{Approximation, ScheduleSpec};
 use dp_pvi_posterior::task::ResolvedTask;
@@ -55,8 +54,10 @@ pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &
 const STEPS: usize = 30;
 
 /// The posterior of the rows' records without protection, in the task's family: the maximum of the evidence lower bound, by Newton's steps
-/// from the coefficients that made the targets.
-pub(super) fn unprotected(task: &ResolvedTask, predictor: &dyn Predictor, rows: &Rows, start: &[f64]) -> Option<Gaussian> {
+/// from a start. `None` where the task has no linear predictor, or they fail.
+#[must_use]
+pub fn unprotected(task: &ResolvedTask, rows: &Rows, start: &[f64]) -> Option<Gaussian> {
+    let predictor = task.model.rules().predictor()?;
     let d = start.len();
     let (prior_mean, prior_precision) = (task.prior.mean, task.prior.scale.powi(-2));
     let prior = DMatrix::identity(d, d) * prior_precision;

@@ -166,6 +166,14 @@ impl Problem {
         Replication { truth, plain: gaussian(task.posterior(&state).to_vec()), aware }
     }
 
+    /// The coefficients of a federation, and so many tables of records.
+    pub(crate) fn drawn(&self, tables: u32, seed: u64) -> (Vec<f64>, Vec<RecordTable>) {
+        let mut random = Random(seed << 20);
+        let truth: Vec<f64> = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
+        let tables = (0..tables).map(|_| self.table(&truth, &mut random)).collect();
+        (truth, tables)
+    }
+
     /// Rows that follow the model exactly, inside the public bounds.
     fn table(&self, truth: &[f64], random: &mut Random) -> RecordTable {
         let d = truth.len();

@@ -1,6 +1,8 @@
-//! Forecast against outcome on real data: how wide did intervals become, and how wide were they said to become before?
+//! Forecast against outcome on real data: how wide did intervals become, and how much was lost, and what was said of it before?
 //!
-//! `cargo run --release -p dp-pvi-simulation --example forecast -- [DATA_DIR [RUNS [FILE]]]` prints a row a federation, and writes the table of the guide.
+//! `cargo run --release -p dp-pvi-simulation --example forecast_real -- [DATA_DIR [RUNS [FILE [SET]]]]` prints a row a federation, and puts its section into
+//! a page. A fifth of the records is held out. SET picks data sets by a part of their name.
+//!
 //! What would be published is computed from the data set itself here, which stands for a register over the same population; in a federation it never
 //! is.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
@@ -8,21 +10,21 @@
 
 #[path = "../../inference/tests/federation/mod.rs"]
 mod federation;
+#[path = "../../inference/examples/forecasts/mod.rs"]
+mod forecasts;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dp_pvi_data::load_public;
-use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_forecast::{Effort, Forecast, forecast};
-use dp_pvi_posterior::reading::noise_aware::of_run;
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use federation::{Random, federate};
+use forecasts::{Outcome, Tallies, Tally, write_section};
 use toml::Value;
 
 /// A data set.
@@ -179,15 +181,15 @@ fn task(schema: &str, approximation: &str, epsilon: f64, sites: u32) -> Resolved
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
 }
 
-/// The records in random order, cut into sites of one size.
-fn split(records: &RecordTable, sites: usize, seed: u64) -> Vec<RecordTable> {
+/// The records in random order: a fifth that is held out, and the others, cut into sites of one size.
+fn split(records: &RecordTable, sites: usize, seed: u64) -> (RecordTable, Vec<RecordTable>) {
     let mut random = Random(seed);
     let mut order: Vec<usize> = (0..records.len()).collect();
     for i in (1..order.len()).rev() {
         order.swap(i, (random.uniform() * (i as f64 + 1.0)) as usize);
     }
     let all: Vec<RecordView<'_>> = records.records().collect();
-    let site = |positions: &[usize]| {
+    let table = |positions: &[usize]| {
         let mut builder = RecordTable::builder(records.dimension());
         for &at in positions {
             builder.start_unit();
@@ -195,97 +197,51 @@ fn split(records: &RecordTable, sites: usize, seed: u64) -> Vec<RecordTable> {
         }
         builder.finish()
     };
-    order.chunks(order.len().div_ceil(sites)).map(site).collect()
-}
-
-/// Widths of the 90 % intervals of one run.
-fn outcome(task: &ResolvedTask, records: &RecordTable, sites: usize, seed: u64) -> Option<Vec<f64>> {
-    let (_, history) = federate(task, split(records, sites, seed), seed);
-    let aware = Gaussian::from_natural(task.family(), of_run(task, &history).ok()?.natural_parameters).ok()?;
-    Some(aware.standard().variances().iter().map(|v| 2.0 * Level::P90.half_width() * v.sqrt()).collect())
+    let (held_out, training) = order.split_at(order.len() / 5);
+    (table(held_out), training.chunks(training.len().div_ceil(sites)).map(table).collect())
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let data = PathBuf::from(arguments.first().map_or("../shared/data", String::as_str));
     let runs: u64 = arguments.get(1).map_or(1, |text| text.parse().unwrap());
-    let only = std::env::var("ONLY").unwrap_or_default();
-    let mut page = String::from(
-        "| data | sites | ε | outcome | forecast | in the range | with published figures | within 1.5 |\n|---|---|---|---|---|---|---|---|\n",
-    );
-    let (mut inside, mut near, mut all) = (0, 0, 0);
+    let only = arguments.get(3).map_or("", String::as_str);
+    let (mut rows, mut by_set) = (Tallies::default(), Tallies::default());
     let began = Instant::now();
-    for set in sets().into_iter().filter(|set| set.name.contains(&only)) {
+    for set in sets().into_iter().filter(|set| set.name.contains(only)) {
         let files: Vec<PathBuf> = set.files.iter().map(|file| data.join(file)).collect();
         let records = load(&set.schema, &files);
         let known = published(&set.schema, &files);
         for sites in [1_u32, 5] {
             for epsilon in [0.5, 1.0, 4.0] {
-                let approximation = "full-covariance";
-                let units = vec![records.len() as u64 / u64::from(sites); sites as usize];
-                let forecast_of = |schema: &str| -> Forecast {
-                    let task = task(schema, approximation, epsilon, sites);
-                    forecast(&task, &units, Effort::of(&task, units.len())).unwrap()
-                };
-                let start = Instant::now();
-                let drawn = forecast_of(&set.schema);
-                let seconds = start.elapsed().as_secs_f64();
-                let informed = forecast_of(&known);
-                let own = task(&set.schema, approximation, epsilon, sites);
-                let (mut in_range, mut close, mut count, mut widths, mut logs) = (0, 0, 0, Vec::new(), Vec::new());
+                let own = task(&set.schema, "full-covariance", epsilon, sites);
+                let units = vec![(records.len() - records.len() / 5) as u64 / u64::from(sites); sites as usize];
+                let forecast_of = |task: &ResolvedTask| -> Forecast { forecast(task, &units, Effort::of(task, units.len())).unwrap() };
+                let drawn = forecast_of(&own);
+                let informed = forecast_of(&task(&known, "full-covariance", epsilon, sites));
+                let mut tally = Tally::default();
                 for seed in 1..=runs {
-                    let Some(outcome) = outcome(&own, &records, sites as usize, seed) else { continue };
-                    for (j, width) in outcome.into_iter().enumerate() {
-                        let range = drawn.coefficients[j].width;
-                        in_range += u32::from((range.low..=range.high).contains(&width));
-                        let ratio = width / informed.coefficients[j].width.median;
-                        close += u32::from((1.0 / 1.5..=1.5).contains(&ratio));
-                        count += 1;
-                        logs.push(ratio.ln());
-                        widths.push(width);
+                    let (held_out, tables) = split(&records, sites as usize, seed);
+                    let (_, history) = federate(&own, tables.clone(), seed);
+                    if let Some(outcome) = Outcome::of(&own, &history, &tables, &[held_out]) {
+                        tally.add(&outcome, &drawn, &informed);
                     }
                 }
-                widths.sort_by(f64::total_cmp);
-                logs.sort_by(f64::total_cmp);
-                let quantile = |share: f64| logs[((logs.len() - 1) as f64 * share) as usize].exp();
-                let share = |part: u32| f64::from(part) / f64::from(count);
-                let row = format!(
-                    "| {} | {} | {epsilon} | {:.2} | {:.2} ({:.2}–{:.2}) | {:.2} | {:.2} ({:.2}–{:.2}) | {:.2} |",
-                    set.name,
-                    if sites == 1 { "1, or aggregated".to_owned() } else { format!("{sites}, local") },
-                    widths[widths.len() / 2],
-                    drawn.width.median,
-                    drawn.width.low,
-                    drawn.width.high,
-                    share(in_range),
-                    informed.width.median,
-                    informed.width.low,
-                    informed.width.high,
-                    share(close),
-                );
-                println!(
-                    "{:.0} s, {seconds:.2} s a forecast of {} worlds, d = {}: {row} outcome over forecast {:.2} {:.2} {:.2} loss {:.4}",
-                    began.elapsed().as_secs_f64(),
-                    drawn.worlds,
-                    own.dimension,
-                    quantile(0.05),
-                    quantile(0.5),
-                    quantile(0.95),
-                    informed.loss.median
-                );
-                let _ = writeln!(page, "{row}");
-                inside += in_range;
-                near += close;
-                all += count;
+                let name = format!("{} | {} | {epsilon}", set.name, if sites == 1 { "1, or aggregated" } else { "5, local" });
+                println!("{:.0} s | {name} | {}", began.elapsed().as_secs_f64(), tally.cells());
+                rows.merge(name, &tally);
+                by_set.merge(set.name.into(), &tally);
+                by_set.merge("all".into(), &tally);
             }
         }
     }
-    println!(
-        "{all} intervals: {:.3} in the range, {:.3} within a factor 1.5",
-        f64::from(inside) / f64::from(all),
-        f64::from(near) / f64::from(all)
+    let text = format!(
+        "```\ncargo run --release -p dp-pvi-simulation --example forecast_real -- DATA_DIR {runs} PAGE\n```\n\n{}\n{}",
+        by_set.table("data"),
+        rows.table("data | sites | ε")
     );
-    if let Some(file) = arguments.get(2) {
-        std::fs::write(file, &page).unwrap();
+    println!("{text}");
+    if let Some(page) = arguments.get(2) {
+        write_section(Path::new(page), "Real data", &text);
     }
 }
