@@ -160,7 +160,7 @@ impl Outlook {
     pub fn text(&self) -> String {
         let Forecast { records, sites, worlds, published: (known, columns), coefficients, .. } = &self.task;
         let mut text = format!(
-            "forecast  {records} records at {sites} sites; {known} of {columns} columns have published figures; {worlds} federations drawn, 5 % to 95 % of them in brackets\n\
+            "forecast  {records} records at {sites} sites; {known} of {columns} columns have published figures; {worlds} federations drawn; in brackets where 90 % of runs are expected\n\
              \x20         {:>10}  {:<11} {:<30} {}\n",
             "epsilon", "trust", "median width of 90 % intervals", "log-likelihood lost a record"
         );
@@ -181,7 +181,7 @@ impl Outlook {
                 format!("{:.4}", setting.epsilon).trim_end_matches('0').trim_end_matches('.')
             );
         }
-        text.push_str("          width of 90 % intervals, as the task stands (in brackets 5 % to 95 %), and without protection\n");
+        text.push_str("          width of 90 % intervals, as the task stands, and without protection\n");
         for coefficient in coefficients.iter().take(LISTED) {
             let _ =
                 writeln!(text, "          {:<24} {:<22} {:.2}", coefficient.name, range(&coefficient.width, 2), coefficient.unprotected);

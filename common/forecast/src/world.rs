@@ -32,8 +32,10 @@ const NUMBER_MEAN: f64 = 0.12;
 const LEVELS: (f64, f64) = (0.2, 2.0);
 /// Shapes of the share of a truth.
 const TRUTH: (f64, f64) = (0.8, 1.2);
-/// Share of the rarer class where none is published, log-uniform.
+/// Share of the rarer class where none is published: log-uniform in one half of the worlds, even in the other, for what is studied is often
+/// chosen so that both classes are there.
 const CLASS: (f64, f64) = (0.03, 0.5);
+const BALANCED: (f64, f64) = (0.1, 0.5);
 
 /// One such federation.
 pub(super) struct World {
@@ -213,7 +215,7 @@ fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut D
         }
         // What people ask about is often rare, and what is common has another name.
         (_, LabelKind::Binary { .. }) => {
-            let share = log_uniform(CLASS, draws);
+            let share = if draws.uniform() < 0.5 { draws.between(BALANCED.0, BALANCED.1) } else { log_uniform(CLASS, draws) };
             (if draws.uniform() < 0.2 { 1.0 - share } else { share }, None)
         }
         _ => return Some(truth),
