@@ -1,7 +1,7 @@
 //! Forecast against outcome on drawn records: how wide did intervals become, and how much was lost, and what was said of it before?
 //!
-//! `cargo run --release -p dp-pvi-inference --example forecast_drawn -- [RUNS [FIRST [FILE [METHOD]]]]` prints a row a problem, and puts its section into a
-//! page. FIRST is the seed of the first run. METHOD picks a part of the problems.
+//! `cargo run --release -p dp-pvi-inference --example forecast_drawn -- [RUNS [FIRST [FILE [PART]]]]` prints a row a problem, and puts its section into a
+//! page. FIRST is the seed of the first run. PART picks the problems whose name contains it: a model, an update, a kind of features.
 //!
 //! What would be published is computed from the run's own records here, which stand for a register over the same population; in a federation it never
 //! is.
@@ -76,10 +76,12 @@ fn main() {
             (Likelihood::Poisson, NATURAL, "full-covariance"),
             (Likelihood::Logistic, OPTIMISATION, "mean-field"),
             (Likelihood::Linear, OPTIMISATION, "mean-field"),
-        ]
-        .into_iter()
-        .filter(|(_, pvi, _)| only(pvi))
-        {
+        ] {
+            let update = if pvi == NATURAL { "natural gradients" } else { "DP optimisation" };
+            let name = format!("{likelihood:?} | {update}, {approximation} | {features:?}");
+            if !only(&name) {
+                continue;
+            }
             for epsilon in [0.3, 1.0, 4.0] {
                 for (sites, rows) in [(3, 500), (5, 6000)] {
                     let mut pvi = pvi.to_owned();
@@ -93,10 +95,8 @@ fn main() {
                     let problem = Problem { likelihood, features, pvi, approximation, sites, rows, epsilon, prior, spread: prior };
                     match compare(&problem, first..first + runs) {
                         Ok(tally) => {
-                            let update = if problem.pvi.contains("natural") { "natural gradients" } else { "DP optimisation" };
-                            let name = format!("{likelihood:?} | {update}, {approximation} | {features:?}");
                             println!("{:.0} s | {name} | {epsilon} | {sites} × {rows} | {}", began.elapsed().as_secs_f64(), tally.cells());
-                            by_problem.merge(name, &tally);
+                            by_problem.merge(name.clone(), &tally);
                             by_size.merge(format!("{epsilon} | {sites} × {rows}"), &tally);
                             by_features.merge(format!("{features:?}"), &tally);
                             total.merge(&tally);
@@ -108,8 +108,8 @@ fn main() {
         }
     }
     by_features.merge("all".into(), &total);
-    let (method, last) = (arguments.get(3).map_or("all updates", String::as_str), first + runs - 1);
-    let command = arguments.get(3).map_or(String::new(), |method| format!(" {method}"));
+    let (part, last) = (arguments.get(3).map_or("all", String::as_str), first + runs - 1);
+    let command = arguments.get(3).map_or(String::new(), |part| format!(" '{part}'"));
     let text = format!(
         "```\ncargo run --release -p dp-pvi-inference --example forecast_drawn -- {runs} {first} PAGE{command}\n```\n\n{}\n{}\n{}",
         by_features.table("features"),
@@ -118,7 +118,7 @@ fn main() {
     );
     println!("{text}");
     if let Some(page) = arguments.get(2) {
-        write_section(Path::new(page), &format!("Drawn records, {method}, seeds {first} to {last}"), &text);
+        write_section(Path::new(page), &format!("Drawn records, {part}, seeds {first} to {last}"), &text);
     }
 }
 

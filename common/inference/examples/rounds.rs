@@ -1,7 +1,7 @@
 //! How many rounds? The whole private path on synthetic federations, for plans from 4 to 40 rounds under the same budget.
 //!
-//! `cargo run --release -p dp-pvi-inference --example rounds -- [REPLICATIONS [FILE [METHOD [SITES]]]]` prints a line a cell, and writes the page of the guide. The
-//! truth is drawn from the prior. METHOD and SITES pick a part of the cells.
+//! `cargo run --release -p dp-pvi-inference --example rounds -- [REPLICATIONS [FILE [METHOD [SITES [MADE]]]]]` prints a line a cell, and writes the page of
+//! the guide. The truth is drawn from the prior. METHOD and SITES pick a part of the cells; MADE says when and with which version.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)]
 #![allow(clippy::disallowed_methods, reason = "an experiment on invented records: it shows its progress and writes its page")]
 
@@ -109,16 +109,18 @@ fn main() {
                 println!("after {} s", began.elapsed().as_secs());
                 rows.push((name, words, cells));
                 if let Some(file) = arguments.get(1) {
-                    std::fs::write(file, page(&rows, replications)).unwrap();
+                    std::fs::write(file, page(&rows, &arguments)).unwrap();
                 }
             }
         }
     }
 }
 
-fn page(rows: &[(&str, String, Vec<Cell>)], replications: u64) -> String {
+fn page(rows: &[(&str, String, Vec<Cell>)], arguments: &[String]) -> String {
+    let (replications, method) = (&arguments[0], arguments.get(2).map_or("", String::as_str));
+    let made = arguments.get(4).map_or(String::new(), |made| format!("*Made on {made}.*\n\n"));
     let mut page = format!(
-        "# How many rounds\n\n```\ncargo run --release -p dp-pvi-inference --example rounds -- {replications} FILE\n```\n\n\
+        "# How many rounds\n\n{made}```\ncargo run --release -p dp-pvi-inference --example rounds -- {replications} FILE {method}\n```\n\n\
          Logistic regression on {replications} synthetic federations a cell, every site with its own noise, defaults; the truth is drawn from the prior. Natural \
          gradients have features with correlation 0.8, DP optimisation independent ones. The budget is the same for every number of rounds.\n"
     );
