@@ -6,7 +6,8 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
-use dp_pvi_posterior::methods::rehearsal::{NotForecast, Player, Rows, Sent, Stage};
+use dp_pvi_posterior::methods::rehearsal::{NotForecast, Player, Sent, Stage};
+use dp_pvi_posterior::models::rows::Rows;
 use dp_pvi_posterior::numerics::draws::Draws;
 use dp_pvi_posterior::spec::{Approximation, ScheduleSpec};
 use dp_pvi_posterior::task::ResolvedTask;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 
-use dp_pvi_posterior::methods::rehearsal::Rows;
 use dp_pvi_posterior::models::prediction::{Example, Law, Outcome, Prediction};
+use dp_pvi_posterior::models::rows::{Row, Rows};
 use dp_pvi_posterior::numerics::draws::Draws;
 use dp_pvi_posterior::schema::coding::LevelEntries;
 use dp_pvi_posterior::schema::published::Marginal;
@@ -234,7 +234,7 @@ fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut D
         let middle = f64::midpoint(low, high);
         truth[intercept as usize] = middle;
         let law = law(task, &truth)?;
-        let response = |row: dp_pvi_posterior::methods::rehearsal::Row<'_>| response(&law.predict(example(row.indices, row.values, 0.0))).0;
+        let response = |row: Row<'_>| response(&law.predict(example(row.indices, row.values, 0.0))).0;
         let (now, _) = moments(rows.iter().take(400).map(response));
         if now < mean { low = middle } else { high = middle }
     }

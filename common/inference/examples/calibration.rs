@@ -10,8 +10,6 @@
 mod federation;
 
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use federation::{Counts, Features, Likelihood, Problem, Random};
@@ -100,24 +98,25 @@ const FIXED: [f64; 7] = [0.8, -0.5, 0.3, -1.0, 0.6, -0.2, 0.4];
 /// Federations with these seeds, on all cores.
 fn counts(problem: &Problem, replications: u64, fixed: bool) -> Counts {
     let task = problem.task();
-    let (next, counts) = (AtomicU64::new(1), Mutex::new(Counts::default()));
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed > replications {
-                break;
-            }
-            let replication = if fixed {
-                let truth = FIXED[..problem.features.dimension()].iter().map(|value| value * problem.spread).collect();
-                problem.replicate_at(truth, &task, seed, Random((seed << 20) + 1))
-            } else {
-                problem.replicate(&task, seed)
-            };
-            counts.lock().unwrap().add(&replication);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let replicate = |seed: u64| {
+        if fixed {
+            let truth = FIXED[..problem.features.dimension()].iter().map(|value| value * problem.spread).collect();
+            problem.replicate_at(truth, &task, seed, Random((seed << 20) + 1))
+        } else {
+            problem.replicate(&task, seed)
         }
     };
-    std::thread::scope(|scope| (0..std::thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(work))));
-    counts.into_inner().unwrap()
+    let mut counts = Counts::default();
+    std::thread::scope(|scope| {
+        let part = |first: usize| {
+            let seeds = (1..=replications).skip(first).step_by(threads);
+            scope.spawn(move || seeds.map(replicate).collect::<Vec<_>>())
+        };
+        let parts: Vec<_> = (0..threads).map(part).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).for_each(|replication| counts.add(&replication));
+    });
+    counts
 }
 
 fn row(problem: &Problem, words: &str, counts: &Counts) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_forecast::{Forecast, unprotected};
-use dp_pvi_posterior::methods::rehearsal::Rows;
+use dp_pvi_posterior::models::rows::Rows;
 use dp_pvi_posterior::reading::noise_aware::{History, of_run};
 use dp_pvi_posterior::reading::predictive::{Example, Predictor};
 use dp_pvi_posterior::reading::summary::Level;
