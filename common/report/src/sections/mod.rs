@@ -1,5 +1,6 @@
 //! The parts of the page, in the order in which a board reads them.
 
+mod agreement;
 mod convergence;
 mod details;
 mod effects;
@@ -45,6 +46,7 @@ pub(crate) fn page(run: &Run<'_>, document: &PosteriorDocument) -> String {
         section("convergence", &|html| convergence::write(html, document));
         section("forecast", &|html| forecast::write(html, run, document));
     }
+    section("agreement", &|html| agreement::write(html, document));
     section("privacy", &|html| privacy::write(html, run, document));
     section("participation", &|html| participation::write(html, run));
     section("details", &|html| details::write(html, run, document));

@@ -7,7 +7,7 @@ use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::schema::{ColumnKind, LabelKind};
 use dp_pvi_protocol::message::{Role, RunOutcome};
 
-use super::{effects, privacy};
+use super::{agreement, effects, privacy};
 use crate::Run;
 use crate::html::Escaped;
 use crate::numbers::{capital, count, number, plural};
@@ -32,6 +32,9 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
     }
     if let Some(text) = predictions(document) {
         put("Predictions", &text);
+    }
+    if let Some(found) = &document.agreement {
+        put("Sites", &format!("{}{}", agreement::word(found), Escaped(&found.sentence())));
     }
     put("Privacy", &privacy::in_short(document));
     html.push_str("</dl>");

@@ -96,6 +96,7 @@ fn every_table_is_open_on_paper() {
             "\"engine\":",
             "What it cost in privacy",
             "All rounds as a table",
+            "Do the sites agree?",
         ] {
             assert!(text.contains(part), "{name}: the printed pages do not say {part:?}");
         }
