@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use dp_pvi_inference::personal::Spread;
 use dp_pvi_posterior::reading::document::Which;
 use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_privacy::ClientId;
@@ -111,6 +112,9 @@ enum Command {
         /// File for the result, readable by its owner alone; in the state folder unless given.
         #[arg(short, long)]
         output: Option<PathBuf>,
+        /// How far the coefficients here may be from the others'.
+        #[arg(long, value_enum, default_value_t)]
+        spread: SpreadArg,
     },
     /// Predict new rows with a posterior.
     Predict {
@@ -166,6 +170,15 @@ enum Command {
 enum ConfigCommand {
     /// Print every key, what it means and a value that works.
     Schema,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum SpreadArg {
+    /// Not at all: all sites are samples of one model.
+    #[default]
+    None,
+    /// As far as the records here say.
+    Learned,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -333,8 +346,12 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
         }
         Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
-        Command::Personalise { posterior, output: target } => {
-            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), output)
+        Command::Personalise { posterior, output: target, spread } => {
+            let spread = match spread {
+                SpreadArg::Learned => Spread::Learned,
+                SpreadArg::None => Spread::None,
+            };
+            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), spread, output)
         }
         Command::Predict { posterior, personal, data, level, intervals, id, output: target } => {
             let level = match level {

@@ -7,6 +7,8 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_inference::personal::Personal;
+use dp_pvi_posterior::reading::agreement::Allowance;
 use dp_pvi_posterior::reading::personal::Way;
 use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::reading::summary::{Coefficient, coefficients};
@@ -55,6 +57,9 @@ struct OthersWords {
     words: String,
     /// In how many directions what was left of the others had too little precision and was raised to a tenth of the prior's.
     raised: usize,
+    /// By how much this site's coefficients may differ from the others', as its records say: standard deviations. Absent in files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spread: Option<Allowance>,
 }
 
 /// Whose it is.
@@ -68,9 +73,10 @@ pub(crate) struct Of<'a> {
 
 impl PersonalDocument {
     /// Puts it together from natural parameters.
-    pub(crate) fn new(of: &Of<'_>, natural: &[f64], way: Way, raised: usize) -> Result<Self> {
+    pub(crate) fn new(of: &Of<'_>, made: &Personal) -> Result<Self> {
+        let Personal { natural, way, floored, spread } = made;
         let failed = |e: Problem| ClientError::Failed(e);
-        let q = Gaussian::from_natural(of.task.family(), natural.to_vec()).map_err(|e| failed(Problem::of(e)))?;
+        let q = Gaussian::from_natural(of.task.family(), natural.clone()).map_err(|e| failed(Problem::of(e)))?;
         let names = of.task.parameter_names().map_err(|e| failed(Problem::of(e)))?;
         let covariance = match q.standard() {
             Standard::Full(full) if full.mean().len() == names.len() && names.len() <= LARGEST_COVARIANCE => {
@@ -88,10 +94,10 @@ impl PersonalDocument {
             run: of.run.number,
             rounds: of.rounds,
             family: of.task.family(),
-            others: OthersWords { way, words: way.words().into(), raised },
+            others: OthersWords { way: *way, words: way.words().into(), raised: *floored, spread: Some(*spread) },
             coefficients: coefficients(&names, q.standard()),
             covariance,
-            natural_parameters: natural.to_vec(),
+            natural_parameters: natural.clone(),
             task: String::from_utf8_lossy(&of.task.to_bytes()).into_owned(),
         })
     }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_inference::personal::{self, Known};
+use dp_pvi_inference::personal::{self, Known, Spread};
 use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::reading::personal::Released;
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
@@ -25,7 +25,7 @@ use crate::{history, keys};
 ///
 /// # Errors
 /// [`ClientError::InvalidFile`] for `posterior`, [`ClientError::Data`] for the records, the ledger, [`ClientError::Failed`] where the model has none.
-pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, output: Output) -> Result<()> {
+pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spread: Spread, output: Output) -> Result<()> {
     let private = config.private()?;
     let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
     let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
@@ -36,6 +36,12 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, out
     if let Some(without) = &document.without {
         return Err(invalid(format!("is a posterior without {}: name the posterior.json of the whole run", without.site).into()));
     }
+    let site = &config.site.name;
+    if !document.privacy.iter().any(|statement| statement.site == *site && statement.releases > 0) {
+        let words =
+            format!("has no part of {site}, which answered no visit of that run: there is nothing to replace, predict with it as it is");
+        return Err(invalid(words.into()));
+    }
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
     let run = RunId { task: task.hash(), number: document.run };
     let identity = keys::identity(&config.tls.identity)?;
@@ -45,11 +51,11 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, out
     let released = released(config, &task, &run, &mut ledger)?;
     let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
     let eyes = OwnEyes::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    let known = Known { task: &task, plain, released: &released };
+    let known = Known { task: &task, plain, released: &released, spread };
     let seen = personal::posterior(&known, &snapshot.units(), eyes).map_err(|e| ClientError::Failed(Problem::of(e)))?;
     let personal = seen.look();
-    let of = Of { site: &config.site.name, data: &config.data.name, task: &task, run, rounds: document.rounds };
-    let made = PersonalDocument::new(&of, &personal.natural, personal.way, personal.floored)?;
+    let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds };
+    let made = PersonalDocument::new(&of, personal)?;
     let target = target.map_or_else(|| default_place(config, &run), Path::to_path_buf);
     made.write(&target)?;
     // Of what was computed nothing is shown but how: the numbers are in the file, for whoever may open it.

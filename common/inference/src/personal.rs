@@ -4,16 +4,22 @@
 //! the site knows what it released, that is a function of released values ([`dp_pvi_posterior::reading::personal`]). Otherwise its part is taken out as
 //! the records tell it: its exact terms out of the released sums, or its exact factor (Σ(g + Hμ), ΣH) at the posterior out of the posterior.
 //!
+//! **Sites differ.** The others tell of coefficients φ that are not quite this site's: θ = φ + u, u ~ N(0, T). So the cavity's covariance is widened by T before
+//! it meets the records. How large T is the records say: q is the mixture over a public grid of T, weighted by exp of each one's bound on log p(D_k), and
+//! written as the Gaussian with the mixture's moments. The grid has T = 0, and multiples of the differences that the test of agreement takes for ordinary.
+//! [`Spread::None`] leaves it out: then q is exactly q/t_k times the site's likelihood.
+//!
 //! # Privacy
 //! None: the result holds the likelihood of the records without noise. It is for the site's own people and leaves the gate as
 //! [`OwnEyesOnly`] in a process that releases nothing. Nothing is charged, and no release depends on it.
 //!
-//! **Assumes** a likelihood of a linear predictor with an exact local optimum. **Source**: this project; the cavity is that of
+//! **Assumes** a likelihood of a linear predictor with an exact local optimum. **Source**: this project; random effects as in meta-analysis; the cavity is that of
 //! partitioned variational inference (Ashman et al. 2022).
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, svec_times};
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+use dp_pvi_posterior::reading::agreement::{Allowance, allowance};
 use dp_pvi_posterior::reading::noise_aware::{self, Contribution, History, OwnNoise};
 use dp_pvi_posterior::reading::personal::{Others, Released, Way, others};
 use dp_pvi_posterior::task::ResolvedTask;
@@ -39,7 +45,21 @@ pub struct Personal {
     pub way: Way,
     /// In how many directions the cavity's precision was too small and was raised.
     pub floored: usize,
+    /// Mean over the mixture of the standard deviations of T.
+    pub spread: Allowance,
 }
+
+/// How far a site's own coefficients may be from the others'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Spread {
+    /// Nowhere: all sites are samples of one model.
+    None,
+    /// As far as the site's records say.
+    Learned,
+}
+
+/// Standard deviations of T on the grid, in those of ordinary differences.
+const SPREADS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
 
 /// What is known beside the records.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +70,8 @@ pub struct Known<'a> {
     pub plain: &'a [f64],
     /// What this site released.
     pub released: &'a Released,
+    /// How far the site may be from the others.
+    pub spread: Spread,
 }
 
 /// The personal posterior of the site with these units.
@@ -83,17 +105,37 @@ pub fn of_table(known: &Known<'_>, table: &RecordTable) -> Result<Personal, Infe
 /// `others` and `prior` are of another family.
 #[must_use]
 pub fn fit(model: &dyn Model, table: &RecordTable, family: Family, others: &[f64], prior: &[f64]) -> Option<(Gaussian, usize)> {
-    let d = family.dimension();
+    let (cavity, directions) = cavity(family, others, prior)?;
+    Some((model.local_optimum()?.local_optimum(table, &cavity, &cavity).ok()?, directions))
+}
+
+/// What the others say as a distribution, and in how many directions it was raised.
+fn cavity(family: Family, others: &[f64], prior: &[f64]) -> Option<(Gaussian, usize)> {
     if !others.iter().all(|value| value.is_finite()) {
         return None;
     }
+    let d = family.dimension();
     let (mut natural, mut directions) = (others.to_vec(), 0);
     if let Some(floored) = PrecisionFloor::Cavity.apply(family, prior, &natural[d..]) {
         natural[d..].copy_from_slice(&floored.precision);
         directions = floored.directions;
     }
-    let cavity = Gaussian::from_natural(family, natural).ok()?;
-    Some((model.local_optimum()?.local_optimum(table, &cavity, &cavity).ok()?, directions))
+    Some((Gaussian::from_natural(family, natural).ok()?, directions))
+}
+
+/// A Gaussian whose coordinates have so much more variance.
+fn widened(q: &Gaussian, variances: &[f64]) -> Option<Gaussian> {
+    let d = variances.len();
+    let mut moments = q.mean_parameters();
+    for (j, variance) in variances.iter().enumerate() {
+        // Where θ_j² stands among the moments.
+        let own = match q.family() {
+            Family::DiagonalGaussian { .. } => j,
+            Family::FullGaussian { .. } => j * (2 * d - j + 1) / 2,
+        };
+        moments[d + own] += variance;
+    }
+    Gaussian::from_mean_parameters(q.family(), &moments).ok()
 }
 
 const FAILED: InferenceError =
@@ -109,6 +151,7 @@ struct Asked {
     others: Option<Others>,
     /// The run as the site saw it, and its position there.
     seen: Option<(History, usize)>,
+    spread: Spread,
 }
 
 impl Asked {
@@ -128,18 +171,53 @@ impl Asked {
                 Released::Sums(history, part) => Some((history.clone(), part.site)),
                 Released::Factor(_) | Released::Unknown => None,
             },
+            spread: known.spread,
         })
     }
 
     fn fit(&self, table: &RecordTable) -> Option<Personal> {
         let model = models::from_spec(&self.task.model).ok()?;
-        let others = match &self.others {
-            Some(others) => others.clone(),
-            None => self.of_sums(model.as_ref(), table).or_else(|| self.of_posterior(model.linear_predictor()?, table))?,
-        };
+        let others = self.others(model.as_ref(), table)?;
         let family = self.task.family();
-        let (q, floored) = fit(model.as_ref(), table, family, &others.natural, &self.task.prior_natural()[family.dimension()..])?;
-        Some(Personal { natural: q.natural().to_vec(), way: others.way, floored })
+        let (cavity, floored) = cavity(family, &others.natural, &self.task.prior_natural()[family.dimension()..])?;
+        // Where nobody else took part there is nobody to differ from.
+        let factors = if self.spread == Spread::None || others.way == Way::Alone { &SPREADS[..1] } else { &SPREADS };
+        let (natural, spread) = self.averaged(model.as_ref(), table, &cavity, factors)?;
+        Some(Personal { natural, way: others.way, floored, spread })
+    }
+
+    /// The mixture of the optima under the cavity widened by these multiples of ordinary differences, and the mean of those.
+    fn averaged(&self, model: &dyn Model, table: &RecordTable, cavity: &Gaussian, factors: &[f64]) -> Option<(Vec<f64>, Allowance)> {
+        let ordinary = allowance(&self.task.model);
+        let intercept = self.task.parsed_schema().ok().and_then(|schema| schema.intercept()).map(|j| j as usize);
+        let sd = |j: usize| if Some(j) == intercept { ordinary.intercept } else { ordinary.others };
+        let (mut start, mut found) = (cavity.clone(), Vec::with_capacity(factors.len()));
+        for factor in factors {
+            let variances: Vec<f64> = (0..cavity.family().dimension()).map(|j| (factor * sd(j)).powi(2)).collect();
+            let wide = if *factor > 0.0 { widened(cavity, &variances)? } else { cavity.clone() };
+            start = model.local_optimum()?.local_optimum(table, &wide, &start).ok()?;
+            let likelihood: f64 =
+                table.records().filter(|r| r.is_finite()).map(|record| model.expected_log_likelihood(record, &start)).sum();
+            found.push((likelihood - start.kl(&wide), start.clone()));
+        }
+        let best = found.iter().map(|(bound, _)| *bound).fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = found.iter().map(|(bound, _)| (bound - best).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let factor = weights.iter().zip(factors).map(|(weight, factor)| weight * factor / total).sum::<f64>();
+        let spread = Allowance { intercept: factor * ordinary.intercept, others: factor * ordinary.others };
+        let [(_, one)] = &found[..] else {
+            let mut moments = vec![0.0; cavity.family().len()];
+            for (weight, (_, q)) in weights.iter().zip(&found) {
+                moments.iter_mut().zip(q.mean_parameters()).for_each(|(sum, moment)| *sum += weight / total * moment);
+            }
+            return Some((Gaussian::from_mean_parameters(cavity.family(), &moments).ok()?.natural().to_vec(), spread));
+        };
+        Some((one.natural().to_vec(), spread))
+    }
+
+    fn others(&self, model: &dyn Model, table: &RecordTable) -> Option<Others> {
+        let told = self.others.clone();
+        told.or_else(|| self.of_sums(model, table)).or_else(|| self.of_posterior(model.linear_predictor()?, table))
     }
 
     /// The sums without this site's exact terms: where what it sent hides its part, or was not kept.

@@ -1,20 +1,23 @@
-//! Personal posteriors where sites differ: UCI Adult and the diabetes records, each shared out by a column, ε = 1. For every site three predictions of
-//! its own held-out records: with the posterior of all, with its personal one, and with what its own records say alone.
+//! Personal posteriors where sites differ: UCI Adult and the diabetes records, each shared out by a column, ε = 1. For every site predictions of its own
+//! held-out records: with the posterior of all, with its personal one (also without a spread between sites), and with what its own records say alone.
 //!
-//! `cargo run --release -p dp-pvi-simulation --example personal -- DATA_DIR [SEEDS]` prints the tables of `deploy/guide/src/results/personal.md`.
+//! `cargo run --release -p dp-pvi-simulation --example personal -- DATA_DIR [SPLITS [FILE DATE]]` prints the tables, and writes the page of the guide. Every
+//! split is another division into training and held-out records, with noise of its own: there are several in order to measure, not to choose.
 //!
 //! Aggregated trust is played with the noise of one trusted party, which is that of a summer when every site's share is counted on.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example")]
+#![allow(clippy::disallowed_methods, reason = "it writes its page")]
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use dp_pvi_accounting::Epsilon;
 use dp_pvi_data::{Public, load_public, select_public};
-use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::models;
-use dp_pvi_inference::personal::{Known, fit, of_table};
+use dp_pvi_inference::personal::{Known, Spread, fit, of_table};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
@@ -30,6 +33,8 @@ use rand_core::Rng;
 
 /// Fewest training units of a site; smaller ones are left out.
 const SMALLEST: usize = 300;
+/// Below so many training units a site is counted as small in the summary.
+const SMALL: usize = 2000;
 const ROUNDS: u32 = 10;
 
 /// A data set, shared out by a column with levels.
@@ -57,56 +62,158 @@ struct Site {
     held_out: Public<RecordTable>,
 }
 
-/// Held-out log-likelihood a record: posterior of all, personal, own records alone.
-type Row = [f64; 3];
+/// Held-out log-likelihood a record: posterior of all, personal, own records alone, personal without a spread between sites.
+type Row = [f64; 4];
+
+/// A site over all splits.
+struct Measured {
+    level: String,
+    training: usize,
+    rows: Vec<Row>,
+}
+
+impl Measured {
+    fn mean(&self, k: usize) -> f64 {
+        self.rows.iter().map(|row| row[k]).sum::<f64>() / self.rows.len() as f64
+    }
+
+    /// By how much the personal posterior is better than its records alone, and the standard error over splits.
+    fn over_alone(&self) -> (f64, f64) {
+        let (mean, count) = (self.mean(1) - self.mean(2), self.rows.len() as f64);
+        let squares: f64 = self.rows.iter().map(|row| (row[1] - row[2] - mean).powi(2)).sum();
+        (mean, (squares / (count - 1.0).max(1.0) / count).sqrt())
+    }
+
+    fn better_than_both(&self, k: usize) -> bool {
+        self.mean(k) > self.mean(0) && self.mean(k) > self.mean(2)
+    }
+}
+
+/// In how many of so many sites.
+#[derive(Default)]
+struct Counts {
+    sites: usize,
+    over_all: usize,
+    over_alone: usize,
+    over_both: usize,
+    exact_over_both: usize,
+    clearly_over_alone: usize,
+    clearly_below_alone: usize,
+}
+
+impl Counts {
+    fn of(sites: &[&Measured]) -> Self {
+        let count = |holds: &dyn Fn(&Measured) -> bool| sites.iter().filter(|site| holds(site)).count();
+        Self {
+            sites: sites.len(),
+            over_all: count(&|site| site.mean(1) > site.mean(0)),
+            over_alone: count(&|site| site.over_alone().0 > 0.0),
+            over_both: count(&|site| site.better_than_both(1)),
+            exact_over_both: count(&|site| site.better_than_both(3)),
+            clearly_over_alone: count(&|site| site.over_alone().0 > 2.0 * site.over_alone().1),
+            clearly_below_alone: count(&|site| site.over_alone().0 < -2.0 * site.over_alone().1),
+        }
+    }
+
+    fn row(&self, name: &str) -> String {
+        let Self { sites, over_all, over_alone, over_both, exact_over_both, clearly_over_alone, clearly_below_alone } = self;
+        let share = 100.0 * *over_both as f64 / *sites as f64;
+        format!(
+            "| {name} | {sites} | {over_all} | {over_alone} | **{over_both}** ({share:.0} %) | {clearly_over_alone} | {clearly_below_alone} | {exact_over_both} |\n"
+        )
+    }
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let data = PathBuf::from(arguments.next().ok_or("name the directory of the data")?);
-    let seeds: u64 = arguments.next().map_or(Ok(3), |seeds| seeds.parse())?;
-    let mut summary = Vec::new();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let data = PathBuf::from(arguments.first().ok_or("name the directory of the data")?);
+    let splits: u64 = arguments.get(1).map_or(Ok(10), |splits| splits.parse())?;
+    let (mut tables, mut summary, mut all) = (String::new(), String::new(), Vec::new());
     for split in &SPLITS {
         let schema = std::fs::read_to_string(Path::new("deploy/experiments").join(split.schema))?;
         for trust in [Trust::Local, Trust::Aggregated] {
-            let mut rows: Vec<(String, usize, Row)> = Vec::new();
-            for seed in 1..=seeds {
-                let task = task(&schema, trust)?;
-                let sites = sites(split, &task, &data, seed)?;
-                let found = federation(&task, trust, &sites, seed)?;
-                if rows.is_empty() {
-                    rows = sites.iter().map(|site| (site.level.clone(), site.training.len(), [0.0; 3])).collect();
-                }
-                for ((_, _, sum), row) in rows.iter_mut().zip(found) {
-                    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value / seeds as f64);
-                }
+            let sites = measured(split, &schema, trust, &data, splits)?;
+            let name = format!("{}, {}", split.name, if trust == Trust::Local { "local trust" } else { "aggregated trust" });
+            let mut table = format!(
+                "### {name}\n\n| site | records | all | personal | alone | personal − alone | ± | better than both |\n|---|---|---|---|---|---|---|---|\n"
+            );
+            for site in &sites {
+                let (difference, error) = site.over_alone();
+                let _ = writeln!(
+                    table,
+                    "| {} | {} | {:.4} | {:.4} | {:.4} | {difference:+.5} | {error:.5} | {} |",
+                    site.level,
+                    site.training,
+                    site.mean(0),
+                    site.mean(1),
+                    site.mean(2),
+                    if site.better_than_both(1) { "yes" } else { "no" }
+                );
             }
-            let words = match trust {
-                Trust::Local => "local trust",
-                Trust::Aggregated => "aggregated trust",
-            };
-            println!("### {}, {words}\n", split.name);
-            println!("| site | records | all | personal | alone |\n|---|---|---|---|---|");
-            for (level, records, [all, personal, alone]) in &rows {
-                println!("| {level} | {records} | {all:.4} | {personal:.4} | {alone:.4} |");
-            }
-            println!();
-            let count = |better: fn(&Row) -> bool| rows.iter().filter(|(_, _, row)| better(row)).count();
-            let both = count(|[all, personal, alone]| personal > all && personal > alone);
-            let (over_all, over_alone) = (count(|row| row[1] > row[0]), count(|row| row[1] > row[2]));
-            let mean = |k: usize| rows.iter().map(|(_, _, row)| row[k]).sum::<f64>() / rows.len() as f64;
-            summary.push(format!(
-                "| {} | {words} | {} | {over_all} | {over_alone} | {both} | {:.4} | {:.4} | {:.4} |",
-                split.name,
-                rows.len(),
-                mean(0),
-                mean(1),
-                mean(2)
-            ));
+            let row = Counts::of(&sites.iter().collect::<Vec<_>>()).row(&name);
+            println!("{table}\n{row}");
+            let _ = writeln!(tables, "{table}");
+            summary += &row;
+            all.extend(sites);
         }
     }
-    println!("| split | trust | sites | better than all | better than alone | better than both | all | personal | alone |");
-    println!("|---|---|---|---|---|---|---|---|---|\n{}", summary.join("\n"));
+    summary += &Counts::of(&all.iter().collect::<Vec<_>>()).row("all");
+    let (small, large): (Vec<&Measured>, Vec<&Measured>) = all.iter().partition(|site| site.training < SMALL);
+    summary += &Counts::of(&small).row(&format!("of these: fewer than {SMALL} training records"));
+    summary += &Counts::of(&large).row(&format!("of these: {SMALL} and more"));
+    println!("{summary}");
+    if let [_, _, file, date] = arguments.as_slice() {
+        std::fs::write(file, page(date, splits, &summary, &tables))?;
+    }
     Ok(())
+}
+
+fn page(date: &str, splits: u64, summary: &str, tables: &str) -> String {
+    format!(
+        "# Personal posteriors\n\n\
+         *Made on {date} by `cargo run --release -p dp-pvi-simulation --example personal -- DATA_DIR {splits} FILE {date}`.*\n\n\
+         Sites that differ, ε = 1: does a site predict its own patients better with its \
+         [personal posterior](../site.md#for-your-own-eyes-the-personal-posterior) than with the posterior of all, and than with its own records alone?\n\n\
+         UCI Adult and diabetes data, shared out by a column: a site for each of its levels with at least {SMALLEST} training units. Natural gradients with full covariance, \
+         {ROUNDS} rounds. Figures are the held-out log-likelihood a record, means over {splits} divisions of each site into training (four fifths) and held-out units, each \
+         with noise of its own. One division alone cannot tell posteriors of a site apart: their difference is smaller than what its held-out records make of it.\n\n\
+         *Clearly* better or worse is a difference of more than twice its standard error over divisions. Where a site is neither, these data do not tell. The standard \
+         error is a little too small, because divisions share records. *Personal* is `personalise --spread learned`. *Exactly q/t_k* is the personal posterior without a spread, the default, for which all sites are samples of one model.\n\n\
+         | split | sites | better than all | better than alone | better than both | clearly better than alone | clearly worse than alone | better than both, exactly q/t_k |\n\
+         |---|---|---|---|---|---|---|---|\n{summary}\n\
+         ## Every site\n\n{}\n",
+        tables.trim_end()
+    )
+}
+
+/// All sites of a split, over all divisions into training and held-out records. All cores take divisions in turn.
+fn measured(split: &Split, schema: &str, trust: Trust, data: &Path, splits: u64) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let of = |seed: u64| -> Result<Vec<Measured>, String> {
+        let made = || -> Result<Vec<Measured>, Box<dyn Error>> {
+            let task = task(schema, trust)?;
+            let sites = sites(split, &task, data, seed)?;
+            let rows = federation(&task, trust, &sites, seed)?;
+            let measured = |(site, row): (Site, Row)| Measured { level: site.level, training: site.training.len(), rows: vec![row] };
+            Ok(sites.into_iter().zip(rows).map(measured).collect())
+        };
+        made().map_err(|e| e.to_string())
+    };
+    let threads = thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    let step = usize::try_from(threads)?;
+    let parts: Vec<Result<Vec<_>, String>> = thread::scope(|scope| {
+        let part = |first: u64| scope.spawn(move || (first..=splits).step_by(step).map(of).collect());
+        let parts: Vec<_> = (1..=threads).map(part).collect();
+        // A part that panicked has said why.
+        parts.into_iter().map(|part| part.join().unwrap_or_else(|_| Err("a division failed".into()))).collect()
+    });
+    let mut all: Vec<Measured> = Vec::new();
+    for division in parts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        match all.is_empty() {
+            true => all = division,
+            false => all.iter_mut().zip(division).for_each(|(site, more)| site.rows.extend(more.rows)),
+        }
+    }
+    Ok(all)
 }
 
 fn task(schema: &str, trust: Trust) -> Result<ResolvedTask, Box<dyn Error>> {
@@ -193,16 +300,13 @@ fn federation(task: &ResolvedTask, trust: Trust, sites: &[Site], seed: u64) -> R
         let released = Released::Sums(history.clone(), Contribution { site: number, sums, noise: OwnNoise::Goes });
         // Behind a summer a site knows no sum of its own.
         let released = &released;
-        let personal = of_table(&Known { task: &seen, plain: task.posterior(&state), released }, &site.training)?;
+        let personal = |spread| of_table(&Known { task: &seen, plain: task.posterior(&state), released, spread }, &site.training);
         let (alone, _) = fit(model.as_ref(), &site.training, family, &prior, &prior[family.dimension()..]).ok_or("no optimum")?;
         let of = |natural: &[f64]| Predictor::new(&task.model, family, natural).map(|predictor| held_out(&predictor, site));
-        rows.push([of(&all)?, of(&personal.natural)?, of(natural(&alone))?]);
+        let (learned, exact) = (personal(Spread::Learned)?, personal(Spread::None)?);
+        rows.push([of(&all)?, of(&learned.natural)?, of(alone.natural())?, of(&exact.natural)?]);
     }
     Ok(rows)
-}
-
-fn natural(q: &Gaussian) -> &[f64] {
-    q.natural()
 }
 
 fn held_out(predictor: &Predictor, site: &Site) -> f64 {

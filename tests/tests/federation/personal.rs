@@ -77,6 +77,14 @@ fn a_personal_posterior_is_for_its_site_alone() {
     let means = numbers(&personal, "mean");
     assert!(means[0] > 0.4 && means[1] < -0.2 && means[2] > 0.4, "{means:?}");
 
+    // A run in which this site answered nothing has nothing to replace.
+    let mut foreign = json(&fs::read_to_string(result(&federation)).unwrap());
+    foreign["privacy"].as_array_mut().unwrap().retain(|statement| statement["site"] != "site-2");
+    let place = federation.home("site-2").join("foreign.json");
+    fs::write(&place, foreign.to_string()).unwrap();
+    let (code, _, err) = outcome(&mut federation.client_command("site-2", &["personalise", "--posterior", place.to_str().unwrap()]));
+    assert!(code == 4 && err.contains("has no part of site-2"), "{code} {err}");
+
     refused_by_every_reader(&federation, &file, &text);
     predictions_are_private(&federation, &file);
 

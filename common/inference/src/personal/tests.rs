@@ -11,7 +11,7 @@ use dp_pvi_posterior::task::{
 };
 use dp_pvi_privacy::SiteState;
 
-use super::{Known, exact_factor, fit, of_table};
+use super::{Known, Spread, exact_factor, fit, of_table};
 use crate::error::InferenceError;
 use crate::methods::{Job, exact_terms};
 use crate::models;
@@ -149,7 +149,7 @@ fn without_noise_every_way_is_the_posterior_over_all_records() {
             (Released::Factor(exact_factor(&LinearRegression::new(0.5), &sites[1], &expected)), Way::ReleasedFactor),
         ];
         for (released, way) in ways {
-            let personal = of_table(&Known { task: &task, plain, released: &released }, &sites[1]).unwrap();
+            let personal = of_table(&Known { task: &task, plain, released: &released, spread: Spread::None }, &sites[1]).unwrap();
             assert_eq!((personal.way, personal.floored), (way, 0));
             let q = Gaussian::from_natural(family, personal.natural).unwrap();
             let scale = expected.natural()[3..].iter().fold(0.0, |m: f64, v| m.max(v.abs()));
@@ -174,40 +174,66 @@ fn whole(sites: &[RecordTable]) -> RecordTable {
     builder.finish()
 }
 
-/// Over many federations: the personal posterior's intervals hold, and it is nearer to the truth than the posterior of all and than that of the site alone.
+/// Over many federations whose sites' coefficients differ by this standard deviation: how often the personal 90 % intervals cover the site's own coefficients, and
+/// squared distances of the means of personal, all, alone.
+fn many(trust: Trust, way: Way, spread: Spread, differences: f64) -> (f64, [f64; 3]) {
+    let task = natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, 4.0, trust);
+    let (family, prior) = (task.family(), task.prior_natural());
+    let mut random = ChaCha20Rng::seed_from_u64(11);
+    let (mut covered, mut squares, mut intervals) = (0.0, [0.0; 3], 0.0);
+    for _ in 0..120 {
+        let common: Vec<f64> = (0..3).map(|_| normal(&mut random)).collect();
+        let mut own = |truths: &mut Vec<Vec<f64>>| {
+            truths.push(common.iter().map(|t| if differences > 0.0 { t + differences * normal(&mut random) } else { *t }).collect());
+            records(&mut random, 400, &truths[truths.len() - 1])
+        };
+        let mut truths = Vec::new();
+        let sites: Vec<RecordTable> = (0..4).map(|_| own(&mut truths)).collect();
+        let truth = &truths[2];
+        let run = federation(&task, &sites, &mut random);
+        let released = if trust == Trust::Local { run.released(2) } else { run.hidden(2) };
+        let plain = task.posterior(&run.state);
+        let personal = of_table(&Known { task: &task, plain, released: &released, spread }, &sites[2]).unwrap();
+        assert_eq!(personal.way, way);
+        assert_eq!(personal.spread.others > 0.0, spread == Spread::Learned);
+        let personal = Gaussian::from_natural(family, personal.natural).unwrap();
+        let all = Gaussian::from_natural(family, of_run(&task, &run.history).unwrap().natural_parameters).unwrap();
+        let (alone, _) = fit(&LogisticRegression, &sites[2], family, &prior, &prior[3..]).unwrap();
+        for ((mean, variance), truth) in personal.standard().mean().iter().zip(personal.standard().variances()).zip(truth) {
+            covered += f64::from(u8::from((mean - truth).abs() < 1.645 * variance.sqrt()));
+            intervals += 1.0;
+        }
+        for (square, q) in squares.iter_mut().zip([&personal, &all, &alone]) {
+            *square += q.standard().mean().iter().zip(truth).map(|(m, t)| (m - t).powi(2)).sum::<f64>();
+        }
+    }
+    (covered / intervals, squares)
+}
+
+const WAYS: [(Trust, Way); 2] = [(Trust::Local, Way::OthersReleased), (Trust::Aggregated, Way::OthersOfSums)];
+
+/// Sites that are samples of one model: the intervals hold, and the mean is nearer to the truth than that of all and than that of the site alone.
 #[test]
 fn personal_intervals_hold_and_its_mean_is_nearest() {
-    for (trust, way) in [(Trust::Local, Way::OthersReleased), (Trust::Aggregated, Way::OthersOfSums)] {
-        let noise = 4.0;
-        let task =
-            natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, noise, trust);
-        let (family, prior) = (task.family(), task.prior_natural());
-        let mut random = ChaCha20Rng::seed_from_u64(11);
-        let (mut covered, mut squares, mut intervals) = (0.0, [0.0; 3], 0.0);
-        for _ in 0..120 {
-            let truth: Vec<f64> = (0..3).map(|_| normal(&mut random)).collect();
-            let sites: Vec<RecordTable> = (0..4).map(|_| records(&mut random, 400, &truth)).collect();
-            let run = federation(&task, &sites, &mut random);
-            let released = if trust == Trust::Local { run.released(2) } else { run.hidden(2) };
-            let plain = task.posterior(&run.state);
-            let personal = of_table(&Known { task: &task, plain, released: &released }, &sites[2]).unwrap();
-            assert_eq!(personal.way, way);
-            let personal = Gaussian::from_natural(family, personal.natural).unwrap();
-            let all = Gaussian::from_natural(family, of_run(&task, &run.history).unwrap().natural_parameters).unwrap();
-            let (alone, _) = fit(&LogisticRegression, &sites[2], family, &prior, &prior[3..]).unwrap();
-            for ((mean, variance), truth) in personal.standard().mean().iter().zip(personal.standard().variances()).zip(&truth) {
-                covered += f64::from(u8::from((mean - truth).abs() < 1.645 * variance.sqrt()));
-                intervals += 1.0;
-            }
-            for (square, q) in squares.iter_mut().zip([&personal, &all, &alone]) {
-                *square += q.standard().mean().iter().zip(&truth).map(|(m, t)| (m - t).powi(2)).sum::<f64>();
-            }
-        }
-        let covered = covered / intervals;
+    for (trust, way) in WAYS {
+        let (covered, squares) = many(trust, way, Spread::None, 0.0);
         // 360 intervals: a standard error of 1.6 %.
         assert!((0.84..0.95).contains(&covered), "{trust:?}: {covered}");
         let [personal, all, alone] = squares;
         assert!(personal < 0.95 * all && personal < 0.95 * alone, "{trust:?}: {squares:?}");
+    }
+}
+
+/// Sites that differ: without a spread the intervals are too narrow, with it they hold, and the mean is again the nearest.
+#[test]
+fn with_a_spread_personal_intervals_hold_at_sites_that_differ() {
+    for (trust, way) in WAYS {
+        let (exact, _) = many(trust, way, Spread::None, 0.25);
+        let (covered, squares) = many(trust, way, Spread::Learned, 0.25);
+        assert!(exact < 0.8 && (0.84..0.95).contains(&covered), "{trust:?}: {exact} without a spread, {covered} with it");
+        let [personal, all, alone] = squares;
+        // Three coefficients and 400 records: there is little to gain over the site alone.
+        assert!(personal < 0.5 * all && personal < alone, "{trust:?}: {squares:?}");
     }
 }
 
@@ -219,7 +245,7 @@ fn a_site_alone_starts_from_the_prior() {
     let mut random = ChaCha20Rng::seed_from_u64(4);
     let sites = [records(&mut random, 200, &[0.7, -0.4, 0.2])];
     let run = federation(&task, &sites, &mut random);
-    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0) };
+    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned };
     let personal = of_table(&known, &sites[0]).unwrap();
     let prior = task.prior_natural();
     let (alone, _) = fit(&LogisticRegression, &sites[0], task.family(), &prior, &prior[3..]).unwrap();
@@ -236,7 +262,7 @@ fn gaps_cost_rounds_and_nothing_else() {
     let sites: Vec<RecordTable> = (0..3).map(|_| records(&mut random, 300, &[0.7, -0.4, 0.2])).collect();
     let run = federation(&task, &sites, &mut random);
     let plain = task.posterior(&run.state);
-    let of = |released: &Released| of_table(&Known { task: &task, plain, released }, &sites[0]).unwrap();
+    let of = |released: &Released| of_table(&Known { task: &task, plain, released, spread: Spread::None }, &sites[0]).unwrap();
     let whole = of(&run.released(0));
     let Released::Sums(mut history, mut part) = run.released(0) else { panic!("sums") };
     history.rounds[2].state.clear();
@@ -255,6 +281,6 @@ fn a_mixture_has_no_personal_posterior() {
         natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, 5.0, Trust::Local);
     let plain = task.prior_natural();
     task.model = ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 });
-    let refused = of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown }, &table(3, &[]));
+    let refused = of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None }, &table(3, &[]));
     assert!(matches!(refused, Err(InferenceError::Capability(..))), "{:?}", refused.err());
 }

@@ -71,7 +71,7 @@ pub enum NotTested {
 /// Differences between sites that are no alarm: 0.15 and 0.05 standard deviations of the outcome on the scale of the linear predictor, which are 2 for a logit and
 /// a logarithm, 1 for a probit, and the noise's for a number.
 #[must_use]
-pub(crate) fn allowance(model: &ModelSpec) -> Allowance {
+pub fn allowance(model: &ModelSpec) -> Allowance {
     let unit = match (model.rules().statistics(), model.rules().predictor_bounds()) {
         (Some(StatisticsForm::LinearNoise { noise_sd }), _) => noise_sd,
         (_, Some(bounds)) => bounds.curvature.powf(-0.5),

@@ -3,8 +3,8 @@
 use dp_pvi_privacy::ClientId;
 use serde::{Deserialize, Serialize};
 
-use crate::methods::agreement::{Compared, allowance, upper_tail};
-pub use crate::methods::agreement::{NotTested, SiteReleases};
+use crate::methods::agreement::{Compared, upper_tail};
+pub use crate::methods::agreement::{NotTested, SiteReleases, allowance};
 pub use crate::numerics::agreement::Allowance;
 use crate::spec::Trust;
 use crate::task::ResolvedTask;
