@@ -12,123 +12,20 @@
 mod federation;
 #[path = "../../inference/examples/forecasts/mod.rs"]
 mod forecasts;
+mod sets;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_pvi_data::load_public;
 use dp_pvi_forecast::{Effort, Forecast, forecast};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
-use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_records::RecordView;
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
-use federation::{Random, federate};
+use federation::federate;
 use forecasts::{Outcome, Tallies, Tally, write_section};
+use sets::{full_coding, load, sets, split};
 use toml::Value;
-
-/// A data set.
-struct Set {
-    name: &'static str,
-    schema: String,
-    files: &'static [&'static str],
-}
-
-const HEART: &[&str] = &[
-    "health/heart-disease/processed.cleveland.data",
-    "health/heart-disease/processed.hungarian.data",
-    "health/heart-disease/processed.switzerland.data",
-    "health/heart-disease/processed.va.data",
-];
-
-/// Cleveland's 13 columns; ranges and centres are those of an ordinary examination.
-fn heart() -> String {
-    let mut text = String::from(
-        "version = 2\nnorm_bound = 4.0\n[csv]\nnames = [\"age\", \"sex\", \"cp\", \"trestbps\", \"chol\", \"fbs\", \"restecg\", \"thalach\", \"exang\", \"oldpeak\", \"slope\", \"ca\", \"thal\", \"num\"]\n\
-         [missing]\ntokens = [\"?\"]\n[label]\ncolumn = \"num\"\nkind = \"binary\"\npositive = [\"1\", \"2\", \"3\", \"4\"]\n",
-    );
-    for (name, lower, upper, centre, scale) in [
-        ("age", 20, 90, 55, 20),
-        ("trestbps", 80, 220, 130, 40),
-        ("chol", 100, 600, 220, 100),
-        ("thalach", 60, 220, 150, 40),
-        ("oldpeak", -3, 7, 0, 2),
-        ("ca", 0, 3, 0, 2),
-    ] {
-        let _ = write!(
-            text,
-            "[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = {lower}\nupper = {upper}\ncentre = {centre}\nscale = {scale}\nmissing = \"centre\"\n"
-        );
-    }
-    for (name, values) in [
-        ("sex", "\"0\", \"1\""),
-        ("cp", "\"1\", \"2\", \"3\", \"4\""),
-        ("fbs", "\"0\", \"1\""),
-        ("restecg", "\"0\", \"1\", \"2\""),
-        ("exang", "\"0\", \"1\""),
-        ("slope", "\"1\", \"2\", \"3\""),
-        ("thal", "\"3\", \"6\", \"7\""),
-    ] {
-        let _ = write!(
-            text,
-            "[[columns]]\nname = \"{name}\"\nkind = \"category\"\nvalues = [{values}]\nmatching = \"number\"\nmissing = \"zero\"\n"
-        );
-    }
-    text
-}
-
-/// Ten means of a cell nucleus; ranges as they are possible, in units of about a fifth of them.
-fn breast_cancer() -> String {
-    let columns = [
-        ("radius", 5.0, 30.0),
-        ("texture", 5.0, 40.0),
-        ("perimeter", 40.0, 190.0),
-        ("area", 100.0, 2600.0),
-        ("smoothness", 0.05, 0.17),
-        ("compactness", 0.0, 0.35),
-        ("concavity", 0.0, 0.45),
-        ("points", 0.0, 0.21),
-        ("symmetry", 0.1, 0.31),
-        ("fractal", 0.04, 0.1),
-    ];
-    let rest: Vec<String> = (0..20).map(|i| format!("\"other{i}\"")).collect();
-    let names: Vec<String> = columns.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
-    let mut text = format!(
-        "version = 2\nnorm_bound = 4.0\nother_columns = \"ignore\"\n[csv]\nnames = [\"id\", \"diagnosis\", {}, {}]\n[label]\ncolumn = \"diagnosis\"\nkind = \"binary\"\npositive = [\"M\"]\nnegative = [\"B\"]\n",
-        names.join(", "),
-        rest.join(", ")
-    );
-    for (name, lower, upper) in columns {
-        let (centre, scale) = (lower + 0.4 * (upper - lower), 0.25 * (upper - lower));
-        let _ = write!(
-            text,
-            "[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = {lower:?}\nupper = {upper:?}\ncentre = {centre:?}\nscale = {scale:?}\n"
-        );
-    }
-    text
-}
-
-fn sets() -> Vec<Set> {
-    let read =
-        |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/experiments").join(name)).unwrap();
-    let version_2 = |text: String| format!("version = 2\n{text}");
-    // Every record is a unit here.
-    let of_records = |text: String| text.lines().filter(|line| !line.starts_with("unit_column")).collect::<Vec<_>>().join("\n");
-    const ADULT: &[&str] = &["adult/adult.data.gz", "adult/adult.test.gz"];
-    const DIABETES: &[&str] = &["health/diabetes-130/diabetic_data.csv.gz"];
-    vec![
-        Set { name: "heart disease", schema: heart(), files: HEART },
-        Set { name: "breast cancer", schema: breast_cancer(), files: &["health/breast-cancer-wdbc/wdbc.data"] },
-        Set { name: "Adult", schema: version_2(read("adult.schema.toml")), files: ADULT },
-        Set { name: "Adult, full coding", schema: read("adult.schema.toml"), files: ADULT },
-        Set { name: "diabetes, death", schema: version_2(read("diabetes-mortality.schema.toml")), files: DIABETES },
-        Set { name: "diabetes, readmission", schema: version_2(of_records(read("diabetes.schema.toml"))), files: DIABETES },
-    ]
-}
-
-fn load(schema: &str, files: &[PathBuf]) -> RecordTable {
-    load_public(&Schema::parse(schema).unwrap(), files, None).unwrap().into_inner()
-}
 
 /// The schema with what a register over the same population would publish.
 fn published(text: &str, files: &[PathBuf]) -> String {
@@ -181,26 +78,6 @@ fn task(schema: &str, approximation: &str, epsilon: f64, sites: u32) -> Resolved
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
 }
 
-/// The records in random order: a fifth that is held out, and the others, cut into sites of one size.
-fn split(records: &RecordTable, sites: usize, seed: u64) -> (RecordTable, Vec<RecordTable>) {
-    let mut random = Random(seed);
-    let mut order: Vec<usize> = (0..records.len()).collect();
-    for i in (1..order.len()).rev() {
-        order.swap(i, (random.uniform() * (i as f64 + 1.0)) as usize);
-    }
-    let all: Vec<RecordView<'_>> = records.records().collect();
-    let table = |positions: &[usize]| {
-        let mut builder = RecordTable::builder(records.dimension());
-        for &at in positions {
-            builder.start_unit();
-            builder.push(all[at].indices, all[at].values, all[at].target).unwrap();
-        }
-        builder.finish()
-    };
-    let (held_out, training) = order.split_at(order.len() / 5);
-    (table(held_out), training.chunks(training.len().div_ceil(sites)).map(table).collect())
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let data = PathBuf::from(arguments.first().map_or("../shared/data", String::as_str));
@@ -208,7 +85,12 @@ fn main() {
     let only = arguments.get(3).map_or("", String::as_str);
     let (mut rows, mut by_set) = (Tallies::default(), Tallies::default());
     let began = Instant::now();
-    for set in sets().into_iter().filter(|set| set.name.contains(only)) {
+    for set in sets()
+        .into_iter()
+        .filter(|set| set.files.iter().all(|file| !file.contains("uci-regression")))
+        .chain([full_coding()])
+        .filter(|set| set.name.contains(only))
+    {
         let files: Vec<PathBuf> = set.files.iter().map(|file| data.join(file)).collect();
         let records = load(&set.schema, &files);
         let known = published(&set.schema, &files);

@@ -7,8 +7,8 @@ use nalgebra::DVector;
 
 use crate::methods::rehearsal::{NotForecast, Player, Sent, Stage};
 use crate::methods::{DpOptimisationSpec, Optimizer, Setting};
-use crate::models::rows::Row;
 use crate::models::predictor::Statistics;
+use crate::models::rows::Row;
 use crate::numerics::floor::PrecisionFloor;
 
 /// Largest fitted precision: log σ ≥ −10.
