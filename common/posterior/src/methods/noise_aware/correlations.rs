@@ -20,7 +20,7 @@ use crate::models::ModelSpec;
 use crate::models::probit_regression::expectation;
 
 /// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
-const WITHOUT_GRAM: f64 = 0.1;
+const WITHOUT_GRAM: f64 = 0.08;
 const WITH_GRAM: f64 = 0.05;
 
 /// The same of a correlation that will be seen, with noise.
@@ -224,7 +224,7 @@ mod tests {
         // Only that of a level beside another column's indicator is a guess.
         let doubt = correlations.doubt(&matrix.diagonal());
         assert!(
-            (doubt[(0, 2)] - 0.01 * matrix[(0, 0)] * matrix[(2, 2)]).abs() < 1e-9 && doubt[(0, 1)] + doubt[(0, 3)] + doubt[(2, 3)] == 0.0
+            (doubt[(0, 2)] - 0.0064 * matrix[(0, 0)] * matrix[(2, 2)]).abs() < 1e-9 && doubt[(0, 1)] + doubt[(0, 3)] + doubt[(2, 3)] == 0.0
         );
     }
 
