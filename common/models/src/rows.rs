@@ -1,4 +1,5 @@
-//! Rows that were drawn from public values, in place of records, and the sums over them that a regression asks for. Forecasts are made of them. Each stands for many records.
+//! Rows that were drawn from public values, in place of records, and the sums over them that a regression asks for. Forecasts are made of them.
+//! Each row stands for many records.
 
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_expfam::gaussian::full::svec;

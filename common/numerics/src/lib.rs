@@ -6,6 +6,7 @@ pub mod chi_square;
 pub mod clipping;
 pub mod count;
 pub mod draws;
+pub mod expectation;
 pub mod floor;
 pub mod noisy_likelihood;
 pub mod normal;

@@ -71,7 +71,6 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
         &[
             "common/posterior/src/methods/dp_optimisation/balance.rs",
             "common/posterior/src/methods/natural_gradient/task.rs",
-            "common/posterior/src/methods/noise_aware/correlations.rs",
             "common/posterior/src/methods/propagation/task.rs",
         ],
     ),

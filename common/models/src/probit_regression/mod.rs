@@ -9,4 +9,4 @@
 
 mod task;
 
-pub use task::{ProbitRegression, expectation};
+pub use task::ProbitRegression;

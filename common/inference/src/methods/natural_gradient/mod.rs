@@ -138,37 +138,29 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Residual and curvature, weighted or within their bounds.
+    /// Residual and curvature within their bounds, times the record's weight where records are weighted.
     #[inline]
     fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
         let own = predictor.statistics(mean, variance, record.target);
-        let Statistics { residual, curvature } = own;
-        if !(residual.is_finite() && curvature.is_finite() && variance.is_finite()) {
+        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite()) {
             return None;
         }
-        if self.spec.weighted {
-            let other = if self.of_class {
-                Statistics { residual: 1.0 - residual.abs(), curvature }
-            } else {
-                predictor.statistics(mean, variance, 1.0 - record.target)
-            };
-            return Some(self.weighted(record, own, other));
+        let own = self.spec.bounded(own);
+        if !self.spec.weighted {
+            return Some(own);
         }
-        let (residual_bound, curvature_bound) = (self.spec.residual_bound, self.spec.curvature_bound);
-        Some(Statistics { residual: residual.clamp(-residual_bound, residual_bound), curvature: curvature.clamp(0.0, curvature_bound) })
-    }
-
-    /// Times a number at most 1 that keeps the term within C, whichever of the two classes the record has.
-    #[inline]
-    fn weighted(&self, record: RecordView<'_>, own: Statistics, other: Statistics) -> Statistics {
+        let other = if self.of_class {
+            Statistics { residual: 1.0 - own.residual.abs(), ..own }
+        } else {
+            self.spec.bounded(predictor.statistics(mean, variance, 1.0 - record.target))
+        };
         let square: f64 = record.values.iter().map(|x| x * x).sum();
         let fourth = match self.kind {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
             Kind::Gram | Kind::Full(..) => square * square,
         };
-        let squared = |s: Statistics| s.residual * s.residual * square + (self.spec.curvature_weight * s.curvature).powi(2) * fourth;
-        let factor = (self.spec.clip_norm.get() / squared(own).max(squared(other)).sqrt()).min(1.0);
-        Statistics { residual: factor * own.residual, curvature: factor * own.curvature }
+        let factor = self.spec.weight([own, other], square, fourth);
+        Some(Statistics { residual: factor * own.residual, curvature: factor * own.curvature })
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.

@@ -2,7 +2,8 @@
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::models::predictor::Predictor;
-use dp_pvi_posterior::models::probit_regression::{self as public, expectation};
+use dp_pvi_posterior::models::probit_regression as public;
+use dp_pvi_posterior::numerics::expectation::expectation;
 use dp_pvi_posterior::numerics::normal::log_cdf;
 
 use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};

@@ -13,8 +13,8 @@
 //! a visit's budget.
 //!
 //! **Weights.** To shorten a term biases the fit. With `weighted` a record's term is multiplied by min(1, C/longest), longest its norm with the class
-//! that makes it longer. That depends on features and public state alone, so that the mean residual of a true model stays 0. No residual is cut then. Of a person with
-//! many records each is weighted by itself, and their sum is clipped.
+//! that makes it longer. That depends on features and public state alone, so that the mean residual of a true model stays 0. No residual is cut then.
+//! Of a person with many records each is weighted by itself, and their sum is clipped.
 //!
 //! **Defaults**: ρ = 2, stable because P is above the Hessian; a fifth of the budget for the Gram matrix; C = 0.6 of the largest norm, since rows
 //! are seldom as long as R. Figures: `deploy/guide/src/results/defaults.md`.

@@ -7,7 +7,7 @@ use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
 use crate::methods::NaturalGradientRule;
-use crate::methods::noise_aware::correlations::Correlations;
+use crate::methods::noise_aware::correlations::{Correlations, Products};
 use crate::methods::noise_aware::looks::{Look, Looks};
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
 use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
@@ -29,8 +29,7 @@ pub(crate) fn posterior(
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
-    let sites = history.rounds.iter().find(|round| !round.included.is_empty()).map_or(0, sites);
-    let products = rule.products(&preconditioner, sites);
+    let products = products(&rule, history, &preconditioner);
     let prior = (task.prior.mean, task.prior.scale.powi(-2));
     let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior };
     looks.posterior().ok_or(Absent::Diverged)
@@ -80,6 +79,11 @@ fn looks(
         curvature_noise: DVector::from_element(len - d, released.noise / spec.curvature_weight.powi(2)),
     };
     Some((visits.iter().map(look).collect(), last.get(2 * len..)?.to_vec()))
+}
+
+/// The Gram matrix of a run, which its first round with a site has released.
+pub(super) fn products(rule: &NaturalGradientRule, history: &History, preconditioner: &[f64]) -> Products {
+    rule.products(preconditioner, history.rounds.iter().find(|round| !round.included.is_empty()).map_or(0, sites))
 }
 
 /// What is taken out of a round's sum.

@@ -35,19 +35,14 @@ pub(super) fn sum(
 impl NaturalGradientSpec {
     /// Residual and curvature of a row, weighted or within their bounds, times what keeps the term within C.
     fn cut(&self, point: &Standard, row: Row<'_>, own: Statistics, other: Statistics) -> Statistics {
-        let within = |s: Statistics| Statistics {
-            residual: s.residual.clamp(-self.residual_bound, self.residual_bound),
-            curvature: s.curvature.clamp(0.0, self.curvature_bound),
-        };
-        let (own, other) = if self.weighted { (own, other) } else { (within(own), within(own)) };
+        let own = self.bounded(own);
+        let other = if self.weighted { self.bounded(other) } else { own };
         let square = row.square();
         let fourth = match point {
             Standard::Diagonal(_) => row.fourth(),
             Standard::Full(_) => square * square,
         };
-        let squared = |s: Statistics| s.residual * s.residual * square + (self.curvature_weight * s.curvature).powi(2) * fourth;
-        let length = squared(own).max(squared(other)).sqrt();
-        let factor = if length > 0.0 { (self.clip_norm.get() / length).min(1.0) } else { 1.0 };
+        let factor = self.weight([own, other], square, fourth);
         Statistics { residual: factor * own.residual, curvature: factor * own.curvature }
     }
 }

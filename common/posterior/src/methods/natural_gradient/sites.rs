@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dp_pvi_expfam::gaussian::full::{triangle, unsvec};
 use nalgebra::DVector;
 
+use super::noise_aware::products;
 use crate::methods::agreement::SiteReleases;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
 use crate::methods::noise_aware::looks::Look;
@@ -48,7 +49,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
         }
         before.clone_from(&round.state);
     }
-    let products = rule.products(before.get(2 * len..)?, u32::try_from(sites.len()).ok()?);
+    let products = products(&rule, releases.history, before.get(2 * len..)?);
     Some(Sites { task, correlations: Correlations::new(task, Some(products)), sites })
 }
 

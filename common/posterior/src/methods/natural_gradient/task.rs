@@ -17,6 +17,7 @@ use crate::methods::setting::triangle_numbers;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::methods::{NaturalGradientRule, Rule};
 use crate::methods::{Setting, SumSpec};
+use crate::models::predictor::Statistics;
 use crate::spec::check::checked;
 use crate::spec::check::{invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
@@ -55,6 +56,25 @@ pub struct NaturalGradientSpec {
     /// Whether records of two classes are kept within C by weights that do not depend on their class. Then no residual is cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
+}
+
+impl NaturalGradientSpec {
+    /// A record's residual and curvature within their bounds. Where records are weighted no residual is cut.
+    #[inline]
+    #[must_use]
+    pub fn bounded(&self, Statistics { residual, curvature }: Statistics) -> Statistics {
+        let residual = if self.weighted { residual } else { residual.clamp(-self.residual_bound, self.residual_bound) };
+        Statistics { residual, curvature: curvature.clamp(0.0, self.curvature_bound) }
+    }
+
+    /// min(1, C/longest), longest the norm of the longer of a record's terms with either of these; ‖x‖² = `square`, and `fourth` is the squared norm of the
+    /// curvature block at c = 1.
+    #[inline]
+    #[must_use]
+    pub fn weight(&self, of: [Statistics; 2], square: f64, fourth: f64) -> f64 {
+        let [own, other] = of.map(|s| s.residual * s.residual * square + (self.curvature_weight * s.curvature).powi(2) * fourth);
+        (self.clip_norm.get() / own.max(other).sqrt()).min(1.0)
+    }
 }
 
 /// Preconditioners of the mean's step.

@@ -17,7 +17,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::methods::Setting;
 use crate::models::ModelSpec;
-use crate::models::probit_regression::expectation;
+use crate::numerics::expectation::expectation;
 
 /// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
 const WITHOUT_GRAM: f64 = 0.08;
@@ -88,7 +88,7 @@ impl Correlations {
             let factor = matrix.trace() / products.matrix.trace();
             Some(Products { matrix, noise: products.noise * factor * factor })
         };
-        Self { products: weighted().or_else(|| self.products.clone()), ..self.clone() }
+        Self { products: weighted().or_else(|| self.products.clone()), entries: self.entries.clone(), weight: self.weight.clone() }
     }
 
     /// The intercept's coordinate.
@@ -98,12 +98,16 @@ impl Correlations {
 
     /// H with this diagonal, which is not negative.
     pub(crate) fn matrix(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
+        self.matrix_by(self.products.as_ref(), diagonal)
+    }
+
+    fn matrix_by(&self, products: Option<&Products>, diagonal: &DVector<f64>) -> DMatrix<f64> {
         let intercept = self.intercept();
         let of_gram = |gram: &DMatrix<f64>, i: usize, j: usize| {
             let scale = |k: usize| (diagonal[k] / gram[(k, k)]).sqrt();
             gram[(i, j)] * scale(i) * scale(j)
         };
-        DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j], &self.products) {
+        DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j], products) {
             _ if i == j => diagonal[i],
             (Entry::Indicator { column }, Entry::Indicator { column: other }, _) if column == other => 0.0,
             (Entry::Indicator { .. }, Entry::Intercept, _) | (Entry::Intercept, Entry::Indicator { .. }, _) => diagonal[i].min(diagonal[j]),
@@ -116,21 +120,25 @@ impl Correlations {
         })
     }
 
-    /// What entries off the diagonal are before they are seen, and the variances of that. An indicator of a level with share p has correlations of about √p at most,
-    /// since x_j is 0 for all other records.
+    /// What entries off the diagonal are before they are seen, and the variances of that. Where an indicator holds for a share p of the records, x_j is 0 for all others,
+    /// so that its correlations are about √p at most, whatever a Gram matrix says.
     pub(crate) fn guess(&self, diagonal: &DVector<f64>) -> (DMatrix<f64>, DMatrix<f64>) {
-        let without = Self { products: None, ..self.clone() }.matrix(diagonal);
-        let (known, doubt) = (self.matrix(diagonal), self.doubt(diagonal));
-        let intercept = self.intercept().map_or(0.0, |k| diagonal[k]);
-        let share = |j: usize| match self.entries[j] {
-            Entry::Indicator { .. } if intercept > 0.0 => (diagonal[j] / intercept).min(1.0),
-            _ => 1.0,
+        let (of_gram, of_schema) = (self.matrix(diagonal), self.matrix_by(None, diagonal));
+        let doubt = self.doubt(diagonal);
+        let all = self.intercept().map(|k| diagonal[k]).filter(|all| *all > 0.0);
+        let share = |j: usize| all.filter(|_| matches!(self.entries[j], Entry::Indicator { .. })).map(|all| (diagonal[j] / all).min(1.0));
+        let of = |i: usize, j: usize| {
+            let possible = UNSEEN * UNSEEN;
+            match (share(i), share(j)) {
+                (None, None) => (of_gram[(i, j)], doubt[(i, j)].max(diagonal[i] * diagonal[j] * possible)),
+                (own, other) => {
+                    let possible = possible.min(own.unwrap_or(1.0)).min(other.unwrap_or(1.0));
+                    (of_schema[(i, j)], diagonal[i] * diagonal[j] * possible)
+                }
+            }
         };
-        let of_number = |i: usize, j: usize| share(i) == 1.0 && share(j) == 1.0 && self.products.is_some();
-        let matrix = DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| if of_number(i, j) { known[(i, j)] } else { without[(i, j)] });
-        let possible = |i: usize, j: usize| diagonal[i] * diagonal[j] * (UNSEEN * UNSEEN).min(share(i).min(share(j)));
-        let of = |i: usize, j: usize| if self.is_told(i, j) { 0.0 } else { doubt[(i, j)].max(possible(i, j)) };
-        let variances = DMatrix::from_fn(diagonal.len(), diagonal.len(), of);
+        let matrix = DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| of(i, j).0);
+        let variances = DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| if self.is_told(i, j) { 0.0 } else { of(i, j).1 });
         (matrix, variances)
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct Look {
 pub(crate) struct Looks {
     pub(crate) family: Family,
     pub(crate) looks: Vec<Look>,
-    /// What is known of the entries off the diagonal that a mean field does not release.
+    /// What is known of the entries of H off the diagonal beside what was released.
     pub(crate) correlations: Correlations,
     /// m0 and Λ0 of every coefficient.
     pub(crate) prior: (f64, f64),
