@@ -80,7 +80,7 @@ impl Predictor for ProbitRegression {
         Statistics { residual, curvature }
     }
 
-    /// One a node of the finer rule.
+    /// About one a node of the rule for predictors of which little is known.
     fn cost(&self) -> u32 {
         73
     }
