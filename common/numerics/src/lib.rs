@@ -15,3 +15,4 @@ pub mod polya_gamma;
 pub mod quadrature;
 pub mod simplex;
 pub mod start;
+pub mod uncertain_curvature;

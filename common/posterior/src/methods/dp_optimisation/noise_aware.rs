@@ -29,7 +29,7 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         return Err(Absent::NoRound);
     }
     let prior = (task.prior.mean, task.prior.scale.powi(-2));
-    let looks = Looks { family: task.family(), looks, correlations: Correlations::new(task, None), prior };
+    let looks = Looks { family: task.family(), looks, correlations: Correlations::new(task, None), prior, near: None };
     looks.posterior().ok_or(Absent::Diverged)
 }
 

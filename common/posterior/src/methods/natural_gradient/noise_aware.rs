@@ -1,7 +1,7 @@
 //! The noise-aware posterior of bounded natural-gradient variational inference with its Gram preconditioner: every visit is a
 //! [look](crate::methods::noise_aware::looks) at the likelihood. With a mean field the Gram matrix has the correlations.
 
-use dp_pvi_expfam::any::Family;
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::triangle;
 use nalgebra::DVector;
 
@@ -24,6 +24,12 @@ pub(crate) fn posterior(
     if d > LARGEST {
         return Err(Absent::TooLarge(LARGEST));
     }
+    // What others showed will be added to what a site knows exactly: the posterior of all tells where that leads.
+    let near = match without {
+        Some(_) => Some(posterior(task, spec, history, None)?.natural_parameters),
+        None => None,
+    };
+    let near = near.and_then(|natural| Gaussian::from_natural(family, natural).ok()).map(|all| all.standard().mean().to_vec());
     let rule = NaturalGradientRule::new(task, *spec);
     let (looks, preconditioner) = looks(&rule, family, spec, history, without).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
@@ -31,7 +37,7 @@ pub(crate) fn posterior(
     }
     let products = products(&rule, history, &preconditioner);
     let prior = (task.prior.mean, task.prior.scale.powi(-2));
-    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior };
+    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior, near: near.map(DVector::from_vec) };
     looks.posterior().ok_or(Absent::Diverged)
 }
 

@@ -175,12 +175,6 @@ impl Correlations {
     }
 }
 
-/// Covariance of Δv for a symmetric Δ with independent entries of variances Ω, 0 on its diagonal, and a v with second moments Q:
-/// diag(Ω diag Q) + Ω∘Q.
-pub(crate) fn error_off_diagonal(doubt: &DMatrix<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
-    DMatrix::from_diagonal(&(doubt * square.diagonal())) + doubt.component_mul(square)
-}
-
 /// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` where η does not vary, or for numbers that cannot be computed with.
 fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVector<f64>, model: &ModelSpec) -> Option<DMatrix<f64>> {
     let predictor = model.rules().predictor()?;
@@ -212,7 +206,7 @@ fn has_constant_curvature(model: &ModelSpec) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Correlations, Entry, error_off_diagonal, has_constant_curvature};
+    use super::{Correlations, Entry, has_constant_curvature};
     use nalgebra::{DMatrix, DVector};
 
     /// Σ c xxᵀ over all combinations of two independent columns: a category of three levels under treatment coding, a boolean, the intercept.
@@ -247,14 +241,6 @@ mod tests {
         assert!((variances[(0, 2)] - 0.01 * 1.0 * 100.0).abs() < 1e-12, "share 0.01");
         assert!((variances[(1, 2)] - 0.25 * 30.0 * 100.0).abs() < 1e-9, "share 0.3, at most 0.25");
         assert!((variances[(2, 3)] - 0.25 * 100.0 * 100.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn errors_off_the_diagonal_act_on_a_vector() {
-        let (doubt, v) = (DMatrix::from_row_slice(2, 2, &[0.0, 4.0, 4.0, 0.0]), DVector::from_vec(vec![1.0, 3.0]));
-        // Δv = (3δ, δ) with Var δ = 4.
-        let error = error_off_diagonal(&doubt, &(&v * v.transpose()));
-        assert!((error - DMatrix::from_row_slice(2, 2, &[36.0, 12.0, 12.0, 4.0])).norm() < 1e-12);
     }
 
     /// Of a count with rate e^η and normal rows, Σ c xxᵀ is that of rows about Cov(x, η), times E e^η.

@@ -6,19 +6,22 @@
 //!
 //! g̃ = Σ w_t g̃_t is the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
 //!
-//! At this point of reference an error of H cancels: it acts on the distance θ − μ_r alone. The likelihood is (h, H) with h = g̃ + Hμ_r and
-//! H = Σ w_t H̃_t without negative eigenvalues, and N = diag(n) + E with E the error of H on that distance. [`full`] meets it with the prior.
-//! No look has to be near the fixed point: where a run has not arrived, the released gradients carry it there.
+//! At this point of reference an error of H = Σ w_t H̃_t, taken without negative eigenvalues, cancels: it acts on the distance θ − μ_r alone. The mean θ̄ is the mode
+//! that [`uncertain_curvature`](crate::numerics::uncertain_curvature) finds: an error of H on a long way would leave a large residual, so that a small one says that
+//! the way is short. The errors of H on what the posterior does not know of θ are in N. No look has to be near the fixed point: where a run has not arrived, the
+//! released gradients carry it there.
 //!
 //! **Weights.** The gradient is not linear over a distance on which the curvature changes. ρ_t is by how much the curvature at μ_t differs from that of the later
 //! half of the looks, relative to its norm, as far as it is more than their noise. If every record's c changes by a factor of at most 1 ± ρ_t, coordinate j of the
 //! gradient is wrong by at most ρ_t (H_jj b_t)^½, b_t = (μ_t − θ̄)ᵀH(μ_t − θ̄) with θ̄ the posterior's mean (Cauchy and Schwarz). So w_t ∝ 1/v_t, v_t = s_t² + ρ_t² b_t tr H/d
-//! with s_t the look's noise: looks far away count for little, and what cannot be known better is in n.
+//! with s_t the look's noise: looks far away count for little, and what cannot be known better is in n. Where a run still moves, its later looks agree with each other
+//! and may all be wrong about the curvature at θ̄. By how much the gradient may bend on the way from them to θ̄ ([`Looks::bent_on`]) is in S where the
+//! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
 //! **Full covariance.** An entry of H̃ off the diagonal has noise, and [`Correlations::guess`] says what it can be at all: 0 for two levels of a category, small for a
 //! rare level. Both are combined by their precisions. Without this the noise of entries that are nearly 0 acts on all coefficients.
 //!
-//! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess is in E beside that of the diagonal, and makes
+//! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
 //!
 //! **Approximations**: no term is shortened, which would bias the fit; of weighted records the curvature is taken for the score's
@@ -28,8 +31,9 @@ use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
-use super::correlations::{Correlations, error_off_diagonal};
-use super::{Posterior, full, signal_to_noise};
+use super::correlations::Correlations;
+use super::{Posterior, signal_to_noise};
+use crate::numerics::uncertain_curvature::{UncertainCurvature, error};
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
@@ -57,17 +61,22 @@ pub(crate) struct Looks {
     pub(crate) correlations: Correlations,
     /// m0 and Λ0 of every coefficient.
     pub(crate) prior: (f64, f64),
+    /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
+    pub(crate) near: Option<DVector<f64>>,
 }
 
 /// Where the looks lead together.
 pub(crate) struct Carried {
     pub(crate) posterior: Posterior,
     pub(crate) mean: DVector<f64>,
+    /// Without what `ahead` adds.
     pub(crate) covariance: DMatrix<f64>,
     /// w_t, with which the mean was found.
     pub(crate) weights: Vec<f64>,
     /// ρ_t² (μ_t − θ̄)ᵀ H (μ_t − θ̄) of every look.
     pub(crate) bends: Vec<f64>,
+    /// What is not known of the gradient, as it bends on what is left of the way.
+    pub(crate) ahead: DMatrix<f64>,
     /// H.
     pub(crate) curvature: DMatrix<f64>,
 }
@@ -80,7 +89,7 @@ struct Likelihood {
     /// The mean of the released curvatures, and the variances of its entries.
     released: DVector<f64>,
     curvature_noise: DVector<f64>,
-    /// Variances of what is not known of entries off the diagonal.
+    /// Variances of what is not known of its entries.
     doubt: DMatrix<f64>,
 }
 
@@ -95,7 +104,8 @@ impl Looks {
         let d = self.family.dimension();
         let changes = self.changes();
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
-        let (mut bends, mut error) = (vec![0.0; noise.len()], DMatrix::zeros(d, d));
+        let mut bends = vec![0.0; noise.len()];
+        let (mut spread, mut starts) = (DMatrix::zeros(d, d), None);
         let mut weights = normalised(noise.iter().map(|noise| 1.0 / noise));
         let mut result = None;
         let mut correlations = self.correlations.at(&self.looks.last()?.point);
@@ -103,28 +113,47 @@ impl Looks {
             let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
-            let (natural, mean, covariance) = self.meet(&likelihood, &(DMatrix::from_diagonal(&(&fresh + &bent)) + &error))?;
-            error = self.error(&likelihood, &mean, &covariance);
+            let noise_of_gradient = DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread);
+            let known = UncertainCurvature {
+                reference: &likelihood.reference,
+                gradient: &likelihood.gradient,
+                curvature: &likelihood.curvature,
+                noise: &noise_of_gradient,
+                variances: &likelihood.doubt,
+                prior: self.prior,
+            };
+            let mean = match &self.near {
+                Some(near) => known.gaussian(near)?,
+                None => known.mode(&starts.map_or_else(|| self.starts(&known), Some)?)?,
+            };
+            starts = Some(vec![mean.clone()]);
+            let residual = known.covariance(self.near.as_ref().unwrap_or(&mean));
+            spread = Cholesky::new(known.precision(residual.clone())?)?.inverse();
             correlations = self.correlations.at(&mean);
+            // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
+            let rest = &mean - self.end();
+            let ahead = self.bent_on(&rest, &likelihood.curvature);
             for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(&changes) {
                 let way = &look.point - &mean;
                 *bend = change * change * way.dot(&(&likelihood.curvature * &way)).max(0.0);
             }
-            // An error of H is the same in all looks: it acts on their mean, and is in `error`. Alone, each would be wrong by this much.
+            // An error of H is the same in all looks: it acts on their mean, as above. Alone, each would be wrong by this much.
             let far = |look: &Look| (&likelihood.doubt * (&look.point - &mean).map(|v| v * v)).mean();
             let size = likelihood.curvature.diagonal().mean();
             let variances = noise.iter().zip(&bends).zip(&self.looks).map(|((noise, bend), look)| noise + bend * size + far(look));
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
+            let whole = Cholesky::new(known.precision(residual + &ahead)?)?.inverse();
             let posterior = Posterior {
-                natural_parameters: natural,
+                natural_parameters: self.natural(&mean, &whole)?,
                 signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
-                noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
+                noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean() + ahead.diagonal().mean())),
             };
             let weights = std::mem::replace(&mut weights, new);
-            result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), curvature: likelihood.curvature });
-            // The first pass knows neither the error of the curvature nor the distances.
+            let covariance = spread.clone();
+            result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), ahead, curvature: likelihood.curvature });
+            // The first pass does not know how far away looks are.
             if pass > 1 && moved < 1e-4 {
                 break;
             }
@@ -136,13 +165,34 @@ impl Looks {
     /// different from that of the later ones, by ρ, tells it: where the curvature changes with the square of the distance from there, as that of a logit does
     /// about 0, it changes by ρ(2r + r²) over r times that distance. Distances are by the curvature.
     pub(crate) fn bends(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> f64 {
-        let (later, changes) = (self.looks.len() / 2, self.changes());
-        let share = normalised(self.looks.iter().enumerate().map(|(t, _)| if t < later { 0.0 } else { 1.0 }));
-        let end = mean(self.looks.iter().map(|look| &look.point), &share);
-        let Some(most) = (0..later).max_by(|&a, &b| changes[a].total_cmp(&changes[b])) else { return 0.0 };
+        let (change, further) = self.further(way, curvature);
+        (change * further * (2.0 + further)).min(1.0)
+    }
+
+    /// ρ and r of [`Self::bends`].
+    fn further(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> (f64, f64) {
+        let (later, changes, end) = (self.looks.len() / 2, self.changes(), self.end());
+        let earlier = (0..later).filter(|&t| changes[t] > 0.0);
+        let Some(most) = earlier.max_by(|&a, &b| changes[a].total_cmp(&changes[b])) else { return (0.0, 0.0) };
         let length = |distance: &DVector<f64>| distance.dot(&(curvature * distance)).max(0.0).sqrt();
-        let further = length(way) / length(&(&self.looks[most].point - end)).max(f64::MIN_POSITIVE);
-        (changes[most] * further * (2.0 + further)).min(1.0)
+        (changes[most], length(way) / length(&(&self.looks[most].point - end)).max(f64::MIN_POSITIVE))
+    }
+
+    /// Covariance of how a gradient bends on this way w from the looks. The curvature's change is 0 where the way begins, and ρ(r + r²/3) of it in the mean of the way: so
+    /// much of Hw, and in other coordinates what Cauchy and Schwarz's bound leaves to them, as a mean.
+    fn bent_on(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> DMatrix<f64> {
+        let (change, further) = self.further(way, curvature);
+        let (along, change) = (curvature * way, (change * further * (1.0 + further / 3.0)).min(1.0));
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        let share = along.dot(way).max(0.0) / way.len() as f64;
+        (&along * along.transpose() + DMatrix::from_diagonal(&(curvature.diagonal() * share))) * (change * change)
+    }
+
+    /// The mean of the points of the later half of the looks.
+    fn end(&self) -> DVector<f64> {
+        let later = self.looks.len() / 2;
+        let share = normalised(self.looks.iter().enumerate().map(|(t, _)| if t < later { 0.0 } else { 1.0 }));
+        mean(self.looks.iter().map(|look| &look.point), &share)
     }
 
     /// ρ_t of every look.
@@ -164,7 +214,7 @@ impl Looks {
     fn likelihood(&self, weights: &[f64], correlations: &Correlations) -> Option<Likelihood> {
         let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
         let released = of(|look| &look.curvature);
-        let (curvature, doubt) = match self.family {
+        let (curvature, mut doubt) = match self.family {
             Family::FullGaussian { dimension } => {
                 let mut seen = unsvec(released.as_slice(), dimension);
                 // svec multiplies entries off the diagonal by √2, and then adds noise.
@@ -182,56 +232,39 @@ impl Looks {
                 (correlations.matrix(&diagonal), correlations.doubt(&diagonal))
             }
         };
+        let curvature_noise = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w)));
+        doubt.set_diagonal(&match self.family {
+            Family::FullGaussian { dimension } => DVector::from_element(dimension, curvature_noise.mean()),
+            Family::DiagonalGaussian { .. } => curvature_noise.clone(),
+        });
         Some(Likelihood {
             doubt,
             reference: of(|look| &look.point),
             gradient: of(|look| &look.gradient),
             curvature: without_negative_eigenvalues(curvature)?,
             released,
-            curvature_noise: sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w))),
+            curvature_noise,
         })
     }
 
-    /// The posterior's natural parameters in the task's family, its mean and its covariance.
-    fn meet(&self, likelihood: &Likelihood, noise: &DMatrix<f64>) -> Option<(Vec<f64>, DVector<f64>, DMatrix<f64>)> {
-        let d = self.family.dimension();
-        let (prior_mean, prior_precision) = self.prior;
-        let h = &likelihood.gradient + &likelihood.curvature * &likelihood.reference;
-        let statistics = [h.as_slice(), &svec(&likelihood.curvature)].concat();
-        let prior = [vec![prior_precision * prior_mean; d], svec(&(DMatrix::identity(d, d) * prior_precision))].concat();
-        let natural = full(&prior, &statistics, noise)?;
-        let covariance = Cholesky::new(unsvec(&natural[d..], d))?.inverse();
-        let mean = &covariance * DVector::from_column_slice(&natural[..d]);
-        let natural = match self.family {
-            Family::FullGaussian { .. } => natural,
-            Family::DiagonalGaussian { .. } => marginal(&mean, &covariance),
-        };
-        Some((natural, mean, covariance))
+    /// Where the first pass looks for the mean.
+    fn starts(&self, known: &UncertainCurvature<'_>) -> Option<Vec<DVector<f64>>> {
+        let prior = DVector::from_element(self.family.dimension(), self.prior.0);
+        Some(vec![known.gaussian(known.reference)?, known.reference.clone(), prior])
     }
 
-    /// E for a θ of the posterior.
-    fn error(&self, likelihood: &Likelihood, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> DMatrix<f64> {
-        let distance = mean - &likelihood.reference;
-        let square = covariance + &distance * distance.transpose();
-        let of_diagonal = match self.family {
-            Family::FullGaussian { .. } => square.diagonal() * likelihood.curvature_noise.mean(),
-            Family::DiagonalGaussian { .. } => square.diagonal().component_mul(&likelihood.curvature_noise),
-        };
-        DMatrix::from_diagonal(&of_diagonal) + error_off_diagonal(&likelihood.doubt, &square)
-    }
-}
-
-/// E: covariance of (H̃ − H)(θ − μ_r). With Q = E(θ − μ_r)(θ − μ_r)ᵀ, `square`, and noise of variance σ² on the entries of svec H̃ it is ½σ²(tr Q I + Q), on
-/// a diagonal σ² diag Q.
-pub(crate) fn error(family: Family, noise: &DVector<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
-    match family {
-        Family::FullGaussian { dimension } => (DMatrix::identity(dimension, dimension) * square.trace() + square) * (0.5 * noise.mean()),
-        Family::DiagonalGaussian { .. } => DMatrix::from_diagonal(&square.diagonal().component_mul(noise)),
+    /// Natural parameters in the task's family.
+    pub(crate) fn natural(&self, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Option<Vec<f64>> {
+        if let Family::DiagonalGaussian { .. } = self.family {
+            return Some(marginal(mean, covariance));
+        }
+        let precision = Cholesky::new(covariance.clone())?.inverse();
+        Some([(&precision * mean).as_slice(), &svec(&precision)].concat())
     }
 }
 
 /// Natural parameters of a mean field with these means and marginal variances.
-pub(crate) fn marginal(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Vec<f64> {
+fn marginal(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Vec<f64> {
     let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
     [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
 }

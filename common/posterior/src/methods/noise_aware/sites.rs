@@ -12,15 +12,16 @@
 use std::collections::BTreeMap;
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
-use nalgebra::{Cholesky, DMatrix, DVector};
+use dp_pvi_expfam::gaussian::full::unsvec;
+use nalgebra::{DMatrix, DVector};
 
 use super::LARGEST;
-use super::correlations::{Correlations, Products, error_off_diagonal};
-use super::looks::{Carried, Look, Looks, error, marginal, normalised, sum, without_negative_eigenvalues};
+use super::correlations::{Correlations, Products};
+use super::looks::{Carried, Look, Looks, normalised, sum, without_negative_eigenvalues};
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
+use crate::numerics::uncertain_curvature::error;
 
 /// Largest d: a matrix of this size is decomposed for every site.
 const LARGEST_OF_SITES: usize = LARGEST / 2;
@@ -85,13 +86,7 @@ impl Sites<'_> {
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let unknown = &bend * bend.transpose() + DMatrix::identity(d, d) * (bend.norm_squared() / d as f64);
         let covariance = &left.covariance + &left.covariance * unknown * &left.covariance;
-        let natural_parameters = match self.task.family() {
-            Family::DiagonalGaussian { .. } => marginal(&left.mean, &covariance),
-            Family::FullGaussian { .. } => {
-                let precision = Cholesky::new(covariance).ok_or(Undividable::Diverged)?.inverse();
-                [(&precision * &left.mean).as_slice(), &svec(&precision)].concat()
-            }
-        };
+        let natural_parameters = others.natural(&left.mean, &covariance).ok_or(Undividable::Diverged)?;
         let noise = Noise::Contained { signal_to_noise: left.posterior.signal_to_noise };
         Ok(Divided { natural_parameters, noise, raised: 0, plain: None })
     }
@@ -126,7 +121,7 @@ impl Sites<'_> {
             }
         };
         let looks = self.visits(&keep).into_values().map(look).collect();
-        Looks { family: self.task.family(), looks, correlations: self.correlations.clone(), prior: self.prior() }
+        Looks { family: self.task.family(), looks, correlations: self.correlations.clone(), prior: self.prior(), near: None }
     }
 
     /// What a site with looks says at the mean of the run's posterior. `None` for numbers that cannot be computed with.
@@ -145,16 +140,23 @@ impl Sites<'_> {
         let distance = &carried.mean - of(|look| &look.point);
         let square = &carried.covariance + &distance * distance.transpose();
         let mut noise = DMatrix::from_diagonal(&(of_squares(|look| &look.noise) + carried.curvature.diagonal() * bent));
-        noise += error(family, &of_squares(|look| &look.curvature_noise), &square);
+        noise += &carried.ahead * (site.share * site.share);
+        let released_noise = of_squares(|look| &look.curvature_noise);
         let released = of(|look| &look.curvature);
         let (curvature, doubt) = match family {
-            Family::FullGaussian { dimension } => (unsvec(released.as_slice(), dimension), 0.0),
+            Family::FullGaussian { dimension } => {
+                // svec multiplies entries off the diagonal by √2, and then adds noise.
+                let size = released_noise.mean();
+                let variances = DMatrix::from_fn(dimension, dimension, |i, j| if i == j { size } else { 0.5 * size });
+                noise += error(&variances, &square);
+                (unsvec(released.as_slice(), dimension), 0.0)
+            }
             Family::DiagonalGaussian { dimension } => {
                 let own = site.products.as_ref().map(|products| Correlations::new(self.task, Some(products.clone())));
                 let correlations = own.as_ref().unwrap_or(&self.correlations).at(&carried.mean);
                 let diagonal = released.map(|entry| entry.max(0.0));
                 let doubt = correlations.doubt(&diagonal);
-                noise += error_off_diagonal(&doubt, &square);
+                noise += error(&doubt, &square) + DMatrix::from_diagonal(&square.diagonal().component_mul(&released_noise));
                 #[allow(clippy::cast_precision_loss, reason = "a dimension")]
                 let mean = doubt.sum() / (dimension * (dimension - 1)).max(1) as f64;
                 (correlations.matrix(&diagonal), mean)

@@ -1,11 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{DMatrix, DVector};
 
-use super::{Look, Looks, full};
-use crate::methods::noise_aware::correlations::Correlations;
+use super::{Look, Looks, error};
+use crate::methods::noise_aware::{correlations::Correlations, full};
 
 const PRIOR: (f64, f64) = (0.2, 0.5);
 
@@ -31,7 +31,13 @@ fn quadratic(best: &DVector<f64>, noises: &[f64], curvature_noise: f64) -> Vec<L
 }
 
 fn released(looks: Vec<Look>) -> Looks {
-    Looks { family: Family::FullGaussian { dimension: 3 }, looks, correlations: Correlations::of_gram(curvature()), prior: PRIOR }
+    Looks {
+        family: Family::FullGaussian { dimension: 3 },
+        looks,
+        correlations: Correlations::of_gram(curvature()),
+        prior: PRIOR,
+        near: None,
+    }
 }
 
 fn prior() -> Vec<f64> {
@@ -72,17 +78,49 @@ fn visits_add_up_to_one_release_with_the_whole_budget() {
 #[test]
 fn visits_where_the_curvature_was_another_one_lose_their_weight() {
     let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    // The run has arrived.
     let mut visits = quadratic(&best, &[1.0; 6], 1e-6);
+    for (visit, far) in visits.iter_mut().zip([3.0, 0.04, -0.03, 0.02, -0.01, 0.01]) {
+        visit.point = best.add_scalar(far);
+        visit.gradient = curvature() * DVector::from_element(3, -far);
+    }
+    let exact = released(visits[1..].to_vec()).posterior().unwrap();
     visits[0].curvature *= 0.3;
     visits[0].gradient *= 0.3;
-    let exact = released(quadratic(&best, &[1.0; 6], 1e-6)[1..].to_vec()).posterior().unwrap();
-    let posterior = released(visits.to_vec()).posterior().unwrap();
+    let posterior = released(visits).posterior().unwrap();
     close(&posterior.natural_parameters, &exact.natural_parameters, 1e-3);
+    let mut visits = quadratic(&best, &[1.0; 6], 1e-6);
+    visits[0].curvature *= 0.3;
     let alone = released(visits[..2].to_vec());
     assert!(alone.changes()[0] > 0.6 && alone.changes()[1] < 1e-9, "{:?}", alone.changes());
     // The curvature changes from visit to visit, and the steps are long.
     visits.iter_mut().zip([0.2, 0.5, 0.9, 1.4, 2.0, 2.7]).for_each(|(visit, factor)| visit.curvature *= factor);
     assert!(released(visits).posterior().unwrap().noise_share.unwrap() < 0.5);
+}
+
+/// Looks of a run that still moves agree with each other. How far it has to go, and how the curvature has changed on its way, tells how wrong they can be.
+#[test]
+fn the_rest_of_the_way_is_in_the_intervals() {
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let width = |left: f64, repeated: usize| {
+        let mut visits = Vec::new();
+        for done in [3.0, 2.0, 1.0, 0.1, 0.05, 0.0] {
+            let mut visit = quadratic(&best, &[1.0], 1e-6).remove(0);
+            visit.point = best.add_scalar(left + done);
+            visit.gradient = curvature() * DVector::from_element(3, -left - done);
+            if done > 2.5 {
+                visit.curvature *= 0.5;
+            }
+            visits.extend(std::iter::repeat_n(visit, repeated));
+        }
+        let natural = released(visits).posterior().unwrap().natural_parameters;
+        unsvec(&natural[3..], 3).try_inverse().unwrap().trace()
+    };
+    let widths = [0.05, 1.0, 3.0].map(|left| width(left, 1));
+    let known = (curvature() + DMatrix::identity(3, 3) * PRIOR.1).try_inverse().unwrap().trace();
+    assert!(widths[0] < 1.1 * known && widths[1] > 1.2 * widths[0] && widths[2] > 1.5 * widths[1], "{widths:?} {known}");
+    // All looks are wrong in the same way: more of them do not help.
+    assert!(width(1.0, 8) > 0.95 * widths[1], "{} {}", width(1.0, 8), widths[1]);
 }
 
 /// Noise on the curvature is no change of it: with 200 draws of noise alone the mean of what counts as a change is small.
@@ -119,9 +157,9 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let all = released(quadratic(&best, &[1.0; 4], 9.0));
     let likelihood = all.likelihood(&[0.25; 4], &all.correlations).unwrap();
     let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
-    let error = all.error(&likelihood, &mean, &DMatrix::zeros(3, 3));
-    // Exactly: every entry moves by itself, those off the diagonal with what is left of their noise beside the guess.
+    // Every entry moves by itself, those off the diagonal with what is left of their noise beside the guess.
     let distance = &mean - &likelihood.reference;
+    let error = error(&likelihood.doubt, &(&distance * distance.transpose()));
     let noise = likelihood.curvature_noise[0];
     let mut expected = DMatrix::zeros(3, 3);
     for (i, j) in [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)] {

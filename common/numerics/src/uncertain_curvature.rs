@@ -1,0 +1,257 @@
+//! Coefficients from a gradient and a curvature that are both known with errors.
+//!
+//! The gradient g at a point μ and the curvature H were released with noise. With δ = θ − μ the residual r = g − Hδ has the covariance
+//!
+//! S(δ) = H + N + E(δδᵀ),
+//!
+//! where H is that of the records' own scores, N that of the gradient's noise, and E that of the errors of H on δ ([`error`]). The last term depends on θ, so
+//! that the size of the residual tells something too: a large distance from μ with errors of H on it would leave a large residual.
+//! [`UncertainCurvature::mode`] looks for the maximum of
+//!
+//! ℓ(θ) = −½ rᵀS⁻¹r − ½ log det S − ½ λ0‖θ − m0‖².
+//!
+//! Source: this project; a regression with errors in its variables whose error variances are known.
+
+use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
+
+/// Steps at most, and halvings of a step.
+const STEPS: usize = 30;
+const HALVINGS: usize = 20;
+
+/// A step that would raise ℓ by less, were ℓ a parabola, is not made: θ is right to about √2 times the root of it, in posterior standard deviations.
+const PRECISE: f64 = 1e-13;
+
+/// Covariance of Δv for a symmetric Δ with independent entries of these variances on and above its diagonal, and a v with second moments Q: entry
+/// (i, i) is Σ_j V_ij Q_jj, entry (i, j) is V_ij Q_ij.
+///
+/// # Panics
+/// Matrices of different dimensions.
+#[must_use]
+pub fn error(variances: &DMatrix<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
+    let mut error = variances.component_mul(square);
+    error.set_diagonal(&(variances * square.diagonal()));
+    error
+}
+
+/// What is known of a likelihood near a point.
+#[derive(Debug, Clone)]
+pub struct UncertainCurvature<'a> {
+    /// μ.
+    pub reference: &'a DVector<f64>,
+    /// g at μ.
+    pub gradient: &'a DVector<f64>,
+    /// H, positive semidefinite.
+    pub curvature: &'a DMatrix<f64>,
+    /// N.
+    pub noise: &'a DMatrix<f64>,
+    /// Variances of the errors of the entries of H.
+    pub variances: &'a DMatrix<f64>,
+    /// m0 and λ0 of every coefficient.
+    pub prior: (f64, f64),
+}
+
+/// ℓ at a θ, with what a step from there needs.
+struct At {
+    theta: DVector<f64>,
+    value: f64,
+    factor: Cholesky<f64, Dyn>,
+}
+
+impl UncertainCurvature<'_> {
+    /// S at a θ.
+    #[must_use]
+    pub fn covariance(&self, theta: &DVector<f64>) -> DMatrix<f64> {
+        let distance = theta - self.reference;
+        self.curvature + self.noise + error(self.variances, &(&distance * distance.transpose()))
+    }
+
+    /// λ0 I + H S⁻¹ H for an S: what the residual alone tells, with its covariance known.
+    ///
+    /// `None` where S is not positive definite.
+    #[must_use]
+    pub fn precision(&self, covariance: DMatrix<f64>) -> Option<DMatrix<f64>> {
+        Some(self.precision_by(&Cholesky::new(covariance)?))
+    }
+
+    /// The θ with the largest ℓ that steps uphill from `starts` find. Where H is hardly known, ℓ can have a maximum near μ and one where the residual is small.
+    ///
+    /// `None` where S(δ) is not positive definite, as for numbers that are not finite, or without a start.
+    #[must_use]
+    pub fn mode(&self, starts: &[DVector<f64>]) -> Option<DVector<f64>> {
+        let found = starts.iter().filter_map(|start| self.climb(start));
+        found.max_by(|a, b| a.value.total_cmp(&b.value)).map(|at| at.theta)
+    }
+
+    /// θ where H and S at θ = `near` are taken for exact: Bayes' rule for a Gaussian.
+    #[must_use]
+    pub fn gaussian(&self, near: &DVector<f64>) -> Option<DVector<f64>> {
+        let factor = Cholesky::new(self.covariance(near))?;
+        let told = self.curvature * factor.solve(&(self.gradient + self.curvature * self.reference));
+        Some(Cholesky::new(self.precision_by(&factor))?.solve(&told.add_scalar(self.prior.0 * self.prior.1)))
+    }
+
+    /// Steps uphill, each halved until ℓ does not fall.
+    fn climb(&self, start: &DVector<f64>) -> Option<At> {
+        let mut at = self.at(start.clone())?;
+        for _ in 0..STEPS {
+            let (step, promised) = self.step(&at)?;
+            let higher = (0..HALVINGS)
+                .filter_map(|halvings| self.at(&at.theta + &step * 0.5_f64.powi(i32::try_from(halvings).ok()?)))
+                .find(|next| next.value >= at.value);
+            match higher {
+                Some(next) if promised >= PRECISE => at = next,
+                _ => break,
+            }
+        }
+        Some(at)
+    }
+
+    fn at(&self, theta: DVector<f64>) -> Option<At> {
+        let factor = Cholesky::new(self.covariance(&theta))?;
+        let residual = self.residual(&theta);
+        let half_log_determinant: f64 = factor.l_dirty().diagonal().iter().map(|entry| entry.ln()).sum();
+        let from_prior = theta.add_scalar(-self.prior.0).norm_squared();
+        let value = -0.5 * residual.dot(&factor.solve(&residual)) - half_log_determinant - 0.5 * self.prior.1 * from_prior;
+        value.is_finite().then_some(At { theta, value, factor })
+    }
+
+    fn residual(&self, theta: &DVector<f64>) -> DVector<f64> {
+        self.gradient - self.curvature * (theta - self.reference)
+    }
+
+    fn precision_by(&self, factor: &Cholesky<f64, Dyn>) -> DMatrix<f64> {
+        let mut whitened = self.curvature.clone();
+        // A factor of a positive definite matrix has no 0 on its diagonal.
+        factor.l_dirty().solve_lower_triangular_mut(&mut whitened);
+        let mut precision = whitened.tr_mul(&whitened);
+        (0..precision.nrows()).for_each(|j| precision[(j, j)] += self.prior.1);
+        precision
+    }
+
+    /// (λ0 I + H S⁻¹ H + K)⁻¹ ∇ℓ, a way uphill, and half its product with ∇ℓ. With u = S⁻¹r, the gradient is Hu + (B − K)δ − λ0(θ − m0); B and K are V on uuᵀ and on S⁻¹ as [`error`] puts them
+    /// together, and B has the mean K.
+    fn step(&self, at: &At) -> Option<(DVector<f64>, f64)> {
+        let distance = &at.theta - self.reference;
+        let u = at.factor.solve(&self.residual(&at.theta));
+        let restoring = error(self.variances, &at.factor.inverse());
+        let pulling = error(self.variances, &(&u * u.transpose()));
+        let prior = at.theta.add_scalar(-self.prior.0) * self.prior.1;
+        let gradient = self.curvature * u + (pulling - &restoring) * distance - prior;
+        let step = Cholesky::new(self.precision_by(&at.factor) + restoring)?.solve(&gradient);
+        let promised = 0.5 * step.dot(&gradient);
+        Some((step, promised))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{UncertainCurvature, error};
+    use nalgebra::{DMatrix, DVector};
+
+    #[test]
+    fn errors_act_on_a_vector() {
+        let (variances, v) = (DMatrix::from_row_slice(2, 2, &[2.0, 4.0, 4.0, 0.5]), DVector::from_vec(vec![1.0, 3.0]));
+        // Δv = (a + 3c, c + 3b) with Var a = 2, Var b = 0.5, Var c = 4.
+        let got = error(&variances, &(&v * v.transpose()));
+        assert!((got - DMatrix::from_row_slice(2, 2, &[38.0, 12.0, 12.0, 8.5])).norm() < 1e-12);
+    }
+
+    fn curvature() -> DMatrix<f64> {
+        DMatrix::from_row_slice(3, 3, &[60.0, 10.0, -5.0, 10.0, 40.0, 2.0, -5.0, 2.0, 20.0])
+    }
+
+    /// A curvature that is known leaves Bayes' rule for a Gaussian.
+    #[test]
+    fn without_errors_it_is_the_mean_of_the_gaussian_posterior() {
+        let (reference, gradient) = (DVector::from_vec(vec![1.0, -1.0, 0.5]), DVector::from_vec(vec![-30.0, 12.0, 8.0]));
+        let (noise, none) = (DMatrix::identity(3, 3) * 15.0, DMatrix::zeros(3, 3));
+        let known = curvature();
+        let likelihood = UncertainCurvature {
+            reference: &reference,
+            gradient: &gradient,
+            curvature: &known,
+            noise: &noise,
+            variances: &none,
+            prior: (0.2, 0.5),
+        };
+        let weight = &known * (&known + &noise).try_inverse().unwrap();
+        let precision = &weight * &known + DMatrix::identity(3, 3) * 0.5;
+        let expected =
+            precision.clone().try_inverse().unwrap() * (&weight * (&gradient + &known * &reference) + DVector::from_element(3, 0.1));
+        assert!((likelihood.mode(&[DVector::zeros(3)]).unwrap() - &expected).norm() < 1e-9);
+        assert!((likelihood.gaussian(&reference).unwrap() - &expected).norm() < 1e-9);
+        assert!((likelihood.precision(likelihood.covariance(&expected)).unwrap() - precision).norm() < 1e-9);
+    }
+
+    /// With errors: no coordinate's difference quotient of ℓ, written out, is other than 0.
+    #[test]
+    fn with_errors_it_is_a_maximum() {
+        let (reference, gradient) = (DVector::from_vec(vec![1.0, -1.0, 0.5]), DVector::from_vec(vec![-30.0, 12.0, 8.0]));
+        let (noise, known) = (DMatrix::identity(3, 3) * 15.0, curvature());
+        let variances = DMatrix::from_row_slice(3, 3, &[90.0, 40.0, 10.0, 40.0, 120.0, 0.0, 10.0, 0.0, 60.0]);
+        let likelihood = UncertainCurvature {
+            reference: &reference,
+            gradient: &gradient,
+            curvature: &known,
+            noise: &noise,
+            variances: &variances,
+            prior: (0.2, 0.5),
+        };
+        let value = |theta: &DVector<f64>| {
+            let distance = theta - &reference;
+            let mut spread = &known + &noise;
+            for (i, j) in (0..3).flat_map(|i| (i..3).map(move |j| (i, j))) {
+                let mut unit = DMatrix::zeros(3, 3);
+                (unit[(i, j)], unit[(j, i)]) = (variances[(i, j)].sqrt(), variances[(i, j)].sqrt());
+                let moved = unit * &distance;
+                spread += &moved * moved.transpose();
+            }
+            let residual = &gradient - &known * &distance;
+            let prior = 0.5 * theta.add_scalar(-0.2).norm_squared();
+            -0.5 * residual.dot(&(spread.clone().try_inverse().unwrap() * &residual)) - 0.5 * spread.determinant().ln() - 0.5 * prior
+        };
+        let mode = likelihood.mode(std::slice::from_ref(&reference)).unwrap();
+        for j in 0..3 {
+            let mut step = DVector::zeros(3);
+            step[j] = 1e-4;
+            let (up, down) = (value(&(&mode + &step)), value(&(&mode - &step)));
+            assert!(((up - down) / 2e-4).abs() < 1e-2, "{} {}", up, down);
+            assert!(value(&mode) >= up.max(down) - 1e-6);
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_have_no_mode() {
+        let (reference, gradient) = (DVector::zeros(1), DVector::from_element(1, f64::NAN));
+        let one = DMatrix::identity(1, 1);
+        let likelihood = UncertainCurvature {
+            reference: &reference,
+            gradient: &gradient,
+            curvature: &one,
+            noise: &one,
+            variances: &one,
+            prior: (0.0, 1.0),
+        };
+        assert!(likelihood.mode(&[DVector::zeros(1)]).is_none());
+    }
+
+    /// A curvature that is hardly known: from μ the steps end beside it, and a start where the residual is small finds the higher maximum.
+    #[test]
+    fn of_two_maxima_the_higher_one_is_found() {
+        let one = |value: f64| DMatrix::from_element(1, 1, value);
+        let (reference, gradient) = (DVector::from_element(1, -5.44), DVector::from_element(1, -164.0));
+        let (curvature, noise, variances) = (one(166.0), one(45.0), one(59.5 * 59.5));
+        let likelihood = UncertainCurvature {
+            reference: &reference,
+            gradient: &gradient,
+            curvature: &curvature,
+            noise: &noise,
+            variances: &variances,
+            prior: (0.0, 3.7),
+        };
+        let starts = [reference.clone(), DVector::zeros(1), likelihood.gaussian(&reference).unwrap()];
+        let (near, found) = (likelihood.mode(&starts[..1]).unwrap()[0], likelihood.mode(&starts).unwrap()[0]);
+        assert!(near < -5.0 && found.abs() < 1.0, "{near} {found}");
+    }
+}
