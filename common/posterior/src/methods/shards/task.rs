@@ -310,12 +310,8 @@ impl ShardSpec {
     }
 
     fn default_step_precision(&self, task: &Setting<'_>, sites: u32) -> f64 {
-        let sites = match task.privacy.trust {
-            Trust::Local => f64::from(sites),
-            Trust::Aggregated => 1.0,
-        };
         let one = self.noise_multiplier.get() * self.scales[0] / self.divisor();
-        let noise = one * (sites / f64::from(task.visits())).sqrt();
+        let noise = one * (task.gathered_noise().of(sites) / f64::from(task.visits())).sqrt();
         SHRINKAGE * task.damping.iter().sum::<f64>() * noise / task.prior.scale
     }
 }
