@@ -53,7 +53,7 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
 pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, model: &dyn Model, table: &RecordTable) -> Option<Vec<f64>> {
     let terms = Terms::new(spec, job, model).ok()?;
     let (len, clip) = match spec.visit(job.visit) {
-        // Nothing is longer than C there.
+        // No record's term is longer than C there.
         NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
         NaturalGradientVisit::Gradient => (job.task.family().len(), spec.clip_norm.get()),
     };

@@ -145,7 +145,7 @@ struct Raw {
     adaptive_clip: Option<RawAdaptiveClip>,
     /// e. Default: 0, 1/4 where records are weighted.
     level_exponent: Option<f64>,
-    /// Default: true for logistic regression by preconditioned steps, false otherwise.
+    /// Default: true for logistic and probit regression by preconditioned steps, false otherwise.
     weighted: Option<bool>,
     /// Default: true for regressions by preconditioned steps, which alone can have it.
     measured: Option<bool>,
