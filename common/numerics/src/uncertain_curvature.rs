@@ -12,7 +12,7 @@
 //!
 //! Source: this project; a regression with errors in its variables whose error variances are known.
 
-use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
+use nalgebra::{Cholesky, DMatrix, DVector, Dyn, SymmetricEigen};
 
 /// Steps at most, and halvings of a step.
 const STEPS: usize = 30;
@@ -31,6 +31,14 @@ pub fn error(variances: &DMatrix<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
     let mut error = variances.component_mul(square);
     error.set_diagonal(&(variances * square.diagonal()));
     error
+}
+
+/// A symmetric matrix with its negative eigenvalues at 0. `None` where they are not found, as for numbers that are not finite.
+#[must_use]
+pub fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>> {
+    let limit = 1000 * matrix.nrows().max(10);
+    let eigen = SymmetricEigen::try_new(matrix, f64::EPSILON, limit)?;
+    Some(&eigen.eigenvectors * DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(0.0))) * eigen.eigenvectors.transpose())
 }
 
 /// What is known of a likelihood near a point.

@@ -25,11 +25,9 @@ pub(crate) fn posterior(
         return Err(Absent::TooLarge(LARGEST));
     }
     // What others showed will be added to what a site knows exactly: the posterior of all tells where that leads.
-    let near = match without {
-        Some(_) => Some(posterior(task, spec, history, None)?.natural_parameters),
-        None => None,
-    };
-    let near = near.and_then(|natural| Gaussian::from_natural(family, natural).ok()).map(|all| all.standard().mean().to_vec());
+    let all = without.map(|_| posterior(task, spec, history, None)).transpose()?;
+    let all = all.and_then(|all| Gaussian::from_natural(family, all.natural_parameters).ok());
+    let near = all.map(|all| DVector::from_column_slice(all.standard().mean()));
     let rule = NaturalGradientRule::new(task, *spec);
     let (looks, preconditioner) = looks(&rule, family, spec, history, without).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
@@ -37,7 +35,7 @@ pub(crate) fn posterior(
     }
     let products = products(&rule, history, &preconditioner);
     let prior = (task.prior.mean, task.prior.scale.powi(-2));
-    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior, near: near.map(DVector::from_vec) };
+    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior, near };
     looks.posterior().ok_or(Absent::Diverged)
 }
 

@@ -29,11 +29,11 @@
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
-use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
+use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
 use super::{Posterior, signal_to_noise};
-use crate::numerics::uncertain_curvature::{UncertainCurvature, error};
+use crate::numerics::uncertain_curvature::{UncertainCurvature, error, without_negative_eigenvalues};
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
@@ -124,7 +124,11 @@ impl Looks {
             };
             let mean = match &self.near {
                 Some(near) => known.gaussian(near)?,
-                None => known.mode(&starts.map_or_else(|| self.starts(&known), Some)?)?,
+                None => {
+                    let first =
+                        || Some(vec![known.gaussian(known.reference)?, known.reference.clone(), DVector::from_element(d, self.prior.0)]);
+                    known.mode(&starts.map_or_else(first, Some)?)?
+                }
             };
             starts = Some(vec![mean.clone()]);
             let residual = known.covariance(self.near.as_ref().unwrap_or(&mean));
@@ -148,7 +152,7 @@ impl Looks {
             let posterior = Posterior {
                 natural_parameters: self.natural(&mean, &whole)?,
                 signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
-                noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean() + ahead.diagonal().mean())),
+                noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
             };
             let weights = std::mem::replace(&mut weights, new);
             let covariance = spread.clone();
@@ -247,12 +251,6 @@ impl Looks {
         })
     }
 
-    /// Where the first pass looks for the mean.
-    fn starts(&self, known: &UncertainCurvature<'_>) -> Option<Vec<DVector<f64>>> {
-        let prior = DVector::from_element(self.family.dimension(), self.prior.0);
-        Some(vec![known.gaussian(known.reference)?, known.reference.clone(), prior])
-    }
-
     /// Natural parameters in the task's family.
     pub(crate) fn natural(&self, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Option<Vec<f64>> {
         if let Family::DiagonalGaussian { .. } = self.family {
@@ -267,13 +265,6 @@ impl Looks {
 fn marginal(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Vec<f64> {
     let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
     [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
-}
-
-/// A symmetric matrix with its negative eigenvalues at 0.
-pub(crate) fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>> {
-    let limit = 1000 * matrix.nrows().max(10);
-    let eigen = SymmetricEigen::try_new(matrix, f64::EPSILON, limit)?;
-    Some(&eigen.eigenvectors * DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(0.0))) * eigen.eigenvectors.transpose())
 }
 
 pub(crate) fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {

@@ -17,11 +17,11 @@ use nalgebra::{DMatrix, DVector};
 
 use super::LARGEST;
 use super::correlations::{Correlations, Products};
-use super::looks::{Carried, Look, Looks, normalised, sum, without_negative_eigenvalues};
+use super::looks::{Carried, Look, Looks, normalised, sum};
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
-use crate::numerics::uncertain_curvature::error;
+use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 
 /// Largest d: a matrix of this size is decomposed for every site.
 const LARGEST_OF_SITES: usize = LARGEST / 2;
