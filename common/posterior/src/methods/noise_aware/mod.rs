@@ -7,7 +7,7 @@
 //! Λ_na = Λ0 + H (H + N)⁻¹ H,  h_na = h0 + H (H + N)⁻¹ h.
 //!
 //! This is Bayes' rule for a Gaussian likelihood with known H and Gaussian noise; without noise it is the plain posterior, and under
-//! much noise the prior. [`looks`] has the same for an H that was released with noise. It is computed from public numbers only, so it costs no privacy.
+//! much noise the prior. For an H that was released with noise see [`dp_pvi_numerics::uncertain_curvature`]. It is computed from public numbers only, so it costs no privacy.
 //!
 //! [`of_run`](crate::reading::noise_aware::of_run) derives (h, H) and N from the public history of a run: every released sum had noise of known
 //! variance, and everything after a release is a public recursion. It never takes a run for one that has arrived: the released sums
