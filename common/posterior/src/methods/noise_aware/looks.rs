@@ -148,9 +148,8 @@ impl Looks {
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
-            let whole = Cholesky::new(known.precision(residual + &ahead)?)?.inverse();
             let posterior = Posterior {
-                natural_parameters: self.natural(&mean, &whole)?,
+                natural_parameters: self.natural(&mean, &known.precision(residual + &ahead)?)?,
                 signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                 noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
             };
@@ -251,13 +250,12 @@ impl Looks {
         })
     }
 
-    /// Natural parameters in the task's family.
-    pub(crate) fn natural(&self, mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Option<Vec<f64>> {
-        if let Family::DiagonalGaussian { .. } = self.family {
-            return Some(marginal(mean, covariance));
-        }
-        let precision = Cholesky::new(covariance.clone())?.inverse();
-        Some([(&precision * mean).as_slice(), &svec(&precision)].concat())
+    /// Natural parameters in the task's family of a Gaussian with this precision.
+    pub(crate) fn natural(&self, mean: &DVector<f64>, precision: &DMatrix<f64>) -> Option<Vec<f64>> {
+        Some(match self.family {
+            Family::FullGaussian { .. } => [(precision * mean).as_slice(), &svec(precision)].concat(),
+            Family::DiagonalGaussian { .. } => marginal(mean, &Cholesky::new(precision.clone())?.inverse()),
+        })
     }
 }
 

@@ -87,7 +87,7 @@ pub struct Posterior {
     /// alone. Below [`LOW_SIGNAL`] the run had too few records, or too little budget, for so many parameters.
     pub signal_to_noise: f64,
     /// How much of N is noise that protects records; the rest is what is not known of the gradient between where it was released and the
-    /// fixed point. 1 for a run that has arrived. `None` where the update does not tell them apart.
+    /// fixed point, as far as the rounds show it: what lies ahead of a run that still moves is not counted. 1 for a run that has arrived. `None` where the update does not tell them apart.
     pub noise_share: Option<f64>,
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::unsvec;
-use nalgebra::{DMatrix, DVector};
+use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
 use super::correlations::{Correlations, Products};
@@ -86,7 +86,8 @@ impl Sites<'_> {
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let unknown = &bend * bend.transpose() + DMatrix::identity(d, d) * (bend.norm_squared() / d as f64);
         let covariance = &left.covariance + &left.covariance * unknown * &left.covariance;
-        let natural_parameters = others.natural(&left.mean, &covariance).ok_or(Undividable::Diverged)?;
+        let precision = Cholesky::new(covariance).ok_or(Undividable::Diverged)?.inverse();
+        let natural_parameters = others.natural(&left.mean, &precision).ok_or(Undividable::Diverged)?;
         let noise = Noise::Contained { signal_to_noise: left.posterior.signal_to_noise };
         Ok(Divided { natural_parameters, noise, raised: 0, plain: None })
     }
