@@ -16,10 +16,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dp_pvi_data::load_for_run;
+use dp_pvi_data::{load_for_formula, load_for_run};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
 use dp_pvi_privacy::{Hash, RunId, Units};
 use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::{Signer, SigningKey};
@@ -75,8 +75,18 @@ pub struct Snapshot {
     units: Arc<Units<RecordTable>>,
     fingerprint: Hash,
     file: PathBuf,
+    source: Source,
+    /// The same records as rows of a task's formula.
+    by_formula: Mutex<Option<(DesignSpec, Arc<Units<RecordTable>>)>>,
     /// The run that this process joined.
     run: Mutex<Option<RunId>>,
+}
+
+/// Where the records come from: rows of a formula are made when the task is known, from the same files.
+struct Source {
+    files: Vec<PathBuf>,
+    key: Zeroizing<[u8; 32]>,
+    slots: Option<u64>,
 }
 
 /// What the state folder keeps: every run that this site is in, and a fingerprint of its records there. A run that was broken off stays until
@@ -108,14 +118,13 @@ impl Snapshot {
     /// schema. [`ClientError::Unavailable`]: the state folder.
     pub fn load(config: &Config, identity: &SigningKey) -> Result<Self> {
         let schema = LocalSchema::read(&config.data.schema)?;
-        let read = load_for_run(schema.schema(), &config.data.files, &key(identity)).map_err(|e| ClientError::Data(Problem::of(e)))?;
+        let slots = config.data.private.as_ref().map(|private| private.nominal_units);
+        let source = Source { files: config.data.files.clone(), key: key(identity), slots };
+        let read = load_for_run(schema.schema(), &source.files, &source.key).map_err(|e| ClientError::Data(Problem::of(e)))?;
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
-        // Layouts are over the declared number of units, whatever the files hold.
-        let units = match &config.data.private {
-            Some(private) => read.units.over_slots(private.nominal_units),
-            None => read.units,
-        };
-        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file, run: Mutex::new(None) };
+        let units = source.over_slots(read.units);
+        let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
+        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file, source, by_formula, run };
         let now = snapshot.fingerprint.to_string();
         match snapshot.joined()?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
             None => Ok(snapshot),
@@ -127,10 +136,32 @@ impl Snapshot {
         }
     }
 
-    /// The units.
-    #[must_use]
-    pub fn units(&self) -> Arc<Units<RecordTable>> {
-        Arc::clone(&self.units)
+    /// The units as a task sees them. Rows of a formula are made at the first call, from the same files.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: the files are not what they were when the program started. [`ClientError::InvalidFile`]: the task's formula is none for the schema.
+    pub fn units(&self, task: &ResolvedTask) -> Result<Arc<Units<RecordTable>>> {
+        let Some(design) = &task.design else { return Ok(Arc::clone(&self.units)) };
+        let mut made = self.by_formula.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Some((of, units)) if of == design => Ok(Arc::clone(units)),
+            _ => {
+                let units = Arc::new(self.by_formula(task)?);
+                *made = Some((design.clone(), Arc::clone(&units)));
+                Ok(units)
+            }
+        }
+    }
+
+    fn by_formula(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
+        let schema =
+            task.parsed_schema().map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
+        let read = load_for_formula(self.schema.schema(), &schema, &self.source.files, &self.source.key)
+            .map_err(|e| ClientError::Data(Problem::of(e)))?;
+        if read.fingerprint != self.fingerprint {
+            return Err(ClientError::Data("the data files were changed while this program was running: start it again".into()));
+        }
+        Ok(self.source.over_slots(read.units))
     }
 
     /// The site's schema.
@@ -202,6 +233,16 @@ impl Snapshot {
 
     fn unavailable(&self, problem: &str) -> ClientError {
         ClientError::Unavailable(format!("{}: {problem}", self.file.display()).into())
+    }
+}
+
+impl Source {
+    /// Layouts are over the declared number of units, whatever the files hold.
+    fn over_slots(&self, units: Units<RecordTable>) -> Units<RecordTable> {
+        match self.slots {
+            Some(slots) => units.over_slots(slots),
+            None => units,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The site's computation: updates, and an evaluator's metrics, on a thread that may block.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dp_pvi_inference::methods::{self, Job};
@@ -55,12 +56,13 @@ impl Trainer for SiteTrainer {
     /// What can be wrong here is the task, or the disk of the state folder: the records were read before.
     async fn prepare(&mut self, run: &RunId, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.snapshot.schema().is_of(task).map_err(data)?;
-        let (snapshot, run) = (Arc::clone(&self.snapshot), *run);
-        blocking(move || snapshot.join(&run).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
+        let (snapshot, run, task) = (Arc::clone(&self.snapshot), *run, Arc::clone(task));
+        let made = move || snapshot.units(&task).and_then(|_| snapshot.join(&run));
+        blocking(move || made().map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let units = self.snapshot.units();
+        let units = self.snapshot.units(&job.task).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })?;
         blocking(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };
@@ -92,6 +94,7 @@ pub(crate) fn check_declared(config: &Config) -> ClientResult<()> {
 /// Evaluates posteriors on a public test set that was read before the hello.
 pub struct PublicEvaluator {
     schema: LocalSchema,
+    files: Vec<PathBuf>,
     table: Arc<dp_pvi_data::Public<RecordTable>>,
     task: Option<Arc<ResolvedTask>>,
 }
@@ -105,13 +108,18 @@ impl PublicEvaluator {
         let schema = LocalSchema::read(&config.data.schema)?;
         let (rules, files) = (schema.schema().clone(), config.data.files.clone());
         let table = blocking(move || dp_pvi_data::load_public(&rules, &files, None).map_err(|e| data(e.to_string()))).await?;
-        Ok(Self { schema, table: Arc::new(table), task: None })
+        Ok(Self { schema, files: config.data.files.clone(), table: Arc::new(table), task: None })
     }
 }
 
 impl Evaluate for PublicEvaluator {
     async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.schema.is_of(task).map_err(data)?;
+        if task.design.is_some() {
+            let (rules, files) = (task.parsed_schema().map_err(|e| data(e.to_string()))?, self.files.clone());
+            let read = move || dp_pvi_data::load_public(&rules, &files, None).map_err(|e| data(e.to_string()));
+            self.table = Arc::new(blocking(read).await?);
+        }
         self.task = Some(Arc::clone(task));
         Ok(())
     }

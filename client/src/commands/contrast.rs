@@ -5,7 +5,6 @@ use std::path::Path;
 use dp_pvi_posterior::reading::document::Which;
 use dp_pvi_posterior::reading::effects::{Effect, compare};
 use dp_pvi_posterior::reading::summary::Interval;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_proto::problem::Problem;
 use serde_json::json;
 
@@ -21,7 +20,7 @@ pub fn contrast(posterior: &Path, of: &[String], against: &[String], which: Whic
     let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
     let document = predict::document(posterior)?;
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
-    let schema = Schema::parse(&task.schema).map_err(|e| invalid(Problem::of(e)))?;
+    let schema = task.parsed_schema().map_err(|e| invalid(Problem::of(e)))?;
     let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
     let effect =
         compare(&task.model, &schema, predictor.posterior(), of, against).map_err(|e| ClientError::config("contrast", Problem::of(e)))?;

@@ -52,7 +52,7 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spr
     let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
     let eyes = OwnEyes::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;
     let known = Known { task: &task, plain, released: &released, spread };
-    let seen = personal::posterior(&known, &snapshot.units(), eyes).map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let seen = personal::posterior(&known, &*snapshot.units(&task)?, eyes).map_err(|e| ClientError::Failed(Problem::of(e)))?;
     let personal = seen.look();
     let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds };
     let made = PersonalDocument::new(&of, personal)?;

@@ -30,7 +30,7 @@ use crate::personal::{self, PRIVATE, PersonalDocument};
 pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, target: Option<&Path>, output: Output) -> Result<()> {
     let Model { task, predictor, secrecy, file } = basis.read()?;
     let invalid = |message: Problem| ClientError::InvalidFile { file: file.clone(), message };
-    let schema = Schema::parse(&task.schema).map_err(|e| invalid(Problem::of(e)))?;
+    let schema = task.parsed_schema().map_err(|e| invalid(Problem::of(e)))?;
     let id = match id {
         None => None,
         Some(Id::Column(column)) => Some(column),

@@ -166,6 +166,29 @@ impl Sink for Assembler<'_> {
     }
 }
 
+/// Two tables from one reading.
+pub(crate) struct Both<'s> {
+    pub(crate) plain: Assembler<'s>,
+    pub(crate) by_formula: Assembler<'s>,
+}
+
+impl Sink for Both<'_> {
+    fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
+        self.plain.row(row)?;
+        self.by_formula.row(row)
+    }
+
+    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError> {
+        self.plain.broken(problem)?;
+        self.by_formula.broken(problem)
+    }
+
+    fn nothing(&mut self) {
+        self.plain.nothing();
+        self.by_formula.nothing();
+    }
+}
+
 impl Persons {
     /// The number of the person with the current id; persons are numbered as they first occur.
     fn number(&mut self) -> u32 {

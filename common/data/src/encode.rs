@@ -2,8 +2,8 @@
 
 use crate::error::CellProblem;
 use dp_pvi_records::{CellValue, Row};
-use dp_pvi_schema::coding::LevelEntries;
-use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema};
+use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
+use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema};
 use std::collections::HashMap;
 
 /// What the rows are read for, and so what happens to one that the schema rejects.
@@ -58,6 +58,10 @@ pub(crate) struct Encoded {
     pub(crate) indices: Vec<u32>,
     pub(crate) values: Vec<f64>,
     pub(crate) target: f64,
+    /// For formulas: one cell a column, and whether it had no value.
+    cells: Vec<Cell>,
+    filled: Vec<bool>,
+    space: RowSpace,
 }
 
 /// Whether a row counts.
@@ -91,9 +95,12 @@ enum Levels {
 
 /// What a cell became.
 enum Coded {
-    Entry(f64),
-    Level(LevelEntries),
-    Zero,
+    /// A number in the unit of the file; not clamped yet.
+    Number(f64),
+    /// A level, a truth value (0, 1) or a class, from 0.
+    Level(u32),
+    /// Nothing: what stands in for a missing value.
+    Absent,
     Drop,
 }
 
@@ -122,23 +129,24 @@ impl<'s> Encoder<'s> {
         out.indices.clear();
         out.values.clear();
         out.target = 0.0;
+        out.cells.clear();
+        out.filled.clear();
+        let design = self.schema.design();
         let mut fate = Fate::Kept;
         for (field, column) in self.schema.columns().iter().enumerate() {
-            let cell = match &column.kind {
-                ColumnKind::Ignored => continue,
-                _ => self.present(row.cell(field)),
-            };
             let coded = match &column.kind {
-                ColumnKind::Number(rule) => number(rule, cell, field, watch),
-                ColumnKind::Category(rule) => category(rule, self.levels[field].as_ref(), cell, field, watch),
-                ColumnKind::Boolean(rule) => boolean(rule, cell, field, watch),
-                ColumnKind::Ignored => continue,
+                ColumnKind::Number(rule) => number(rule, self.present(row.cell(field)), field, watch),
+                ColumnKind::Category(rule) => category(rule, self.levels[field].as_ref(), self.present(row.cell(field)), field, watch),
+                ColumnKind::Boolean(rule) => boolean(rule, self.present(row.cell(field)), field, watch),
+                ColumnKind::Ignored => Ok(Coded::Absent),
             };
-            match coded.map_err(|problem| Fault { field, problem })? {
-                Coded::Entry(value) => out.push(column.offset, value),
-                Coded::Level(entries) => entries.iter().for_each(|(position, value)| out.push(column.offset + position, value)),
-                Coded::Zero => {}
-                Coded::Drop => fate = Fate::Dropped,
+            let coded = coded.map_err(|problem| Fault { field, problem })?;
+            if matches!(coded, Coded::Drop) {
+                fate = Fate::Dropped;
+            }
+            match design {
+                None => out.push_column(column, &coded),
+                Some(_) => out.remember(column, &coded),
             }
         }
         if self.purpose.has_labels() {
@@ -148,10 +156,11 @@ impl<'s> Encoder<'s> {
                 None => fate = Fate::Dropped,
             }
         }
-        if let Some(position) = self.schema.intercept() {
-            out.push(position, 1.0);
-        }
         if fate == Fate::Kept {
+            match design {
+                Some(design) => out.push_row(design),
+                None => self.schema.intercept().into_iter().for_each(|position| out.push(position, 1.0)),
+            }
             watch.row_norm(out.bound_norm(self.schema.row_norm_bound()));
         }
         Ok(fate)
@@ -177,13 +186,13 @@ impl<'s> Encoder<'s> {
         let cell = self.present(row.cell(field));
         let coded = match &label.kind {
             LabelKind::Number(rule) => number(rule, cell, field, watch)?,
-            LabelKind::Absent => Coded::Entry(0.0),
+            LabelKind::Absent => return Ok(Some(0.0)),
             LabelKind::Classes { values } => match cell {
                 None => absent(label.missing, field, watch)?,
                 Some(cell) => match cell.with_text(|text| values.iter().position(|value| value.as_bytes() == text)) {
                     Some(class) => {
                         watch.cell(field, CellEvent::Level(class));
-                        Coded::Entry(class as f64)
+                        Coded::Level(class as u32)
                     }
                     None => invalid(label.invalid, CellProblem::NotALabel, field, watch)?,
                 },
@@ -205,16 +214,17 @@ impl<'s> Encoder<'s> {
                     match class {
                         Some(class) => {
                             watch.cell(field, CellEvent::Level(class));
-                            Coded::Entry(if class == 1 { 1.0 } else { 0.0 })
+                            Coded::Level(class as u32)
                         }
                         None => invalid(label.invalid, CellProblem::NotALabel, field, watch)?,
                     }
                 }
             },
         };
-        Ok(match coded {
-            Coded::Entry(target) => Some(target),
-            Coded::Level(_) | Coded::Zero | Coded::Drop => None,
+        Ok(match (coded, &label.kind) {
+            (Coded::Number(value), LabelKind::Number(rule)) => Some(rule.encode(value)),
+            (Coded::Level(class), _) => Some(f64::from(class)),
+            _ => None,
         })
     }
 
@@ -236,6 +246,42 @@ impl Encoded {
             self.indices.push(index);
             self.values.push(value);
         }
+    }
+
+    /// The entries of one column, where no formula says otherwise.
+    fn push_column(&mut self, column: &Column, coded: &Coded) {
+        match (&column.kind, coded) {
+            (ColumnKind::Number(rule), Coded::Number(value)) => self.push(column.offset, rule.encode(*value)),
+            (ColumnKind::Number(rule), Coded::Absent) => {
+                rule.fill.into_iter().for_each(|fill| self.push(column.offset, rule.encode(fill)));
+            }
+            (ColumnKind::Category(rule), Coded::Level(level)) => {
+                rule.entries(*level).iter().for_each(|(position, value)| self.push(column.offset + position, value));
+            }
+            (ColumnKind::Boolean(_), Coded::Level(truth)) => self.push(column.offset, f64::from(*truth)),
+            _ => {}
+        }
+    }
+
+    /// The cell of one column, for a formula.
+    fn remember(&mut self, column: &Column, coded: &Coded) {
+        let cell = match (&column.kind, coded) {
+            (ColumnKind::Number(rule), Coded::Number(value)) => Cell::Number(value.clamp(rule.lower, rule.upper)),
+            (ColumnKind::Number(rule), _) => Cell::Number(rule.stand_in()),
+            (_, Coded::Level(level)) => Cell::Level(*level),
+            _ => Cell::Missing,
+        };
+        self.cells.push(cell);
+        self.filled.push(matches!(coded, Coded::Absent));
+    }
+
+    /// The row that a formula makes of the remembered cells.
+    fn push_row(&mut self, design: &Design) {
+        let record = Record { cells: &self.cells, filled: &self.filled, site: None };
+        design.row(&record, &mut self.space, |position, value| {
+            self.indices.push(position);
+            self.values.push(value);
+        });
     }
 
     /// Scales the row down to norm R if it is longer, and returns the norm that it had.
@@ -301,14 +347,14 @@ fn number(rule: &NumberRule, cell: Option<CellValue<'_>>, field: usize, watch: &
     let (event, problem) = match rule.place(value) {
         Place::Inside => {
             watch.cell(field, CellEvent::Number);
-            return Ok(Coded::Entry(rule.encode(value)));
+            return Ok(Coded::Number(value));
         }
         Place::Below => (CellEvent::Below, CellProblem::Below),
         Place::Above => (CellEvent::Above, CellProblem::Above),
     };
     watch.cell(field, event);
     match rule.outside {
-        Outside::Clamp => Ok(Coded::Entry(rule.encode(value))),
+        Outside::Clamp => Ok(Coded::Number(value)),
         Outside::Drop => Ok(Coded::Drop),
         Outside::Reject => Err(problem),
     }
@@ -325,7 +371,7 @@ fn category(
     match levels.and_then(|levels| levels.find(cell)) {
         Some(level) => {
             watch.cell(field, CellEvent::Level(level as usize));
-            Ok(Coded::Level(rule.entries(level)))
+            Ok(Coded::Level(level))
         }
         None => invalid(rule.invalid, CellProblem::UnknownCategory, field, watch),
     }
@@ -341,7 +387,7 @@ fn boolean(rule: &BooleanRule, cell: Option<CellValue<'_>>, field: usize, watch:
     match truth {
         Some(truth) => {
             watch.cell(field, CellEvent::Level(usize::from(truth)));
-            Ok(Coded::Entry(if truth { 1.0 } else { 0.0 }))
+            Ok(Coded::Level(u32::from(truth)))
         }
         None => invalid(rule.invalid, CellProblem::NotBoolean, field, watch),
     }
@@ -359,7 +405,7 @@ fn invalid(policy: CellPolicy, problem: CellProblem, field: usize, watch: &mut i
 
 fn by_policy(policy: CellPolicy, problem: CellProblem) -> Result<Coded, CellProblem> {
     match policy {
-        CellPolicy::Zero => Ok(Coded::Zero),
+        CellPolicy::Zero => Ok(Coded::Absent),
         CellPolicy::Drop => Ok(Coded::Drop),
         CellPolicy::Reject => Err(problem),
     }

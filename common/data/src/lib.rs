@@ -131,6 +131,18 @@ pub fn load_for_run<P: AsRef<Path>>(schema: &Schema, files: &[P], key: &[u8; 32]
     Ok(Snapshot { units: Units::new(table), fingerprint })
 }
 
+/// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
+/// whatever is asked of it.
+///
+/// # Errors
+/// As [`load_for_run`].
+pub fn load_for_formula<P: AsRef<Path>>(plain: &Schema, by_formula: &Schema, files: &[P], key: &[u8; 32]) -> Result<Snapshot, DataError> {
+    let mut both = assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run) };
+    files::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None }, files, &mut both)?;
+    let fingerprint = fingerprint::of(&both.plain.finish()?.table, key);
+    Ok(Snapshot { units: Units::new(both.by_formula.finish()?.table), fingerprint })
+}
+
 /// [`load_for_run`] from tables that are no files: several sources are one data set, in the given order.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::models::prediction::{Example, Law, Outcome, Prediction};
 use dp_pvi_posterior::models::rows::{Row, Rows};
 use dp_pvi_posterior::numerics::draws::Draws;
-use dp_pvi_posterior::schema::coding::LevelEntries;
+use dp_pvi_posterior::schema::formula::{self, Record, RowSpace};
 use dp_pvi_posterior::schema::published::Marginal;
 use dp_pvi_posterior::schema::{Column, ColumnKind, LabelKind, NumberRule, Schema};
 use dp_pvi_posterior::task::ResolvedTask;
@@ -59,10 +59,10 @@ impl World {
 /// What a column holds in one row.
 #[derive(Debug, Clone, Copy)]
 enum Cell {
-    /// One entry.
+    /// A number, coded.
     Entry(f64),
-    /// Those of a level.
-    Level(LevelEntries),
+    /// A level, or a truth value.
+    Level(u32),
     /// None.
     Nothing,
 }
@@ -101,7 +101,7 @@ fn sorted_cells(column: &Column, count: usize, draws: &mut Draws) -> Vec<Cell> {
                 Some(Marginal::Share(share)) => *share,
                 _ => draws.beta(TRUTH.0, TRUTH.1),
             };
-            spread_out(&[(share, Cell::Entry(1.0)), (1.0 - share, Cell::Entry(0.0))], count, draws)
+            spread_out(&[(share, Cell::Level(1)), (1.0 - share, Cell::Level(0))], count, draws)
         }
         (ColumnKind::Category(rule), law) => {
             let shares: Vec<f64> = match law {
@@ -114,7 +114,7 @@ fn sorted_cells(column: &Column, count: usize, draws: &mut Draws) -> Vec<Cell> {
                 }
             };
             let rest = (1.0 - shares.iter().sum::<f64>()).max(0.0);
-            let level = |(share, level): (f64, u32)| (share, Cell::Level(rule.entries(level)));
+            let level = |(share, level): (f64, u32)| (share, Cell::Level(level));
             let mut levels: Vec<(f64, Cell)> = shares.into_iter().zip(0..).map(level).chain([(rest, Cell::Nothing)]).collect();
             // Which level goes with a high factor is not known.
             draws.shuffle(&mut levels);
@@ -166,27 +166,21 @@ fn spread_out(shares: &[(f64, Cell)], count: usize, draws: &mut Draws) -> Vec<Ce
 fn assembled(schema: &Schema, columns: &[Vec<Cell>], count: usize) -> Rows {
     let mut rows = Rows::new(schema.dimension() as usize);
     let (mut indices, mut values): (Vec<u32>, Vec<f64>) = (Vec::new(), Vec::new());
+    let mut space = RowSpace::default();
     for row in 0..count {
         indices.clear();
         values.clear();
-        for (column, cells) in schema.columns().iter().zip(columns) {
-            match cells[row] {
-                Cell::Entry(value) if value != 0.0 => {
-                    indices.push(column.offset);
-                    values.push(value);
-                }
-                Cell::Level(entries) => {
-                    for (position, value) in entries.iter() {
-                        indices.push(column.offset + position);
-                        values.push(value);
-                    }
-                }
-                Cell::Entry(_) | Cell::Nothing => {}
+        let mut push = |position: u32, value: f64| {
+            indices.push(position);
+            values.push(value);
+        };
+        let cells = schema.columns().iter().zip(columns).map(|(column, cells)| (column, cells[row]));
+        match schema.design() {
+            None => plain_row(schema, cells, &mut push),
+            Some(design) => {
+                let (cells, filled): (Vec<_>, Vec<_>) = cells.map(|(column, cell)| for_formula(column, cell)).unzip();
+                design.row(&Record { cells: &cells, filled: &filled, site: None }, &mut space, push);
             }
-        }
-        if let Some(intercept) = schema.intercept() {
-            indices.push(intercept);
-            values.push(1.0);
         }
         let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if norm > schema.row_norm_bound() { schema.row_norm_bound() / norm } else { 1.0 };
@@ -194,6 +188,31 @@ fn assembled(schema: &Schema, columns: &[Vec<Cell>], count: usize) -> Rows {
         rows.push(&indices, &values);
     }
     rows
+}
+
+/// Columns fill entries one after the other.
+fn plain_row<'c>(schema: &Schema, cells: impl Iterator<Item = (&'c Column, Cell)>, push: &mut impl FnMut(u32, f64)) {
+    for (column, cell) in cells {
+        match (&column.kind, cell) {
+            (_, Cell::Entry(value)) if value != 0.0 => push(column.offset, value),
+            (ColumnKind::Category(rule), Cell::Level(level)) => {
+                rule.entries(level).iter().for_each(|(position, value)| push(column.offset + position, value));
+            }
+            (ColumnKind::Boolean(_), Cell::Level(1)) => push(column.offset, 1.0),
+            _ => {}
+        }
+    }
+    schema.intercept().into_iter().for_each(|intercept| push(intercept, 1.0));
+}
+
+/// The cell as a formula sees it, and whether it has no value.
+fn for_formula(column: &Column, cell: Cell) -> (formula::Cell, bool) {
+    match (&column.kind, cell) {
+        (ColumnKind::Number(rule), Cell::Entry(entry)) => (formula::Cell::Number(rule.decode(entry).clamp(rule.lower, rule.upper)), false),
+        (ColumnKind::Number(rule), _) => (formula::Cell::Number(rule.stand_in()), true),
+        (_, Cell::Level(level)) => (formula::Cell::Level(level), false),
+        _ => (formula::Cell::Missing, true),
+    }
 }
 
 fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut Draws) -> Option<Vec<f64>> {

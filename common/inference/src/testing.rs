@@ -119,6 +119,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
         approximation,
         prior: PriorSpec { mean: 0.0, scale: 1.0 },
         schema: String::new(),
+        design: None,
         features: dimension,
         dimension,
         feature_bound: 4.0,

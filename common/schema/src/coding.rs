@@ -40,30 +40,54 @@ impl LevelEntries {
     }
 }
 
+impl Coding {
+    /// Number of entries of L levels.
+    #[must_use]
+    pub fn width(self, levels: usize) -> usize {
+        match self {
+            Self::Full => levels,
+            Self::Treatment { .. } | Self::Sum => levels - 1,
+        }
+    }
+
+    /// The entries of one of L levels, by its position in the list of levels.
+    #[must_use]
+    #[inline]
+    pub fn entries(self, level: u32, levels: usize) -> LevelEntries {
+        match self {
+            Self::Full => LevelEntries::One(level),
+            Self::Treatment { reference } => match (level as usize).cmp(&reference) {
+                std::cmp::Ordering::Less => LevelEntries::One(level),
+                std::cmp::Ordering::Equal => LevelEntries::None,
+                std::cmp::Ordering::Greater => LevelEntries::One(level - 1),
+            },
+            Self::Sum if level as usize + 1 == levels => LevelEntries::MinusOnes(level),
+            Self::Sum => LevelEntries::One(level),
+        }
+    }
+
+    /// The greatest number of entries that one of L levels fills; all of them are 1 or −1, so it is also the greatest squared norm.
+    #[must_use]
+    pub fn most_entries(self, levels: usize) -> usize {
+        match self {
+            Self::Full | Self::Treatment { .. } => 1,
+            Self::Sum => self.width(levels),
+        }
+    }
+}
+
 impl CategoryRule {
     /// Number of entries of x.
     #[must_use]
     pub fn width(&self) -> usize {
-        match self.coding {
-            Coding::Full => self.values.len(),
-            Coding::Treatment { .. } | Coding::Sum => self.values.len() - 1,
-        }
+        self.coding.width(self.values.len())
     }
 
     /// The entries of a level, by its position in the list of levels.
     #[must_use]
     #[inline]
     pub fn entries(&self, level: u32) -> LevelEntries {
-        match self.coding {
-            Coding::Full => LevelEntries::One(level),
-            Coding::Treatment { reference } => match (level as usize).cmp(&reference) {
-                std::cmp::Ordering::Less => LevelEntries::One(level),
-                std::cmp::Ordering::Equal => LevelEntries::None,
-                std::cmp::Ordering::Greater => LevelEntries::One(level - 1),
-            },
-            Coding::Sum if level as usize + 1 == self.values.len() => LevelEntries::MinusOnes(level),
-            Coding::Sum => LevelEntries::One(level),
-        }
+        self.coding.entries(level, self.values.len())
     }
 
     /// Names of the coefficients of a column: `ward=surgery`, under sum coding `ward=surgery vs mean`.
@@ -73,12 +97,9 @@ impl CategoryRule {
         own_entry.map(|(_, value)| format!("{column}={value}{suffix}")).collect()
     }
 
-    /// The greatest number of entries that one level fills; all of them are 1 or −1, so it is also the greatest squared norm.
+    /// The greatest number of entries that one level fills, and the greatest squared norm.
     pub(crate) fn most_entries(&self) -> usize {
-        match self.coding {
-            Coding::Full | Coding::Treatment { .. } => 1,
-            Coding::Sum => self.width(),
-        }
+        self.coding.most_entries(self.values.len())
     }
 }
 

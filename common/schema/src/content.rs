@@ -23,7 +23,7 @@
 
 use serde::Deserialize;
 
-use super::{Blanks, CellPolicy, CsvFormat, Label, LabelKind, OtherColumns, Schema, SchemaError, first_repeated};
+use super::{Blanks, CellPolicy, CsvFormat, Label, LabelKind, OtherColumns, Schema, SchemaError, Written, first_repeated};
 
 /// What a site's files hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -179,6 +179,8 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
         max_nonzeros: dimension,
         worst_case_norm: norm_bound,
         norm_bound,
+        written: Written::default(),
+        design: None,
     }
 }
 

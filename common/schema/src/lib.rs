@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 pub mod coding;
 pub mod content;
+pub mod formula;
 pub mod public;
 pub mod published;
 mod raw;
@@ -27,6 +28,9 @@ pub enum SchemaError {
     /// The schema as a whole.
     #[error("schema: {0}")]
     Whole(String),
+    /// A formula that is none, or none for this schema.
+    #[error(transparent)]
+    Formula(#[from] formula::FormulaError),
 }
 
 /// A checked public schema. See the [module](self) for its file format.
@@ -44,6 +48,17 @@ pub struct Schema {
     max_nonzeros: u32,
     worst_case_norm: f64,
     norm_bound: f64,
+    written: Written,
+    design: Option<Box<formula::Design>>,
+}
+
+/// What a schema's text says that a formula has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Written {
+    /// Whether categories have a coding: `version = 2`.
+    has_codings: bool,
+    intercept: Option<bool>,
+    norm_bound: Option<f64>,
 }
 
 /// One described column.
@@ -55,6 +70,8 @@ pub struct Column {
     pub offset: u32,
     /// What it holds.
     pub kind: ColumnKind,
+    /// Whether a formula that uses the column has an entry that is 1 where it has no value.
+    pub has_indicator: bool,
     /// What has been published about it, for forecasts.
     pub published: Option<published::Published>,
 }
@@ -91,6 +108,8 @@ pub struct NumberRule {
     pub report_per: f64,
     /// What happens to a missing value.
     pub missing: CellPolicy,
+    /// What stands in for a missing value, in the unit of the file and inside the range; absent: what has the entry 0.
+    pub fill: Option<f64>,
     /// What happens to text that is no finite number.
     pub invalid: CellPolicy,
 }
@@ -176,7 +195,7 @@ pub enum Outside {
 /// What happens to a cell that holds no value of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellPolicy {
-    /// Every entry of the field is 0 (for a number: as if the value were its centre).
+    /// Every entry of the field is 0 (for a number: as if the value were its centre, or the fill where the column has one).
     Zero,
     /// Before a run an error that names row and column; in a run the record contributes 0.
     Reject,
@@ -248,6 +267,47 @@ impl Schema {
         }
     }
 
+    /// The same schema with rows that are made by a formula. `sites` are the names of all sites, in any order; only effects of sites need them.
+    ///
+    /// # Errors
+    /// The formula is none, or names what the schema does not have; or the schema says by its `intercept` key what the formula says.
+    pub fn with_formula(self, text: &str, sites: &[String]) -> Result<Self, SchemaError> {
+        if self.content != content::Content::Table {
+            return Err(SchemaError::Whole("a formula is for tables: documents and images have no columns".into()));
+        }
+        if self.written.intercept.is_some() {
+            return Err(SchemaError::Whole(
+                "`intercept` and a formula both say whether there is one: leave the key out, and write `0 +` in the formula for none"
+                    .into(),
+            ));
+        }
+        let formula = formula::Formula::parse(text)?;
+        let scope = formula::Scope {
+            text: formula.text(),
+            columns: &self.columns,
+            label: &self.label.column,
+            unit: self.unit_column(),
+            has_codings: self.written.has_codings,
+        };
+        let design = formula::compile(&formula, &scope, sites)?;
+        let worst_case_norm = rounded_up(design.worst_case_norm());
+        Ok(Self {
+            intercept: design.intercept(),
+            dimension: design.dimension(),
+            max_nonzeros: design.max_nonzeros(),
+            worst_case_norm,
+            norm_bound: self.written.norm_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
+            design: Some(Box::new(design)),
+            ..self
+        })
+    }
+
+    /// How a formula makes rows; absent: columns fill entries one after the other.
+    #[must_use]
+    pub fn design(&self) -> Option<&formula::Design> {
+        self.design.as_deref()
+    }
+
     /// What the files hold.
     #[must_use]
     pub fn content(&self) -> &content::Content {
@@ -263,6 +323,9 @@ impl Schema {
     /// The d names of the coefficients, in order: `age`, `ward=surgery`, `(intercept)`.
     #[must_use]
     pub fn coefficient_names(&self) -> Vec<String> {
+        if let Some(design) = self.design() {
+            return design.names().to_vec();
+        }
         let mut names = content::names(&self.content);
         for column in &self.columns {
             match &column.kind {
@@ -273,6 +336,35 @@ impl Schema {
         }
         names.extend(self.intercept.map(|_| "(intercept)".to_owned()));
         names
+    }
+
+    /// What every entry of a row is, in order.
+    #[must_use]
+    pub fn entries(&self) -> Vec<EntryKind> {
+        if let Some(design) = self.design() {
+            return design.entries();
+        }
+        let of = |(group, column): (usize, &Column)| {
+            let kind = match &column.kind {
+                ColumnKind::Boolean(_) => EntryKind::Indicator { group },
+                ColumnKind::Category(rule) if rule.coding != coding::Coding::Sum => EntryKind::Indicator { group },
+                ColumnKind::Number(_) | ColumnKind::Category(_) | ColumnKind::Ignored => EntryKind::Number,
+            };
+            std::iter::repeat_n(kind, column.kind.width())
+        };
+        let columns = self.columns.iter().enumerate().flat_map(of);
+        columns.chain(self.intercept.map(|_| EntryKind::Intercept)).collect()
+    }
+
+    /// How many entries share out one record, in the order of the entries: the levels of a category, the pieces of a spline; 1 for an entry that
+    /// stands for itself. They sum to the dimension of a table's rows.
+    #[must_use]
+    pub fn widths(&self) -> Vec<usize> {
+        if let Some(design) = self.design() {
+            return design.widths();
+        }
+        let columns = self.columns.iter().map(|column| column.kind.width()).filter(|width| *width > 0);
+        columns.chain(self.intercept.map(|_| 1)).collect()
     }
 
     /// R: no row that a loader makes is longer (L2).
@@ -296,6 +388,9 @@ impl Schema {
     /// Upper bound on |x_j| over all entries.
     #[must_use]
     pub fn max_abs_entry(&self) -> f64 {
+        if let Some(design) = self.design() {
+            return design.max_abs_entry().min(self.norm_bound);
+        }
         let entries = self.columns.iter().map(|column| column.kind.max_abs());
         let rest = if self.intercept.is_some() { 1.0 } else { content::max_abs_entry(&self.content) };
         entries.fold(rest, f64::max).min(self.norm_bound)
@@ -412,6 +507,20 @@ impl ColumnKind {
     }
 }
 
+/// What an entry of a row can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Anything.
+    Number,
+    /// 0 or 1, and 1 for at most one entry of its group.
+    Indicator {
+        /// Entries of one group have the same number.
+        group: usize,
+    },
+    /// Always 1.
+    Intercept,
+}
+
 /// Where a number lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -440,6 +549,12 @@ impl NumberRule {
     #[must_use]
     pub fn encode(&self, value: f64) -> f64 {
         (self.transform.apply(value.clamp(self.lower, self.upper)) - self.centre) / self.scale
+    }
+
+    /// What stands in for a missing value, in the unit of the file: the fill, or the value of the range that is nearest to the entry 0.
+    #[must_use]
+    pub fn stand_in(&self) -> f64 {
+        self.fill.unwrap_or_else(|| self.decode(0.0).clamp(self.lower, self.upper))
     }
 
     /// The value in the unit of the file that has this entry: what a prediction of a numeric label means.
@@ -474,7 +589,12 @@ impl Transform {
 /// Length of the longest row: every field at its worst, rounded up so that no rounding of a row's own norm exceeds it.
 fn worst_case_norm(columns: &[Column], intercept: Option<u32>) -> f64 {
     let squares: f64 = columns.iter().map(|column| column.kind.max_square()).sum();
-    (squares + if intercept.is_some() { 1.0 } else { 0.0 }).sqrt() * (1.0 + 1e-12)
+    rounded_up((squares + if intercept.is_some() { 1.0 } else { 0.0 }).sqrt())
+}
+
+/// A bound that the rounding of a row's own norm cannot exceed.
+fn rounded_up(norm: f64) -> f64 {
+    norm * (1.0 + 1e-12)
 }
 
 /// The first name that occurs twice.

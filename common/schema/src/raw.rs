@@ -5,7 +5,7 @@ use super::content::Content;
 use super::published::{self, Form};
 use super::{
     Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, Label, LabelKind, Matching, NumberRule, OtherColumns,
-    Outside, Schema, SchemaError, Transform, first_repeated, worst_case_norm,
+    Outside, Schema, SchemaError, Transform, Written, first_repeated, worst_case_norm,
 };
 use serde::Deserialize;
 
@@ -15,8 +15,7 @@ struct RawSchema {
     version: Option<u32>,
     norm_bound: Option<f64>,
     unit_column: Option<String>,
-    #[serde(default = "yes")]
-    intercept: bool,
+    intercept: Option<bool>,
     #[serde(default = "reject_others")]
     other_columns: OtherColumns,
     #[serde(default)]
@@ -118,8 +117,9 @@ struct RawNumber {
     centre: f64,
     scale: f64,
     report_per: Option<f64>,
+    fill: Option<f64>,
     #[serde(default)]
-    missing: RawPolicy,
+    missing: RawGap,
     #[serde(default)]
     invalid: RawPolicy,
 }
@@ -133,7 +133,7 @@ struct RawCategory {
     #[serde(default = "by_text")]
     matching: Matching,
     #[serde(default)]
-    missing: RawPolicy,
+    missing: RawGap,
     #[serde(default)]
     invalid: RawPolicy,
 }
@@ -146,7 +146,7 @@ struct RawBoolean {
     #[serde(default = "false_values")]
     false_values: Vec<String>,
     #[serde(default)]
-    missing: RawPolicy,
+    missing: RawGap,
     #[serde(default)]
     invalid: RawPolicy,
 }
@@ -169,9 +169,42 @@ enum RawPolicy {
     Reject,
 }
 
-fn yes() -> bool {
-    true
+/// `missing` of a column.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "toml::Value")]
+enum RawGap {
+    Policy(RawPolicy),
+    Indicator,
+    Filled { fill: f64 },
 }
+
+impl TryFrom<toml::Value> for RawGap {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fill {
+            fill: f64,
+        }
+        if value.as_str() == Some("indicator") {
+            return Ok(Self::Indicator);
+        }
+        let known = "`missing` is \"zero\", \"centre\", \"drop\", \"reject\" or \"indicator\", or for a number `{ fill = 42 }`";
+        let wrong = |error: toml::de::Error| format!("{known} ({})", error.message());
+        match value {
+            toml::Value::Table(table) => table.try_into().map(|Fill { fill }| Self::Filled { fill }).map_err(wrong),
+            value => value.try_into().map(Self::Policy).map_err(wrong),
+        }
+    }
+}
+
+impl Default for RawGap {
+    fn default() -> Self {
+        Self::Policy(RawPolicy::default())
+    }
+}
+
 fn reject_others() -> OtherColumns {
     OtherColumns::Reject
 }
@@ -193,7 +226,8 @@ fn false_values() -> Vec<String> {
 
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     let raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
-    let mut categories = Categories::new(raw.version, raw.intercept)?;
+    let has_intercept = raw.intercept.unwrap_or(true);
+    let mut categories = Categories::new(raw.version, has_intercept)?;
     let label = label(raw.label)?;
     if let LabelKind::Classes { values } = &label.kind
         && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text) || text.trim() != text.as_str())
@@ -209,8 +243,8 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         offset += column.kind.width();
         columns.push(column);
     }
-    let intercept = raw.intercept.then_some(position_of(offset)?);
-    let dimension = position_of(offset + usize::from(raw.intercept))?;
+    let intercept = has_intercept.then_some(position_of(offset)?);
+    let dimension = position_of(offset + usize::from(has_intercept))?;
     if dimension == 0 {
         return Err(SchemaError::Whole("there is nothing to learn: describe at least one column or keep `intercept = true`".into()));
     }
@@ -219,7 +253,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     if let Some(names) = &csv.names {
         check_csv_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
     }
-    let entries = columns.iter().map(|column| column.kind.most_entries()).sum::<usize>() + usize::from(raw.intercept);
+    let entries = columns.iter().map(|column| column.kind.most_entries()).sum::<usize>() + usize::from(has_intercept);
     let worst_case_norm = worst_case_norm(&columns, intercept);
     if !worst_case_norm.is_finite() {
         return Err(SchemaError::Whole(
@@ -246,6 +280,8 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         max_nonzeros: position_of(entries)?,
         worst_case_norm,
         norm_bound,
+        written: Written { has_codings: raw.version == Some(2), intercept: raw.intercept, norm_bound: raw.norm_bound },
+        design: None,
     })
 }
 
@@ -310,6 +346,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
     let fail = |problem: String| SchemaError::Column { column: name.clone(), problem };
     let published = published::Raw::take(&mut table).map_err(fail)?;
     let raw = RawColumn::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
+    let has_indicator = raw.has_indicator();
     let kind = match raw {
         RawColumn::Number(raw) => {
             let rule = NumberRule {
@@ -320,14 +357,15 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
                 centre: raw.centre,
                 scale: raw.scale,
                 report_per: raw.report_per.unwrap_or(1.0),
-                missing: number_policy(raw.missing),
+                missing: raw.missing.number_policy(),
+                fill: raw.missing.fill(raw.fill).map_err(fail)?,
                 invalid: number_policy(raw.invalid),
             };
             ColumnKind::Number(checked_number(rule).map_err(fail)?)
         }
         RawColumn::Category(raw) => {
             let rule = CategoryRule {
-                missing: policy(raw.missing, "missing").map_err(fail)?,
+                missing: raw.missing.policy().map_err(fail)?,
                 invalid: policy(raw.invalid, "invalid").map_err(fail)?,
                 coding: categories.coding(&raw.values, raw.coding, raw.reference.as_deref()).map_err(fail)?,
                 values: raw.values,
@@ -337,7 +375,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
         }
         RawColumn::Boolean(raw) => {
             let rule = BooleanRule {
-                missing: policy(raw.missing, "missing").map_err(fail)?,
+                missing: raw.missing.policy().map_err(fail)?,
                 invalid: policy(raw.invalid, "invalid").map_err(fail)?,
                 true_values: raw.true_values,
                 false_values: raw.false_values,
@@ -353,7 +391,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
         ColumnKind::Ignored => Form::Nothing,
     };
     let published = published.checked(form).map_err(fail)?;
-    Ok(Column { name, offset: 0, kind, published })
+    Ok(Column { name, offset: 0, kind, has_indicator, published })
 }
 
 fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
@@ -411,6 +449,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 scale: raw.scale,
                 report_per: 1.0,
                 missing,
+                fill: None,
                 invalid,
             };
             let rule = checked_number(rule).map_err(fail)?;
@@ -435,6 +474,9 @@ fn checked_number(rule: NumberRule) -> Result<NumberRule, String> {
     }
     if !rule.centre.is_finite() {
         return Err("`centre` must be a finite number".into());
+    }
+    if rule.fill.is_some_and(|fill| !(rule.lower..=rule.upper).contains(&fill)) {
+        return Err("`fill` stands in for a missing value: it must lie between `lower` and `upper`".into());
     }
     if rule.transform == Transform::Log1p && rule.lower <= -1.0 {
         return Err("`transform = \"log1p\"` needs `lower` above -1".into());
@@ -476,6 +518,46 @@ fn checked_boolean(rule: BooleanRule) -> Result<BooleanRule, String> {
         return Err(format!("the text `{text}` is listed twice in `true_values` and `false_values`: keep it in one place"));
     }
     Ok(rule)
+}
+
+impl RawColumn {
+    fn has_indicator(&self) -> bool {
+        let gap = match self {
+            Self::Number(raw) => raw.missing,
+            Self::Category(raw) => raw.missing,
+            Self::Boolean(raw) => raw.missing,
+            Self::Ignored {} => return false,
+        };
+        matches!(gap, RawGap::Indicator)
+    }
+}
+
+impl RawGap {
+    fn number_policy(self) -> CellPolicy {
+        match self {
+            Self::Policy(policy) => number_policy(policy),
+            Self::Indicator | Self::Filled { .. } => CellPolicy::Zero,
+        }
+    }
+
+    /// What stands in for a missing number, from both places that can say it.
+    fn fill(self, beside: Option<f64>) -> Result<Option<f64>, String> {
+        match (self, beside) {
+            (Self::Filled { fill }, None) => Ok(Some(fill)),
+            (Self::Indicator, fill) => Ok(fill),
+            (_, None) => Ok(None),
+            (_, Some(_)) => Err("`fill` belongs to `missing = \"indicator\"`; without an indicator write `missing = { fill = … }`".into()),
+        }
+    }
+
+    /// Of a category or a truth value.
+    fn policy(self) -> Result<CellPolicy, String> {
+        match self {
+            Self::Policy(raw) => policy(raw, "missing"),
+            Self::Indicator => Ok(CellPolicy::Zero),
+            Self::Filled { .. } => Err("`fill` is for numbers: a missing category sets no entry (\"zero\", \"indicator\")".into()),
+        }
+    }
 }
 
 fn number_policy(raw: RawPolicy) -> CellPolicy {

@@ -83,6 +83,7 @@ fn numbers_are_clamped_transformed_centred_and_scaled() {
         scale: 2.0,
         report_per: 1.0,
         missing: CellPolicy::Zero,
+        fill: None,
         invalid: CellPolicy::Reject,
     };
     assert!((rule.encode(0.0) + 0.5).abs() < 1e-15);

@@ -7,8 +7,10 @@ use dp_pvi_expfam::any::Standard;
 
 use super::Effect;
 use super::contrast::Contrast;
+use super::formula;
 use super::list::Outcome;
 use crate::ModelSpec;
+use dp_pvi_schema::formula::{Cell, Design};
 use dp_pvi_schema::{Column, ColumnKind, Matching, Place, Schema};
 
 /// Why two records cannot be compared. Every message says what to write.
@@ -34,6 +36,9 @@ pub enum CompareError {
     /// A column in one of the records only.
     #[error("column `{0}` stands in one record only: write what it is in the other, too")]
     OneSided(String),
+    /// A column that was left out, and on which the difference depends.
+    #[error("the difference depends on `{0}`, which stands in a product with a column that differs: write what it is in both records")]
+    Depends(String),
     /// A value that the column cannot have.
     #[error("column `{column}`: `{value}` {problem}")]
     Value {
@@ -72,8 +77,20 @@ pub fn compare(
         return Err(CompareError::OneSided(column));
     }
     let mut contrast = Contrast::default();
-    of.iter().for_each(|set| set.add(&mut contrast, 1.0));
-    against.iter().for_each(|set| set.add(&mut contrast, -1.0));
+    match schema.design() {
+        None => {
+            of.iter().for_each(|set| set.add(&mut contrast, 1.0));
+            against.iter().for_each(|set| set.add(&mut contrast, -1.0));
+        }
+        Some(design) => {
+            refuse_what_depends(schema, design, &of, &against)?;
+            for (record, factor) in [(&of, 1.0), (&against, -1.0)] {
+                let mut cells = formula::reference_cells(schema, design);
+                record.iter().for_each(|set| cells[set.position] = set.cell());
+                formula::add_row(&mut contrast, design, &cells, factor);
+            }
+        }
+    }
     if contrast.entries().0.is_empty() {
         return Err(CompareError::Same);
     }
@@ -90,8 +107,17 @@ pub fn compare(
     if effect.is_finite() { Ok(effect) } else { Err(CompareError::TooLarge) }
 }
 
+/// What is not written has to cancel.
+fn refuse_what_depends(schema: &Schema, design: &Design, of: &[Set<'_>], against: &[Set<'_>]) -> Result<(), CompareError> {
+    let differs = |set: &&Set<'_>| against.iter().any(|other| other.position == set.position && other.cell() != set.cell());
+    let companions = of.iter().filter(differs).flat_map(|set| design.companions(set.position));
+    let left_out = companions.into_iter().find(|column| of.iter().all(|set| set.position != *column));
+    left_out.map_or(Ok(()), |column| Err(CompareError::Depends(schema.columns()[column].name.clone())))
+}
+
 /// A column with its value.
 struct Set<'a> {
+    position: usize,
     column: &'a Column,
     text: &'a str,
     value: Value,
@@ -100,8 +126,10 @@ struct Set<'a> {
 /// What a value is.
 #[derive(Clone, Copy)]
 enum Value {
-    /// The entry of a number or of a boolean.
-    Entry(f64),
+    /// A number in the unit of the file.
+    Number(f64),
+    /// A truth value.
+    Truth(bool),
     /// A level of a category.
     Level(u32),
 }
@@ -110,8 +138,18 @@ impl Set<'_> {
     fn add(&self, contrast: &mut Contrast, factor: f64) {
         match (self.value, &self.column.kind) {
             (Value::Level(level), ColumnKind::Category(rule)) => contrast.add_level(self.column, rule, level, factor),
-            (Value::Entry(entry), _) => contrast.add(self.column.offset, factor * entry),
-            (Value::Level(_), _) => {}
+            (Value::Number(value), ColumnKind::Number(rule)) => contrast.add(self.column.offset, factor * rule.encode(value)),
+            (Value::Truth(true), _) => contrast.add(self.column.offset, factor),
+            _ => {}
+        }
+    }
+
+    /// The cell that a formula sees.
+    fn cell(&self) -> Cell {
+        match self.value {
+            Value::Number(value) => Cell::Number(value),
+            Value::Truth(truth) => Cell::Level(u32::from(truth)),
+            Value::Level(level) => Cell::Level(level),
         }
     }
 }
@@ -119,22 +157,25 @@ impl Set<'_> {
 fn record<'a>(schema: &'a Schema, texts: &'a [String]) -> Result<Vec<Set<'a>>, CompareError> {
     let mut sets: Vec<Set<'_>> = Vec::with_capacity(texts.len());
     for text in texts {
-        let (column, value) = split(schema, text)?;
+        let (position, column, value) = split(schema, text)?;
         if sets.iter().any(|set| set.column.name == column.name) {
             return Err(CompareError::Twice(column.name.clone()));
         }
         let problem = |problem| CompareError::Value { column: column.name.clone(), value: value.to_owned(), problem };
-        sets.push(Set { column, text: value, value: parsed(column, value).map_err(problem)? });
+        sets.push(Set { position, column, text: value, value: parsed(column, value).map_err(problem)? });
     }
     Ok(sets)
 }
 
 /// Column and value; a name may hold an equals sign, so the longest that fits is it.
-fn split<'a>(schema: &'a Schema, text: &'a str) -> Result<(&'a Column, &'a str), CompareError> {
+fn split<'a>(schema: &'a Schema, text: &'a str) -> Result<(usize, &'a Column, &'a str), CompareError> {
     let features = || schema.columns().iter().filter(|column| column.kind != ColumnKind::Ignored);
-    let of =
-        |column: &'a Column| text.strip_prefix(column.name.as_str()).and_then(|rest| rest.strip_prefix('=')).map(|value| (column, value));
-    if let Some(found) = features().filter_map(of).max_by_key(|(column, _)| column.name.len()) {
+    let of = |(position, column): (usize, &'a Column)| {
+        let value = text.strip_prefix(column.name.as_str())?.strip_prefix('=')?;
+        (column.kind != ColumnKind::Ignored).then_some((position, column, value))
+    };
+    let columns = schema.columns().iter().enumerate();
+    if let Some(found) = columns.filter_map(of).max_by_key(|(_, column, _)| column.name.len()) {
         return Ok(found);
     }
     let names: Vec<String> = features().map(|column| format!("`{}`", column.name)).collect();
@@ -159,7 +200,7 @@ fn example(column: &Column) -> String {
 fn parsed(column: &Column, text: &str) -> Result<Value, String> {
     match &column.kind {
         ColumnKind::Number(rule) => match text.parse::<f64>() {
-            Ok(value) if value.is_finite() && rule.place(value) == Place::Inside => Ok(Value::Entry(rule.encode(value))),
+            Ok(value) if value.is_finite() && rule.place(value) == Place::Inside => Ok(Value::Number(value)),
             Ok(value) if value.is_finite() => Err(format!(
                 "is outside of the schema's range, beyond which the model knows nothing: write a number from {} to {}",
                 rule.lower, rule.upper
@@ -177,8 +218,8 @@ fn parsed(column: &Column, text: &str) -> Result<Value, String> {
         ColumnKind::Boolean(rule) => {
             let is = |list: &[String]| list.iter().any(|value| value == text);
             match (is(&rule.true_values), is(&rule.false_values)) {
-                (true, _) => Ok(Value::Entry(1.0)),
-                (false, true) => Ok(Value::Entry(0.0)),
+                (true, _) => Ok(Value::Truth(true)),
+                (false, true) => Ok(Value::Truth(false)),
                 (false, false) => Err(format!("is neither: write {}", listed(rule.true_values.iter().chain(&rule.false_values)))),
             }
         }

@@ -3,11 +3,12 @@
 use dp_pvi_expfam::any::Standard;
 
 use super::contrast::Contrast;
-use super::{Effect, Measure};
+use super::{Effect, Measure, formula};
 use crate::ModelSpec;
 use crate::PredictorScale;
 use dp_pvi_schema::coding::Coding;
-use dp_pvi_schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_schema::formula::Design;
+use dp_pvi_schema::{CategoryRule, Column, ColumnKind, LabelKind, NumberRule, Schema, Transform};
 
 /// The effects of all columns in their order, then the intercept: at the schema's centres, and at 0 of every number. None where the model's
 /// coefficients are no effects.
@@ -15,6 +16,9 @@ use dp_pvi_schema::{CategoryRule, ColumnKind, LabelKind, NumberRule, Schema, Tra
 /// * A number: `report_per` units of the file more; under `transform = "log1p"`, of log(1 + value).
 /// * A level of a category against the reference, in any coding. Without a reference the first level is it.
 /// * A boolean: yes against no.
+///
+/// Where a formula makes the rows, only columns that stand in no product have effects of their own, and of numbers those that are straight lines or
+/// cut into levels.
 ///
 /// The label's centre and scale are undone: a linear regression's effects are in the unit of the file. An effect that is too large for a number is left
 /// out.
@@ -51,6 +55,9 @@ struct Listed {
 
 fn listed(model: &ModelSpec, schema: &Schema) -> Vec<Listed> {
     let Some(outcome) = Outcome::of(model, schema) else { return Vec::new() };
+    if let Some(design) = schema.design() {
+        return by_formula(&outcome, schema, design);
+    }
     let mut list = Vec::new();
     for column in schema.columns() {
         let mut put = |name: String, contrast: Contrast| {
@@ -87,6 +94,23 @@ fn listed(model: &ModelSpec, schema: &Schema) -> Vec<Listed> {
     }
     let baselines = baselines(schema).into_iter();
     list.extend(baselines.map(|(name, contrast)| Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) }));
+    list
+}
+
+fn by_formula(outcome: &Outcome, schema: &Schema, design: &Design) -> Vec<Listed> {
+    let of_column = |(position, column): (usize, &Column)| {
+        let column = column.name.clone();
+        let listed = move |(name, contrast): (String, Contrast)| Listed {
+            name,
+            column: Some(column.clone()),
+            measure: outcome.comparison,
+            contrast: outcome.difference(contrast),
+        };
+        formula::of_column(schema, design, position).into_iter().map(listed)
+    };
+    let mut list: Vec<Listed> = schema.columns().iter().enumerate().flat_map(of_column).collect();
+    let (name, contrast) = formula::baseline(schema, design);
+    list.push(Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) });
     list
 }
 

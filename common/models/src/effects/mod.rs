@@ -9,6 +9,7 @@
 
 mod compare;
 mod contrast;
+mod formula;
 mod list;
 
 pub use compare::{CompareError, compare};

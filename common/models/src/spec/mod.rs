@@ -10,6 +10,7 @@ pub use check::TaskError;
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_expfam::any::Family;
+use dp_pvi_schema::{Schema, SchemaError};
 use serde::{Deserialize, Serialize};
 
 /// Approximating families.
@@ -30,6 +31,29 @@ pub struct PriorSpec {
     pub mean: f64,
     /// Standard deviation.
     pub scale: f64,
+}
+
+/// What rows are made of, where a formula says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DesignSpec {
+    /// The formula, as it was written.
+    pub formula: String,
+    /// Names of all sites, where effects of sites are learned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
+}
+
+/// The schema of a text, with rows by a formula where there is one.
+///
+/// # Errors
+/// The text is no schema, or the formula none for it.
+pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaError> {
+    let schema = Schema::parse(text)?;
+    match design {
+        None => Ok(schema),
+        Some(design) => schema.with_formula(&design.formula, &design.sites),
+    }
 }
 
 /// Order of work.

@@ -5,7 +5,7 @@ use dp_pvi_expfam::any::Family;
 
 use crate::models::ModelSpec;
 use crate::schema::Schema;
-use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust};
+use crate::spec::{self, AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust};
 
 /// A task as models and methods see it. The fields are those of the task's document.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,8 @@ pub struct Setting<'a> {
     pub prior: PriorSpec,
     /// The schema file, as text.
     pub schema: &'a str,
+    /// What rows are made of, where a formula says it.
+    pub design: Option<&'a DesignSpec>,
     /// Number of features: columns of the encoded rows.
     pub features: u32,
     /// Number of model parameters d.
@@ -86,7 +88,7 @@ impl Setting<'_> {
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
-        Ok(Schema::parse(self.schema)?)
+        Ok(spec::schema(self.schema, self.design)?)
     }
 }
 

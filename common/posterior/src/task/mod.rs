@@ -17,7 +17,7 @@ pub use crate::methods::{
     Preconditioner, PropagationSpec, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
 pub use crate::models::{ModelFamily, ModelSpec};
-pub use crate::spec::{AggregationSpec, Approximation, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
+pub use crate::spec::{AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
 pub use early_end::EarlyEndSpec;
 pub use names::names;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};
@@ -50,6 +50,9 @@ pub struct ResolvedTask {
     pub prior: PriorSpec,
     /// The schema file, as text, byte for byte.
     pub schema: String,
+    /// What rows are made of, where a formula says it; absent: columns fill entries one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub design: Option<DesignSpec>,
     /// Number of features: columns of the encoded rows.
     pub features: u32,
     /// Number of model parameters d.
@@ -160,6 +163,7 @@ impl ResolvedTask {
             approximation: self.approximation,
             prior: self.prior,
             schema: &self.schema,
+            design: self.design.as_ref(),
             features: self.features,
             dimension: self.dimension,
             feature_bound: self.feature_bound,
@@ -286,7 +290,7 @@ impl ResolvedTask {
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
-        Ok(Schema::parse(&self.schema)?)
+        Ok(crate::spec::schema(&self.schema, self.design.as_ref())?)
     }
 
     /// Names of the parameters that mean something by themselves, in order: coefficients, or none.

@@ -4,13 +4,12 @@ use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use serde::Deserialize;
 
 use super::{
-    Approximation, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError, Trust,
-    UpdateSpec,
+    Approximation, DesignSpec, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError,
+    Trust, UpdateSpec,
 };
 use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
 use crate::models::ModelFamily;
-use crate::schema::Schema;
 use crate::spec::check::invalid;
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
@@ -75,6 +74,10 @@ pub struct RawModel {
     pub prior_mean: Option<f64>,
     /// Standard deviation of every coefficient. Default: 1.
     pub prior_scale: Option<f64>,
+    /// What rows are made of, as in `died ~ age + sex*ward`. Default: the schema's columns, one after the other.
+    pub formula: Option<String>,
+    /// Names of all sites, where the formula has effects of sites.
+    pub sites: Vec<String>,
     /// Options of the likelihood.
     pub options: toml::Table,
 }
@@ -207,7 +210,8 @@ impl RawTask {
     /// An option that is missing, out of range, or does not belong to this combination; a schema that is none; a target ε that no
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
-        let schema = Schema::parse(schema_text)?;
+        let design = self.model.design();
+        let schema = crate::spec::schema(schema_text, design.as_ref())?;
         let schedule = self.schedule()?;
         let model = self.model.family.resolve(&self.model.options)?;
         let mut task = ResolvedTask {
@@ -217,6 +221,7 @@ impl RawTask {
             approximation: self.model.approximation.unwrap_or(Approximation::MeanField),
             prior: PriorSpec { mean: self.model.prior_mean.unwrap_or(0.0), scale: self.model.prior_scale.unwrap_or(1.0) },
             schema: schema_text.to_owned(),
+            design,
             features: schema.dimension(),
             dimension: model.rules().parameters(schema.dimension()),
             model,
@@ -293,7 +298,13 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale"];
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites"];
+
+    /// What rows are made of, where a formula says it.
+    #[must_use]
+    pub fn design(&self) -> Option<DesignSpec> {
+        self.formula.clone().map(|formula| DesignSpec { formula, sites: self.sites.clone() })
+    }
 }
 
 impl RawPvi {
@@ -320,6 +331,9 @@ struct CommonModel {
     approximation: Option<Approximation>,
     prior_mean: Option<f64>,
     prior_scale: Option<f64>,
+    formula: Option<String>,
+    #[serde(default)]
+    sites: Vec<String>,
 }
 
 impl TryFrom<toml::Table> for RawModel {
@@ -327,8 +341,11 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale } = read(common)?;
-        Ok(Self { family, approximation, prior_mean, prior_scale, options })
+        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites } = read(common)?;
+        if formula.is_none() && !sites.is_empty() {
+            return Err("`sites` belongs to a formula with effects of sites, as in formula = \"died ~ age + (1 | site)\"".into());
+        }
+        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, options })
     }
 }
 

@@ -325,7 +325,7 @@ impl Experiment {
         };
         let schema_file = file.parent().unwrap_or(here).join(&raw.schema.file);
         let text = read(&schema_file)?;
-        let schema = Schema::parse(&text).map_err(|e| wrong(&schema_file, &e))?;
+        Schema::parse(&text).map_err(|e| wrong(&schema_file, &e))?;
         let expected_sites = u32::try_from(self.number_of_clients()).map_err(|e| wrong(path, &e))?;
         let context = ResolveContext {
             name: &self.name,
@@ -334,6 +334,7 @@ impl Experiment {
             expected_sites,
         };
         let task = rounds::resolve(&raw, &text, context).map_err(|e| wrong(&file, &e))?.task;
+        let schema = task.parsed_schema().map_err(|e| wrong(&file, &e))?;
         Ok((task, schema))
     }
 }

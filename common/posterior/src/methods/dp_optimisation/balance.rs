@@ -33,10 +33,8 @@ impl DpOptimisationSpec {
         let dimension = task.dimension as usize;
         let Some(exponent) = self.level_exponent else { return Ok(vec![1.0; dimension]) };
         let schema = task.parsed_schema()?;
-        let widths: Vec<usize> = schema.columns().iter().map(|column| column.kind.width()).filter(|width| *width > 0).collect();
         #[allow(clippy::cast_precision_loss, reason = "a number of levels")]
-        let mut columns: Vec<(usize, f64)> = widths.iter().map(|&width| (width, (width as f64).powf(exponent))).collect();
-        columns.extend(schema.intercept().map(|_| (1, 1.0)));
+        let columns: Vec<(usize, f64)> = schema.widths().into_iter().map(|width| (width, (width as f64).powf(exponent))).collect();
         #[allow(clippy::cast_precision_loss, reason = "a number of columns")]
         let square = columns.iter().map(|(_, scale)| scale * scale).sum::<f64>() / columns.len().max(1) as f64;
         let scales: Vec<f64> = columns.iter().flat_map(|&(width, scale)| std::iter::repeat_n(scale / square.sqrt(), width)).collect();

@@ -11,8 +11,7 @@
 //!
 //! What is taken for known may be wrong: [`Correlations::doubt`] says by how much.
 
-use dp_pvi_schema::ColumnKind;
-use dp_pvi_schema::coding::Coding;
+use dp_pvi_schema::EntryKind as Entry;
 use nalgebra::{DMatrix, DVector};
 
 use crate::methods::Setting;
@@ -25,17 +24,6 @@ const WITH_GRAM: f64 = 0.05;
 
 /// The same of a correlation that will be seen, with noise.
 const UNSEEN: f64 = 0.5;
-
-/// What an entry of a feature row is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    /// Anything: nothing is known of its products.
-    Number,
-    /// 0 or 1, and 1 for at most one entry of its column.
-    Indicator { column: usize },
-    /// Always 1.
-    Intercept,
-}
 
 /// Σ xxᵀ, as it was released.
 #[derive(Debug, Clone)]
@@ -58,19 +46,7 @@ impl Correlations {
     /// Of a model with one coefficient for every entry of a feature row; others have no structure.
     pub(crate) fn new(task: &Setting<'_>, products: Option<Products>) -> Self {
         let dimension = task.dimension as usize;
-        let entries = task.parsed_schema().map(|schema| {
-            let column = |(column, kind): (usize, &ColumnKind)| {
-                let entry = match kind {
-                    ColumnKind::Boolean(_) => Entry::Indicator { column },
-                    ColumnKind::Category(rule) if rule.coding != Coding::Sum => Entry::Indicator { column },
-                    ColumnKind::Number(_) | ColumnKind::Category(_) | ColumnKind::Ignored => Entry::Number,
-                };
-                std::iter::repeat_n(entry, kind.width())
-            };
-            let mut entries: Vec<Entry> = schema.columns().iter().map(|column| &column.kind).enumerate().flat_map(column).collect();
-            entries.extend(schema.intercept().map(|_| Entry::Intercept));
-            entries
-        });
+        let entries = task.parsed_schema().map(|schema| schema.entries());
         let entries = entries.ok().filter(|entries| entries.len() == dimension).unwrap_or_else(|| vec![Entry::Number; dimension]);
         let products = products.filter(|products| products.matrix.diagonal().iter().all(|entry| *entry > 0.0));
         let alike = task.model.rules().predictor().is_some_and(|predictor| predictor.has_constant_curvature());
@@ -110,7 +86,7 @@ impl Correlations {
         };
         DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| match (self.entries[i], self.entries[j], products) {
             _ if i == j => diagonal[i],
-            (Entry::Indicator { column }, Entry::Indicator { column: other }, _) if column == other => 0.0,
+            (Entry::Indicator { group }, Entry::Indicator { group: other }, _) if group == other => 0.0,
             (Entry::Indicator { .. }, Entry::Intercept, _) | (Entry::Intercept, Entry::Indicator { .. }, _) => diagonal[i].min(diagonal[j]),
             (_, _, Some(products)) => of_gram(&products.matrix, i, j),
             (Entry::Indicator { .. }, Entry::Indicator { .. }, None) => match intercept {
@@ -163,7 +139,7 @@ impl Correlations {
     fn is_told(&self, i: usize, j: usize) -> bool {
         match (self.entries[i], self.entries[j]) {
             _ if i == j => true,
-            (Entry::Indicator { column }, Entry::Indicator { column: other }) => column == other,
+            (Entry::Indicator { group }, Entry::Indicator { group: other }) => group == other,
             (Entry::Indicator { .. }, Entry::Intercept) | (Entry::Intercept, Entry::Indicator { .. }) => true,
             _ => false,
         }

@@ -1,0 +1,72 @@
+//! Effects where a formula makes the rows: differences of the rows of two records.
+
+use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace, Use};
+use dp_pvi_schema::{ColumnKind, Schema};
+
+use super::contrast::Contrast;
+
+/// A record that others are compared with: numbers at what stands in for a missing value (their centres), factors at their reference.
+pub(super) fn reference_cells(schema: &Schema, design: &Design) -> Vec<Cell> {
+    let cell = |(position, kind): (usize, &ColumnKind)| match (kind, design.use_of(position)) {
+        (ColumnKind::Number(rule), _) => Cell::Number(rule.stand_in()),
+        (_, Use::Levels { reference }) => Cell::Level(reference),
+        _ => Cell::Level(0),
+    };
+    schema.columns().iter().map(|column| &column.kind).enumerate().map(cell).collect()
+}
+
+/// Adds the row of a record, times a factor.
+pub(super) fn add_row(contrast: &mut Contrast, design: &Design, cells: &[Cell], factor: f64) {
+    let filled = vec![false; cells.len()];
+    let record = Record { cells, filled: &filled, site: None };
+    design.row(&record, &mut RowSpace::default(), |position, value| contrast.add(position, factor * value));
+}
+
+/// A record's row against that of the same record with another cell in one column.
+fn difference(design: &Design, cells: &[Cell], column: usize, to: Cell, from: Cell) -> Contrast {
+    let mut contrast = Contrast::default();
+    for (cell, factor) in [(to, 1.0), (from, -1.0)] {
+        let mut cells = cells.to_vec();
+        cells[column] = cell;
+        add_row(&mut contrast, design, &cells, factor);
+    }
+    contrast
+}
+
+/// The effects of one column, with names; none where it stands in a product with another column, or is a curve: what it changes is then no single
+/// number.
+pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Vec<(String, Contrast)> {
+    let column = &schema.columns()[position];
+    if !design.companions(position).is_empty() {
+        return Vec::new();
+    }
+    let cells = reference_cells(schema, design);
+    let against = |name: &str, to: Cell, reference: &str, from: Cell| {
+        (format!("{}: {name} against {reference}", column.name), difference(design, &cells, position, to, from))
+    };
+    match (&column.kind, design.use_of(position)) {
+        (ColumnKind::Number(rule), Use::Straight) => {
+            let per = rule.report_per / (rule.upper - rule.lower);
+            let contrast = difference(design, &cells, position, Cell::Number(rule.upper), Cell::Number(rule.lower));
+            vec![(format!("{}, per {}", column.name, rule.report_per), contrast.times(per))]
+        }
+        (ColumnKind::Number(rule), Use::Bins { names, cuts }) => {
+            let at = |level: usize| Cell::Number(cuts.get(level).copied().unwrap_or(rule.upper));
+            (1..names.len()).map(|level| against(&names[level], at(level), &names[0], at(0))).collect()
+        }
+        (ColumnKind::Category(rule), Use::Levels { reference }) => {
+            let levels = (0_u32..).zip(&rule.values).filter(|(level, _)| *level != reference);
+            let reference_name = rule.values.get(reference as usize).map_or("", String::as_str);
+            levels.map(|(level, name)| against(name, Cell::Level(level), reference_name, Cell::Level(reference))).collect()
+        }
+        (ColumnKind::Boolean(_), Use::Levels { .. }) => vec![against("yes", Cell::Level(1), "no", Cell::Level(0))],
+        _ => Vec::new(),
+    }
+}
+
+/// The predictor of the record that others are compared with.
+pub(super) fn baseline(schema: &Schema, design: &Design) -> (String, Contrast) {
+    let mut contrast = Contrast::default();
+    add_row(&mut contrast, design, &reference_cells(schema, design), 1.0);
+    ("intercept, numbers at their centres".into(), contrast)
+}

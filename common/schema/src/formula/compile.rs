@@ -1,0 +1,199 @@
+//! A formula becomes a design: coefficients with names, bounds and priors.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::algebra::{Expanded, Group, Term as Set, expand};
+use super::design::{By, Design, Offset, ScaleGroup};
+use super::piece::Piece;
+use super::scope::Scope;
+use super::syntax::{Node, Response};
+use super::{Formula, FormulaError};
+use crate::{Column, ColumnKind};
+
+/// A model with more coefficients than this is refused.
+const MOST_COEFFICIENTS: usize = 1 << 20;
+
+/// Compiles a formula against public values. `sites` are the names of all sites; they are needed by groups `(… | site)` only.
+pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) -> Result<Design, FormulaError> {
+    check_response(formula, scope)?;
+    let expanded = expand(scope.text, &formula.tree.terms)?;
+    let mut compiler = Compiler { scope, design: Design::empty(formula.to_string(), sorted(sites)), used: BTreeSet::new() };
+    compiler.fixed(&expanded)?;
+    let curves = expanded.smooths.iter().map(|call| scope.smooth(call)).collect::<Result<Vec<_>, _>>()?;
+    if let (Some(call), false) = (expanded.smooths.first(), expanded.intercept) {
+        return scope.fail(call.at, "a curve `s(…)` has mean 0 and needs an intercept: leave `0` or `- 1` out");
+    }
+    compiler.used.extend(curves.iter().map(|curve| curve.piece.column));
+    let groups = expanded.groups.iter().map(|group| compiler.group(group)).collect::<Result<Vec<_>, _>>()?;
+    compiler.offsets(&expanded)?;
+    // Indicators stand between fixed terms and curves, and are those of all columns that the formula uses.
+    compiler.indicators();
+    curves.into_iter().for_each(|curve| compiler.curve(curve.piece, curve.sd));
+    groups.into_iter().for_each(|group| compiler.design.add_group(group));
+    compiler.finish(&formula.tree.terms)
+}
+
+/// A group's parts before they have a place.
+pub(super) struct Grouped {
+    pub(super) term: String,
+    /// Name and factors of every effect.
+    pub(super) effects: Vec<(String, Vec<Piece>)>,
+    pub(super) by: By,
+    /// Column or `site`, and the names of its levels.
+    pub(super) of: String,
+    pub(super) levels: Vec<String>,
+}
+
+fn sorted(sites: &[String]) -> Vec<String> {
+    let mut sites = sites.to_vec();
+    sites.sort_unstable();
+    sites.dedup();
+    sites
+}
+
+fn check_response(formula: &Formula, scope: &Scope<'_>) -> Result<(), FormulaError> {
+    match &formula.tree.response {
+        Response::Column(name) if name.text == scope.label => Ok(()),
+        Response::Column(name) => {
+            scope.fail(name.at, format!("`{}` is not the schema's label: before `~` stands `{}`", name.text, scope.label))
+        }
+        Response::Survival { at, .. } => {
+            scope.fail(*at, format!("survival times need a label of that kind: the schema's label is `{}`", scope.label))
+        }
+    }
+}
+
+struct Compiler<'s> {
+    scope: &'s Scope<'s>,
+    design: Design,
+    /// Columns that the formula uses.
+    used: BTreeSet<usize>,
+}
+
+impl Compiler<'_> {
+    /// The intercept and the products of columns and calls.
+    fn fixed(&mut self, expanded: &Expanded) -> Result<(), FormulaError> {
+        if expanded.intercept {
+            self.design.add_intercept();
+        }
+        // Also those that were taken away again: what is written has to mean something.
+        let pieces = expanded.variables.iter().map(|variable| self.scope.piece(variable)).collect::<Result<Vec<_>, _>>()?;
+        let mut needs_all_levels = !expanded.intercept;
+        for (place, set) in expanded.terms.iter().enumerate() {
+            let before = &expanded.terms[..place];
+            let mut factors = Vec::with_capacity(set.len());
+            for variable in set {
+                let piece = &pieces[*variable];
+                let is_first_factor = needs_all_levels && piece.is_factor();
+                needs_all_levels &= !is_first_factor;
+                let contrasts = !is_first_factor && has_margin(set, *variable, before);
+                factors.push(if contrasts { piece.clone() } else { piece.with_all_levels() });
+            }
+            self.used.extend(factors.iter().map(|piece| piece.column));
+            let at = set.first().map_or(0, |variable| expanded.variables[*variable].at);
+            self.check_size(&factors, at)?;
+            self.design.add_product(&factors);
+        }
+        Ok(())
+    }
+
+    /// Before anything of that size is built.
+    fn check_size(&self, factors: &[Piece], at: usize) -> Result<(), FormulaError> {
+        let width = factors.iter().try_fold(1_usize, |width, piece| width.checked_mul(piece.width()));
+        match width.and_then(|width| width.checked_add(self.design.names().len())) {
+            Some(count) if count <= MOST_COEFFICIENTS => Ok(()),
+            _ => {
+                self.scope.fail(at, format!("more than {MOST_COEFFICIENTS} coefficients come out here: leave out a factor of this product"))
+            }
+        }
+    }
+
+    fn curve(&mut self, piece: Piece, sd: Option<f64>) {
+        let term = piece.text.clone();
+        let first = self.design.add_product(&[piece]);
+        let count = self.design.dimension() - first;
+        // The straight line is a coefficient like every other.
+        self.design.add_scale_group(ScaleGroup { term, effect: None, first: first + 1, count: count - 1, fixed_sd: sd });
+    }
+
+    fn group(&mut self, group: &Group) -> Result<Grouped, FormulaError> {
+        let (by, levels) = self.levels(group)?;
+        let mut effects = Vec::new();
+        if group.effects.intercept {
+            effects.push(("(Intercept)".to_owned(), Vec::new()));
+        }
+        for set in &group.effects.terms {
+            let factors =
+                set.iter().map(|variable| self.scope.piece(&group.effects.variables[*variable])).collect::<Result<Vec<_>, _>>()?;
+            if !factors.iter().all(Piece::is_number) {
+                return self.scope.fail(group.at, "inside a group only numbers have effects: `(1 + age | site)`");
+            }
+            self.used.extend(factors.iter().map(|piece| piece.column));
+            let name = factors.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(":");
+            effects.push((name, factors));
+        }
+        if effects.len().saturating_mul(levels.len()) > MOST_COEFFICIENTS {
+            return self.scope.fail(group.at, format!("more than {MOST_COEFFICIENTS} coefficients come out here"));
+        }
+        Ok(Grouped { term: group.text.clone(), effects, by, of: super::print::column(&group.by.text), levels })
+    }
+
+    /// What a group's coordinates belong to: sites, or the levels of a column.
+    fn levels(&mut self, group: &Group) -> Result<(By, Vec<String>), FormulaError> {
+        let (scope, by) = (self.scope, &group.by);
+        if by.text == "site" {
+            let sites = self.design.sites().to_vec();
+            if sites.is_empty() {
+                return scope
+                    .fail(by.at, "effects of sites need the list of all sites: write `sites = [\"north\", \"south\"]` under [model]");
+            }
+            return Ok((By::Site, sites));
+        }
+        let column = scope.find(&by.text, by.at)?;
+        if matches!(scope.columns[column].kind, ColumnKind::Number(_)) {
+            return scope.fail(by.at, format!("`{}` is a number: a group stands over a category, or over `site`", by.text));
+        }
+        self.used.insert(column);
+        let piece = scope.factor(super::print::column(&by.text), &by.text, by.at, None)?.with_all_levels();
+        let levels = piece.suffixes();
+        Ok((By::Piece(piece), levels))
+    }
+
+    fn offsets(&mut self, expanded: &Expanded) -> Result<(), FormulaError> {
+        for call in &expanded.offsets {
+            let (column, map) = self.scope.offset(call)?;
+            self.used.insert(column);
+            self.design.add_offset(Offset { column, map });
+        }
+        Ok(())
+    }
+
+    fn indicators(&mut self) {
+        let marked = |column: &Column| column.has_indicator;
+        for column in std::mem::take(&mut self.used).into_iter().filter(|column| marked(&self.scope.columns[*column])) {
+            self.design.add_indicator(column, &self.scope.columns[column].name);
+        }
+    }
+
+    fn finish(self, terms: &Node) -> Result<Design, FormulaError> {
+        let names = self.design.names();
+        if names.is_empty() {
+            return self.scope.fail(terms.at, "no coefficient is left: there is nothing to learn");
+        }
+        let mut seen = HashSet::new();
+        if let Some(name) = names.iter().find(|name| !seen.insert(name.as_str())) {
+            return self.scope.fail(terms.at, format!("two coefficients have the name `{name}`: rename a column or a level"));
+        }
+        if self.design.worst_case_norm().is_finite() {
+            return Ok(self.design);
+        }
+        self.scope.fail(terms.at, "the longest row is no finite number: use smaller ranges or larger scales")
+    }
+}
+
+/// Whether the term without this variable stands before it, or is empty: then a factor has contrasts only.
+fn has_margin(set: &Set, variable: usize, before: &[Set]) -> bool {
+    let mut margin = set.clone();
+    margin.remove(&variable);
+    margin.is_empty() || before.iter().any(|term| margin.is_subset(term))
+}

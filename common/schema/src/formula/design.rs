@@ -1,0 +1,478 @@
+//! What a formula means for a schema: the coefficients, the bound of a row, and how a record becomes one.
+
+use std::collections::BTreeSet;
+
+use super::compile::Grouped;
+use super::piece::{Cell, Levels, Map, Piece, Values};
+use crate::EntryKind;
+use crate::coding::Coding;
+
+/// A compiled formula. Everything in it follows from the formula, the schema and the list of sites: public values.
+///
+/// A row is the concatenation of its terms' rows. The row of a product of factors is the product of their entries, the first factor's position
+/// varying fastest. So squared bounds of terms add, and those of factors multiply:
+/// R² = Σ over terms of Π over factors of b², where b is the factor's own bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Design {
+    formula: String,
+    sites: Vec<String>,
+    names: Vec<String>,
+    terms: Vec<Term>,
+    blocks: Vec<Block>,
+    /// Every factor once.
+    pieces: Vec<Piece>,
+    offsets: Vec<Offset>,
+    scale_groups: Vec<ScaleGroup>,
+    max_nonzeros: usize,
+    max_abs: f64,
+}
+
+/// A term and its coefficients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Term {
+    /// Canonical text.
+    pub name: String,
+    /// Position of its first coefficient.
+    pub first: u32,
+    /// Number of coefficients.
+    pub count: u32,
+    /// No record's entries of this term are longer (L2).
+    pub bound: f64,
+}
+
+/// Coefficients N(0, τ²) with one τ, which is learned or fixed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScaleGroup {
+    /// Canonical text of the term.
+    pub term: String,
+    /// Which effect of a group they are; absent for curves.
+    pub effect: Option<String>,
+    /// Position of the first.
+    pub first: u32,
+    /// Their number.
+    pub count: u32,
+    /// τ; absent: it is learned.
+    pub fixed_sd: Option<f64>,
+}
+
+/// What a formula makes of a column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Use<'d> {
+    /// Nothing.
+    None,
+    /// A straight line.
+    Straight,
+    /// A number cut into levels: their labels, and the cuts between them.
+    Bins {
+        /// One a level.
+        names: &'d [String],
+        /// Ascending, one fewer.
+        cuts: &'d [f64],
+    },
+    /// A factor.
+    Levels {
+        /// The level with which others are compared.
+        reference: u32,
+    },
+    /// Something that is no straight line.
+    Curve,
+}
+
+/// What is added to a record's predictor.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Offset {
+    pub(super) column: usize,
+    pub(super) map: Map,
+}
+
+/// How the coefficients of a group are told apart.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum By {
+    /// By the site that a record belongs to.
+    Site,
+    /// By a factor with an entry for every level.
+    Piece(Piece),
+}
+
+/// The entries of one term, from its first coefficient on.
+#[derive(Debug, Clone, PartialEq)]
+struct Block {
+    first: u32,
+    entries: Entries,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Entries {
+    Intercept,
+    /// Positions in the list of factors.
+    Product(Vec<usize>),
+    /// 1 where the column has no value.
+    Indicator(usize),
+    /// For every effect its factors, and how many coefficients it has.
+    Group {
+        effects: Vec<Vec<usize>>,
+        by: Option<usize>,
+        levels: u32,
+    },
+}
+
+/// What is reused from row to row.
+#[derive(Debug, Clone, Default)]
+pub struct RowSpace {
+    entries: Vec<(u32, f64)>,
+    /// Ends of every factor's entries.
+    ends: Vec<usize>,
+}
+
+/// A record before it is a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'r> {
+    /// One cell a column of the schema; those of columns that are not read can be anything.
+    pub cells: &'r [Cell],
+    /// Whether the column had no value and got its fill, one a column.
+    pub filled: &'r [bool],
+    /// Position of the record's site in [`Design::sites`].
+    pub site: Option<u32>,
+}
+
+impl Design {
+    pub(super) fn empty(formula: String, sites: Vec<String>) -> Self {
+        Self {
+            formula,
+            sites,
+            names: Vec::new(),
+            terms: Vec::new(),
+            blocks: Vec::new(),
+            pieces: Vec::new(),
+            offsets: Vec::new(),
+            scale_groups: Vec::new(),
+            max_nonzeros: 0,
+            max_abs: 0.0,
+        }
+    }
+
+    /// The formula's canonical text.
+    #[must_use]
+    pub fn formula(&self) -> &str {
+        &self.formula
+    }
+
+    /// The sites whose effects are learned, ordered by the bytes of their names; empty where there are none.
+    #[must_use]
+    pub fn sites(&self) -> &[String] {
+        &self.sites
+    }
+
+    /// Names of the coefficients, as R's `model.matrix` gives them.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The terms, in the order of their coefficients.
+    #[must_use]
+    pub fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+
+    /// The coefficients that share a scale.
+    #[must_use]
+    pub fn scale_groups(&self) -> &[ScaleGroup] {
+        &self.scale_groups
+    }
+
+    /// Number of coefficients.
+    #[must_use]
+    pub fn dimension(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// Whether a record's predictor has a part without a coefficient.
+    #[must_use]
+    pub fn has_offset(&self) -> bool {
+        !self.offsets.is_empty()
+    }
+
+    /// Position of the intercept.
+    #[must_use]
+    pub fn intercept(&self) -> Option<u32> {
+        matches!(self.blocks.first(), Some(Block { entries: Entries::Intercept, .. })).then_some(0)
+    }
+
+    /// Whether a record's row depends on its site.
+    #[must_use]
+    pub fn has_site_effects(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block.entries, Entries::Group { by: None, .. }))
+    }
+
+    /// R before it is rounded up: (Σ over terms of their squared bounds)^½.
+    #[must_use]
+    pub fn worst_case_norm(&self) -> f64 {
+        self.terms.iter().map(|term| term.bound * term.bound).sum::<f64>().sqrt()
+    }
+
+    /// The greatest number of entries of a row that are not 0.
+    #[must_use]
+    pub fn max_nonzeros(&self) -> u32 {
+        self.max_nonzeros as u32
+    }
+
+    /// The greatest |entry|.
+    #[must_use]
+    pub fn max_abs_entry(&self) -> f64 {
+        self.max_abs
+    }
+
+    /// The other columns that stand in one term with a column: what it changes depends on them.
+    #[must_use]
+    pub fn companions(&self, column: usize) -> BTreeSet<usize> {
+        let mut companions = BTreeSet::new();
+        for block in &self.blocks {
+            for term in self.columns_of(block) {
+                if term.contains(&column) {
+                    companions.extend(term);
+                }
+            }
+        }
+        companions.remove(&column);
+        companions
+    }
+
+    /// Columns whose cells are multiplied with each other, a set for every effect of a term.
+    fn columns_of(&self, block: &Block) -> Vec<BTreeSet<usize>> {
+        let of = |factors: &[usize]| factors.iter().map(|factor| self.pieces[*factor].column).collect::<BTreeSet<_>>();
+        match &block.entries {
+            Entries::Intercept => Vec::new(),
+            Entries::Indicator(column) => vec![BTreeSet::from([*column])],
+            Entries::Product(factors) => vec![of(factors)],
+            Entries::Group { effects, by, .. } => {
+                let by = by.map(|by| self.pieces[by].column);
+                effects.iter().map(|factors| of(factors).into_iter().chain(by).collect()).collect()
+            }
+        }
+    }
+
+    /// What the formula makes of one column.
+    #[must_use]
+    pub fn use_of(&self, column: usize) -> Use<'_> {
+        let pieces: Vec<&Piece> = self.pieces.iter().filter(|piece| piece.column == column).collect();
+        let straight = |piece: &&Piece| matches!(&piece.values, Values::Number(map) if map.is_affine());
+        match pieces.as_slice() {
+            [] => Use::None,
+            [Piece { values: Values::Levels(Levels { names, cuts: Some(cuts), .. }), .. }] => Use::Bins { names, cuts },
+            pieces if pieces.iter().all(straight) => Use::Straight,
+            pieces if pieces.iter().all(|piece| piece.is_factor()) => {
+                let reference = pieces.iter().find_map(|piece| match &piece.values {
+                    Values::Levels(Levels { coding: Coding::Treatment { reference }, cuts: None, .. }) => Some(*reference),
+                    _ => None,
+                });
+                Use::Levels { reference: reference.unwrap_or(0) as u32 }
+            }
+            _ => Use::Curve,
+        }
+    }
+
+    /// What every entry of a row is.
+    pub(crate) fn entries(&self) -> Vec<EntryKind> {
+        let kinds = self.blocks.iter().zip(&self.terms).enumerate().flat_map(|(group, (block, term))| {
+            let indicator = EntryKind::Indicator { group };
+            match &block.entries {
+                Entries::Intercept => vec![EntryKind::Intercept],
+                Entries::Indicator(_) => vec![indicator],
+                // Products are not independent of their parts.
+                Entries::Product(factors) => match factors.as_slice() {
+                    [only] if self.pieces[*only].is_indicator() => vec![indicator; term.count as usize],
+                    _ => vec![EntryKind::Number; term.count as usize],
+                },
+                Entries::Group { effects, levels, .. } => {
+                    let kind = |factors: &Vec<usize>| if factors.is_empty() { indicator } else { EntryKind::Number };
+                    effects.iter().flat_map(|factors| std::iter::repeat_n(kind(factors), *levels as usize)).collect()
+                }
+            }
+        });
+        kinds.collect()
+    }
+
+    /// How many entries share out one record.
+    pub(crate) fn widths(&self) -> Vec<usize> {
+        let widths = self.blocks.iter().zip(&self.terms).flat_map(|(block, term)| {
+            let count = term.count as usize;
+            match &block.entries {
+                Entries::Product(factors) if factors.iter().all(|factor| self.pieces[*factor].is_shared_out()) => vec![count],
+                Entries::Group { effects, levels, .. } => vec![*levels as usize; effects.len()],
+                Entries::Intercept | Entries::Indicator(_) | Entries::Product(_) => vec![1; count],
+            }
+        });
+        widths.collect()
+    }
+
+    pub(super) fn add_intercept(&mut self) {
+        self.add("(Intercept)", vec!["(Intercept)".into()], Worst { bound: 1.0, nonzeros: 1, entry: 1.0 }, Entries::Intercept);
+    }
+
+    /// A product of factors; returns the position of its first coefficient.
+    pub(super) fn add_product(&mut self, factors: &[Piece]) -> u32 {
+        let first = self.dimension();
+        let name = factors.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(":");
+        let entries = Entries::Product(factors.iter().map(|piece| self.place(piece)).collect());
+        self.add(&name, product_names(factors), Worst::of_product(factors), entries);
+        first
+    }
+
+    pub(super) fn add_indicator(&mut self, column: usize, name: &str) {
+        let name = format!("is.na({})", super::print::column(name));
+        let worst = Worst { bound: 1.0, nonzeros: 1, entry: 1.0 };
+        self.add(&name, vec![format!("{name}TRUE")], worst, Entries::Indicator(column));
+    }
+
+    pub(super) fn add_group(&mut self, group: Grouped) {
+        let Grouped { term, effects, by, of, levels } = group;
+        let mut names = Vec::with_capacity(effects.len() * levels.len());
+        let mut worst = Worst { bound: 0.0, nonzeros: 0, entry: 0.0 };
+        let mut square = 0.0;
+        let first = self.dimension();
+        let count = levels.len() as u32;
+        for (effect, (name, factors)) in (0_u32..).zip(&effects) {
+            names.extend(levels.iter().map(|level| format!("b[{name} {of}:{level}]")));
+            let own = Worst::of_product(factors);
+            square += own.bound * own.bound;
+            worst = Worst { bound: 0.0, nonzeros: worst.nonzeros + own.nonzeros, entry: worst.entry.max(own.entry) };
+            let (term, effect_name) = (term.clone(), Some(name.clone()));
+            self.scale_groups.push(ScaleGroup { term, effect: effect_name, first: first + effect * count, count, fixed_sd: None });
+        }
+        worst.bound = square.sqrt();
+        let by = match by {
+            By::Site => None,
+            By::Piece(piece) => Some(self.place(&piece)),
+        };
+        let effects = effects.iter().map(|(_, factors)| factors.iter().map(|piece| self.place(piece)).collect()).collect();
+        self.add(&term, names, worst, Entries::Group { effects, by, levels: count });
+    }
+
+    pub(super) fn add_scale_group(&mut self, group: ScaleGroup) {
+        self.scale_groups.push(group);
+    }
+
+    pub(super) fn add_offset(&mut self, offset: Offset) {
+        self.offsets.push(offset);
+    }
+
+    fn add(&mut self, name: &str, names: Vec<String>, worst: Worst, entries: Entries) {
+        let first = self.dimension();
+        self.terms.push(Term { name: name.to_owned(), first, count: names.len() as u32, bound: worst.bound });
+        self.blocks.push(Block { first, entries });
+        self.names.extend(names);
+        self.max_nonzeros += worst.nonzeros;
+        self.max_abs = self.max_abs.max(worst.entry);
+    }
+
+    /// The position of a factor in the list, where it stands once.
+    fn place(&mut self, piece: &Piece) -> usize {
+        self.pieces.iter().position(|other| other == piece).unwrap_or_else(|| {
+            self.pieces.push(piece.clone());
+            self.pieces.len() - 1
+        })
+    }
+
+    /// What a record adds to its predictor without a coefficient.
+    #[must_use]
+    pub fn offset(&self, record: &Record<'_>) -> f64 {
+        let part = |offset: &Offset| match record.cells[offset.column] {
+            Cell::Number(value) => offset.map.apply(value),
+            Cell::Missing | Cell::Level(_) => 0.0,
+        };
+        self.offsets.iter().map(part).sum()
+    }
+
+    /// The greatest |offset| of a record.
+    #[must_use]
+    pub fn max_abs_offset(&self) -> f64 {
+        self.offsets.iter().map(|offset| offset.map.max_abs()).sum()
+    }
+
+    /// The entries of a record that are not 0, by ascending position.
+    pub fn row(&self, record: &Record<'_>, space: &mut RowSpace, mut push: impl FnMut(u32, f64)) {
+        space.entries.clear();
+        space.ends.clear();
+        for piece in &self.pieces {
+            piece.entries(record.cells[piece.column], |position, value| space.entries.push((position, value)));
+            space.ends.push(space.entries.len());
+        }
+        for Block { first, entries } in &self.blocks {
+            match entries {
+                Entries::Intercept => push(*first, 1.0),
+                Entries::Indicator(column) if record.filled[*column] => push(*first, 1.0),
+                Entries::Indicator(_) => {}
+                Entries::Product(factors) => self.product(factors, space, Partial { position: 0, value: 1.0 }, &mut |part| {
+                    push(first + part.position, part.value);
+                }),
+                Entries::Group { effects, by, levels } => {
+                    let Some(level) = by.map_or(record.site, |by| space.of(by).first().map(|entry| entry.0)) else { continue };
+                    for (effect, factors) in (0_u32..).zip(effects) {
+                        let place = first + effect * levels + level;
+                        self.product(factors, space, Partial { position: 0, value: 1.0 }, &mut |part| push(place, part.value));
+                    }
+                }
+            }
+        }
+    }
+
+    /// All products of one entry of every factor. The last factor varies slowest, so positions ascend.
+    fn product(&self, factors: &[usize], space: &RowSpace, so_far: Partial, push: &mut impl FnMut(Partial)) {
+        let Some((last, others)) = factors.split_last() else {
+            if so_far.value != 0.0 {
+                push(so_far);
+            }
+            return;
+        };
+        let width = others.last().map_or(1, |next| self.pieces[*next].width() as u32);
+        for (position, value) in space.of(*last) {
+            let position = (so_far.position + position) * width;
+            self.product(others, space, Partial { position, value: so_far.value * value }, push);
+        }
+    }
+}
+
+/// A product that is not finished.
+#[derive(Clone, Copy)]
+struct Partial {
+    position: u32,
+    value: f64,
+}
+
+impl RowSpace {
+    /// The entries of a factor.
+    fn of(&self, piece: usize) -> &[(u32, f64)] {
+        let start = piece.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.entries[start..self.ends[piece]]
+    }
+}
+
+/// What the entries of a term can be at most.
+#[derive(Clone, Copy)]
+struct Worst {
+    bound: f64,
+    nonzeros: usize,
+    entry: f64,
+}
+
+impl Worst {
+    fn of_product(factors: &[Piece]) -> Self {
+        Self {
+            bound: factors.iter().map(Piece::bound).product(),
+            nonzeros: factors.iter().map(Piece::most_entries).product(),
+            entry: factors.iter().map(Piece::max_abs).product(),
+        }
+    }
+}
+
+/// `wardicu:age`, the first factor varying fastest.
+fn product_names(factors: &[Piece]) -> Vec<String> {
+    let mut names = vec![String::new()];
+    for (place, piece) in factors.iter().enumerate() {
+        let own: Vec<String> = piece.suffixes().iter().map(|suffix| format!("{}{suffix}", piece.text)).collect();
+        let separator = if place == 0 { "" } else { ":" };
+        names = own.iter().flat_map(|name| names.iter().map(move |before| format!("{before}{separator}{name}"))).collect();
+    }
+    names
+}

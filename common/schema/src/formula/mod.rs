@@ -1,0 +1,96 @@
+//! Model formulas: `died ~ s(age, k = 8) + sex*ward + bin(bmi, [18.5, 25, 30]) + offset(log(days)) + (1 | site)`.
+//!
+//! A formula says which entries a record's row has. It is compiled from public values alone: the schema, and the list of sites. No knot,
+//! level, centre, cut or scale is ever computed from records, so a row depends on its own record only, and its norm has a public bound
+//! ([`Design::worst_case_norm`]).
+//!
+//! Syntax and algebra are those of R's model formulas (Wilkinson and Rogers 1973); names of coefficients are those of R's `model.matrix`. What
+//! differs: knots are equally spaced over the stated range and not at quantiles of the data, and polynomials are orthogonal on the range.
+
+mod algebra;
+mod arguments;
+pub mod bases;
+mod compile;
+mod design;
+mod lexer;
+mod piece;
+mod print;
+mod scope;
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub(crate) use compile::compile;
+pub use design::{Design, Record, RowSpace, ScaleGroup, Term, Use};
+pub use piece::Cell;
+pub(crate) use scope::Scope;
+
+/// Why a text is no formula, or none for its schema; it says where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormulaError {
+    formula: String,
+    at: usize,
+    problem: String,
+}
+
+/// A formula that can be read. What its names mean, a schema says: see [`Schema::with_formula`](crate::Schema::with_formula).
+#[derive(Debug, Clone)]
+pub struct Formula {
+    text: String,
+    tree: syntax::Tree,
+}
+
+impl Formula {
+    /// Reads a formula.
+    ///
+    /// # Errors
+    /// The text does not follow the grammar; the error says where.
+    pub fn parse(text: &str) -> Result<Self, FormulaError> {
+        Ok(Self { text: text.to_owned(), tree: syntax::parse(text)? })
+    }
+
+    /// The text as it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The canonical text; reading it gives the same formula.
+impl fmt::Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&print::formula(&self.tree))
+    }
+}
+
+impl FormulaError {
+    fn new(formula: &str, at: usize, problem: impl Into<String>) -> Self {
+        Self { formula: formula.to_owned(), at, problem: problem.into() }
+    }
+
+    /// Byte of the formula at which the first offending token begins.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What is wrong, and what to write instead.
+    #[must_use]
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
+/// The problem, and under it the formula with a mark at the place.
+impl fmt::Display for FormulaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One line, so that the mark stands under its place.
+        let before: usize = self.formula.get(..self.at).map_or(0, |before| before.chars().count());
+        let line: String = self.formula.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        write!(f, "formula, at byte {}: {}\n  {line}\n  {}^", self.at, self.problem, " ".repeat(before))
+    }
+}
+
+impl std::error::Error for FormulaError {}

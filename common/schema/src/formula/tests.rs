@@ -1,0 +1,292 @@
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::{Cell, Formula, Record, RowSpace, Use};
+use crate::{ColumnKind, Schema, SchemaError};
+
+const SCHEMA: &str = r#"
+version = 2
+unit_column = "patient"
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 110
+centre = 50
+scale = 20
+report_per = 10
+missing = "indicator"
+[[columns]]
+name = "bmi"
+kind = "number"
+lower = 10
+upper = 60
+centre = 25
+scale = 10
+missing = { fill = 24 }
+[[columns]]
+name = "sex"
+kind = "category"
+values = ["f", "m"]
+missing = "indicator"
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["surgery", "medicine", "icu"]
+reference = "icu"
+missing = "zero"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+missing = "zero"
+[[columns]]
+name = "only"
+kind = "category"
+values = ["x"]
+coding = "full"
+[[columns]]
+name = "note"
+kind = "ignored"
+"#;
+
+fn schema() -> Schema {
+    Schema::parse(SCHEMA).unwrap()
+}
+
+fn with(formula: &str) -> Schema {
+    schema().with_formula(formula, &["north".into(), "south".into()]).unwrap()
+}
+
+/// What is said of a formula, and the byte it points at.
+fn refused(formula: &str) -> (usize, String) {
+    match schema().with_formula(formula, &[]) {
+        Err(SchemaError::Formula(error)) => (error.at(), error.problem().to_owned()),
+        other => panic!("{formula}: {other:?}"),
+    }
+}
+
+#[test]
+fn every_error_points_at_its_place_and_says_what_to_write() {
+    for (formula, at, part) in [
+        ("", 0, "name of a column is missing"),
+        ("died", 4, "`~` is missing"),
+        ("died ~", 6, "nothing stands after"),
+        ("died ~ age +", 12, "a term is missing"),
+        ("died ~ age sex", 11, "joined by"),
+        ("died ~ (age", 11, "`)` is missing"),
+        ("died ~ age/sex", 10, "write `a + a:b`"),
+        ("died ~ age %in% sex", 11, "%in%"),
+        ("died ~ age ~ sex", 11, "does not continue"),
+        ("died ~ 'age", 7, "closing '"),
+        ("died ~ `` + age", 7, "column has a name"),
+        ("died ~ 2*age", 7, "only 0 and 1"),
+        ("died ~ 1|site", 8, "in parentheses"),
+        ("died ~ height", 7, "no column `height`"),
+        ("died ~ .", 7, "no number"),
+        ("died ~ note", 7, "ignored"),
+        ("died ~ age + died", 13, "is the label"),
+        ("died ~ patient", 7, "unit_column"),
+        ("age ~ bmi", 0, "is not the schema's label"),
+        ("Surv(age, died) ~ bmi", 0, "survival"),
+        ("Surv(age) ~ bmi", 0, "Surv(time, event)"),
+        ("died ~ cube(age)", 7, "no call `cube`"),
+        ("died ~ I(bmi)", 7, "no call `I`: powers are `poly"),
+        ("died ~ age + log(age)", 13, "above 0, and they begin at 0"),
+        ("died ~ log1p(center(age, 3))", 7, "above -1"),
+        ("died ~ sqrt(center(age))", 7, "0 or more"),
+        ("died ~ scale(age, 3, 0)", 21, "above 0"),
+        ("died ~ scale(age, z = 3)", 18, "no argument `z`"),
+        ("died ~ scale(age, c = 3, c = 4)", 25, "given twice"),
+        ("died ~ log(bmi, 2)", 16, "fewer arguments"),
+        ("died ~ log(sex)", 11, "is no number"),
+        ("died ~ log(poly(bmi, 2))", 11, "no single number"),
+        ("died ~ poly(age)", 7, "needs a degree"),
+        ("died ~ poly(age, 11)", 17, "from 1 to 10"),
+        ("died ~ poly(age, 2, raw = 1)", 20, "TRUE or FALSE"),
+        ("died ~ bs(age)", 7, "give `df = 5`"),
+        ("died ~ bs(age, df = 5, knots = [40])", 15, "not both"),
+        ("died ~ bs(age, df = 2)", 15, "3 or more"),
+        ("died ~ bs(age, df = 5, degree = 6)", 23, "from 1 to 5"),
+        ("died ~ ns(age, knots = [40, 30])", 15, "ascend"),
+        ("died ~ ns(age, knots = [40, 110])", 15, "below 110"),
+        ("died ~ s(age, k = 4)", 14, "from 5 to 200"),
+        ("died ~ s(age, sd = -1)", 14, "\"learned\""),
+        ("died ~ 0 + s(age)", 11, "needs an intercept"),
+        ("died ~ s(age):sex", 7, "takes part in no"),
+        ("died ~ sex*offset(age)", 11, "takes part in no"),
+        ("died ~ age - s(age)", 13, "takes part in no"),
+        ("died ~ s(age) + s(age)", 16, "stands twice"),
+        ("died ~ bin(bmi)", 7, "needs the cuts"),
+        ("died ~ bin(bmi, [5, 25])", 16, "above 10"),
+        ("died ~ bin(bmi, [25, 25])", 16, "ascend"),
+        ("died ~ C(ward, treatment('er'))", 25, "no level of `ward`"),
+        ("died ~ C(ward, helmert)", 15, "the coding is"),
+        ("died ~ C(age, sum)", 9, "no category"),
+        ("died ~ only", 7, "one level"),
+        ("died ~ age^0", 11, "whole number from 1 to 8"),
+        ("died ~ (age + sex)^2.5", 19, "whole number"),
+        ("died ~ (1|bmi)", 10, "is a number"),
+        ("died ~ (1|patient)", 10, "unit_column"),
+        ("died ~ (1|site)", 10, "list of all sites"),
+        ("died ~ (sex|ward)", 7, "only numbers"),
+        ("died ~ (0|ward)", 7, "no effect"),
+        ("died ~ age:(1|ward)", 11, "a group takes part in no"),
+        ("died ~ 0", 7, "nothing to learn"),
+        ("died ~ age - age - 1", 7, "nothing to learn"),
+    ] {
+        let (found, problem) = refused(formula);
+        assert!(problem.contains(part), "{formula}: {problem}");
+        assert_eq!(found, at, "{formula}: {problem}");
+    }
+}
+
+#[test]
+fn too_many_coefficients_and_parentheses_are_refused_before_they_are_built() {
+    let names: Vec<String> = (0..1100).map(|level| format!("\"l{level}\"")).collect();
+    let column = |name: &str| format!("[[columns]]\nname = \"{name}\"\nkind = \"category\"\nvalues = [{}]\n", names.join(", "));
+    let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{}{}{}", column("a"), column("b"), column("c"));
+    let error = Schema::parse(&text).unwrap().with_formula("y ~ a:b:c", &[]).unwrap_err();
+    assert!(error.to_string().contains("1048576 coefficients"), "{error}");
+    let deep = format!("died ~ {}age{}", "(".repeat(40), ")".repeat(40));
+    assert!(refused(&deep).1.contains("inside each other"));
+    let many: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
+    let columns: String = many.iter().map(|name| format!("[[columns]]\nname = \"{name}\"\nkind = \"boolean\"\n")).collect();
+    let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{columns}");
+    let error = Schema::parse(&text).unwrap().with_formula(&format!("y ~ ({})^8", many.join(" + ")), &[]).unwrap_err();
+    assert!(error.to_string().contains("terms come out"), "{error}");
+}
+
+#[test]
+fn an_error_shows_the_formula_with_a_mark_under_the_place() {
+    let error = schema().with_formula("died ~ age + hight", &[]).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[1..], ["  died ~ age + hight", "               ^"]);
+}
+
+#[test]
+fn names_of_two_coefficients_differ() {
+    let text = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"a\"\nkind = \"category\"\nvalues = [\"p\", \"b\"]\n\
+                [[columns]]\nname = \"ab\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
+    let error = Schema::parse(text).unwrap().with_formula("y ~ a + ab", &[]).unwrap_err();
+    assert!(error.to_string().contains("two coefficients have the name `ab`"), "{error}");
+}
+
+#[test]
+fn a_formula_takes_the_place_of_intercept_order_and_bound() {
+    let schema = with("died ~ ward + age + sex");
+    assert_eq!(
+        schema.coefficient_names(),
+        ["(Intercept)", "wardsurgery", "wardmedicine", "age", "sexm", "is.na(age)TRUE", "is.na(sex)TRUE"]
+    );
+    assert_eq!((schema.dimension(), schema.intercept(), schema.max_nonzeros()), (7, Some(0), 6));
+    // Intercept, ward, (110 − 50)/20 = 3, sex, two indicators.
+    assert!((schema.row_norm_bound() - 14_f64.sqrt()).abs() < 1e-11 && schema.row_norm_bound() >= 14_f64.sqrt());
+    assert!((schema.max_abs_entry() - 3.0).abs() < 1e-15);
+    let bounded = Schema::parse(&SCHEMA.replacen("version = 2", "version = 2\nnorm_bound = 2.5", 1)).unwrap();
+    assert!((bounded.with_formula("died ~ age", &[]).unwrap().row_norm_bound() - 2.5).abs() < 1e-15);
+    let stated = Schema::parse(&SCHEMA.replacen("version = 2", "version = 2\nintercept = true", 1)).unwrap();
+    assert!(stated.with_formula("died ~ age", &[]).unwrap_err().to_string().contains("write `0 +`"));
+}
+
+#[test]
+fn sites_are_ordered_by_their_bytes_whatever_order_they_are_listed_in() {
+    let sites = ["zürich", "Bern", "basel", "Bern"].map(str::to_owned);
+    let schema = schema().with_formula("died ~ (1 | site)", &sites).unwrap();
+    assert_eq!(schema.design().unwrap().sites(), ["Bern", "basel", "zürich"]);
+    assert_eq!(schema.coefficient_names()[1..], ["b[(Intercept) site:Bern]", "b[(Intercept) site:basel]", "b[(Intercept) site:zürich]"]);
+}
+
+#[test]
+fn what_a_formula_makes_of_a_column_is_told() {
+    let schema = with("died ~ scale(age) + bin(bmi, [20, 30]) + sex*smoker + ward");
+    let design = schema.design().unwrap();
+    assert_eq!(design.use_of(0), Use::Straight);
+    assert!(matches!(design.use_of(1), Use::Bins { cuts: [20.0, 30.0], .. }));
+    assert_eq!(design.use_of(3), Use::Levels { reference: 2 });
+    assert_eq!(design.use_of(5), Use::None);
+    assert_eq!(design.companions(2).into_iter().collect::<Vec<_>>(), [4]);
+    assert!(design.companions(3).is_empty());
+}
+
+/// Random formulas over the columns of the schema.
+fn formulas() -> impl Strategy<Value = String> {
+    let atom = prop_oneof![
+        Just("age".to_owned()),
+        Just("`bmi`".to_owned()),
+        Just("sex".to_owned()),
+        Just("C(ward, sum)".to_owned()),
+        Just("smoker".to_owned()),
+        Just("bs(age,df=5)".to_owned()),
+        Just("ns(bmi, knots=[20, 27.5])".to_owned()),
+        Just("poly( age , 3 )".to_owned()),
+        Just("poly(bmi, 2, raw=TRUE)".to_owned()),
+        Just("bin(bmi, [18.5,25,30])".to_owned()),
+        Just("scale(log1p(age))".to_owned()),
+        Just("C(ward, treatment('surgery'))".to_owned()),
+        Just("1".to_owned()),
+    ];
+    let inner = atom.prop_recursive(3, 10, 3, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} + {b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}-{b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}*{b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}:{b}")),
+            (inner, 1_u32..4).prop_map(|(a, n)| format!("({a})^{n}")),
+        ]
+    });
+    let tail = prop_oneof![
+        Just(""),
+        Just(" + s(age)"),
+        Just(" + s(bmi, k=6, sd=0.5) + offset(log(bmi))"),
+        Just(" + (1 + age|site)"),
+        Just(" + (0+bmi||ward)")
+    ];
+    (prop::collection::vec(inner, 1..4), tail).prop_map(|(sums, tail)| format!("died ~ age + {}{tail}", sums.join(" + ")))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn reading_the_canonical_text_gives_the_same_formula(text in formulas()) {
+        let canonical = Formula::parse(&text).unwrap().to_string();
+        prop_assert_eq!(&Formula::parse(&canonical).unwrap().to_string(), &canonical);
+        let sites = ["north".to_owned()];
+        let (written, again) = (schema().with_formula(&text, &sites), schema().with_formula(&canonical, &sites));
+        match (written, again) {
+            (Ok(written), Ok(again)) => prop_assert_eq!(written.design(), again.design()),
+            (written, again) => prop_assert!(written.is_err() && again.is_err(), "{}", text),
+        }
+    }
+
+    /// Corners and random values; the bound holds in floating point, and what is promised of positions and entries.
+    #[test]
+    fn rows_keep_to_the_bounds(text in formulas(), values in prop::collection::vec(0.0..=1.0_f64, 7), corners in prop::collection::vec(0..4_u32, 7)) {
+        let Ok(schema) = schema().with_formula(&text, &["north".into(), "south".into()]) else { return Ok(()) };
+        let design = schema.design().unwrap();
+        let place = |position: usize| match corners[position] { 0 => 0.0, 1 => 1.0, _ => values[position] };
+        let cell = |(position, kind): (usize, &ColumnKind)| match kind {
+            ColumnKind::Number(rule) => Cell::Number(rule.lower + place(position) * (rule.upper - rule.lower)),
+            ColumnKind::Category(rule) => Cell::Level((place(position) * (rule.values.len() - 1) as f64).round() as u32),
+            ColumnKind::Boolean(_) => Cell::Level(place(position).round() as u32),
+            ColumnKind::Ignored => Cell::Missing,
+        };
+        let cells: Vec<Cell> = schema.columns().iter().map(|column| &column.kind).enumerate().map(cell).collect();
+        let filled: Vec<bool> = corners.iter().map(|corner| *corner == 1).collect();
+        let (mut square, mut count, mut last) = (0.0, 0, None);
+        design.row(&Record { cells: &cells, filled: &filled, site: Some(1) }, &mut RowSpace::default(), |position, value| {
+            assert!(last.is_none_or(|last| position > last) && position < schema.dimension() && value != 0.0);
+            assert!(value.abs() <= schema.max_abs_entry() * (1.0 + 1e-12));
+            (square, count, last) = (square + value * value, count + 1, Some(position));
+        });
+        prop_assert!(f64::sqrt(square) <= schema.row_norm_bound());
+        prop_assert!(count <= schema.max_nonzeros());
+        prop_assert_eq!(schema.entries().len(), schema.dimension() as usize);
+        prop_assert_eq!(schema.widths().iter().sum::<usize>(), schema.dimension() as usize);
+    }
+}
