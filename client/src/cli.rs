@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use dp_pvi_inference::personal::Spread;
 use dp_pvi_posterior::reading::document::Which;
 use dp_pvi_posterior::reading::summary::Level;
+use dp_pvi_posterior::task::DesignSpec;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
@@ -226,6 +227,12 @@ enum DataCommand {
         /// Public schema; the one of the configuration unless given.
         #[arg(long)]
         schema: Option<PathBuf>,
+        /// Formula of a task, as in 'died ~ age + sex*ward': also shows its coefficients and how many records have an entry for each.
+        #[arg(long)]
+        formula: Option<String>,
+        /// A site of the federation, where the formula has effects of sites; once for every site.
+        #[arg(long, requires = "formula")]
+        site: Vec<String>,
     },
 }
 
@@ -329,7 +336,10 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
             Ok(())
         }
-        Command::Data(DataCommand::Inspect { schema }) => data::inspect(&Config::load(file)?, schema.as_deref(), output),
+        Command::Data(DataCommand::Inspect { schema, formula, site }) => {
+            let design = formula.map(|formula| DesignSpec { formula, sites: site });
+            data::inspect(&Config::load(file)?, schema.as_deref(), design.as_ref(), output)
+        }
         Command::Budget(BudgetCommand::Show) => budget::show(&Config::load(file)?, output),
         Command::Budget(BudgetCommand::Freeze { off }) => {
             let state = if off { dp_pvi_privacy::ledger::FreezeState::Open } else { dp_pvi_privacy::ledger::FreezeState::Frozen };

@@ -1,6 +1,7 @@
 //! The command line. stdout is data, stderr is the log.
 
 mod ca;
+mod design;
 mod output;
 mod summer;
 

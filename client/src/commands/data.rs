@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dp_pvi_data::{Inspection, RowProblem};
+use dp_pvi_posterior::task::DesignSpec;
 use dp_pvi_proto::problem::Problem;
 use serde_json::{Value, json};
 
@@ -15,9 +16,13 @@ use crate::snapshot::LocalSchema;
 ///
 /// # Errors
 /// A schema or data file that cannot be used; [`ClientError::Data`] after the counts where the schema rejects records.
-pub fn inspect(config: &Config, schema: Option<&Path>, output: Output) -> Result<()> {
-    let schema = LocalSchema::read(schema.unwrap_or(&config.data.schema))?;
-    let inspection = dp_pvi_data::inspect(schema.schema(), &config.data.files).map_err(|e| ClientError::Data(Problem::of(e)))?;
+pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpec>, output: Output) -> Result<()> {
+    let schema = LocalSchema::read(schema.unwrap_or(&config.data.schema))?.schema().clone();
+    let schema = match design {
+        None => schema,
+        Some(design) => schema.with_formula(&design.formula, &design.sites).map_err(|e| ClientError::config("formula", Problem::of(e)))?,
+    };
+    let inspection = dp_pvi_data::inspect(&schema, &config.data.files).map_err(|e| ClientError::Data(Problem::of(e)))?;
     output.object(|| to_json(&inspection), || inspection.to_string());
     match inspection.rejected {
         0 => Ok(()),
@@ -54,6 +59,7 @@ fn to_json(inspection: &Inspection) -> Value {
         "norms": inspection.norms,
         "scaled_share": inspection.scaled_share(),
         "columns": columns,
+        "coefficients": inspection.entries.iter().map(|(name, records)| json!({"name": name, "not_zero": records})).collect::<Vec<_>>(),
         "rejections": inspection.rejections.iter().map(|r| json!({
             "file": r.file, "row": r.row, "column": column(&r.problem), "problem": problem(&r.problem),
         })).collect::<Vec<_>>(),

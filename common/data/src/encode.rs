@@ -34,7 +34,8 @@ impl Purpose {
 /// Watches what happens to cells, to count it. Loading watches nothing.
 pub(crate) trait Watch {
     fn cell(&mut self, _field: usize, _event: CellEvent) {}
-    fn row_norm(&mut self, _norm: f64) {}
+    /// A kept row: its entries that are not 0, and the norm that it had before it was shortened.
+    fn row(&mut self, _indices: &[u32], _norm: f64) {}
 }
 
 impl Watch for () {}
@@ -161,7 +162,8 @@ impl<'s> Encoder<'s> {
                 Some(design) => out.push_row(design),
                 None => self.schema.intercept().into_iter().for_each(|position| out.push(position, 1.0)),
             }
-            watch.row_norm(out.bound_norm(self.schema.row_norm_bound()));
+            let norm = out.bound_norm(self.schema.row_norm_bound());
+            watch.row(&out.indices, norm);
         }
         Ok(fate)
     }

@@ -36,6 +36,8 @@ pub struct Inspection {
     pub largest_unit: u64,
     /// Feature columns in the order of the schema, then the label.
     pub columns: Vec<ColumnReport>,
+    /// Coefficients of a formula, with the number of records whose entry is not 0; empty without a formula.
+    pub entries: Vec<(String, u64)>,
     /// R.
     pub norm_bound: f64,
     /// Kept records by their norm before scaling: ten bars of equal width from 0 to R, then those above R, which are scaled down.
@@ -104,9 +106,10 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
 /// Documents and images: only their number and their norms can be told.
 fn without_columns<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
     let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check)?;
-    let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), bound: schema.row_norm_bound(), norms: vec![0; NORM_BINS + 1] };
+    let (bound, norms) = (schema.row_norm_bound(), vec![0; NORM_BINS + 1]);
+    let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), filled: Vec::new(), bound, norms };
     for record in table.records() {
-        tally.row_norm(record.values.iter().map(|value| value * value).sum::<f64>().sqrt());
+        tally.row(&[], record.values.iter().map(|value| value * value).sum::<f64>().sqrt());
     }
     Ok(Inspection {
         units: counts.units,
@@ -117,6 +120,7 @@ fn without_columns<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspe
         rejections: Vec::new(),
         largest_unit: 1,
         columns: Vec::new(),
+        entries: Vec::new(),
         norm_bound: tally.bound,
         norms: tally.norms,
     })
@@ -142,6 +146,8 @@ struct Counter<'s> {
 struct Tally {
     counts: Vec<FieldCounts>,
     levels: Vec<Vec<u64>>,
+    /// Records whose entry is not 0, one a coefficient of a formula.
+    filled: Vec<u64>,
     bound: f64,
     norms: Vec<u64>,
 }
@@ -157,6 +163,7 @@ impl<'s> Counter<'s> {
         let tally = Tally {
             counts: vec![FieldCounts::default(); levels.len()],
             levels,
+            filled: vec![0; schema.design().map_or(0, |design| design.dimension() as usize)],
             bound: schema.row_norm_bound(),
             norms: vec![0; NORM_BINS + 1],
         };
@@ -212,6 +219,7 @@ impl<'s> Counter<'s> {
             rejections: self.rejections,
             largest_unit: if grouped { self.persons.values().copied().max().unwrap_or(0) } else { 1 },
             columns: reports,
+            entries: self.schema.coefficient_names().into_iter().zip(self.tally.filled).collect(),
             norm_bound: self.tally.bound,
             norms: self.tally.norms,
         }
@@ -289,7 +297,10 @@ impl Watch for Tally {
         }
     }
 
-    fn row_norm(&mut self, norm: f64) {
+    fn row(&mut self, indices: &[u32], norm: f64) {
+        if !self.filled.is_empty() {
+            indices.iter().for_each(|index| self.filled[*index as usize] += 1);
+        }
         let bin = (norm / self.bound * NORM_BINS as f64).floor();
         // A norm is not negative; above R everything is one bar, and R itself is in the last bar below it.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the number of bins")]
@@ -362,6 +373,11 @@ impl fmt::Display for Inspection {
             for (level, cells) in levels {
                 writeln!(f, "{:width$}    {level}: {cells}", "")?;
             }
+        }
+        if !self.entries.is_empty() {
+            let width = self.entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(11);
+            writeln!(f, "\n{:width$}  {:>9}", "coefficient", "not zero")?;
+            self.entries.iter().try_for_each(|(name, records)| writeln!(f, "{name:width$}  {records:>9}"))?;
         }
         writeln!(f)?;
         writeln!(f, "norms of the rows, R = {:.4}; {:.3} % are longer and scaled down to R", self.norm_bound, 100.0 * self.scaled_share())?;

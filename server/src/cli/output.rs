@@ -14,6 +14,7 @@ use dp_pvi_protocol::text::{visible, visible_json};
 use serde_json::json;
 
 use super::TaskSummary;
+use super::design::Coefficients;
 use crate::ca::Enrolled;
 use crate::clock::{self, rfc3339};
 use crate::engine::{Event, Snapshot};
@@ -195,9 +196,11 @@ impl Output {
                 "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
                 "authority_expires": rfc3339(credentials.expires.authority),
                 "forecast": prospect,
+                "design": Coefficients::of(task).map(|coefficients| coefficients.json()),
                 "task": task,
             }));
         }
+        let design = Coefficients::of(task).map(|coefficients| coefficients.text()).unwrap_or_default();
         let fallback =
             summary.fallback.map(|epsilon| format!("if all others collude     epsilon {}\n", rounded_up(epsilon, 6))).unwrap_or_default();
         let epsilon = if summary.epsilon.is_finite() { rounded_up(summary.epsilon, 6) } else { "infinite: no protection".into() };
@@ -211,7 +214,7 @@ impl Output {
         };
         let text = format!(
             "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{tried}{fallback}\
-             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{}",
+             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{design}{}",
             visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,
             summary.delta,

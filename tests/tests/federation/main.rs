@@ -11,6 +11,7 @@ mod clock;
 mod convergence;
 mod crash;
 mod equality;
+mod formulas;
 mod fuzz;
 mod hostile;
 mod inputs;

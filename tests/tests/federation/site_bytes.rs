@@ -208,7 +208,8 @@ impl Trainer for SameNoise {
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
         let TrainJob { task, visit, lambda, state, permit } = job;
         let job = Job { task: &task, visit, lambda: &lambda, state: &state };
-        let output = methods::run(&job, &self.0.units(), permit, &SeededNoise::new(1))
+        let units = self.0.units(&task).map_err(|error| TrainError { kind: TrainErrorKind::Resource, message: error.to_string() })?;
+        let output = methods::run(&job, &units, permit, &SeededNoise::new(1))
             .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
         Ok(Trained { message: output.message, pending: output.pending })
     }

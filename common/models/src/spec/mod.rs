@@ -56,6 +56,26 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
     }
 }
 
+/// Refuses what a formula or its columns say and no update carries.
+///
+/// # Errors
+/// The words for who writes the task.
+pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
+    let Some(design) = schema.design() else {
+        return match schema.columns().iter().find(|column| column.has_indicator) {
+            Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
+            None => Ok(()),
+        };
+    };
+    check::require(!design.has_offset(), "offset(…) is not built yet: leave it out")?;
+    match design.scale_groups().first() {
+        Some(group) => {
+            check::invalid(&format!("`{}` has a scale of its own, which is not built yet: use bs(…), ns(…) or bin(…)", group.term))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Order of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]

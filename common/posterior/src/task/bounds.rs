@@ -164,6 +164,10 @@ fn check_texts(schema: &Schema) -> Result<(), TaskError> {
         names.extend(rule.vocabulary.iter().flatten().map(String::as_str));
     }
     names.extend(label.published.iter().map(|published| published.source.as_str()));
+    if let Some(design) = schema.design() {
+        names.extend(design.names().iter().map(String::as_str));
+        require(is_plain_text(design.formula()), "the formula holds control characters in a name or a text")?;
+    }
     for column in schema.columns() {
         names.push(&column.name);
         names.extend(column.published.iter().map(|published| published.source.as_str()));

@@ -37,7 +37,7 @@ impl ResolvedTask {
             self.prior.mean.abs() <= 1e30 && positive(self.prior.scale),
             "prior_mean must lie between -1e30 and 1e30, and prior_scale between 1e-30 and 1e30",
         )?;
-        check_design(schema)?;
+        crate::spec::check_design(schema)?;
         rules.check(schema)
     }
 
@@ -93,20 +93,5 @@ impl ResolvedTask {
             )),
             _ => Ok(()),
         }
-    }
-}
-
-/// Parts of a formula that no update carries.
-fn check_design(schema: &Schema) -> Result<(), TaskError> {
-    let Some(design) = schema.design() else {
-        return match schema.columns().iter().find(|column| column.has_indicator) {
-            Some(column) => invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
-            None => Ok(()),
-        };
-    };
-    require(!design.has_offset(), "offset(…) is not built yet: leave it out")?;
-    match design.scale_groups().first() {
-        Some(group) => invalid(&format!("`{}` has a scale of its own, which is not built yet: use bs(…), ns(…) or bin(…)", group.term)),
-        None => Ok(()),
     }
 }

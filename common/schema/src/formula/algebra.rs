@@ -51,13 +51,16 @@ pub(super) struct Expanded {
 }
 
 /// More terms than this are no formula that somebody reads.
-const MOST_TERMS: usize = 4096;
+const MOST_TERMS: usize = 1024;
+/// Products that are formed on the way, those that are the same counted each time: what somebody sends must not keep a site busy.
+const MOST_PRODUCTS: usize = 1 << 18;
 
 /// Expands a right-hand side.
 pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError> {
     let mut expansion = Expansion {
         text,
         numbers: HashMap::new(),
+        products: 0,
         expanded: Expanded {
             variables: Vec::new(),
             terms: Vec::new(),
@@ -76,6 +79,8 @@ pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError>
 struct Expansion<'t> {
     text: &'t str,
     numbers: HashMap<String, usize>,
+    /// Products that were formed so far.
+    products: usize,
     expanded: Expanded,
 }
 
@@ -198,7 +203,7 @@ impl Expansion<'_> {
     fn folded(
         &mut self,
         parts: &[Node],
-        join: fn(&Self, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaError>,
+        join: fn(&mut Self, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaError>,
     ) -> Result<Vec<Term>, FormulaError> {
         let mut folded: Option<Vec<Term>> = None;
         for part in parts {
@@ -212,7 +217,11 @@ impl Expansion<'_> {
     }
 
     /// All products of a term of the one and a term of the other.
-    fn products(&self, left: &[Term], right: &[Term], at: usize) -> Result<Vec<Term>, FormulaError> {
+    fn products(&mut self, left: &[Term], right: &[Term], at: usize) -> Result<Vec<Term>, FormulaError> {
+        self.products += left.len() * right.len();
+        if self.products > MOST_PRODUCTS {
+            return self.fail(at, format!("more than {MOST_PRODUCTS} products are formed up to here: write fewer terms"));
+        }
         let mut products = Vec::new();
         for first in left {
             self.extend(&mut products, right.iter().map(|second| first | second).collect(), at)?;
@@ -221,7 +230,7 @@ impl Expansion<'_> {
     }
 
     /// Both, and their products.
-    fn crossed(&self, left: &[Term], right: &[Term], at: usize) -> Result<Vec<Term>, FormulaError> {
+    fn crossed(&mut self, left: &[Term], right: &[Term], at: usize) -> Result<Vec<Term>, FormulaError> {
         let mut terms = left.to_vec();
         self.extend(&mut terms, right.to_vec(), at)?;
         let products = self.products(left, right, at)?;

@@ -27,6 +27,9 @@ pub use design::{Design, Record, RowSpace, ScaleGroup, Term, Use};
 pub use piece::Cell;
 pub(crate) use scope::Scope;
 
+/// A longer formula is refused.
+const MOST_BYTES: usize = 1 << 16;
+
 /// Why a text is no formula, or none for its schema; it says where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormulaError {
@@ -48,6 +51,9 @@ impl Formula {
     /// # Errors
     /// The text does not follow the grammar; the error says where.
     pub fn parse(text: &str) -> Result<Self, FormulaError> {
+        if text.len() > MOST_BYTES {
+            return Err(FormulaError::new("", 0, format!("the formula has more than {MOST_BYTES} bytes")));
+        }
         Ok(Self { text: text.to_owned(), tree: syntax::parse(text)? })
     }
 

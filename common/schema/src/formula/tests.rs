@@ -159,6 +159,11 @@ fn too_many_coefficients_and_parentheses_are_refused_before_they_are_built() {
     let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{columns}");
     let error = Schema::parse(&text).unwrap().with_formula(&format!("y ~ ({})^8", many.join(" + ")), &[]).unwrap_err();
     assert!(error.to_string().contains("terms come out"), "{error}");
+    // Few terms, and many ways to them.
+    let sum = format!("({})^8", many[..9].join(" + "));
+    let error = Schema::parse(&text).unwrap().with_formula(&format!("y ~ {sum}{}", format!(":{sum}").repeat(8)), &[]).unwrap_err();
+    assert!(error.to_string().contains("products are formed"), "{error}");
+    assert!(refused(&format!("died ~ age{}", " ".repeat(1 << 16))).1.contains("65536 bytes"));
 }
 
 #[test]

@@ -189,7 +189,7 @@ mod tests {
             }
         }
         let entries =
-            vec![Entry::Indicator { column: 0 }, Entry::Indicator { column: 0 }, Entry::Indicator { column: 1 }, Entry::Intercept];
+            vec![Entry::Indicator { group: 0 }, Entry::Indicator { group: 0 }, Entry::Indicator { group: 1 }, Entry::Intercept];
         let correlations = Correlations { entries, products: None, weight: None };
         assert!((correlations.matrix(&matrix.diagonal()) - &matrix).norm() < 1e-9);
         // Only that of a level beside another column's indicator is a guess.
@@ -202,7 +202,7 @@ mod tests {
     /// Levels of one category have no product at all; a rare level has next to none with a number; two numbers may have any.
     #[test]
     fn what_an_entry_can_be_follows_from_the_schema() {
-        let entries = vec![Entry::Indicator { column: 0 }, Entry::Indicator { column: 0 }, Entry::Number, Entry::Number, Entry::Intercept];
+        let entries = vec![Entry::Indicator { group: 0 }, Entry::Indicator { group: 0 }, Entry::Number, Entry::Number, Entry::Intercept];
         let correlations = Correlations { entries, products: None, weight: None };
         let (matrix, variances) = correlations.guess(&DVector::from_vec(vec![1.0, 30.0, 100.0, 100.0, 100.0]));
         assert_eq!((matrix[(0, 1)], variances[(0, 1)]), (0.0, 0.0));

@@ -1,0 +1,103 @@
+//! Formulas over processes: what a task's formula says is what sites compute, what is reported, and what is predicted.
+
+use dp_pvi_tests::federation::{Federation, complete, outcome};
+use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
+use nalgebra::{DMatrix, DVector};
+
+const FORMULA: &str = "y ~ x0*x1 + bin(x2, [-0.5, 0.5]) + poly(x3, 2)";
+
+/// The schema without `intercept`, which a formula says.
+fn schema(task: &Task) -> String {
+    task.schema(4).replace("intercept = false\n", "")
+}
+
+fn with_formula(task: &Task) -> String {
+    task.toml().replacen("[model]\n", &format!("[model]\nformula = \"{FORMULA}\"\n"), 1)
+}
+
+/// A record's row, written down a second time: intercept, x0, x1, the two upper bins, P1 and P2 over the range, x0 x1.
+fn row(x: &[f64], range: f64) -> Vec<f64> {
+    let u = x[3] / range;
+    let bin = |holds: bool| f64::from(u8::from(holds));
+    vec![1.0, x[0], x[1], bin(x[2] > -0.5 && x[2] <= 0.5), bin(x[2] > 0.5), u, 0.5 * (3.0 * u * u - 1.0), x[0] * x[1]]
+}
+
+#[test]
+fn a_formula_without_protection_ends_at_the_normal_equations_of_its_rows() {
+    let mut records = Records::generated(90, 4, 3);
+    for (x, y) in records.x.iter().zip(&mut records.y) {
+        *y = 0.2 * *y + x[0] * x[1] - x[3] * x[3];
+    }
+    let (noise_sd, prior_scale) = (0.4, 2.0);
+    let task = Task {
+        likelihood: Likelihood::Linear { noise_sd },
+        full_covariance: true,
+        prior_scale,
+        schedule: Schedule::Sequential(3),
+        damping: Some(1.0),
+        epsilon: None,
+        ..Task::default()
+    };
+    let sites = records.sites(&[30, 40, 20], task.likelihood);
+    let federation = Federation::new(&with_formula(&task), &schema(&task), &sites);
+    complete(&federation, &sites);
+    let document = federation.posterior();
+    let coefficients = document["coefficients"].as_array().unwrap();
+    let names: Vec<&str> = coefficients.iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "(Intercept)",
+            "x0",
+            "x1",
+            "bin(x2, [-0.5, 0.5])(-0.5,0.5]",
+            "bin(x2, [-0.5, 0.5])(0.5,10]",
+            "poly(x3, 2)1",
+            "poly(x3, 2)2",
+            "x0:x1"
+        ]
+    );
+    let x = DMatrix::from_fn(90, 8, |i, j| row(&records.x[i], 10.0)[j]);
+    let precision = x.tr_mul(&x) / noise_sd.powi(2) + DMatrix::identity(8, 8) / prior_scale.powi(2);
+    let mean = precision.clone().lu().solve(&(x.tr_mul(&DVector::from_vec(records.y.clone())) / noise_sd.powi(2))).unwrap();
+    let covariance = precision.try_inverse().unwrap();
+    for (j, coefficient) in coefficients.iter().enumerate() {
+        assert!((coefficient["mean"].as_f64().unwrap() - mean[j]).abs() < 1e-8, "{coefficient}: {}", mean[j]);
+        assert!((coefficient["sd"].as_f64().unwrap() - covariance[(j, j)].sqrt()).abs() < 1e-8, "{coefficient}");
+    }
+
+    // Predictions go through the same rows, and so does a contrast.
+    let file = federation.home("server").join("results/posterior.json").display().to_string();
+    let data = federation.home("site-1").join("rows.csv");
+    std::fs::write(&data, "x0,x1,x2,x3\n0.5,-0.25,0.7,1\n").unwrap();
+    let predict = &["predict", "--posterior", &file, "--data", data.to_str().unwrap(), "--format", "json"];
+    let (code, out, err) = outcome(&mut federation.client_command("site-1", predict));
+    assert_eq!(code, 0, "{err}");
+    let predicted: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    let expected: f64 = row(&[0.5, -0.25, 0.7, 1.0], 10.0).iter().zip(&mean).map(|(x, m)| x * m).sum();
+    assert!((predicted["mean"].as_f64().unwrap() - expected).abs() < 1e-7, "{predicted} {expected}");
+    let contrast = |of: &[&str], against: &[&str]| {
+        let words = [&["contrast", "--posterior", &file, "--format", "json"], of, &["--against"], against].concat();
+        outcome(&mut federation.client_command("site-1", &words))
+    };
+    let (code, out, err) = contrast(&["x0=1", "x1=1"], &["x0=0", "x1=1"]);
+    assert_eq!(code, 0, "{err}");
+    let effect: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!((effect["estimate"].as_f64().unwrap() - mean[1] - mean[7]).abs() < 1e-8, "{effect}");
+    let (code, _, err) = contrast(&["x0=1"], &["x0=0"]);
+    assert!(code == 2 && err.contains("depends on `x1`"), "{code} {err}");
+}
+
+#[test]
+fn a_private_run_by_a_formula_states_its_bound_and_ends() {
+    let records = Records::generated(120, 4, 0);
+    let task = Task { schedule: Schedule::Synchronous(2), ..Task::default() };
+    let sites = records.sites(&[40, 40, 40], task.likelihood);
+    let federation = Federation::new(&with_formula(&task), &schema(&task), &sites);
+    let (code, out, err) = outcome(&mut federation.server_command(&["check"]));
+    assert_eq!(code, 0, "{err}");
+    // Intercept, x0, x1, bin: 1 each; poly: 2; x0 x1: 1.
+    assert!(out.contains("y ~ x0 * x1 + bin(x2, [-0.5, 0.5]) + poly(x3, 2)") && out.contains("at most 2.6458 long"), "{out}");
+    complete(&federation, &sites);
+    assert_eq!(federation.posterior()["coefficients"].as_array().unwrap().len(), 8);
+}
