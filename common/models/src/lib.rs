@@ -119,19 +119,40 @@ pub trait ModelRules: Display {
     }
 
     /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
-    fn predictor_bounds(&self) -> Option<PredictorBounds> {
+    fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
+        let _ = ranges;
+    /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
+    /// logit or a logarithm.
+    fn outcome_sd(&self) -> f64 {
+        2.0
+    }
+
+    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
+    fn residual_is_of_class(&self) -> bool {
+        false
+    }
+
         None
     }
 
-    /// Public bound on the norm of one record's gradient of E_q log p in μ, for rows of norm at most `feature_bound`, if there is one.
-    fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
-        let _ = feature_bound;
+    /// Public bound on the norm of one record's gradient of E_q log p in μ, if there is one.
+    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
+        let _ = ranges;
         None
     }
 }
 
 /// What a linear predictor xᵀθ is measured in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a schema says of every record.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranges {
+    /// R: no row of features is longer.
+    pub row: f64,
+    /// No label, after centre and scale, is larger than this or smaller than minus this.
+    pub label: f64,
+}
+
 pub enum PredictorScale {
     /// ln P(y = 1)/P(y = 0).
     LogOdds,
@@ -150,8 +171,6 @@ pub struct PredictorBounds {
     pub residual: f64,
     /// c̄.
     pub curvature: f64,
-    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
-    pub of_class: bool,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
 }
@@ -161,7 +180,7 @@ impl PredictorBounds {
     #[must_use]
     pub fn logit() -> Self {
         let golden_ratio = f64::midpoint(1.0, 5f64.sqrt());
-        Self { residual: 1.0, curvature: 0.25, of_class: true, free_curvature: Some(golden_ratio.powf(2.5)) }
+        Self { residual: 1.0, curvature: 0.25, free_curvature: Some(golden_ratio.powf(2.5)) }
     }
 }
 

@@ -112,7 +112,7 @@ impl<'a> Terms<'a> {
                 }
             }
         };
-        let of_class = job.task.model.rules().predictor_bounds().is_some_and(|bounds| bounds.of_class);
+        let of_class = job.task.model.rules().residual_is_of_class();
         Ok(Self { spec: *spec, dimension: family.dimension(), of_class, kind })
     }
 

@@ -140,7 +140,7 @@ impl Raw {
     fn spec(&self, resolving: &Resolving<'_>) -> Result<NaturalGradientSpec, TaskError> {
         let task = &resolving.task;
         let preconditioner = self.preconditioner.unwrap_or(Preconditioner::Gram);
-        let bounds = task.model.rules().predictor_bounds();
+        let bounds = task.model.rules().predictor_bounds(task.ranges()?);
         let named = |given: Option<f64>, bound: Option<f64>, name: &str| match given.or(bound) {
             Some(value) if positive(value) => Ok(value),
             Some(_) => invalid(&format!("{name} must be a finite number above 0")),
@@ -181,15 +181,16 @@ impl Raw {
             curvature_bound: curvature,
             curvature_weight: weight,
             clip_norm: checked(ClipNorm::new(clip))?,
-            weighted: self.weighted.unwrap_or_else(|| two_classes(task, residual)),
+            weighted: self.weighted.unwrap_or(two_classes(task, residual)?),
         })
     }
 }
 
 /// Whether a record can have one of two classes, and its residual is not cut below the model's own bound.
-fn two_classes(task: &Setting<'_>, residual_bound: f64) -> bool {
+fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskError> {
     let rules = task.model.rules();
-    rules.classes() == Some(2) && rules.predictor_bounds().is_some_and(|bounds| residual_bound >= bounds.residual)
+    let bounds = rules.predictor_bounds(task.ranges()?);
+    Ok(rules.classes() == Some(2) && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
 }
 
 /// What a visit asks for.
@@ -315,7 +316,7 @@ impl UpdateRules for NaturalGradientSpec {
         require(self.shrinkage >= 0.0 && self.shrinkage.is_finite(), "shrinkage must be finite and not negative")?;
         require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;
         require(
-            !self.weighted || two_classes(task, self.residual_bound),
+            !self.weighted || two_classes(task, self.residual_bound)?,
             "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\" or \"probit-regression\", and a residual_bound of at least the model's own",
         )?;
         requires_clip_norms([&self.clip_norm])?;
