@@ -11,6 +11,7 @@ pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
 mod model;
+pub mod negative_binomial_regression;
 pub mod neural_network;
 pub mod pbp_network;
 pub mod poisson_regression;
@@ -118,9 +119,6 @@ pub trait ModelRules: Display {
         None
     }
 
-    /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
-    fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
-        let _ = ranges;
     /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
     /// logit or a logarithm.
     fn outcome_sd(&self) -> f64 {
@@ -132,6 +130,9 @@ pub trait ModelRules: Display {
         false
     }
 
+    /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
+    fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
+        let _ = ranges;
         None
     }
 
@@ -142,8 +143,6 @@ pub trait ModelRules: Display {
     }
 }
 
-/// What a linear predictor xᵀθ is measured in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 /// What a schema says of every record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ranges {
@@ -153,6 +152,8 @@ pub struct Ranges {
     pub label: f64,
 }
 
+/// What a linear predictor xᵀθ is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredictorScale {
     /// ln P(y = 1)/P(y = 0).
     LogOdds,
@@ -235,6 +236,7 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<probit_regression::ProbitRegression>(),
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
+    ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),
     ModelEntry::of::<pbp_network::PbpNetwork>(),
     ModelEntry::of::<gaussian_mixture::GaussianMixture>(),

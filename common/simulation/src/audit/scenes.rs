@@ -96,14 +96,19 @@ impl On<'_> {
     fn target(&self, opposite: bool) -> f64 {
         match self.case.records {
             Records::Classes => f64::from(u8::from(!opposite)),
-            _ if self.case.model.starts_with("poisson") && opposite => 0.0,
+            _ if self.counts() && opposite => 0.0,
             _ => 1e4 * if opposite { -1.0 } else { 1.0 },
         }
     }
 
+    /// Whether targets are counts, of which none is below 0.
+    fn counts(&self) -> bool {
+        ["poisson", "negative-binomial"].iter().any(|name| self.case.model.starts_with(name))
+    }
+
     /// The target that a coefficient of the standard normal prior expects for one feature of this size: its residual is next to nothing.
     fn expected(&self, size: f64) -> f64 {
-        if self.case.model.starts_with("poisson") { (0.5 * size * size).exp().round() } else { 0.0 }
+        if self.counts() { (0.5 * size * size).exp().round() } else { 0.0 }
     }
 
     /// Many like records with small features and an extreme target: a long gradient that points one way, or the other.
@@ -167,7 +172,7 @@ impl On<'_> {
         // Long enough for the precisions to be at their bound in either case.
         let (weak, strong) = match self.case.records {
             Records::Classes => (3.0, 6.0),
-            _ if self.case.model.starts_with("poisson") => (2.0, 2.0),
+            _ if self.counts() => (2.0, 2.0),
             _ => (100.0, 100.0),
         };
         // Distinct, so that a hash of their content spreads them over all shards.

@@ -35,7 +35,7 @@ impl UpdateRules for Pvi {
         requires_local_trust(task, "pvi")?;
         require(
             task.model.rules().is_linear(),
-            "update = \"pvi\" needs a model with an exact local optimum: linear, logistic, probit or Poisson regression",
+            "update = \"pvi\" needs a model with an exact local optimum: a family whose name ends in -regression",
         )?;
         require(task.privacy.epsilon.is_none(), "update = \"pvi\" protects nothing: remove epsilon, or use update = \"dp-optimisation\"")
     }
