@@ -19,6 +19,7 @@ pub mod prediction;
 pub mod predictor;
 pub mod probit_regression;
 pub mod registry;
+pub mod robust_regression;
 pub mod rows;
 pub mod sigmoid_belief;
 pub mod spec;
@@ -237,6 +238,7 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
     ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
+    ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),
     ModelEntry::of::<pbp_network::PbpNetwork>(),
     ModelEntry::of::<gaussian_mixture::GaussianMixture>(),

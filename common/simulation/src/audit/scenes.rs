@@ -32,6 +32,8 @@ pub(super) struct Scene {
 const COPIES: usize = 40;
 /// Short records of a canary whose second moments are to stay small, and their size. Their residuals add up.
 const SHORT: (usize, f64) = (400, 0.05);
+/// About σ√ν of the robust regression: an error of this size has the longest gradient.
+const ROBUST: f64 = 1.4;
 /// Units of a crowd.
 const CROWD: usize = 7;
 /// Units of a crowd that opposes the canary, for each of a few shards: one layout in some thousands leaves a shard without any.
@@ -97,6 +99,8 @@ impl On<'_> {
         match self.case.records {
             Records::Classes => f64::from(u8::from(!opposite)),
             _ if self.counts() && opposite => 0.0,
+            // An outlier says nothing there.
+            _ if self.case.model.starts_with("robust") => ROBUST * if opposite { -1.0 } else { 1.0 },
             _ => 1e4 * if opposite { -1.0 } else { 1.0 },
         }
     }
