@@ -52,7 +52,7 @@ impl ModelRules for NegativeBinomialRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require(
             (1e-6..=1e6).contains(&self.dispersion),
-            "dispersion must be a number between 1e-6 and 1e6: counts that spread no more than Poisson's are for poisson-regression",
+            "dispersion must be a number between 1e-6 and 1e6: counts that spread less are those of a Poisson regression",
         )?;
         let LabelKind::Number(rule) = &schema.label().kind else {
             return require(false, "negative-binomial-regression predicts a count: give the schema's label kind = \"number\"");

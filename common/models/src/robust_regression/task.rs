@@ -55,7 +55,7 @@ impl ModelRules for RobustRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require(
             self.degrees_of_freedom > 2.0 && self.degrees_of_freedom <= 1000.0,
-            "degrees_of_freedom must be above 2 and at most 1000: noise without outliers is for linear-regression",
+            "degrees_of_freedom must be above 2 and at most 1000: noise without outliers is that of a linear regression",
         )?;
         require(positive(self.scale), "scale must be a number between 1e-30 and 1e30")?;
         require(
