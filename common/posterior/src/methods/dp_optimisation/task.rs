@@ -240,9 +240,8 @@ impl Raw {
         let two_classes = model.is_linear() && model.classes() == Some(2);
         let weighted = self.weighted.unwrap_or(two_classes && optimizer == Optimizer::Preconditioned);
         let balance = Balance::of(weighted);
-        let ranges = task.ranges()?;
-        let bound = || task.model.rules().gradient_bound(ranges).map(|bound| balance.clip * bound);
-        let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {
+        let bound = task.model.rules().gradient_bound(task.ranges()?).map(|bound| balance.clip * bound);
+        let Some(clip) = resolving.clip_norm(self.clip_norm)?.or(bound) else {
             return invalid(&format!(
                 "gradients of {} have no public bound: give clip_norm, the largest gradient norm of a unit that shall count in full",
                 task.model
