@@ -119,6 +119,11 @@ impl Predictor for NegativeBinomialRegression {
         Statistics { residual: target - total * moments.sigmoid, curvature: total * moments.curvature }
     }
 
+    /// (y + φ)/4, far below the bound for most counts.
+    fn largest_curvature(&self, bound: f64, target: f64) -> f64 {
+        (0.25 * (target + self.dispersion)).min(bound).max(0.0)
+    }
+
     fn cost(&self) -> u32 {
         4
     }
@@ -209,6 +214,7 @@ mod tests {
                 let slack = 1.0 + 1e-9;
                 prop_assert!(at.residual.abs() <= bounds.residual * slack, "{at:?}");
                 prop_assert!((0.0..=bounds.curvature * slack).contains(&at.curvature), "{at:?}");
+                prop_assert!(at.curvature <= model.largest_curvature(bounds.curvature, target) * slack, "{at:?}");
                 let joint = at.residual.hypot(bounds.free_curvature.unwrap() * at.curvature);
                 prop_assert!(joint <= bounds.residual * slack, "{at:?} {joint}");
             }

@@ -40,6 +40,10 @@ impl LinearPredictor for NegativeBinomial {
         log_constant(target, dispersion) + target * centred - (target + dispersion) * softplus(centred, variance)
     }
 
+    fn largest_curvature(&self, bound: f64, target: f64) -> f64 {
+        self.public.largest_curvature(bound, target)
+    }
+
     /// At an optimum rates are about as large as counts, and c = mφ/(m + φ) where the rate is the count.
     fn typical_curvature(&self, target: f64) -> f64 {
         let (rate, dispersion) = (target.clamp(0.5, 1e6), self.public.dispersion);

@@ -1,6 +1,6 @@
 //! Bounded natural-gradient variational inference (`update = "natural-gradient"`).
 //!
-//! The first visit asks for the Gram matrix c̄ Σ xxᵀ, of which the server makes a preconditioner P. Every later visit asks for
+//! The first visit asks for the Gram matrix c̄ Σ xxᵀ (Σ c̄(y) xxᵀ where the label bounds a record's curvature), of which the server makes a preconditioner P. Every later visit asks for
 //! [Σ r x ; w Σ c x∘x] at the current posterior (with full covariance w Σ c svec(xxᵀ)), r and c being a record's expected residual and curvature.
 //! The server steps μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)) and averages.
 //!

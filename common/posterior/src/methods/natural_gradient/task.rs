@@ -196,7 +196,7 @@ fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskErro
 /// What a visit asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NaturalGradientVisit {
-    /// c̄ Σ svec(xxᵀ).
+    /// c̄ Σ svec(xxᵀ), or less where a record's label bounds its curvature.
     Gram,
     /// [Σ r x ; w Σ c x∘x], or w Σ c svec(xxᵀ) with full covariance.
     Gradient,
@@ -431,7 +431,7 @@ impl UpdateRules for NaturalGradientSpec {
 
     fn released(&self) -> String {
         let first = match self.preconditioner {
-            Preconditioner::Gram => " (at the first visit: of the products of its features)",
+            Preconditioner::Gram => " (at the first visit: of weighted products of its features)",
             Preconditioner::Diagonal => "",
         };
         format!("at every visit one noised sum over the records, of residual times features and of curvature times squared features{first}")
