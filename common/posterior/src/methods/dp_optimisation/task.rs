@@ -9,17 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::MeasuredRule;
 use crate::clipping::adaptive;
-use crate::methods::Setting;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::methods::{PviRule, Rule};
+use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::numerics::floor::PrecisionFloor;
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, TaskError};
 

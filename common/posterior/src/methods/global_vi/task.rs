@@ -7,11 +7,8 @@ use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
-use crate::methods::{GlobalViRule, Rule};
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::methods::{Setting, SumSpec};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::methods::{GlobalViRule, MessageForm, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec};
+use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, ScheduleSpec, TaskError};
 

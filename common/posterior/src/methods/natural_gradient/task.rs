@@ -14,12 +14,11 @@ use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
-use crate::methods::{NaturalGradientRule, Rule};
-use crate::methods::{Setting, SumSpec};
+use crate::methods::{
+    MessageForm, NaturalGradientRule, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec, VisitForm,
+};
 use crate::models::predictor::Statistics;
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, ScheduleSpec, TaskError};
 
