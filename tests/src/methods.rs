@@ -96,6 +96,8 @@ pub const MODELS: &[Model] = &[
     model("logistic, full", "family = \"logistic-regression\"\napproximation = \"full-covariance\"", Data::Classes),
     model("probit", "family = \"probit-regression\"", Data::Classes),
     model("Poisson", "family = \"poisson-regression\"", Data::Counts),
+    model("negative binomial", "family = \"negative-binomial-regression\"\ndispersion = 1.5", Data::Counts),
+    model("robust", "family = \"robust-regression\"\nscale = 1.0", Data::Counts),
     model("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Data::Classes),
     model("network of classes", "family = \"neural-network\"\nhidden = [3]\nsamples = 1\nclasses = 3", Data::Wards),
     model("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 1.0", Data::Counts),
@@ -191,7 +193,7 @@ const GLM: &str = "pvi; dp; natural; bcm, split; global; perturbation; averaging
 #[must_use]
 pub fn tried(model: &str) -> Vec<&'static Update> {
     let names = match model {
-        "linear" | "Poisson" => vec![GLM],
+        "linear" | "Poisson" | "negative binomial" | "robust" => vec![GLM],
         "linear, full" => vec!["vips, unknown noise; virtual"],
         "logistic" => vec![
             GLM,
@@ -222,7 +224,7 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "logistic" => "natural; global, sampled; perturbation; averaging, tied; virtual; virtual, tied; client-level; sep; ep",
         "logistic, full" => "vips",
         "probit" => "sep, sites; ep, sites",
-        "Poisson" | "network" | "network of numbers" | "network of classes" => "",
+        "Poisson" | "negative binomial" | "robust" | "network" | "network of numbers" | "network of classes" => "",
         "topics" => "vips, learned clip",
         "mixture" => "sep, sampled; dp-em",
         "mixture, full" => "",

@@ -226,7 +226,9 @@ impl Rows {
             }
             Prediction::Classes { probabilities } => Line::Classes { class: largest(&probabilities).0, probabilities },
             Prediction::Component { component, probability } => Line::Component { component, probability },
-            Prediction::Number { mean, variance } | Prediction::Count { mean, variance, .. } => {
+            Prediction::Number { mean, variance }
+            | Prediction::Count { mean, variance, .. }
+            | Prediction::HeavyTailed { mean, variance, .. } => {
                 let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
                     LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
                     LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Absent => (&|entry| entry, Some(variance.sqrt())),

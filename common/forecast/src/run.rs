@@ -63,7 +63,7 @@ pub fn unprotected(task: &ResolvedTask, rows: &Rows, start: &[f64]) -> Option<Ga
     let (prior_mean, prior_precision) = (task.prior.mean, task.prior.scale.powi(-2));
     let prior = DMatrix::identity(d, d) * prior_precision;
     let mut mean = DVector::from_column_slice(start);
-    let mut matrix = &prior + rows.gram() * predictor.statistics(0.0, 0.0, 0.0).curvature.min(1.0);
+    let mut matrix = &prior + rows.gram(|_| 1.0) * predictor.statistics(0.0, 0.0, 0.0).curvature.min(1.0);
     let mut q = packed(task, &mean, &matrix)?;
     for _ in 0..STEPS {
         let sums = rows.sums(predictor, q.standard(), |_, statistics, _| statistics);

@@ -269,9 +269,12 @@ fn scale(truth: &mut [f64], intercept: Option<u32>, factor: f64) {
 /// Standard deviation of the predictor that leaves a label with this mean and standard deviation.
 fn explained_spread(law: &dyn Law, mean: f64, sd: f64) -> f64 {
     match law.predict(Example { indices: &[], values: &[], target: 0.0 }) {
-        Prediction::Number { variance, .. } => (sd * sd - variance).max(0.0).sqrt(),
-        // Var y = E y + E y² (e^{s²} − 1) for a log-rate of standard deviation s.
-        Prediction::Count { .. } if mean > 0.0 => ((sd * sd - mean).max(0.0) / (mean * mean)).ln_1p().sqrt(),
+        Prediction::Number { variance, .. } | Prediction::HeavyTailed { variance, .. } => (sd * sd - variance).max(0.0).sqrt(),
+        // Var y = E y + (E y)² (e^{s²} (1 + 1/φ) − 1) for a log-rate of standard deviation s.
+        Prediction::Count { dispersion, .. } if mean > 0.0 => {
+            let excess = ((sd * sd - mean) / (mean * mean)).ln_1p() - dispersion.recip().ln_1p();
+            excess.max(0.0).sqrt()
+        }
         _ => f64::NAN,
     }
 }
@@ -290,6 +293,10 @@ fn set_targets(task: &ResolvedTask, schema: &Schema, rows: &mut Rows, truth: &[f
             return [(1.0, mean), (0.0, 1.0 - mean)];
         }
         let drawn = match prediction {
+            Prediction::Count { dispersion, .. } if dispersion.is_finite() => {
+                let rate = mean * draws.gamma(dispersion) / dispersion;
+                draws.poisson(rate.min(1e9))
+            }
             Prediction::Count { .. } => draws.poisson(mean.min(1e9)),
             _ => mean + variance.sqrt() * draws.normal(),
         };
@@ -302,7 +309,9 @@ fn set_targets(task: &ResolvedTask, schema: &Schema, rows: &mut Rows, truth: &[f
 fn response(prediction: &Prediction) -> (f64, f64) {
     match *prediction {
         Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => (probability, probability * (1.0 - probability)),
-        Prediction::Number { mean, variance } | Prediction::Count { mean, variance, .. } => (mean, variance),
+        Prediction::Number { mean, variance }
+        | Prediction::Count { mean, variance, .. }
+        | Prediction::HeavyTailed { mean, variance, .. } => (mean, variance),
         Prediction::Classes { .. } | Prediction::Component { .. } => (0.0, 0.0),
     }
 }

@@ -36,7 +36,9 @@ fn published(task: &ResolvedTask, problem: &Problem, tables: &[RecordTable]) -> 
     let (mean, sd) = moments(&|record| record.target);
     let label = match problem.likelihood {
         Likelihood::Logistic | Likelihood::Probit => format!("share = {mean:?}\n"),
-        Likelihood::Linear | Likelihood::Poisson => format!("mean = {mean:?}\nsd = {sd:?}\n"),
+        Likelihood::Linear | Likelihood::Poisson | Likelihood::NegativeBinomial | Likelihood::Robust => {
+            format!("mean = {mean:?}\nsd = {sd:?}\n")
+        }
     };
     let (head, columns) = task.schema.split_once("[[columns]]\n").unwrap();
     let mut schema = format!("{head}{label}{source}");

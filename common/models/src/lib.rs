@@ -11,6 +11,7 @@ pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
 mod model;
+pub mod negative_binomial_regression;
 pub mod neural_network;
 pub mod pbp_network;
 pub mod poisson_regression;
@@ -18,6 +19,7 @@ pub mod prediction;
 pub mod predictor;
 pub mod probit_regression;
 pub mod registry;
+pub mod robust_regression;
 pub mod rows;
 pub mod sigmoid_belief;
 pub mod spec;
@@ -118,16 +120,37 @@ pub trait ModelRules: Display {
         None
     }
 
+    /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
+    /// logit or a logarithm.
+    fn outcome_sd(&self) -> f64 {
+        2.0
+    }
+
+    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
+    fn residual_is_of_class(&self) -> bool {
+        false
+    }
+
     /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
-    fn predictor_bounds(&self) -> Option<PredictorBounds> {
+    fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
+        let _ = ranges;
         None
     }
 
-    /// Public bound on the norm of one record's gradient of E_q log p in μ, for rows of norm at most `feature_bound`, if there is one.
-    fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
-        let _ = feature_bound;
+    /// Public bound on the norm of one record's gradient of E_q log p in μ, if there is one.
+    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
+        let _ = ranges;
         None
     }
+}
+
+/// What a schema says of every record.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranges {
+    /// R: no row of features is longer.
+    pub row: f64,
+    /// No label, after centre and scale, is larger than this or smaller than minus this.
+    pub label: f64,
 }
 
 /// What a linear predictor xᵀθ is measured in.
@@ -150,8 +173,6 @@ pub struct PredictorBounds {
     pub residual: f64,
     /// c̄.
     pub curvature: f64,
-    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
-    pub of_class: bool,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
 }
@@ -161,7 +182,7 @@ impl PredictorBounds {
     #[must_use]
     pub fn logit() -> Self {
         let golden_ratio = f64::midpoint(1.0, 5f64.sqrt());
-        Self { residual: 1.0, curvature: 0.25, of_class: true, free_curvature: Some(golden_ratio.powf(2.5)) }
+        Self { residual: 1.0, curvature: 0.25, free_curvature: Some(golden_ratio.powf(2.5)) }
     }
 }
 
@@ -216,6 +237,8 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<probit_regression::ProbitRegression>(),
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
+    ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
+    ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),
     ModelEntry::of::<pbp_network::PbpNetwork>(),
     ModelEntry::of::<gaussian_mixture::GaussianMixture>(),

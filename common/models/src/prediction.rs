@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 pub use dp_pvi_schema::public::Example;
 
+use dp_pvi_numerics::count::negative_binomial;
 use dp_pvi_numerics::normal;
-
-use dp_pvi_numerics::count;
+use dp_pvi_numerics::student::NormalPlusStudent;
 
 /// The predictive distribution of a posterior: parameter uncertainty and observation noise together.
 pub trait Law: Debug + Send + Sync {
@@ -130,14 +130,25 @@ pub enum Prediction {
         /// Predictive variance.
         variance: f64,
     },
-    /// A count y ~ Poisson(e^z) with z ~ N(mean, variance) of `log_rate`.
+    /// A count of mean m = e^z and variance m + m²/`dispersion`, with z ~ N(mean, variance) of `log_rate`.
     Count {
         /// E y.
         mean: f64,
-        /// Var y: of the rate, and Poisson's own.
+        /// Var y: of the rate, and the count's own.
         variance: f64,
         /// Mean and variance of z.
         log_rate: (f64, f64),
+        /// Infinite for a Poisson count.
+        dispersion: f64,
+    },
+    /// A number with heavy tails.
+    HeavyTailed {
+        /// xᵀμ.
+        mean: f64,
+        /// Predictive variance.
+        variance: f64,
+        /// Its distribution.
+        law: NormalPlusStudent,
     },
     /// P(y = 1), with mean and standard deviation of the logit behind it: xᵀθ, Gaussian, or the output of a network.
     Class {
@@ -177,9 +188,11 @@ impl Prediction {
     pub fn transform(&self, target: f64) -> Option<f64> {
         match *self {
             Self::Number { mean, variance } => Some(0.5 * libm::erfc((mean - target) / (2.0 * variance).sqrt())),
-            Self::Count { log_rate: (mean, variance), .. } => {
-                Some(count::distribution(target - 1.0, mean, variance) + 0.5 * count::log_mass(target, mean, variance).exp())
+            Self::Count { log_rate: (mean, variance), dispersion, .. } => {
+                let below = negative_binomial::distribution(target - 1.0, dispersion, mean, variance);
+                Some(below + 0.5 * negative_binomial::log_mass(target, dispersion, mean, variance).exp())
             }
+            Self::HeavyTailed { law, .. } => Some(law.distribution(target)),
             Self::Class { .. } | Self::Classes { .. } | Self::Probit { .. } | Self::Component { .. } => None,
         }
     }
@@ -189,10 +202,13 @@ impl Prediction {
     pub fn interval(&self, level: Level) -> Interval {
         match *self {
             Self::Number { mean, variance } => level.interval(mean, variance.sqrt()),
-            Self::Count { log_rate: (mean, variance), .. } => {
-                let tail = normal::cdf(-level.half_width());
-                let quantile = |probability| count::quantile(probability, mean, variance);
-                Interval { lower: quantile(tail), upper: quantile(1.0 - tail) }
+            Self::Count { log_rate: (mean, variance), dispersion, .. } => {
+                let quantile = |probability| negative_binomial::quantile(probability, dispersion, mean, variance);
+                Interval { lower: quantile(level.tail()), upper: quantile(1.0 - level.tail()) }
+            }
+            Self::HeavyTailed { mean, law, .. } => {
+                let upper = law.quantile(1.0 - level.tail());
+                Interval { lower: 2.0 * mean - upper, upper }
             }
             Self::Class { logit_mean, logit_sd, .. } => {
                 let logit = level.interval(logit_mean, logit_sd);
@@ -240,6 +256,11 @@ impl Level {
             Self::P90 => 1.644_853_626_951_472_2,
             Self::P95 => 1.959_963_984_540_054,
         }
+    }
+
+    /// What is above an interval, and as much below.
+    fn tail(self) -> f64 {
+        normal::cdf(-self.half_width())
     }
 
     /// The interval of N(mean, sd²).

@@ -15,6 +15,13 @@ pub trait Predictor {
     /// Residual and curvature for a predictor with this mean and variance.
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
 
+    /// Weight of xxᵀ in a sum that shall be above the sum of all curvatures whatever the predictors are: `bound`, or less where the target tells. `bound` is that
+    /// of every curvature.
+    fn largest_curvature(&self, bound: f64, target: f64) -> f64 {
+        let _ = target;
+        bound
+    }
+
     /// About how many exponentials or the like one evaluation takes: who has a choice evaluates a dear one less often.
     fn cost(&self) -> u32 {
         1

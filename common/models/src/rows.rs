@@ -136,10 +136,11 @@ impl Rows {
         (first, second)
     }
 
-    /// Σ xxᵀ over all records.
+    /// Σ w xxᵀ over all records, w being what `weight` makes of a target.
     #[must_use]
-    pub fn gram(&self) -> DMatrix<f64> {
-        self.accumulate(|_| Statistics { residual: 0.0, curvature: 1.0 }).second
+    pub fn gram(&self, weight: impl Fn(f64) -> f64) -> DMatrix<f64> {
+        let expected = |row: Row<'_>| row.targets.iter().map(|&(target, probability)| probability * weight(target)).sum();
+        self.accumulate(|row| Statistics { residual: 0.0, curvature: expected(row) }).second
     }
 
     fn accumulate(&self, of: impl Fn(Row<'_>) -> Statistics) -> Sums {

@@ -1,4 +1,6 @@
-//! Counts with a Gaussian log rate: y ~ Poisson(e^z), z ~ N(a, s²).
+//! Counts with a Gaussian log rate: y ~ Poisson(e^z), z ~ N(a, s²). [`negative_binomial`] has those that spread more.
+
+pub mod negative_binomial;
 
 use dp_pvi_expfam::special::ln_gamma;
 
@@ -12,25 +14,30 @@ const DEPTH: f64 = 40.0;
 /// Steps to either side, whatever a and s are.
 const STEPS: u32 = 5_000;
 
-/// ln ∫ Poisson(y | e^z) N(z | a, s²) dz, by the trapezoid rule around the integrand's only maximum. The integrand is analytic and log-concave:
-/// errors are below 1e-10 for s ≤ 100.
+/// ln ∫ Poisson(y | e^z) N(z | a, s²) dz. Errors are below 1e-10 for s ≤ 100.
 #[must_use]
 pub fn log_mass(count: f64, mean: f64, variance: f64) -> f64 {
-    let at = |z: f64| count * z - z.exp();
+    let mode = |precision| mode(count, mean, precision);
+    log_integral(mean, variance, |z| count * z - z.exp(), f64::exp, mode) - ln_gamma(count + 1.0)
+}
+
+/// ln ∫ e^g N(z | a, s²) dz for an analytic concave g whose second derivative is −`curvature`, by the trapezoid rule around the integrand's only
+/// maximum; `mode` finds it from 1/s².
+fn log_integral(mean: f64, variance: f64, g: impl Fn(f64) -> f64, curvature: impl Fn(f64) -> f64, mode: impl FnOnce(f64) -> f64) -> f64 {
     if variance <= 1e-16 {
-        return at(mean) - ln_gamma(count + 1.0);
+        return g(mean);
     }
     let precision = 1.0 / variance;
-    let log_integrand = |z: f64| at(z) - 0.5 * precision * (z - mean).powi(2);
-    let mode = mode(count, mean, precision);
-    let step = (STEPS_OF.0 / (mode.exp() + precision).sqrt()).min(STEPS_OF.1);
+    let log_integrand = |z: f64| g(z) - 0.5 * precision * (z - mean).powi(2);
+    let mode = mode(precision);
+    let step = (STEPS_OF.0 / (curvature(mode) + precision).sqrt()).min(STEPS_OF.1);
     let peak = log_integrand(mode);
     let side = |direction: f64| -> f64 {
         let terms = (1..=STEPS).map(|k| log_integrand(mode + direction * step * f64::from(k)) - peak);
         terms.take_while(|term| *term > -DEPTH).map(f64::exp).sum()
     };
     let sum = 1.0 + side(1.0) + side(-1.0);
-    peak + (sum * step * (precision / (2.0 * std::f64::consts::PI)).sqrt()).ln() - ln_gamma(count + 1.0)
+    peak + (sum * step * (precision / (2.0 * std::f64::consts::PI)).sqrt()).ln()
 }
 
 /// Standard deviations of z beyond which there is no mass that a double shows.
@@ -40,28 +47,33 @@ const MOST: f64 = 1e12;
 /// From here on Wilson and Hilferty's normal form of a gamma distribution takes the place of its series, which has √count terms.
 const MANY: f64 = 1e4;
 
-/// P(y ≤ count) = E Q(count + 1, e^z), Q the regularised upper incomplete gamma function; by the trapezoid rule, whose steps follow the width
-/// of Q in z, about 1/√count. Absolute error below 1e-8 for counts
-/// below 10⁴, 1e-6 above, and 5e-4 where z is spread over very many counts. NaN for parameters that are not finite.
+/// P(y ≤ count) = E Q(count + 1, e^z), Q the regularised upper incomplete gamma function, whose width in z is about 1/√count. Absolute error below
+/// 1e-8 for counts below 10⁴, 1e-6 above, and 5e-4 where z is spread over very many counts. NaN for parameters that are not finite.
 #[must_use]
 pub fn distribution(count: f64, mean: f64, variance: f64) -> f64 {
-    if !(count.is_finite() && mean.is_finite() && variance.is_finite()) {
-        return f64::NAN;
-    }
-    if count < 0.0 {
-        return 0.0;
-    }
     let shape = count + 1.0;
     let below = |z: f64| match z.min(700.0).exp() {
         rate if rate > 0.0 && count < MANY => statrs::function::gamma::gamma_ur(shape, rate),
         rate if rate > 0.0 => normal::cdf(-3.0 * shape.sqrt() * ((rate / shape).cbrt() - 1.0 + 1.0 / (9.0 * shape))),
         _ => 1.0,
     };
+    average(count, (mean, variance), shape.sqrt().recip(), below)
+}
+
+/// E below(z), the probability of at most `count` given z, by the trapezoid rule with steps that follow the `width` of its fall from 1 to 0. NaN for parameters
+/// that are not finite, 0 for a count below 0.
+fn average(count: f64, (mean, variance): (f64, f64), width: f64, below: impl Fn(f64) -> f64) -> f64 {
+    if !(count.is_finite() && mean.is_finite() && variance.is_finite()) {
+        return f64::NAN;
+    }
+    if count < 0.0 {
+        return 0.0;
+    }
     let sd = variance.max(0.0).sqrt();
     if sd <= 1e-8 {
         return below(mean);
     }
-    let step = (0.6 / (sd * (count + 1.0).sqrt())).clamp(1e-3, 0.5);
+    let step = (0.6 * width / sd).clamp(1e-3, 0.5);
     let (mut sum, mut weight) = (0.0, 0.0);
     let mut u = -WIDEST;
     while u <= WIDEST {
@@ -79,7 +91,11 @@ pub fn quantile(probability: f64, mean: f64, variance: f64) -> f64 {
     if !(mean.is_finite() && variance.is_finite()) {
         return f64::NAN;
     }
-    let reached = |count: f64| distribution(count, mean, variance) >= probability;
+    smallest(|count| distribution(count, mean, variance) >= probability)
+}
+
+/// The smallest count that `reached` says yes to, as it does to all above; infinity above 10¹².
+fn smallest(reached: impl Fn(f64) -> bool) -> f64 {
     if reached(0.0) {
         return 0.0;
     }

@@ -15,4 +15,5 @@ pub mod polya_gamma;
 pub mod quadrature;
 pub mod simplex;
 pub mod start;
+pub mod student;
 pub mod uncertain_curvature;

@@ -15,6 +15,16 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     ("probit", r#"{"family":"probit-regression"}"#, "2fa91462bec17943de1897e3e0bbf849aaa8f6bd74901e79d6e65d0b462801ff"),
     ("Poisson", r#"{"family":"poisson-regression"}"#, "a27695cb23a532fd4b766ea59966173826fbca2e29fbdf730d7028f18a7f939b"),
     (
+        "negative binomial",
+        r#"{"family":"negative-binomial-regression","dispersion":1.5}"#,
+        "891902fedc0b66665fd9d2e9e40556d0e04a0d49116bde69e2fbd4a8e4f05553",
+    ),
+    (
+        "robust",
+        r#"{"family":"robust-regression","degrees_of_freedom":4.0,"scale":1.0}"#,
+        "097df7c54dd434a65fe7c6315fcefbd9b554f0ac13262226b07c8aa8d2d48cce",
+    ),
+    (
         "network",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
         "e03bfa703ad764a8be1958fbab145c9f0b32b36d992a35c42d8ff863a024f1f4",
@@ -97,6 +107,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("logistic", "there are no fields", "there are no fields"),
     ("probit", "there are no fields", "there are no fields"),
     ("Poisson", "there are no fields", "there are no fields"),
+    ("negative binomial", "expected `dispersion`", "expected `dispersion`"),
+    ("robust", "expected `degrees_of_freedom` or `scale`", "expected `degrees_of_freedom` or `scale`"),
     ("network", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of numbers", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of classes", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),

@@ -25,6 +25,12 @@ pub trait LinearPredictor: Send + Sync {
     /// f = E log p(target | predictor).
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
 
+    /// Weight of xxᵀ in a sum that shall be above the sum of all curvatures: see [`Predictor::largest_curvature`](dp_pvi_models::predictor::Predictor::largest_curvature).
+    fn largest_curvature(&self, bound: f64, target: f64) -> f64 {
+        let _ = target;
+        bound
+    }
+
     /// A curvature of about the size that a record with this target has near an optimum: where an exact fit starts, and nothing else.
     fn typical_curvature(&self, target: f64) -> f64;
 }

@@ -13,7 +13,7 @@
 mod dual;
 pub mod glm;
 mod indicator;
-mod optimum;
+pub(crate) mod optimum;
 pub mod statistics;
 pub mod tilted;
 

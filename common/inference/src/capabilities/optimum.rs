@@ -33,11 +33,26 @@ fn natural_gradient(
     cavity: &Gaussian,
     start: &Gaussian,
 ) -> Result<Gaussian, InvalidParameters> {
+    if matches!(cavity.family(), Family::DiagonalGaussian { .. })
+        && let Some(optimum) = dual::optimum(model, table, weight, tolerance, cavity)
+    {
+        return optimum;
+    }
+    ascent_on_support(model, table, weight, tolerance, cavity, start)
+}
+
+/// The search over the columns that have an entry. It asks for no concavity: a step that would make the bound smaller is halved, so that the end is an optimum near
+/// `start`, whether or not there are others.
+pub(crate) fn ascent_on_support(
+    model: &impl LinearPredictor,
+    table: &RecordTable,
+    weight: f64,
+    tolerance: f64,
+    cavity: &Gaussian,
+    start: &Gaussian,
+) -> Result<Gaussian, InvalidParameters> {
     let d = cavity.family().dimension();
     if matches!(cavity.family(), Family::DiagonalGaussian { .. }) {
-        if let Some(optimum) = dual::optimum(model, table, weight, tolerance, cavity) {
-            return optimum;
-        }
         let support = support(table, d);
         if support.is_empty() {
             return Ok(cavity.clone());

@@ -71,6 +71,8 @@ pub(super) const MODELS: &[(&str, &str, Records)] = &[
     ("logistic, full", "family = \"logistic-regression\"\napproximation = \"full-covariance\"", Records::Classes),
     ("probit", "family = \"probit-regression\"", Records::Classes),
     ("Poisson", "family = \"poisson-regression\"", Records::Numbers),
+    ("negative binomial", "family = \"negative-binomial-regression\"\ndispersion = 1.5", Records::Numbers),
+    ("robust", "family = \"robust-regression\"\nscale = 0.7", Records::Numbers),
     ("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Records::Classes),
     ("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     ("topics", "family = \"latent-dirichlet\"\ntopics = 2", Records::Documents),
@@ -140,7 +142,7 @@ const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
 /// Which updates serve which model; every other pair is refused before anything runs.
 pub(super) fn served(model: &str) -> String {
     match model {
-        "linear" | "Poisson" | "gamma" => GLM.into(),
+        "linear" | "Poisson" | "negative binomial" | "robust" | "gamma" => GLM.into(),
         "logistic" | "probit" => format!("{GLM}; {PROPAGATION}; dp, balanced"),
         "logistic, full" => {
             let exact = "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips";

@@ -7,10 +7,12 @@ pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod negative_binomial_regression;
 pub mod neural_network;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod probit_regression;
+pub mod robust_regression;
 pub mod sigmoid_belief;
 
 #[cfg(test)]
@@ -68,6 +70,8 @@ const BUILT_IN: &[Room] = &[
     Room::of::<public::probit_regression::ProbitRegression>(),
     Room::of::<public::linear_regression::LinearRegression>(),
     Room::of::<public::poisson_regression::PoissonRegression>(),
+    Room::of::<public::negative_binomial_regression::NegativeBinomialRegression>(),
+    Room::of::<public::robust_regression::RobustRegression>(),
     Room::of::<public::neural_network::NeuralNetworkSpec>(),
     Room::of::<public::pbp_network::PbpNetwork>(),
     Room::of::<public::gaussian_mixture::GaussianMixture>(),

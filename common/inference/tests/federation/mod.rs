@@ -44,6 +44,10 @@ pub(crate) enum Likelihood {
     Logistic,
     Probit,
     Poisson,
+    /// With dispersion 2.
+    NegativeBinomial,
+    /// With scale 1 and four degrees of freedom.
+    Robust,
 }
 
 /// How the features of a record are drawn. The last one is the intercept.
@@ -107,16 +111,12 @@ impl Likelihood {
             Self::Linear => predictor + 3.0 * random.normal(),
             Self::Logistic => f64::from(u8::from(random.uniform() < 1.0 / (1.0 + (-predictor).exp()))),
             Self::Probit => f64::from(u8::from(predictor + random.normal() > 0.0)),
-            Self::Poisson => {
-                let (mut count, mut left) = (0.0, predictor.exp());
-                loop {
-                    left += random.uniform().ln();
-                    if left < 0.0 {
-                        return f64::min(count, 40.0);
-                    }
-                    count += 1.0;
-                }
+            Self::Poisson => random.count(predictor.exp()).min(40.0),
+            Self::NegativeBinomial => {
+                let rate = predictor.exp() * random.gamma_of_two() / 2.0;
+                random.count(rate).min(40.0)
             }
+            Self::Robust => predictor + random.normal() / (0.5 * random.gamma_of_two()).sqrt(),
         }
     }
 }
@@ -128,6 +128,13 @@ impl Problem {
                 ("kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1", "family = \"linear-regression\"\nnoise_sd = 3.0")
             }
             Likelihood::Poisson => ("kind = \"number\"\nlower = 0\nupper = 40\ncentre = 0\nscale = 1", "family = \"poisson-regression\""),
+            Likelihood::NegativeBinomial => (
+                "kind = \"number\"\nlower = 0\nupper = 40\ncentre = 0\nscale = 1",
+                "family = \"negative-binomial-regression\"\ndispersion = 2.0",
+            ),
+            Likelihood::Robust => {
+                ("kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1", "family = \"robust-regression\"\nscale = 1.0")
+            }
             Likelihood::Logistic => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"logistic-regression\""),
             Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
         };
@@ -327,5 +334,22 @@ impl Random {
 
     pub(crate) fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// Gamma with shape 2 and scale 1: its mean is 2.
+    fn gamma_of_two(&mut self) -> f64 {
+        -(self.uniform() * self.uniform()).ln()
+    }
+
+    /// Poisson with this rate.
+    fn count(&mut self, rate: f64) -> f64 {
+        let (mut count, mut left) = (0.0, rate);
+        loop {
+            left += self.uniform().ln();
+            if left < 0.0 {
+                return count;
+            }
+            count += 1.0;
+        }
     }
 }

@@ -8,9 +8,11 @@ use super::{CompareError, Contrast, Effect, Measure, agree, compare, effects};
 use crate::ModelSpec;
 use crate::linear_regression::LinearRegression;
 use crate::logistic_regression::LogisticRegression;
+use crate::negative_binomial_regression::NegativeBinomialRegression;
 use crate::poisson_regression::PoissonRegression;
 use crate::prediction::Level;
 use crate::probit_regression::ProbitRegression;
+use crate::robust_regression::RobustRegression;
 use dp_pvi_schema::Schema;
 
 const CLASS: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n";
@@ -148,6 +150,10 @@ fn the_measure_follows_the_likelihood() {
     let poisson = of(&PoissonRegression {}.into(), counts);
     assert_eq!([poisson[0].measure, poisson[1].measure], [Measure::RateRatio, Measure::Rate]);
     assert!(poisson[0].ratio.is_some());
+    let spread = of(&NegativeBinomialRegression { dispersion: 1.5 }.into(), counts);
+    assert_eq!([spread[0].measure, spread[1].measure], [Measure::RateRatio, Measure::Rate]);
+    let robust = of(&RobustRegression { degrees_of_freedom: 4.0, scale: 1.0 }.into(), counts);
+    assert_eq!([robust[0].measure, robust[1].measure], [Measure::Difference, Measure::Value]);
     let probit = of(&ProbitRegression {}.into(), CLASS);
     assert_eq!([probit[0].measure, probit[1].measure], [Measure::ProbitDifference, Measure::Probit]);
     assert!(probit[0].ratio.is_none() && probit[0].interval_90.is_some());

@@ -71,6 +71,10 @@ impl ModelRules for LinearRegression {
     fn predictor(&self) -> Option<&dyn Predictor> {
         Some(self)
     }
+
+    fn outcome_sd(&self) -> f64 {
+        self.noise_sd
+    }
 }
 
 /// r = (y − a)/noise_sd², c = 1/noise_sd².

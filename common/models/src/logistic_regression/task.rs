@@ -10,7 +10,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, StatisticsForm, TiltedForm};
+use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges, StatisticsForm, TiltedForm};
 use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments};
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -65,13 +65,17 @@ impl ModelRules for LogisticRegression {
         Some(self)
     }
 
-    fn predictor_bounds(&self) -> Option<PredictorBounds> {
+    fn residual_is_of_class(&self) -> bool {
+        true
+    }
+
+    fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
         Some(PredictorBounds::logit())
     }
 
     /// |y − E σ| ≤ 1, so the gradient is at most R.
-    fn gradient_bound(&self, feature_bound: f64) -> Option<f64> {
-        Some(feature_bound)
+    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
+        Some(ranges.row)
     }
 }
 

@@ -74,7 +74,12 @@ impl PredictorLaw for Count {
     fn predict(&self, mean: f64, variance: f64) -> Prediction {
         let rate = (mean + 0.5 * variance).exp();
         // Of the count: that of its rate, and Poisson's own.
-        Prediction::Count { mean: rate, variance: rate + rate * rate * variance.exp_m1(), log_rate: (mean, variance) }
+        Prediction::Count {
+            mean: rate,
+            variance: rate + rate * rate * variance.exp_m1(),
+            log_rate: (mean, variance),
+            dispersion: f64::INFINITY,
+        }
     }
 
     fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {

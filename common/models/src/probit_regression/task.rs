@@ -10,7 +10,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, TiltedForm};
+use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges, TiltedForm};
 use dp_pvi_numerics::expectation::expectation;
 use dp_pvi_numerics::normal;
 use dp_pvi_schema::{LabelKind, Schema};
@@ -62,10 +62,15 @@ impl ModelRules for ProbitRegression {
         Some(self)
     }
 
+    /// That of the latent normal score.
+    fn outcome_sd(&self) -> f64 {
+        1.0
+    }
+
     /// −∂² ln Φ < 1. A residual grows like the distance from the right side, so it is cut, at what a record two standard deviations on the wrong
     /// side has.
-    fn predictor_bounds(&self) -> Option<PredictorBounds> {
-        Some(PredictorBounds { residual: 2.4, curvature: 1.0, of_class: false, free_curvature: None })
+    fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
+        Some(PredictorBounds { residual: 2.4, curvature: 1.0, free_curvature: None })
     }
 }
 

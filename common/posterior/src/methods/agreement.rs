@@ -2,7 +2,7 @@
 //! releases say of the coefficients is told by the rooms of the methods.
 
 use crate::methods::noise_aware::{ClosedRound, History};
-use crate::models::{ModelSpec, StatisticsForm};
+use crate::models::ModelSpec;
 pub(crate) use crate::numerics::agreement::{Allowance, Compared, Evidence, compare};
 pub(crate) use crate::numerics::chi_square::upper_tail;
 
@@ -72,10 +72,6 @@ pub enum NotTested {
 /// a logarithm, 1 for a probit, and the noise's for a number.
 #[must_use]
 pub fn allowance(model: &ModelSpec) -> Allowance {
-    let unit = match (model.rules().statistics(), model.rules().predictor_bounds()) {
-        (Some(StatisticsForm::LinearNoise { noise_sd }), _) => noise_sd,
-        (_, Some(bounds)) => bounds.curvature.powf(-0.5),
-        (_, None) => 2.0,
-    };
+    let unit = model.rules().outcome_sd();
     Allowance { intercept: 0.15 * unit, others: 0.05 * unit }
 }

@@ -3,7 +3,7 @@
 
 use dp_pvi_expfam::any::Family;
 
-use crate::models::ModelSpec;
+use crate::models::{ModelSpec, Ranges};
 use crate::schema::Schema;
 use crate::spec::{self, AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust};
 
@@ -81,6 +81,14 @@ impl Setting<'_> {
             (Trust::Aggregated, Some(aggregation)) => GatheredNoise::Shares(aggregation.honest.max(1)),
             (Trust::Aggregated, None) => GatheredNoise::OfTheSum,
         }
+    }
+
+    /// What the schema says of every record.
+    ///
+    /// # Errors
+    /// The text is not a schema (never for a task that was resolved or read).
+    pub fn ranges(&self) -> Result<Ranges, TaskError> {
+        Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
     }
 
     /// The schema.

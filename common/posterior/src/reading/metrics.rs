@@ -123,7 +123,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         let prediction = predictor.predict(record);
         transforms.extend(prediction.transform(record.target));
         match prediction {
-            Prediction::Number { mean, .. } | Prediction::Count { mean, .. } => {
+            Prediction::Number { mean, .. } | Prediction::Count { mean, .. } | Prediction::HeavyTailed { mean, .. } => {
                 numbers += 1;
                 squares += (record.target - mean).powi(2);
             }

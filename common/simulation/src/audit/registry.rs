@@ -70,6 +70,8 @@ pub(super) const MODELS: &[ModelSection] = &[
     model("logistic-regression, full", "approximation = \"full-covariance\"", Records::Classes),
     model("probit-regression", "", Records::Classes),
     model("poisson-regression", "", Records::Numbers),
+    model("negative-binomial-regression", "dispersion = 1.5", Records::Numbers),
+    model("robust-regression", "scale = 0.7", Records::Numbers),
     model("neural-network", "hidden = [3]\nsamples = 2", Records::Classes),
     model("neural-network, numbers", "hidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     model("latent-dirichlet", "topics = 2", Records::Documents),

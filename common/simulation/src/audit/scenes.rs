@@ -32,6 +32,8 @@ pub(super) struct Scene {
 const COPIES: usize = 40;
 /// Short records of a canary whose second moments are to stay small, and their size. Their residuals add up.
 const SHORT: (usize, f64) = (400, 0.05);
+/// About σ√ν of the robust regression: an error of this size has the longest gradient.
+const ROBUST: f64 = 1.4;
 /// Units of a crowd.
 const CROWD: usize = 7;
 /// Units of a crowd that opposes the canary, for each of a few shards: one layout in some thousands leaves a shard without any.
@@ -96,14 +98,21 @@ impl On<'_> {
     fn target(&self, opposite: bool) -> f64 {
         match self.case.records {
             Records::Classes => f64::from(u8::from(!opposite)),
-            _ if self.case.model.starts_with("poisson") && opposite => 0.0,
+            _ if self.counts() && opposite => 0.0,
+            // An outlier says nothing there.
+            _ if self.case.model.starts_with("robust") => ROBUST * if opposite { -1.0 } else { 1.0 },
             _ => 1e4 * if opposite { -1.0 } else { 1.0 },
         }
     }
 
+    /// Whether targets are counts, of which none is below 0.
+    fn counts(&self) -> bool {
+        ["poisson", "negative-binomial"].iter().any(|name| self.case.model.starts_with(name))
+    }
+
     /// The target that a coefficient of the standard normal prior expects for one feature of this size: its residual is next to nothing.
     fn expected(&self, size: f64) -> f64 {
-        if self.case.model.starts_with("poisson") { (0.5 * size * size).exp().round() } else { 0.0 }
+        if self.counts() { (0.5 * size * size).exp().round() } else { 0.0 }
     }
 
     /// Many like records with small features and an extreme target: a long gradient that points one way, or the other.
@@ -167,7 +176,7 @@ impl On<'_> {
         // Long enough for the precisions to be at their bound in either case.
         let (weak, strong) = match self.case.records {
             Records::Classes => (3.0, 6.0),
-            _ if self.case.model.starts_with("poisson") => (2.0, 2.0),
+            _ if self.counts() => (2.0, 2.0),
             _ => (100.0, 100.0),
         };
         // Distinct, so that a hash of their content spreads them over all shards.

@@ -4,8 +4,11 @@
 //! brackets, or `FAIL KEY: …`. A key of the list that the file does not have is skipped; a key of the file that the list does not have fails.
 
 mod formula;
+mod likelihoods;
 mod personal;
 mod report;
+
+use nalgebra::DMatrix;
 
 use super::read::{Node, Outcome};
 
@@ -16,7 +19,7 @@ type Check = fn(&Node<'_>) -> Outcome;
 enum Coverage {
     /// Nothing.
     NotBuilt,
-    /// All of it, by one check.
+    /// All of it: one check.
     Whole(Check),
     /// Its second-level keys have checks of their own; without one a part is still to come.
     Parts(&'static [(&'static str, Option<Check>)]),
@@ -32,10 +35,10 @@ const KEYS: &[(&str, Coverage)] = &[
     ("bases", Whole(formula::bases)),
     ("multinomial", NotBuilt),
     ("multinomial_optimum", NotBuilt),
-    ("negative_binomial", NotBuilt),
-    ("negative_binomial_optimum", NotBuilt),
-    ("robust", NotBuilt),
-    ("robust_optimum", NotBuilt),
+    ("negative_binomial", Whole(likelihoods::negative_binomial)),
+    ("negative_binomial_optimum", Parts(likelihoods::NEGATIVE_BINOMIAL_OPTIMUM)),
+    ("robust", Whole(likelihoods::robust)),
+    ("robust_optimum", Parts(likelihoods::ROBUST_OPTIMUM)),
     ("ordinal", NotBuilt),
     ("ordinal_optimum", NotBuilt),
     ("survival", NotBuilt),
@@ -49,14 +52,28 @@ const KEYS: &[(&str, Coverage)] = &[
     ("site_effects", NotBuilt),
     ("personalised", Parts(personal::PARTS)),
     ("report", Parts(report::PARTS)),
-    ("oracle", NotBuilt),
+    ("oracle", Parts(likelihoods::ORACLE)),
 ];
 
 /// First-level keys about the file itself.
 const HEADER: &[&str] = &["about", "version", "tolerance"];
 
 /// Parts that say how others are meant; they are checked and not named.
-const INPUTS: &[&str] = &["level", "normal_quantile"];
+const INPUTS: &[&str] = &[
+    "level",
+    "normal_quantile",
+    "x",
+    "target",
+    "offset",
+    "weights",
+    "dispersion",
+    "nu",
+    "sd",
+    "prior_mean",
+    "prior_precision",
+    "prior_sd",
+    "note",
+];
 
 /// Whether a file is one of these: it has a key of the list.
 pub(crate) fn is_this(root: &Node<'_>) -> Result<bool, String> {
@@ -107,4 +124,13 @@ fn verdict(field: &Node<'_>) -> Result<String, String> {
         (_, "") => "not built".into(),
         (_, done) => format!("not built ({done} ok)"),
     })
+}
+
+/// A square matrix, from the list of its rows.
+fn square(node: &Node<'_>, key: &str) -> Result<DMatrix<f64>, String> {
+    let rows = node.get(key)?.rows()?;
+    if rows.iter().any(|row| row.len() != rows.len()) {
+        return Err(format!("{key} is not square"));
+    }
+    Ok(DMatrix::from_fn(rows.len(), rows.len(), |i, j| rows[i][j]))
 }

@@ -9,7 +9,7 @@ use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::ModelSpec;
 use nalgebra::DMatrix;
 
-use super::Check;
+use super::{Check, square};
 use crate::federation::table;
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
@@ -46,11 +46,6 @@ fn cases(node: &Node<'_>) -> Outcome {
         checked(&part, logistic.as_ref(), &data, Family::DiagonalGaussian { dimension: prior.len() }, &others, &prior)?;
     }
     Ok(())
-}
-
-fn square(node: &Node<'_>, key: &str) -> Result<DMatrix<f64>, String> {
-    let rows = node.get(key)?.rows()?;
-    Ok(DMatrix::from_fn(rows.len(), rows.len(), |i, j| rows[i][j]))
 }
 
 fn checked(part: &Node<'_>, model: &dyn Model, records: &RecordTable, family: Family, others: &[f64], prior: &[f64]) -> Outcome {

@@ -85,7 +85,7 @@ pub struct Terms<'a> {
 }
 
 enum Kind<'a> {
-    Gram,
+    Gram(&'a dyn LinearPredictor),
     MeanField(&'a dyn LinearPredictor, MeanField),
     Full(&'a dyn LinearPredictor, Standard),
 }
@@ -99,7 +99,7 @@ impl<'a> Terms<'a> {
         let predictor = model.linear_predictor().ok_or(InferenceError::Capability("natural gradients", "a linear predictor"))?;
         let family = job.task.family();
         let kind = match spec.visit(job.visit) {
-            NaturalGradientVisit::Gram => Kind::Gram,
+            NaturalGradientVisit::Gram => Kind::Gram(predictor),
             NaturalGradientVisit::Gradient => {
                 let other = |_| InferenceError::Job("the state is not one of this update");
                 let point: Gaussian = NaturalGradientRule::point(family, job.lambda).map_err(other)?;
@@ -112,7 +112,7 @@ impl<'a> Terms<'a> {
                 }
             }
         };
-        let of_class = job.task.model.rules().predictor_bounds().is_some_and(|bounds| bounds.of_class);
+        let of_class = job.task.model.rules().residual_is_of_class();
         Ok(Self { spec: *spec, dimension: family.dimension(), of_class, kind })
     }
 
@@ -120,7 +120,9 @@ impl<'a> Terms<'a> {
     #[inline]
     pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
         match &self.kind {
-            Kind::Gram => self.products(record, self.spec.curvature_bound, 0, term),
+            Kind::Gram(predictor) => {
+                self.products(record, predictor.largest_curvature(self.spec.curvature_bound, record.target), 0, term);
+            }
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
@@ -157,7 +159,7 @@ impl<'a> Terms<'a> {
         let square: f64 = record.values.iter().map(|x| x * x).sum();
         let fourth = match self.kind {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
-            Kind::Gram | Kind::Full(..) => square * square,
+            Kind::Gram(_) | Kind::Full(..) => square * square,
         };
         let factor = self.spec.weight([own, other], square, fourth);
         Some(Statistics { residual: factor * own.residual, curvature: factor * own.curvature })

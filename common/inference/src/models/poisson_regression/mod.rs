@@ -61,54 +61,22 @@ impl Model for Poisson {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::{Family, Gaussian};
-
     use super::Poisson;
-    use crate::capabilities::Model;
-    use crate::capabilities::glm::{self, LinearPredictor};
+    use crate::capabilities::glm::LinearPredictor;
     use crate::models::probit_regression::Probit;
-    use crate::testing::{random_units, table};
+    use crate::testing::{check_derivatives, check_optimum};
 
-    /// The statistics by finite differences of the expected log density.
     #[test]
     fn expectations_of_the_log_density_have_the_stated_derivatives() {
-        for (mean, variance, target) in [(0.3, 0.5, 1.0), (-2.0, 3.0, 0.0), (2.0, 0.1, 9.0)] {
-            let f = |a: f64, v: f64| Poisson.expected_log_density(a, v, target);
-            let at = Poisson.statistics(mean, variance, target);
-            let h = 1e-5;
-            assert!(((f(mean + h, variance) - f(mean - h, variance)) / (2.0 * h) - at.residual).abs() < 1e-7);
-            assert!((-(f(mean, variance + h) - f(mean, variance - h)) / h - at.curvature).abs() < 1e-7);
-        }
+        check_derivatives(&Poisson, &[(0.3, 0.5, 1.0), (-2.0, 3.0, 0.0), (2.0, 0.1, 9.0)]);
         // A certain predictor: the log mass of 3 at rate 2.
         assert!((Poisson.expected_log_density(2f64.ln(), 0.0, 3.0) - (8.0 * (-2f64).exp() / 6.0).ln()).abs() < 1e-12);
     }
 
-    /// At what the exact fit calls the optimum, the bound's derivatives vanish: μ = Λ0⁻¹ Σ r x and Λ = Λ0 + Σ c x∘x (or Σ c xxᵀ).
-    fn check_optimum<M: LinearPredictor + Model>(model: M, targets: impl Fn(f64) -> f64) {
-        let mut raw = random_units(5, 150, 3);
-        raw.iter_mut().flatten().for_each(|(_, target)| *target = targets(*target));
-        let data = table(3, &raw);
-        for family in [Family::DiagonalGaussian { dimension: 3 }, Family::FullGaussian { dimension: 3 }] {
-            let prior = Gaussian::from_natural(family, family.isotropic(0.0, 1.0)).unwrap();
-            let q = model.local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
-            let (slope, curvature) = glm::sums(&data, |record| {
-                let (a, s2) = q.standard().project(record.indices, record.values);
-                model.statistics(a, s2, record.target)
-            });
-            q.standard().mean().iter().zip(slope.iter()).for_each(|(mean, slope)| assert!((mean - slope).abs() < 1e-7, "{mean} {slope}"));
-            // The packed order begins with the first diagonal entry in either family.
-            assert!((q.natural()[3] - 1.0 - curvature[(0, 0)]).abs() < 1e-7 * curvature[(0, 0)]);
-            let elsewhere = Gaussian::from_natural(family, q.natural().iter().map(|v| 1.01 * v).collect()).unwrap();
-            let bound = |q: &Gaussian| glm::total(&model, &data, q) - q.kl(&prior);
-            assert!(bound(&q) > bound(&elsewhere));
-        }
-    }
-
     #[test]
     fn exact_fits_of_probit_and_poisson_are_optima() {
-        check_optimum(Probit, |y| y);
-        check_optimum(Poisson, |y| 3.0 * y);
+        check_optimum(&Probit, |y| y);
+        check_optimum(&Poisson, |y| 3.0 * y);
     }
 }

@@ -9,17 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::MeasuredRule;
 use crate::clipping::adaptive;
-use crate::methods::Setting;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::methods::{PviRule, Rule};
+use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::numerics::floor::PrecisionFloor;
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, TaskError};
 
@@ -240,8 +237,8 @@ impl Raw {
         let two_classes = model.is_linear() && model.classes() == Some(2);
         let weighted = self.weighted.unwrap_or(two_classes && optimizer == Optimizer::Preconditioned);
         let balance = Balance::of(weighted);
-        let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| balance.clip * bound);
-        let Some(clip) = resolving.clip_norm(self.clip_norm)?.or_else(bound) else {
+        let bound = task.model.rules().gradient_bound(task.ranges()?).map(|bound| balance.clip * bound);
+        let Some(clip) = resolving.clip_norm(self.clip_norm)?.or(bound) else {
             return invalid(&format!(
                 "gradients of {} have no public bound: give clip_norm, the largest gradient norm of a unit that shall count in full",
                 task.model
@@ -351,7 +348,7 @@ impl UpdateRules for DpOptimisationSpec {
         )?;
         if let Some(AdaptiveClipSpec { expected_units, target, rate, weight }) = self.adaptive_clip {
             require(
-                task.model.rules().gradient_bound(task.feature_bound).is_none() && self.max_units.is_some(),
+                task.model.rules().gradient_bound(task.ranges()?).is_none() && self.max_units.is_some(),
                 "adaptive_clip is for neural networks: gradients of other models have a public bound, or a norm to choose by hand",
             )?;
             require(expected_units >= 1.0 && expected_units.is_finite(), "adaptive_clip needs units of at least 1/sampling_rate")?;

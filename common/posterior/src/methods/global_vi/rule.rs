@@ -5,8 +5,7 @@
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 
-use crate::methods::{Arrived, Rule, Step};
-use crate::methods::{GlobalViSpec, Setting};
+use crate::methods::{Arrived, GlobalViSpec, Rule, Setting, Step};
 use crate::numerics::optim::Adam;
 
 /// Bounds of log σ.

@@ -7,11 +7,8 @@ use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
-use crate::methods::{GlobalViRule, Rule};
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::methods::{Setting, SumSpec};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::methods::{GlobalViRule, MessageForm, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec};
+use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, ScheduleSpec, TaskError};
 
@@ -51,8 +48,8 @@ const LOG_SCALE: std::ops::RangeInclusive<f64> = -10.0..=2.0;
 pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
     let raw: Raw = resolving.options("global-vi")?;
     let task = &resolving.task;
-    let bound = || task.model.rules().gradient_bound(task.feature_bound).map(|bound| 0.5 * bound);
-    let Some(clip) = resolving.clip_norm(raw.clip_norm)?.or_else(bound) else {
+    let bound = task.model.rules().gradient_bound(task.ranges()?).map(|bound| 0.5 * bound);
+    let Some(clip) = resolving.clip_norm(raw.clip_norm)?.or(bound) else {
         return invalid(&format!("gradients of {} have no public bound: give clip_norm", task.model));
     };
     let spec = GlobalViSpec {

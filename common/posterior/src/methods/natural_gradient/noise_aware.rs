@@ -6,11 +6,10 @@ use dp_pvi_expfam::gaussian::full::triangle;
 use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
-use crate::methods::NaturalGradientRule;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
 use crate::methods::noise_aware::looks::{Look, Looks};
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
-use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
+use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
 
 /// Of all sites; or of all but one, whose part is taken out of every sum.
 pub(crate) fn posterior(

@@ -17,7 +17,7 @@ pub(super) fn sum(
     stage: &mut Stage<'_>,
 ) -> Result<Sent, NotForecast> {
     let mut sum = match spec.visit(visit) {
-        NaturalGradientVisit::Gram => svec(&(stage.rows.gram() * spec.curvature_bound)),
+        NaturalGradientVisit::Gram => svec(&stage.rows.gram(|target| stage.predictor.largest_curvature(spec.curvature_bound, target))),
         NaturalGradientVisit::Gradient => {
             let point: Gaussian = NaturalGradientRule::point(task.family(), state).map_err(|_| NotForecast::Fails)?;
             let sums = stage.rows.sums(stage.predictor, point.standard(), |row, own, other| spec.cut(point.standard(), row, own, other));

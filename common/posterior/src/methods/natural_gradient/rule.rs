@@ -23,8 +23,7 @@ use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
 use crate::methods::setting::GatheredNoise;
-use crate::methods::{Arrived, Rule, Step};
-use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Setting};
+use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step};
 use crate::numerics::floor::PrecisionFloor;
 
 /// The rule of one task.

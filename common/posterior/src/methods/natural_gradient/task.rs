@@ -14,12 +14,11 @@ use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
-use crate::methods::{NaturalGradientRule, Rule};
-use crate::methods::{Setting, SumSpec};
+use crate::methods::{
+    MessageForm, NaturalGradientRule, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec, VisitForm,
+};
 use crate::models::predictor::Statistics;
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require, requires_clip_norms};
+use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, ScheduleSpec, TaskError};
 
@@ -140,7 +139,7 @@ impl Raw {
     fn spec(&self, resolving: &Resolving<'_>) -> Result<NaturalGradientSpec, TaskError> {
         let task = &resolving.task;
         let preconditioner = self.preconditioner.unwrap_or(Preconditioner::Gram);
-        let bounds = task.model.rules().predictor_bounds();
+        let bounds = task.model.rules().predictor_bounds(task.ranges()?);
         let named = |given: Option<f64>, bound: Option<f64>, name: &str| match given.or(bound) {
             Some(value) if positive(value) => Ok(value),
             Some(_) => invalid(&format!("{name} must be a finite number above 0")),
@@ -181,21 +180,22 @@ impl Raw {
             curvature_bound: curvature,
             curvature_weight: weight,
             clip_norm: checked(ClipNorm::new(clip))?,
-            weighted: self.weighted.unwrap_or_else(|| two_classes(task, residual)),
+            weighted: self.weighted.unwrap_or(two_classes(task, residual)?),
         })
     }
 }
 
 /// Whether a record can have one of two classes, and its residual is not cut below the model's own bound.
-fn two_classes(task: &Setting<'_>, residual_bound: f64) -> bool {
+fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskError> {
     let rules = task.model.rules();
-    rules.classes() == Some(2) && rules.predictor_bounds().is_some_and(|bounds| residual_bound >= bounds.residual)
+    let bounds = rules.predictor_bounds(task.ranges()?);
+    Ok(rules.classes() == Some(2) && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
 }
 
 /// What a visit asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NaturalGradientVisit {
-    /// c̄ Σ svec(xxᵀ).
+    /// c̄ Σ svec(xxᵀ), or less where a record's label bounds its curvature.
     Gram,
     /// [Σ r x ; w Σ c x∘x], or w Σ c svec(xxᵀ) with full covariance.
     Gradient,
@@ -315,7 +315,7 @@ impl UpdateRules for NaturalGradientSpec {
         require(self.shrinkage >= 0.0 && self.shrinkage.is_finite(), "shrinkage must be finite and not negative")?;
         require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;
         require(
-            !self.weighted || two_classes(task, self.residual_bound),
+            !self.weighted || two_classes(task, self.residual_bound)?,
             "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\" or \"probit-regression\", and a residual_bound of at least the model's own",
         )?;
         requires_clip_norms([&self.clip_norm])?;
@@ -430,7 +430,7 @@ impl UpdateRules for NaturalGradientSpec {
 
     fn released(&self) -> String {
         let first = match self.preconditioner {
-            Preconditioner::Gram => " (at the first visit: of the products of its features)",
+            Preconditioner::Gram => " (at the first visit: of weighted products of its features)",
             Preconditioner::Diagonal => "",
         };
         format!("at every visit one noised sum over the records, of residual times features and of curvature times squared features{first}")

@@ -7,8 +7,7 @@
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::svec_times;
 
-use crate::methods::Setting;
-use crate::methods::{Arrived, Rule, Step};
+use crate::methods::{Arrived, Rule, Setting, Step};
 use crate::numerics::floor::PrecisionFloor;
 
 /// The rule of one task: prior, family, floor, and ρ of every visit.

@@ -6,13 +6,11 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::PayloadKind;
 use serde::Deserialize;
 
-use crate::methods::Setting;
 use crate::methods::agreement::SiteReleases;
 use crate::methods::check::requires_local_trust;
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::Absent;
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::methods::{PviRule, Rule};
+use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
 
@@ -35,7 +33,7 @@ impl UpdateRules for Pvi {
         requires_local_trust(task, "pvi")?;
         require(
             task.model.rules().is_linear(),
-            "update = \"pvi\" needs a model with an exact local optimum: linear, logistic, probit or Poisson regression",
+            "update = \"pvi\" needs a model with an exact local optimum: a family whose name ends in -regression",
         )?;
         require(task.privacy.epsilon.is_none(), "update = \"pvi\" protects nothing: remove epsilon, or use update = \"dp-optimisation\"")
     }

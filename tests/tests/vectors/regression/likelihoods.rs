@@ -1,0 +1,214 @@
+//! `negative_binomial`, `robust` and their optima, and fits beside those of other programs (`oracle`).
+
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_inference::capabilities::LocalOptimum;
+use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
+use dp_pvi_inference::models::negative_binomial_regression::NegativeBinomial;
+use dp_pvi_inference::models::robust_regression::Robust;
+use nalgebra::DMatrix;
+
+use super::{Check, square};
+use crate::federation::table;
+use crate::read::{FIXED_POINT, Node, Outcome, message};
+
+/// The parts of an optimum with a stated scale.
+pub(super) const NEGATIVE_BINOMIAL_OPTIMUM: &[(&str, Option<Check>)] = &[
+    ("dispersion", Some(input)),
+    ("x", Some(input)),
+    ("target", Some(input)),
+    ("offset", Some(input)),
+    ("weights", Some(input)),
+    ("prior_mean", Some(input)),
+    ("prior_precision", Some(input)),
+    ("full", Some(negative_binomial_full)),
+    ("mean_field", Some(negative_binomial_mean_field)),
+];
+
+pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
+    ("nu", Some(input)),
+    ("sd", Some(input)),
+    ("x", Some(input)),
+    ("target", Some(input)),
+    ("prior_mean", Some(input)),
+    ("prior_precision", Some(input)),
+    ("full", Some(robust_full)),
+    ("mean_field", Some(robust_mean_field)),
+    ("unknown_scale", None),
+];
+
+pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
+    ("x", Some(input)),
+    ("prior_sd", Some(input)),
+    ("note", Some(input)),
+    ("multinomial", None),
+    ("ordinal", None),
+    ("negative_binomial", Some(negative_binomial_oracle)),
+    ("survival", None),
+    ("weibull", None),
+    ("robust", Some(robust_oracle)),
+    ("site", None),
+    ("smooth", None),
+];
+
+/// What other checks use.
+fn input(_: &Node<'_>) -> Outcome {
+    Ok(())
+}
+
+pub(super) fn negative_binomial(node: &Node<'_>) -> Outcome {
+    let tolerance = node.get("tolerance")?.number()?;
+    for point in node.get("points")?.list()? {
+        let model = NegativeBinomial::new(point.get("dispersion")?.number()?);
+        check_point(&model, &point, tolerance)?;
+    }
+    Ok(())
+}
+
+pub(super) fn robust(node: &Node<'_>) -> Outcome {
+    let tolerance = node.get("tolerance")?.number()?;
+    for point in node.get("points")?.list()? {
+        let model = Robust::new(point.get("nu")?.number()?, point.get("sd")?.number()?);
+        let (at, square) = check_point(&model, &point, tolerance)?;
+        point.key_equals("scale_statistic", [at.curvature * square], tolerance)?;
+    }
+    Ok(())
+}
+
+/// Value, residual and curvature; returns the last two, and Q.
+fn check_point(model: &impl LinearPredictor, point: &Node<'_>, tolerance: f64) -> Result<(Statistics, f64), String> {
+    let number = |key: &str| point.get(key)?.number();
+    let (mean, variance, target) = (number("mean")?, number("variance")?, number("target")?);
+    let at = model.statistics(mean, variance, target);
+    point.key_equals("value", [model.expected_log_density(mean, variance, target)], tolerance)?;
+    point.key_equals("residual", [at.residual], tolerance)?;
+    point.key_equals("curvature", [at.curvature], tolerance)?;
+    Ok((at, (target - mean).powi(2) + variance))
+}
+
+/// A likelihood whose records have offsets and weights. The target that it is given is the record's number.
+struct Weighted<M> {
+    model: M,
+    target: Vec<f64>,
+    offset: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+impl<M> Weighted<M> {
+    fn of(node: &Node<'_>, model: M) -> Result<Self, String> {
+        Ok(Self { model, target: node.at("target")?, offset: node.at("offset")?, weights: node.at("weights")? })
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a record")]
+    fn at(&self, number: f64) -> (f64, f64, f64) {
+        let i = number as usize;
+        (self.target[i], self.offset[i], self.weights[i])
+    }
+}
+
+impl<M: LinearPredictor> LinearPredictor for Weighted<M> {
+    fn statistics(&self, mean: f64, variance: f64, number: f64) -> Statistics {
+        let (target, offset, weight) = self.at(number);
+        let Statistics { residual, curvature } = self.model.statistics(mean + offset, variance, target);
+        Statistics { residual: weight * residual, curvature: weight * curvature }
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, number: f64) -> f64 {
+        let (target, offset, weight) = self.at(number);
+        weight * self.model.expected_log_density(mean + offset, variance, target)
+    }
+
+    fn typical_curvature(&self, number: f64) -> f64 {
+        let (target, _, weight) = self.at(number);
+        weight * self.model.typical_curvature(target)
+    }
+}
+
+impl<M: LogConcave> LogConcave for Weighted<M> {}
+
+fn negative_binomial_full(node: &Node<'_>) -> Outcome {
+    weighted_optimum(node, "full")
+}
+
+fn negative_binomial_mean_field(node: &Node<'_>) -> Outcome {
+    weighted_optimum(node, "mean_field")
+}
+
+fn weighted_optimum(node: &Node<'_>, part: &str) -> Outcome {
+    let model = Weighted::of(node, NegativeBinomial::new(node.get("dispersion")?.number()?))?;
+    let numbers: Vec<f64> = (0..u32::try_from(model.target.len()).map_err(message)?).map(f64::from).collect();
+    optimum(node, part, &model, &numbers)
+}
+
+fn robust_full(node: &Node<'_>) -> Outcome {
+    robust_optimum(node, "full")
+}
+
+fn robust_mean_field(node: &Node<'_>) -> Outcome {
+    robust_optimum(node, "mean_field")
+}
+
+fn robust_optimum(node: &Node<'_>, part: &str) -> Outcome {
+    let model = Robust::new(node.get("nu")?.number()?, node.get("sd")?.number()?);
+    optimum(node, part, &model, &node.at("target")?)
+}
+
+/// The optimum of a part, from the prior, with what it is worth.
+fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOptimum), targets: &[f64]) -> Outcome {
+    let data = table(&node.get("x")?.rows()?, targets)?;
+    let (mean, precision) = (node.at("prior_mean")?, node.at("prior_precision")?);
+    let d = mean.len();
+    let stated = node.get(part)?;
+    let (family, block, expected) = match part {
+        "full" => {
+            let block = svec(&DMatrix::from_diagonal(&precision.clone().into()));
+            (Family::FullGaussian { dimension: d }, block, svec(&square(&stated, "precision")?))
+        }
+        _ => (Family::DiagonalGaussian { dimension: d }, precision.clone(), stated.at("precision")?),
+    };
+    let h = mean.iter().zip(&precision).map(|(mean, precision)| mean * precision);
+    let prior = Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?;
+    let q = model.local_optimum(&data, &prior, &prior).map_err(message)?;
+    stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
+    let far = q.natural()[d..].iter().zip(&expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
+    if let Some((found, stated)) = far {
+        return Err(format!("{part}: a precision is {found:e}, the file has {stated:e}"));
+    }
+    let fit = glm::total(model, &data, &q);
+    stated.key_equals("expected_log_likelihood", [fit], FIXED_POINT)?;
+    stated.key_equals("elbo", [fit - q.kl(&prior)], FIXED_POINT)
+}
+
+fn negative_binomial_oracle(node: &Node<'_>) -> Outcome {
+    let part = node.get("negative_binomial")?;
+    oracle(node, &part, &NegativeBinomial::new(part.get("dispersion")?.number()?))
+}
+
+fn robust_oracle(node: &Node<'_>) -> Outcome {
+    let part = node.get("robust")?;
+    oracle(node, &part, &Robust::new(part.get("nu")?.number()?, part.get("noise_sd")?.number()?))
+}
+
+/// A fit with an intercept: mean and standard deviation as stated, and the mean near another program's estimate.
+fn oracle(node: &Node<'_>, part: &Node<'_>, model: &impl LocalOptimum) -> Outcome {
+    let x: Vec<Vec<f64>> = node.get("x")?.rows()?.into_iter().map(|row| [vec![1.0], row].concat()).collect();
+    let d = x.first().map_or(0, Vec::len);
+    let family = Family::FullGaussian { dimension: d };
+    let prior = Gaussian::from_natural(family, family.isotropic(0.0, node.get("prior_sd")?.number()?.powi(2))).map_err(message)?;
+    let q = model.local_optimum(&table(&x, &part.at("target")?)?, &prior, &prior).map_err(message)?;
+    let mean = q.standard().mean();
+    let covariance = unsvec(&q.natural()[d..], d).try_inverse().ok_or("the precision has no inverse")?;
+    let sd: Vec<f64> = covariance.diagonal().iter().map(|variance| variance.sqrt()).collect();
+    part.key_equals("mean", mean, ORACLE_TOLERANCE)?;
+    part.key_equals("sd", &sd, ORACLE_TOLERANCE)?;
+    let tolerance = part.get("tolerance_sd")?.number()?;
+    let far = part.at("oracle")?.iter().zip(mean).zip(&sd).any(|((other, own), sd)| (other - own).abs() > tolerance * sd);
+    if far {
+        Err(format!("{}: the fit is more than {tolerance} standard deviations from the other program's", part.name()))
+    } else {
+        Ok(())
+    }
+}
+
+/// Of our own fits in `oracle`.
+const ORACLE_TOLERANCE: f64 = 1e-6;
