@@ -213,11 +213,11 @@ impl Rows {
 
     /// A line of the kind that this model's predictions have, of a row of zeros.
     fn shape(&self) -> Line {
-        self.line(RecordView { indices: &[], values: &[], target: 0.0 })
+        self.line(RecordView { indices: &[], values: &[], target: 0.0, offset: 0.0 })
     }
 
     fn line(&self, record: RecordView<'_>) -> Line {
-        let example = Example { indices: record.indices, values: record.values, target: 0.0 };
+        let example = Example { indices: record.indices, values: record.values, target: 0.0, offset: record.offset };
         let prediction = self.predictor.predict(example);
         let interval = prediction.interval(self.level);
         match prediction {

@@ -45,10 +45,18 @@ enum UnitsOf {
 struct Persons {
     id: Vec<u8>,
     numbers: HashMap<Box<[u8]>, u32>,
-    /// Per kept record: the person, where its entries end, and its target.
-    records: Vec<(u32, usize, f64)>,
+    records: Vec<OfPerson>,
     indices: Vec<u32>,
     values: Vec<f64>,
+}
+
+/// A kept record: whose it is, where its entries end, its target and its offset.
+#[derive(Clone, Copy)]
+struct OfPerson {
+    person: u32,
+    end: usize,
+    target: f64,
+    offset: f64,
 }
 
 impl<'s> Assembler<'s> {
@@ -129,7 +137,9 @@ impl Sink for Assembler<'_> {
             UnitsOf::Records => {
                 self.table.start_unit();
                 if fate == Fate::Kept {
-                    self.table.push(&self.row.indices, &self.row.values, self.row.target).map_err(RowError::Table)?;
+                    self.table
+                        .push_with_offset(&self.row.indices, &self.row.values, self.row.target, self.row.offset)
+                        .map_err(RowError::Table)?;
                 }
             }
             UnitsOf::Persons(persons) => {
@@ -145,7 +155,8 @@ impl Sink for Assembler<'_> {
                 if fate == Fate::Kept {
                     persons.indices.extend_from_slice(&self.row.indices);
                     persons.values.extend_from_slice(&self.row.values);
-                    persons.records.push((person, persons.indices.len(), self.row.target));
+                    let end = persons.indices.len();
+                    persons.records.push(OfPerson { person, end, target: self.row.target, offset: self.row.offset });
                 }
             }
         }
@@ -204,14 +215,14 @@ impl Persons {
     /// Puts the records of every person side by side, in file order within the person.
     fn fill(&self, table: &mut RecordTableBuilder) -> Result<(), DataError> {
         let mut order: Vec<usize> = (0..self.records.len()).collect();
-        order.sort_by_key(|&record| self.records[record].0);
+        order.sort_by_key(|&record| self.records[record].person);
         let mut next = order.into_iter().peekable();
         for person in (0_u32..).take(self.numbers.len()) {
             table.start_unit();
-            while let Some(record) = next.next_if(|&record| self.records[record].0 == person) {
-                let (_, end, target) = self.records[record];
-                let start = record.checked_sub(1).map_or(0, |before| self.records[before].1);
-                table.push(&self.indices[start..end], &self.values[start..end], target)?;
+            while let Some(record) = next.next_if(|&record| self.records[record].person == person) {
+                let OfPerson { end, target, offset, .. } = self.records[record];
+                let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
+                table.push_with_offset(&self.indices[start..end], &self.values[start..end], target, offset)?;
             }
         }
         Ok(())

@@ -59,6 +59,7 @@ pub(crate) struct Encoded {
     pub(crate) indices: Vec<u32>,
     pub(crate) values: Vec<f64>,
     pub(crate) target: f64,
+    pub(crate) offset: f64,
     /// For formulas: one cell a column, and whether it had no value.
     cells: Vec<Cell>,
     filled: Vec<bool>,
@@ -130,6 +131,7 @@ impl<'s> Encoder<'s> {
         out.indices.clear();
         out.values.clear();
         out.target = 0.0;
+        out.offset = 0.0;
         out.cells.clear();
         out.filled.clear();
         let design = self.schema.design();
@@ -280,6 +282,7 @@ impl Encoded {
     /// The row that a formula makes of the remembered cells.
     fn push_row(&mut self, design: &Design) {
         let record = Record { cells: &self.cells, filled: &self.filled, site: None };
+        self.offset = design.offset(&record);
         design.row(&record, &mut self.space, |position, value| {
             self.indices.push(position);
             self.values.push(value);

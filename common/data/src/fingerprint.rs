@@ -30,6 +30,9 @@ pub(crate) fn of(table: &RecordTable, key: &[u8; 32]) -> Hash {
         for record in table.unit(position).records() {
             word(record.indices.len() as u64);
             word(record.target.to_bits());
+            if record.offset != 0.0 {
+                word(record.offset.to_bits());
+            }
             record.indices.iter().for_each(|&index| word(index.into()));
             record.values.iter().for_each(|value| word(value.to_bits()));
         }

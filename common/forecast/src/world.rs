@@ -170,6 +170,7 @@ fn assembled(schema: &Schema, columns: &[Vec<Cell>], count: usize) -> Rows {
     for row in 0..count {
         indices.clear();
         values.clear();
+        let mut offset = 0.0;
         let mut push = |position: u32, value: f64| {
             indices.push(position);
             values.push(value);
@@ -179,13 +180,15 @@ fn assembled(schema: &Schema, columns: &[Vec<Cell>], count: usize) -> Rows {
             None => plain_row(schema, cells, &mut push),
             Some(design) => {
                 let (cells, filled): (Vec<_>, Vec<_>) = cells.map(|(column, cell)| for_formula(column, cell)).unzip();
-                design.row(&Record { cells: &cells, filled: &filled, site: None }, &mut space, push);
+                let record = Record { cells: &cells, filled: &filled, site: None };
+                offset = design.offset(&record);
+                design.row(&record, &mut space, push);
             }
         }
         let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if norm > schema.row_norm_bound() { schema.row_norm_bound() / norm } else { 1.0 };
         values.iter_mut().for_each(|x| *x *= scale);
-        rows.push(&indices, &values);
+        rows.push(&indices, &values, offset);
     }
     rows
 }
@@ -253,7 +256,7 @@ fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut D
         let middle = f64::midpoint(low, high);
         truth[intercept as usize] = middle;
         let law = law(task, &truth)?;
-        let response = |row: Row<'_>| response(&law.predict(example(row.indices, row.values, 0.0))).0;
+        let response = |row: Row<'_>| response(&law.predict(example(row))).0;
         let (now, _) = moments(rows.iter().take(400).map(response));
         if now < mean { low = middle } else { high = middle }
     }
@@ -268,7 +271,7 @@ fn scale(truth: &mut [f64], intercept: Option<u32>, factor: f64) {
 
 /// Standard deviation of the predictor that leaves a label with this mean and standard deviation.
 fn explained_spread(law: &dyn Law, mean: f64, sd: f64) -> f64 {
-    match law.predict(Example { indices: &[], values: &[], target: 0.0 }) {
+    match law.predict(Example { indices: &[], values: &[], target: 0.0, offset: 0.0 }) {
         Prediction::Number { variance, .. } | Prediction::HeavyTailed { variance, .. } => (sd * sd - variance).max(0.0).sqrt(),
         // Var y = E y + (E y)² (e^{s²} (1 + 1/φ) − 1) for a log-rate of standard deviation s.
         Prediction::Count { dispersion, .. } if mean > 0.0 => {
@@ -287,7 +290,7 @@ fn set_targets(task: &ResolvedTask, schema: &Schema, rows: &mut Rows, truth: &[f
     };
     let is_class = task.model.rules().classes().is_some();
     rows.set_targets(|row| {
-        let prediction = law.predict(example(row.indices, row.values, 0.0));
+        let prediction = law.predict(example(row));
         let (mean, variance) = response(&prediction);
         if is_class {
             return [(1.0, mean), (0.0, 1.0 - mean)];
@@ -324,8 +327,8 @@ fn law(task: &ResolvedTask, truth: &[f64]) -> Option<Arc<dyn Law>> {
     task.model.rules().law(&Outcome { posterior, state: None, noise_sd: None }).ok()
 }
 
-fn example<'a>(indices: &'a [u32], values: &'a [f64], target: f64) -> Example<'a> {
-    Example { indices, values, target }
+fn example(row: Row<'_>) -> Example<'_> {
+    Example { indices: row.indices, values: row.values, target: 0.0, offset: row.offset }
 }
 
 fn dot(indices: &[u32], values: &[f64], truth: &[f64], without: Option<u32>) -> f64 {

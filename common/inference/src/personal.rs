@@ -246,7 +246,7 @@ impl Asked {
 /// λ_k = (Σ(g + Hμ), ΣH) over the finite records of a table, at q; natural parameters of its family.
 fn exact_factor(predictor: &dyn LinearPredictor, table: &RecordTable, q: &Gaussian) -> Vec<f64> {
     let (gradient, curvature) = glm::sums(table, |record| {
-        let (mean, variance) = q.standard().project(record.indices, record.values);
+        let (mean, variance) = glm::predictor_of(record, q.standard());
         predictor.statistics(mean, variance, record.target)
     });
     let mean = q.standard().mean();

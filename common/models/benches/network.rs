@@ -20,7 +20,9 @@ fn predict(bencher: Bencher<'_, '_>, hidden: &[usize], rows: usize) {
             ((0..14).map(|k| 7 * k + start).collect(), public_normals(i as u64, 14))
         })
         .collect();
-    bencher.bench(|| table.iter().map(|(indices, values)| predictor.log_density(Example { indices, values, target: 1.0 })).sum::<f64>());
+    bencher.bench(|| {
+        table.iter().map(|(indices, values)| predictor.log_density(Example { indices, values, target: 1.0, offset: 0.0 })).sum::<f64>()
+    });
 }
 
 /// Log predictive density of 9,768 rows.

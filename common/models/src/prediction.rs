@@ -63,9 +63,10 @@ struct OfPredictor<L> {
 }
 
 impl<L> OfPredictor<L> {
-    /// Mean and variance of xᵀθ.
+    /// Mean and variance of xᵀθ and the row's offset.
     fn predictor(&self, row: Example<'_>) -> (f64, f64) {
-        self.posterior.standard().project(row.indices, row.values)
+        let (mean, variance) = self.posterior.standard().project(row.indices, row.values);
+        (mean + row.offset, variance)
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Rows {
     starts: Vec<usize>,
     indices: Vec<u32>,
     values: Vec<f64>,
+    offsets: Vec<f64>,
     /// Targets of every row with their probabilities: one, or the two classes.
     targets: Vec<[(f64, f64); 2]>,
     /// Records that a row stands for.
@@ -28,6 +29,8 @@ pub struct Row<'a> {
     pub indices: &'a [u32],
     /// Their values.
     pub values: &'a [f64],
+    /// What is added to the linear predictor without a coefficient.
+    pub offset: f64,
     /// Targets with their probabilities; a probability of 0 is no target.
     pub targets: &'a [(f64, f64); 2],
 }
@@ -55,11 +58,12 @@ impl Rows {
     /// None yet.
     #[must_use]
     pub fn new(dimension: usize) -> Self {
-        Self { dimension, starts: vec![0], indices: Vec::new(), values: Vec::new(), targets: Vec::new(), weight: 1.0 }
+        Self { dimension, starts: vec![0], indices: Vec::new(), values: Vec::new(), offsets: Vec::new(), targets: Vec::new(), weight: 1.0 }
     }
 
     /// One more row; `indices` ascend and lie below the dimension.
-    pub fn push(&mut self, indices: &[u32], values: &[f64]) {
+    pub fn push(&mut self, indices: &[u32], values: &[f64], offset: f64) {
+        self.offsets.push(offset);
         self.indices.extend_from_slice(indices);
         self.values.extend_from_slice(values);
         self.starts.push(self.indices.len());
@@ -103,7 +107,12 @@ impl Rows {
 
     fn row(&self, number: usize) -> Row<'_> {
         let range = self.starts[number]..self.starts[number + 1];
-        Row { indices: &self.indices[range.clone()], values: &self.values[range], targets: &self.targets[number] }
+        Row {
+            indices: &self.indices[range.clone()],
+            values: &self.values[range],
+            offset: self.offsets[number],
+            targets: &self.targets[number],
+        }
     }
 
     /// Σ r x and Σ c xxᵀ over all records, (r, c) being what `of` makes of a row's statistics at q with its own target and with the other
@@ -111,7 +120,7 @@ impl Rows {
     pub fn sums(&self, predictor: &dyn Predictor, q: &Standard, of: impl Fn(Row<'_>, Statistics, Statistics) -> Statistics) -> Sums {
         self.accumulate(|row| {
             let (mean, variance) = q.project(row.indices, row.values);
-            row.expected(predictor, (mean, variance), &of)
+            row.expected(predictor, (mean + row.offset, variance), &of)
         })
     }
 
@@ -126,7 +135,7 @@ impl Rows {
         let (mut first, mut second) = (vec![0.0; self.dimension], vec![0.0; self.dimension]);
         for row in self.iter() {
             let entries = || row.indices.iter().map(|&j| j as usize).zip(row.values);
-            let at = entries().fold((0.0, 0.0), |(a, v), (j, x)| (a + x * mean[j], v + x * x * variance[j]));
+            let at = entries().fold((row.offset, 0.0), |(a, v), (j, x)| (a + x * mean[j], v + x * x * variance[j]));
             let Statistics { residual, curvature } = row.expected(predictor, at, &of);
             for (j, x) in entries() {
                 first[j] += self.weight * residual * x;

@@ -48,6 +48,8 @@ pub struct RecordView<'a> {
     pub values: &'a [f64],
     /// What is predicted.
     pub target: f64,
+    /// What is added to the linear predictor without a coefficient: 0, unless the task's formula has an offset.
+    pub offset: f64,
 }
 
 impl<'a> RecordView<'a> {
@@ -61,7 +63,7 @@ impl<'a> RecordView<'a> {
     #[inline]
     #[must_use]
     pub fn is_finite(&self) -> bool {
-        self.target.is_finite() && self.values.iter().all(|value| value.is_finite())
+        self.target.is_finite() && self.offset.is_finite() && self.values.iter().all(|value| value.is_finite())
     }
 }
 
@@ -94,6 +96,8 @@ pub struct RecordTable {
     indices: Vec<u32>,
     values: Vec<f64>,
     targets: Vec<f64>,
+    /// One a record, or none at all where no record has one.
+    offsets: Vec<f64>,
 }
 
 impl RecordTable {
@@ -101,7 +105,15 @@ impl RecordTable {
     #[must_use]
     pub fn builder(dimension: usize) -> RecordTableBuilder {
         RecordTableBuilder {
-            table: Self { dimension, units: Vec::new(), rows: vec![0], indices: Vec::new(), values: Vec::new(), targets: Vec::new() },
+            table: Self {
+                dimension,
+                units: Vec::new(),
+                rows: vec![0],
+                indices: Vec::new(),
+                values: Vec::new(),
+                targets: Vec::new(),
+                offsets: Vec::new(),
+            },
         }
     }
 
@@ -122,7 +134,8 @@ impl RecordTable {
     #[inline]
     fn record(&self, position: usize) -> RecordView<'_> {
         let entries = self.rows[position] as usize..self.rows[position + 1] as usize;
-        RecordView { indices: &self.indices[entries.clone()], values: &self.values[entries], target: self.targets[position] }
+        let offset = self.offsets.get(position).copied().unwrap_or(0.0);
+        RecordView { indices: &self.indices[entries.clone()], values: &self.values[entries], target: self.targets[position], offset }
     }
 }
 
@@ -141,7 +154,7 @@ impl UnitTable for RecordTable {
 
 impl TestRecords for RecordTable {
     fn examples(&self) -> impl Iterator<Item = Example<'_>> {
-        self.records().map(|r| Example { indices: r.indices, values: r.values, target: r.target })
+        self.records().map(|r| Example { indices: r.indices, values: r.values, target: r.target, offset: r.offset })
     }
 }
 
@@ -152,6 +165,9 @@ impl StableIds for RecordTable {
         for record in self.unit(position).records() {
             id.absorb(record.indices.len() as u64);
             id.absorb(record.target.to_bits());
+            if record.offset != 0.0 {
+                id.absorb(record.offset.to_bits());
+            }
             for (&index, value) in record.indices.iter().zip(record.values) {
                 id.absorb(index.into());
                 id.absorb(value.to_bits());
@@ -180,6 +196,14 @@ impl RecordTableBuilder {
     /// # Errors
     /// The row has no unit, is not sorted, does not fit the dimension, or the table is full.
     pub fn push(&mut self, indices: &[u32], values: &[f64], target: f64) -> Result<(), RecordError> {
+        self.push_with_offset(indices, values, target, 0.0)
+    }
+
+    /// [`push`](Self::push) of a record whose linear predictor has a part without a coefficient.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_with_offset(&mut self, indices: &[u32], values: &[f64], target: f64, offset: f64) -> Result<(), RecordError> {
         let table = &mut self.table;
         if table.units.is_empty() {
             return Err(RecordError::NoUnit);
@@ -198,6 +222,11 @@ impl RecordTableBuilder {
         table.indices.extend_from_slice(indices);
         table.values.extend_from_slice(values);
         table.rows.push(end);
+        if offset != 0.0 {
+            // Records before the first one with an offset have none.
+            table.offsets.resize(table.targets.len(), 0.0);
+            table.offsets.push(offset);
+        }
         table.targets.push(target);
         Ok(())
     }
@@ -213,6 +242,7 @@ impl RecordTableBuilder {
         table.indices.shrink_to_fit();
         table.values.shrink_to_fit();
         table.targets.shrink_to_fit();
+        table.offsets.shrink_to_fit();
         table
     }
 }
@@ -239,6 +269,22 @@ mod tests {
         assert!(units[1].is_empty());
         assert_eq!(units[2], vec![(vec![2], vec![-1.0], 0.5)]);
         assert_eq!(RecordTable::builder(4).finish().len(), 0);
+    }
+
+    #[test]
+    fn a_record_has_the_offset_that_it_was_given_and_others_have_none() {
+        let mut builder = RecordTable::builder(1);
+        builder.start_unit();
+        builder.push(&[0], &[1.0], 1.0).unwrap();
+        builder.push_with_offset(&[0], &[1.0], 1.0, 0.5).unwrap();
+        builder.push(&[0], &[1.0], 1.0).unwrap();
+        builder.start_unit();
+        builder.push_with_offset(&[0], &[1.0], 1.0, f64::NAN).unwrap();
+        let table = builder.finish();
+        let offsets: Vec<f64> = table.records().map(|record| record.offset).collect();
+        assert_eq!(offsets[..3], [0.0, 0.5, 0.0]);
+        assert_eq!(table.records().filter(RecordView::is_finite).count(), 3);
+        assert_ne!(table.id(0), table.id(1));
     }
 
     #[test]

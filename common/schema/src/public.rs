@@ -13,6 +13,8 @@ pub struct Example<'a> {
     pub values: &'a [f64],
     /// Class 0 or 1, or the number to be predicted.
     pub target: f64,
+    /// What is added to the linear predictor without a coefficient.
+    pub offset: f64,
 }
 
 /// A value that nobody has to protect.

@@ -312,7 +312,7 @@ fn federation(task: &ResolvedTask, trust: Trust, sites: &[Site], seed: u64) -> R
 fn held_out(predictor: &Predictor, site: &Site) -> f64 {
     let records: Vec<_> = site.held_out.get().records().collect();
     let density = |record: &dp_pvi_inference::records::RecordView<'_>| {
-        predictor.log_density(Example { indices: record.indices, values: record.values, target: record.target })
+        predictor.log_density(Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset })
     };
     records.iter().map(density).sum::<f64>() / records.len().max(1) as f64
 }

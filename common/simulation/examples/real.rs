@@ -43,9 +43,9 @@ fn task(set: &Set, epsilon: f64, sites: usize) -> ResolvedTask {
 /// Mean log predictive density of records.
 fn held_out(task: &ResolvedTask, natural: &[f64], records: &RecordTable) -> f64 {
     let predictor = Predictor::new(&task.model, task.family(), natural).unwrap();
-    let all = records
-        .records()
-        .map(|record| predictor.log_density(Example { indices: record.indices, values: record.values, target: record.target }));
+    let all = records.records().map(|record| {
+        predictor.log_density(Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset })
+    });
     all.sum::<f64>() / records.len() as f64
 }
 

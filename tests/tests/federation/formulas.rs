@@ -101,3 +101,38 @@ fn a_private_run_by_a_formula_states_its_bound_and_ends() {
     complete(&federation, &sites);
     assert_eq!(federation.posterior()["coefficients"].as_array().unwrap().len(), 8);
 }
+
+/// Without protection an offset leaves the posterior of what is left of the label, and predictions have it again.
+#[test]
+fn an_offset_is_added_to_predictions_and_has_no_coefficient() {
+    let records = Records::generated(60, 2, 1);
+    let noise_sd = 0.5;
+    let task = Task {
+        likelihood: Likelihood::Linear { noise_sd },
+        full_covariance: true,
+        schedule: Schedule::Sequential(2),
+        damping: Some(1.0),
+        epsilon: None,
+        ..Task::default()
+    };
+    let sites = records.sites(&[35, 25], task.likelihood);
+    let text = task.toml().replacen("[model]\n", "[model]\nformula = \"y ~ x0 + offset(scale(x1, 1, 2))\"\n", 1);
+    let federation = Federation::new(&text, &task.schema(2).replace("intercept = false\n", ""), &sites);
+    complete(&federation, &sites);
+    let x = DMatrix::from_fn(60, 2, |i, j| if j == 0 { 1.0 } else { records.x[i][0] });
+    let rest = DVector::from_fn(60, |i, _| records.y[i] - (records.x[i][1] - 1.0) / 2.0);
+    let precision = x.tr_mul(&x) / noise_sd.powi(2) + DMatrix::identity(2, 2);
+    let mean = precision.lu().solve(&(x.tr_mul(&rest) / noise_sd.powi(2))).unwrap();
+    let document = federation.posterior();
+    for (j, coefficient) in document["coefficients"].as_array().unwrap().iter().enumerate() {
+        assert!((coefficient["mean"].as_f64().unwrap() - mean[j]).abs() < 1e-8, "{coefficient}: {}", mean[j]);
+    }
+    let file = federation.home("server").join("results/posterior.json").display().to_string();
+    let data = federation.home("site-1").join("rows.csv");
+    std::fs::write(&data, "x0,x1\n0.5,5\n").unwrap();
+    let predict = &["predict", "--posterior", &file, "--data", data.to_str().unwrap(), "--format", "json"];
+    let (code, out, err) = outcome(&mut federation.client_command("site-1", predict));
+    assert_eq!(code, 0, "{err}");
+    let predicted: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert!((predicted["mean"].as_f64().unwrap() - mean[0] - 0.5 * mean[1] - 2.0).abs() < 1e-7, "{predicted}");
+}

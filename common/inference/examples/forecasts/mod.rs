@@ -30,7 +30,9 @@ impl Outcome {
         let score = |natural: &[f64]| {
             let predictor = Predictor::new(&task.model, task.family(), natural).unwrap();
             let records = held_out.iter().flat_map(RecordTable::records);
-            records.map(|r| predictor.log_density(Example { indices: r.indices, values: r.values, target: r.target })).sum::<f64>()
+            records
+                .map(|r| predictor.log_density(Example { indices: r.indices, values: r.values, target: r.target, offset: r.offset }))
+                .sum::<f64>()
         };
         let records: usize = held_out.iter().map(|table| table.records().len()).sum();
         let loss = (score(exact.natural()) - score(&aware)) / records as f64;
@@ -44,7 +46,7 @@ impl Outcome {
 fn rows(task: &ResolvedTask, tables: &[RecordTable]) -> Rows {
     let mut rows = Rows::new(task.dimension as usize);
     let records = || tables.iter().flat_map(RecordTable::records);
-    records().for_each(|record| rows.push(record.indices, record.values));
+    records().for_each(|record| rows.push(record.indices, record.values, record.offset));
     let mut targets = records().map(|record| record.target);
     rows.set_targets(|_| [(targets.next().unwrap(), 1.0), (0.0, 0.0)]);
     rows

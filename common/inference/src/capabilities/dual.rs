@@ -53,12 +53,14 @@ fn single(
     let d = cavity.family().dimension();
     let precision = &cavity.natural()[d..];
     let entries = || record.indices.iter().map(|&j| j as usize).zip(record.values);
+    // a is the predictor without its offset.
     let (start, reach) = cavity.standard().project(record.indices, record.values);
+    let statistics = |a: f64, s2: f64| model.statistics(a + record.offset, s2, record.target);
     let spread = |curvature: f64| entries().map(|(j, x)| x * x / (precision[j] + weight * curvature * x * x)).sum::<f64>();
     let (mut a, mut s2) = (start, spread(model.typical_curvature(record.target)));
     for _ in 0..ITERATIONS {
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
-        let mut at = model.statistics(a, s2, record.target);
+        let mut at = statistics(a, s2);
         for _ in 0..ITERATIONS {
             let excess = a - start - weight * at.residual * reach;
             *(if excess > 0.0 { &mut high } else { &mut low }) = a;
@@ -70,7 +72,7 @@ fn single(
             }
             let still = (next - a).abs() <= 0.1 * tolerance * (1.0 + a.abs());
             a = next;
-            at = model.statistics(a, s2, record.target);
+            at = statistics(a, s2);
             if still {
                 break;
             }
@@ -109,7 +111,7 @@ fn few(
     let mut s2: Vec<f64> = projected.iter().map(|p| p.1).collect();
     let mut u = DVector::zeros(n);
     let statistics = |a: &DVector<f64>, s2: &[f64]| -> Vec<Statistics> {
-        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| model.statistics(*a, *s2, record.target)).collect()
+        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| model.statistics(*a + record.offset, *s2, record.target)).collect()
     };
     for _ in 0..ITERATIONS {
         let bound = |u: &DVector<f64>, gu: &DVector<f64>| {
@@ -117,7 +119,7 @@ fn few(
                 .iter()
                 .zip(&s2)
                 .enumerate()
-                .map(|(i, (record, s2))| model.expected_log_density(start[i] + gu[i], *s2, record.target))
+                .map(|(i, (record, s2))| model.expected_log_density(start[i] + gu[i] + record.offset, *s2, record.target))
                 .sum();
             weight * fit - 0.5 * u.dot(gu)
         };

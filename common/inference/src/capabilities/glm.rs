@@ -7,7 +7,7 @@
 //! * ∂/∂μ = r x, ∂/∂v_j = −½ c x_j², ∂/∂log σ_j = −c x_j² σ_j²;
 //! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};
 
@@ -60,7 +60,7 @@ pub fn project(record: RecordView<'_>, q: &MeanField) -> (f64, f64) {
         mean[0] += x * mu;
         variance[0] += x * x * v;
     }
-    (mean[0] + mean[1], variance[0] + variance[1])
+    (mean[0] + mean[1] + record.offset, variance[0] + variance[1])
 }
 
 impl<M: LinearPredictor> Gradients for M {
@@ -89,9 +89,16 @@ impl<M: LinearPredictor> Gradients for M {
     }
 }
 
+/// Mean and variance of a record's predictor xᵀθ + o under q, o being its offset.
+#[must_use]
+pub fn predictor_of(record: RecordView<'_>, q: &Standard) -> (f64, f64) {
+    let (mean, variance) = q.project(record.indices, record.values);
+    (mean + record.offset, variance)
+}
+
 /// f at one record, for a q of either family.
 pub fn expected_log_likelihood(model: &impl LinearPredictor, record: RecordView<'_>, q: &Gaussian) -> f64 {
-    let (mean, variance) = q.standard().project(record.indices, record.values);
+    let (mean, variance) = predictor_of(record, q.standard());
     model.expected_log_density(mean, variance, record.target)
 }
 

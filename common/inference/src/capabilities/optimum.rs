@@ -91,7 +91,7 @@ fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
         builder.start_unit();
         let indices: Vec<u32> = record.indices.iter().map(|&j| position[j as usize]).collect();
         // Ascending columns keep their order, and the rows are no more and no longer.
-        if builder.push(&indices, record.values, record.target).is_err() {
+        if builder.push_with_offset(&indices, record.values, record.target, record.offset).is_err() {
             break;
         }
     }
@@ -121,7 +121,7 @@ fn ascend(
     let mut value = bound(&q);
     for _ in 0..ITERATIONS {
         let (gradient, curvature) = glm::sums(table, |record| {
-            let (a, s2) = q.standard().project(record.indices, record.values);
+            let (a, s2) = glm::predictor_of(record, q.standard());
             let glm::Statistics { residual, curvature } = model.statistics(a, s2, record.target);
             glm::Statistics { residual: weight * residual, curvature: weight * curvature }
         });
@@ -210,10 +210,15 @@ mod tests {
     use dp_pvi_expfam::any::{Family, Gaussian};
 
     use super::{ascend, natural_gradient};
-    use crate::capabilities::glm::LinearPredictor;
+    use crate::capabilities::glm::{self, LinearPredictor};
+    use crate::capabilities::{Gradients, LocalOptimum};
+    use crate::mean_field::{MeanField, ScaleCoordinate};
+    use crate::models::linear_regression::LinearRegression;
     use crate::models::logistic_regression::LogisticRegression;
-    use crate::testing::close;
-    use dp_pvi_records::RecordTable;
+    use crate::models::poisson_regression::Poisson;
+    use crate::testing::{close, random_units};
+    use dp_pvi_privacy::mechanism::Term;
+    use dp_pvi_records::{RecordTable, RecordView};
 
     /// Λ − Λ_c − w Σ c x² and w Σ r x − Λ_c (μ − μ_c), over w + the largest precision of the cavity.
     fn slopes(table: &RecordTable, weight: f64, cavity: &Gaussian, q: &Gaussian) -> Vec<f64> {
@@ -224,7 +229,7 @@ mod tests {
             .chain((0..d).map(|j| q.natural()[d + j] - precision[j]))
             .collect();
         for record in table.records() {
-            let (a, s2) = q.standard().project(record.indices, record.values);
+            let (a, s2) = glm::predictor_of(record, q.standard());
             let at = LogisticRegression.statistics(a, s2, record.target);
             for (j, x) in record.entries() {
                 slopes[j] += weight * at.residual * x;
@@ -260,6 +265,51 @@ mod tests {
                 let relative = |q: &Gaussian| q.natural().iter().map(|v| v / precision.max(weight)).collect::<Vec<_>>();
                 close(&relative(&reduced), &relative(&whole), 1e-6);
             }
+        }
+    }
+
+    /// An offset is a feature whose coefficient is known to be 1.
+    #[test]
+    fn an_offset_is_a_feature_with_a_known_coefficient() {
+        let raw = random_units(9, 60, 4);
+        let (mut with_offset, mut as_feature) = (RecordTable::builder(3), RecordTable::builder(4));
+        for (x, target) in raw.iter().flatten() {
+            with_offset.start_unit();
+            with_offset.push_with_offset(&[0, 1, 2], &x[..3], *target, x[3]).unwrap();
+            as_feature.start_unit();
+            as_feature.push(&[0, 1, 2, 3], x, *target).unwrap();
+        }
+        let (with_offset, as_feature) = (with_offset.finish(), as_feature.finish());
+        for full in [false, true] {
+            let family = |dimension| if full { Family::FullGaussian { dimension } } else { Family::DiagonalGaussian { dimension } };
+            let prior = Gaussian::from_natural(family(3), family(3).isotropic(0.0, 1.0)).unwrap();
+            let mut known = family(4).isotropic(0.0, 1.0);
+            let last = known.len() - 1;
+            (known[3], known[last]) = (1e9, 1e9);
+            let known = Gaussian::from_natural(family(4), known).unwrap();
+            for model in [&LogisticRegression as &dyn LocalOptimum, &Poisson, &LinearRegression::new(0.7)] {
+                let found = model.local_optimum(&with_offset, &prior, &prior).unwrap();
+                let expected = model.local_optimum(&as_feature, &known, &known).unwrap();
+                for (found, expected) in found.standard().mean().iter().zip(expected.standard().mean()) {
+                    assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+                }
+            }
+        }
+    }
+
+    /// What one record adds to a gradient: for numbers, an offset is taken from the label.
+    #[test]
+    fn the_gradient_of_a_number_with_an_offset_is_that_of_the_rest_of_its_label() {
+        let q = MeanField::new(vec![0.3, -0.2], vec![0.5, 0.1], ScaleCoordinate::LogScale).unwrap();
+        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4 };
+        let rest = RecordView { target: 0.5, offset: 0.0, ..record };
+        let term = |record| {
+            let mut term = Term::default();
+            LinearRegression::new(0.7).gradient(record, &q, &mut term);
+            term.entries().to_vec()
+        };
+        for (found, expected) in term(record).iter().zip(term(rest)) {
+            assert!(found.0 == expected.0 && (found.1 - expected.1).abs() < 1e-12, "{found:?} {expected:?}");
         }
     }
 }

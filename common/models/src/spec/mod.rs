@@ -67,7 +67,6 @@ pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
             None => Ok(()),
         };
     };
-    check::require(!design.has_offset(), "offset(…) is not built yet: leave it out")?;
     match design.scale_groups().first() {
         Some(group) => {
             check::invalid(&format!("`{}` has a scale of its own, which is not built yet: use bs(…), ns(…) or bin(…)", group.term))

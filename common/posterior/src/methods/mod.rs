@@ -228,6 +228,11 @@ pub(crate) trait UpdateRules: Display {
         false
     }
 
+    /// Whether what a site computes knows that a record's predictor has a part without a coefficient.
+    fn carries_offsets(&self) -> bool {
+        true
+    }
+
     /// The update's name, where a unit's shard may follow from its number among the units.
     fn cuts_by_position(&self) -> Option<&'static str> {
         None

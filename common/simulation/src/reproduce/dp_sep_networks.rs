@@ -378,7 +378,7 @@ fn private(
     let state = rounds(&task, training, seed)?;
     let predictor = Predictor::of_state(&task, &state).map_err(wrong)?;
     Ok(score(held_out, unit, |record| {
-        let row = Example { indices: record.indices, values: record.values, target: record.target };
+        let row = Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset };
         let mean = if let Prediction::Number { mean, .. } = predictor.predict(row) { mean } else { f64::NAN };
         (mean, predictor.log_density(row))
     }))

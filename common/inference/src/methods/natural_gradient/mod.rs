@@ -19,7 +19,7 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, only_step};
-use crate::capabilities::glm::{LinearPredictor, Statistics, project};
+use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project};
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::{self, Model};
@@ -132,7 +132,7 @@ impl<'a> Terms<'a> {
                 term.extend(entries().map(|(&j, x)| (offset + j, weight * x * x)));
             }
             Kind::Full(predictor, q) => {
-                let (mean, variance) = q.project(record.indices, record.values);
+                let (mean, variance) = predictor_of(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 self.products(record, self.spec.curvature_weight * curvature, self.offset(), term);

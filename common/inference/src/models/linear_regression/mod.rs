@@ -69,7 +69,7 @@ impl Model for LinearRegression {
 }
 
 impl LocalOptimum for LinearRegression {
-    /// Closed forms. Full covariance: Λ* = Λ_c + XᵀX/σ², h* = h_c + Xᵀy/σ². Mean field: Λ* = Λ_c + diag(XᵀX)/σ² and μ* solves
+    /// Closed forms. Full covariance: Λ* = Λ_c + XᵀX/σ², h* = h_c + Xᵀy/σ², y without the offset. Mean field: Λ* = Λ_c + diag(XᵀX)/σ² and μ* solves
     /// (diag Λ_c + XᵀX/σ²) μ* = h_c + Xᵀy/σ². The off-diagonal of XᵀX belongs to the mean: h* = Λ*μ*, and *not* h_c + Xᵀy/σ²,
     /// which is what dropping it gives.
     fn weighted_optimum(
@@ -81,7 +81,8 @@ impl LocalOptimum for LinearRegression {
         _start: &Gaussian,
     ) -> Result<Gaussian, InvalidParameters> {
         let precision = weight * self.precision;
-        let (xy, xx) = glm::sums(table, |record| Statistics { residual: precision * record.target, curvature: precision });
+        let (xy, xx) =
+            glm::sums(table, |record| Statistics { residual: precision * (record.target - record.offset), curvature: precision });
         let family = *cavity.family();
         let d = family.dimension();
         let (h, precision) = cavity.natural().split_at(d);

@@ -99,6 +99,10 @@ fn coordinates(task: &Setting<'_>) -> usize {
 }
 
 impl UpdateRules for DpEmSpec {
+    fn carries_offsets(&self) -> bool {
+        false
+    }
+
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         require(task.model.rules().mixture().is_some(), "update = \"dp-em\" fits family = \"gaussian-mixture\" only")?;
         require(task.approximation == Approximation::MeanField, "update = \"dp-em\" needs approximation = \"mean-field\"")?;

@@ -188,8 +188,7 @@ mod tests {
                 matrix += &row * row.transpose() * (share * chance * 1000.0);
             }
         }
-        let entries =
-            vec![Entry::Indicator { group: 0 }, Entry::Indicator { group: 0 }, Entry::Indicator { group: 1 }, Entry::Intercept];
+        let entries = vec![Entry::Indicator { group: 0 }, Entry::Indicator { group: 0 }, Entry::Indicator { group: 1 }, Entry::Intercept];
         let correlations = Correlations { entries, products: None, weight: None };
         assert!((correlations.matrix(&matrix.diagonal()) - &matrix).norm() < 1e-9);
         // Only that of a level beside another column's indicator is a guess.

@@ -227,6 +227,10 @@ impl PropagationSpec {
 }
 
 impl UpdateRules for PropagationSpec {
+    fn carries_offsets(&self) -> bool {
+        false
+    }
+
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         require(self.records >= 1, "records must be at least 1")?;
         require(self.visit_step > 0.0 && self.visit_step <= 1.0, "visit_step must be above 0 and at most 1")?;

@@ -436,6 +436,10 @@ impl Clip {
 }
 
 impl UpdateRules for VipsSpec {
+    fn carries_offsets(&self) -> bool {
+        false
+    }
+
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         requires_epsilon(task, "vips")?;
         require(
