@@ -188,10 +188,9 @@ fn widest(task: &ResolvedTask) -> f64 {
 }
 
 fn published(schema: &dp_pvi_posterior::schema::Schema) -> (u32, u32) {
-    let used = schema.columns().iter().filter(|column| column.kind.width() > 0);
-    let known = used.clone().filter(|column| column.published.is_some()).count() + usize::from(schema.label().published.is_some());
+    let known = schema.used_columns().filter(|column| column.published.is_some()).count() + usize::from(schema.label().published.is_some());
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    (count(known), count(used.count() + 1))
+    (count(known), count(schema.used_columns().count() + 1))
 }
 
 fn interval_widths(predictor: &Predictor) -> Vec<f64> {

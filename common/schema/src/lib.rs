@@ -436,6 +436,15 @@ impl Schema {
         &self.columns
     }
 
+    /// The columns that rows are made of: all that are not ignored, or those that the formula uses.
+    pub fn used_columns(&self) -> impl Iterator<Item = &Column> {
+        let uses = |(position, column): &(usize, &Column)| match self.design() {
+            Some(design) => design.uses(*position),
+            None => column.kind != ColumnKind::Ignored,
+        };
+        self.columns.iter().enumerate().filter(uses).map(|(_, column)| column)
+    }
+
     /// Position of the entry that is always 1.
     #[must_use]
     pub fn intercept(&self) -> Option<u32> {

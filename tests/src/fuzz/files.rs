@@ -70,6 +70,36 @@ pub(super) fn read_schemas(bytes: &[u8]) {
     }
 }
 
+/// Formulas over the columns of [`FORMULA_SCHEMA`].
+pub(super) fn formulas() -> Vec<Vec<u8>> {
+    let all = [
+        "y ~ (x + ward)^2 - x:ward + bin(x, [-0.5, 0.5]) + offset(log1p(x)) + (1 + x | site)",
+        "y ~ 0 + C(ward, treatment('b'))*poly(x, 3, raw = TRUE) + (1 || ward)",
+        "y ~ s(x, k = 6, sd = 0.5) + bs(x, df = 5) + ns(`x`, knots = [0, 0.2]) + scale(sqrt(center(x, -1)), 0, 2)",
+        "Surv(x, y) ~ 1",
+    ];
+    all.map(|text| text.as_bytes().to_vec()).into()
+}
+
+const FORMULA_SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -0.9\nupper = 1\n\
+                              centre = 0\nscale = 1\nmissing = \"indicator\"\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n";
+
+/// A formula of a task. One that is accepted has a canonical text that means the same.
+pub(super) fn read_formulas(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let schema = Schema::parse(FORMULA_SCHEMA).expect("it is a schema");
+    let sites = ["north".to_owned(), "south".to_owned()];
+    match schema.clone().with_formula(text, &sites) {
+        Ok(found) => {
+            let design = found.design().expect("it has a formula");
+            assert!(found.row_norm_bound().is_finite() && found.coefficient_names().len() == found.entries().len());
+            let again = schema.with_formula(design.formula(), &sites).expect("a canonical text is a formula");
+            assert_eq!(Some(design), again.design(), "a formula has one canonical text");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
 /// The programs' sample settings, each after its number.
 pub(super) fn settings() -> Vec<Vec<u8>> {
     let marked = |(mark, name): (u8, &str)| [&[mark], &sample(name)[..]].concat();

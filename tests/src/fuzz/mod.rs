@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "events", seeds: messages::events, run: messages::read_events, mutations: 5_000 },
     Target { name: "tasks", seeds: files::tasks, run: files::read_tasks, mutations: 500 },
     Target { name: "schemas", seeds: files::schemas, run: files::read_schemas, mutations: 2_000 },
+    Target { name: "formulas", seeds: files::formulas, run: files::read_formulas, mutations: 20_000 },
     Target { name: "settings", seeds: files::settings, run: files::read_settings, mutations: 2_000 },
     Target { name: "identities", seeds: files::identities, run: files::read_identities, mutations: 2_000 },
     Target { name: "documents", seeds: files::documents, run: files::read_documents, mutations: 300 },

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use dp_pvi_posterior::reading::convergence::Verdict;
 use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::schema::{ColumnKind, LabelKind};
+use dp_pvi_posterior::schema::LabelKind;
 use dp_pvi_protocol::message::{Role, RunOutcome};
 
 use super::{agreement, effects, privacy};
@@ -51,8 +51,7 @@ fn question(run: &Run<'_>) -> String {
     let over = format!("over the records of {sites} {}{records}", plural(sites, "site", "sites"));
     let model = Escaped(&task.model.to_string()).to_string();
     let Ok(schema) = task.parsed_schema() else { return format!("{model} {over}.") };
-    let columns: Vec<&str> =
-        schema.columns().iter().filter(|column| !matches!(column.kind, ColumnKind::Ignored)).map(|column| column.name.as_str()).collect();
+    let columns: Vec<&str> = schema.used_columns().map(|column| column.name.as_str()).collect();
     let from = match columns.len() {
         0 => "its columns".to_owned(),
         1..=NAMED => columns.join(", "),

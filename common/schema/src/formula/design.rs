@@ -252,6 +252,12 @@ impl Design {
         }
     }
 
+    /// Whether a record's row or offset depends on a column.
+    #[must_use]
+    pub fn uses(&self, column: usize) -> bool {
+        self.pieces.iter().any(|piece| piece.column == column) || self.offsets.iter().any(|offset| offset.column == column)
+    }
+
     /// What the formula makes of one column.
     #[must_use]
     pub fn use_of(&self, column: usize) -> Use<'_> {
