@@ -1,4 +1,4 @@
-//! `negative_binomial`, `robust` and their optima, and fits beside those of other programs (`oracle`).
+//! `multinomial`, `negative_binomial`, `robust`, the optima of the last two, and fits beside those of other programs (`oracle`).
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
@@ -6,7 +6,8 @@ use dp_pvi_inference::capabilities::LocalOptimum;
 use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use dp_pvi_inference::models::negative_binomial_regression::NegativeBinomial;
 use dp_pvi_inference::models::robust_regression::Robust;
-use nalgebra::DMatrix;
+use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
+use nalgebra::{DMatrix, DVector};
 
 use super::{Check, square};
 use crate::federation::table;
@@ -53,6 +54,24 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
 
 /// What other checks use.
 fn input(_: &Node<'_>) -> Outcome {
+    Ok(())
+}
+
+pub(super) fn multinomial(node: &Node<'_>) -> Outcome {
+    let tolerance = node.get("tolerance")?.number()?;
+    for point in node.get("points")?.list()? {
+        let mean = DVector::from_vec(point.at("mean")?);
+        let at = TiltedSoftmax::new(&mean, &square(&point, "covariance")?);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the position of a class")]
+        let class = point.get("target")?.number()? as usize;
+        if class > mean.len() {
+            return Err(format!("there is no class {class}"));
+        }
+        point.key_equals("value", [at.log_probability(&mean, class)], tolerance)?;
+        point.key_equals("residual", at.residual(class).as_slice(), tolerance)?;
+        // Symmetric: by rows as by columns.
+        point.key_equals("curvature", at.curvature().as_slice(), tolerance)?;
+    }
     Ok(())
 }
 

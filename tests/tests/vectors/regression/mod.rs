@@ -32,7 +32,7 @@ const KEYS: &[(&str, Coverage)] = &[
     ("formula_names", NotBuilt),
     ("formula_errors", NotBuilt),
     ("bases", NotBuilt),
-    ("multinomial", NotBuilt),
+    ("multinomial", Whole(likelihoods::multinomial)),
     ("multinomial_optimum", NotBuilt),
     ("negative_binomial", Whole(likelihoods::negative_binomial)),
     ("negative_binomial_optimum", Parts(likelihoods::NEGATIVE_BINOMIAL_OPTIMUM)),
