@@ -13,7 +13,7 @@ use super::{Check, square};
 use crate::federation::table;
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
-/// The parts of an optimum with a stated scale.
+/// Parts of `negative_binomial_optimum`.
 pub(super) const NEGATIVE_BINOMIAL_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("dispersion", Some(input)),
     ("x", Some(input)),
@@ -26,6 +26,7 @@ pub(super) const NEGATIVE_BINOMIAL_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("mean_field", Some(negative_binomial_mean_field)),
 ];
 
+/// Parts of `robust_optimum`; with an unknown scale it is still to come.
 pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("nu", Some(input)),
     ("sd", Some(input)),
@@ -38,6 +39,7 @@ pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("unknown_scale", None),
 ];
 
+/// Parts of `oracle`.
 pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
     ("x", Some(input)),
     ("prior_sd", Some(input)),
