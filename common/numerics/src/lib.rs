@@ -16,4 +16,5 @@ pub mod quadrature;
 pub mod simplex;
 pub mod start;
 pub mod student;
+pub mod tilted_softmax;
 pub mod uncertain_curvature;

@@ -6,8 +6,9 @@
 //!
 //! **When**: a number with outliers. A coefficient is a difference of the label, as in linear regression.
 //!
-//! **Curvature**: t is normal with a precision of its own for every record, and the posterior takes these precisions for independent of θ. Intervals without
-//! noise are then about √((ν + 1)/(ν + 3)) times as wide as those of the exact posterior: 0.85 for ν = 4.
+//! **Curvature**: t is normal with a precision of its own for every record, and the posterior takes these precisions for independent of θ. Its plain intervals are
+//! then about √((ν + 1)/(ν + 3)) times as wide as those of the exact posterior: 0.85 for ν = 4. The noise-aware posterior has the information of t in place of
+//! the curvature, and is not too narrow.
 //!
 //! **Source**: Lange, Little and Taylor 1989 (the likelihood and its information); Tipping and Lawrence 2005 (the variational bound).
 

@@ -84,6 +84,11 @@ impl ModelRules for RobustRegression {
         self.scale
     }
 
+    /// The information of Student's distribution is (ν + 1)/((ν + 3)σ²) (Lange, Little and Taylor 1989), and E c = 1/σ².
+    fn information_share(&self) -> f64 {
+        (self.degrees_of_freedom + 1.0) / (self.degrees_of_freedom + 3.0)
+    }
+
     /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²).
     ///
     /// # Privacy
@@ -184,6 +189,24 @@ mod tests {
         let density = HeavyTailed(MODEL).log_density(1.0, 0.0, 1.0);
         // That of t with four degrees of freedom at 0 is 3/8.
         assert!((density - (0.375_f64 / 0.5).ln()).abs() < 1e-9);
+    }
+
+    /// By sums over the density: E r² and −E ∂r/∂a are the share of E c.
+    #[test]
+    fn the_information_is_a_share_of_the_curvature() {
+        let law = HeavyTailed(MODEL);
+        let (mut curvature, mut square, mut slope) = (0.0, 0.0, 0.0);
+        for k in -20_000..=20_000 {
+            let y = 1e-2 * f64::from(k);
+            let weight = 1e-2 * law.log_density(0.0, 0.0, y).exp();
+            let [below, at, above] = [-1e-4, 0.0, 1e-4].map(|mean| Predictor::statistics(&MODEL, mean, 0.0, y));
+            curvature += weight * at.curvature;
+            square += weight * at.residual * at.residual;
+            slope += weight * (below.residual - above.residual) / 2e-4;
+        }
+        let share = MODEL.information_share();
+        assert!((curvature - 4.0).abs() < 1e-4, "{curvature}");
+        assert!((square - share * curvature).abs() < 1e-4 && (slope - share * curvature).abs() < 1e-4, "{square} {slope}");
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! `negative_binomial`, `robust` and their optima, and fits beside those of other programs (`oracle`).
+//! `multinomial`, `negative_binomial`, `robust`, the optima of the last two, and fits beside those of other programs (`oracle`).
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
@@ -6,13 +6,14 @@ use dp_pvi_inference::capabilities::LocalOptimum;
 use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
 use dp_pvi_inference::models::negative_binomial_regression::NegativeBinomial;
 use dp_pvi_inference::models::robust_regression::Robust;
-use nalgebra::DMatrix;
+use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
+use nalgebra::{DMatrix, DVector};
 
 use super::{Check, square};
 use crate::federation::table;
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
-/// The parts of an optimum with a stated scale.
+/// Parts of `negative_binomial_optimum`.
 pub(super) const NEGATIVE_BINOMIAL_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("dispersion", Some(input)),
     ("x", Some(input)),
@@ -25,6 +26,7 @@ pub(super) const NEGATIVE_BINOMIAL_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("mean_field", Some(negative_binomial_mean_field)),
 ];
 
+/// Parts of `robust_optimum`; with an unknown scale it is still to come.
 pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("nu", Some(input)),
     ("sd", Some(input)),
@@ -37,6 +39,7 @@ pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("unknown_scale", None),
 ];
 
+/// Parts of `oracle`.
 pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
     ("x", Some(input)),
     ("prior_sd", Some(input)),
@@ -53,6 +56,24 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
 
 /// What other checks use.
 fn input(_: &Node<'_>) -> Outcome {
+    Ok(())
+}
+
+pub(super) fn multinomial(node: &Node<'_>) -> Outcome {
+    let tolerance = node.get("tolerance")?.number()?;
+    for point in node.get("points")?.list()? {
+        let mean = DVector::from_vec(point.at("mean")?);
+        let at = TiltedSoftmax::new(&mean, &square(&point, "covariance")?);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the position of a class")]
+        let class = point.get("target")?.number()? as usize;
+        if class > mean.len() {
+            return Err(format!("there is no class {class}"));
+        }
+        point.key_equals("value", [at.log_probability(&mean, class)], tolerance)?;
+        point.key_equals("residual", at.residual(class).as_slice(), tolerance)?;
+        // Symmetric: by rows as by columns.
+        point.key_equals("curvature", at.curvature().as_slice(), tolerance)?;
+    }
     Ok(())
 }
 

@@ -33,7 +33,7 @@ const KEYS: &[(&str, Coverage)] = &[
     ("formula_names", Whole(formula::names)),
     ("formula_errors", Whole(formula::errors)),
     ("bases", Whole(formula::bases)),
-    ("multinomial", NotBuilt),
+    ("multinomial", Whole(likelihoods::multinomial)),
     ("multinomial_optimum", NotBuilt),
     ("negative_binomial", Whole(likelihoods::negative_binomial)),
     ("negative_binomial_optimum", Parts(likelihoods::NEGATIVE_BINOMIAL_OPTIMUM)),

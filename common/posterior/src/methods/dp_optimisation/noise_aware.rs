@@ -28,6 +28,7 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
+    let looks = looks.into_iter().map(|look| look.informed(task)).collect();
     let prior = (task.prior.mean, task.prior.scale.powi(-2));
     let looks = Looks { family: task.family(), looks, correlations: Correlations::new(task, None), prior, near: None };
     looks.posterior().ok_or(Absent::Diverged)

@@ -27,7 +27,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &DpOptimisationSpec, releas
                 let [gradient, point, curvature] = [gradient, point, curvature].map(DVector::from_column_slice);
                 let noise = &noise_of_one + super::noise_aware::sampled(spec, &curvature);
                 let look = Look { point, gradient, noise, curvature_noise: &noise_of_one / spec.curvature_weight.powi(2), curvature };
-                sites.get_mut(site)?.looks.insert(round.visit, look);
+                sites.get_mut(site)?.looks.insert(round.visit, look.informed(task));
             }
         }
         before = &round.state;

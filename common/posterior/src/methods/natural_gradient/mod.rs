@@ -1,7 +1,8 @@
 //! Bounded natural-gradient variational inference (`update = "natural-gradient"`).
 //!
-//! The first visit asks for the Gram matrix c̄ Σ xxᵀ (Σ c̄(y) xxᵀ where the label bounds a record's curvature), of which the server makes a preconditioner P. Every later visit asks for
-//! [Σ r x ; w Σ c x∘x] at the current posterior (with full covariance w Σ c svec(xxᵀ)), r and c being a record's expected residual and curvature.
+//! The first visit asks for the Gram matrix c̄ Σ xxᵀ, or Σ c̄(y) xxᵀ where the label bounds a record's curvature. The server makes a preconditioner P of it. Every
+//! later visit asks for [Σ r x ; w Σ c x∘x] at the current posterior (with full covariance w Σ c svec(xxᵀ)), r and c being a record's expected residual and
+//! curvature.
 //! The server steps μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)) and averages.
 //!
 //! **Assumes** a likelihood of a linear predictor. **Sensitivity**: C (add-remove) or 2C (replace-one) a visit, clipped and checked. The terms have a
@@ -10,7 +11,7 @@
 //! **The curvature costs nothing** for a Bernoulli likelihood with a logit, where r = y − E σ(z) and c = E σ(z)(1 − σ(z)) ≤ |r|(1 − |r|) by Jensen's
 //! inequality. With Q the bound on ‖x∘x‖ (R² for svec(xxᵀ)), r²R² + w²c²Q² ≤ R² for all |r| ≤ 1 if and only if
 //! (wQ/R)² ≤ min (1 + r)/(r²(1 − r)) = φ⁵, taken at r = 1/φ, φ the golden ratio. So w = φ^(5/2) R/Q. Negative binomial
-//! regression has such a weight too; other models give the curvature a tenth of a visit's budget.
+//! regression has a weight of its own with which the curvature is free; other models give it a tenth of a visit's budget.
 //!
 //! **Weights.** To shorten a term biases the fit. With `weighted` a record's term is multiplied by min(1, C/longest), longest its norm with the class
 //! that makes it longer. That depends on features and public state alone, so that the mean residual of a true model stays 0. No residual is cut then.

@@ -33,6 +33,7 @@ pub(crate) fn posterior(
         return Err(Absent::NoRound);
     }
     let products = products(&rule, history, &preconditioner);
+    let looks = looks.into_iter().map(|look| look.informed(task)).collect();
     let prior = (task.prior.mean, task.prior.scale.powi(-2));
     let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior, near };
     looks.posterior().ok_or(Absent::Diverged)

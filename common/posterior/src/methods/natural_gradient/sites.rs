@@ -42,7 +42,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                             noise: DVector::from_element(d, released.noise),
                             curvature_noise: DVector::from_element(len - d, released.noise / spec.curvature_weight.powi(2)),
                         });
-                        sites.get_mut(site)?.looks.insert(round.visit, look?);
+                        sites.get_mut(site)?.looks.insert(round.visit, look?.informed(task));
                     }
                 }
             }

@@ -21,6 +21,9 @@
 //! **Full covariance.** An entry of H̃ off the diagonal has noise, and [`Correlations::guess`] says what it can be at all: 0 for two levels of a category, small for a
 //! rare level. Both are combined by their precisions. Without this the noise of entries that are nearly 0 acts on all coefficients.
 //!
+//! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
+//! [`information_share`](crate::models::ModelRules::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
+//!
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
 //!
@@ -33,6 +36,7 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
 use super::{Posterior, signal_to_noise};
+use crate::methods::Setting;
 use crate::numerics::uncertain_curvature::{UncertainCurvature, error, without_negative_eigenvalues};
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
@@ -51,6 +55,16 @@ pub(crate) struct Look {
     pub(crate) noise: DVector<f64>,
     /// Variance of the noise on every entry of the curvature.
     pub(crate) curvature_noise: DVector<f64>,
+}
+
+impl Look {
+    /// The same with the information of the likelihood in place of the curvature of its bound.
+    pub(crate) fn informed(mut self, task: &Setting<'_>) -> Self {
+        let share = task.model.rules().information_share();
+        self.curvature *= share;
+        self.curvature_noise *= share * share;
+        self
+    }
 }
 
 /// All looks of a run, and the prior that they meet.
