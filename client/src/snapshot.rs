@@ -1,7 +1,8 @@
 //! The records of a run: read once, before the site says hello, and the same until the run is over.
 //!
 //! Nothing that the server sees depends on reading them: what is wrong with a file as a whole ends the program before the first message,
-//! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]).
+//! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]). Rows of a task's formula are made in the first visit, from the same
+//! files: like the computation they take time, which a release tick hides, and memory up to a public bound.
 //!
 //! A run may last longer than this process. What a site keeps of it (factors, shards) belongs to the units at their places, so a start in
 //! the middle of a run must find the same records. A file in the state folder says which runs this site joined and holds a fingerprint of
@@ -16,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dp_pvi_data::{load_for_formula, load_for_run};
+use dp_pvi_data::{MOST_FORMULA_ENTRIES, load_for_formula, load_for_run};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
@@ -136,7 +137,27 @@ impl Snapshot {
         }
     }
 
-    /// The units as a task sees them. Rows of a formula are made at the first call, from the same files.
+    /// Whether a task's rows can be held here, by the declared number of units alone.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: the formula makes too many entries.
+    pub fn check_size(&self, task: &ResolvedTask) -> Result<()> {
+        let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
+        if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
+            return Ok(());
+        }
+        Err(ClientError::Data(
+            format!(
+                "the task's formula can make {entries} entries of the declared units, and at most {MOST_FORMULA_ENTRIES} are held: ask the coordinator for a \
+                 formula with fewer entries in a row (max_nonzeros = {})",
+                task.max_nonzeros
+            )
+            .into(),
+        ))
+    }
+
+    /// The units as a task sees them. Rows of a formula are made at the first call, from the same files: in a visit, whose time is hidden as that of the
+    /// computation is.
     ///
     /// # Errors
     /// [`ClientError::Data`]: the files are not what they were when the program started. [`ClientError::InvalidFile`]: the task's formula is none for the schema.

@@ -57,13 +57,14 @@ impl Trainer for SiteTrainer {
     async fn prepare(&mut self, run: &RunId, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.snapshot.schema().is_of(task).map_err(data)?;
         let (snapshot, run, task) = (Arc::clone(&self.snapshot), *run, Arc::clone(task));
-        let made = move || snapshot.units(&task).and_then(|_| snapshot.join(&run));
+        let made = move || snapshot.check_size(&task).and_then(|()| snapshot.join(&run));
         blocking(move || made().map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let units = self.snapshot.units(&job.task).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })?;
+        let snapshot = Arc::clone(&self.snapshot);
         blocking(move || {
+            let units = snapshot.units(&job.task).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })?;
             let TrainJob { task, visit, lambda, state, permit } = job;
             let job = Job { task: &task, visit, lambda: &lambda, state: &state };
             let output = methods::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
@@ -95,6 +96,8 @@ pub(crate) fn check_declared(config: &Config) -> ClientResult<()> {
 pub struct PublicEvaluator {
     schema: LocalSchema,
     files: Vec<PathBuf>,
+    /// The records without a formula, and with that of the task.
+    plain: Arc<dp_pvi_data::Public<RecordTable>>,
     table: Arc<dp_pvi_data::Public<RecordTable>>,
     task: Option<Arc<ResolvedTask>>,
 }
@@ -108,13 +111,15 @@ impl PublicEvaluator {
         let schema = LocalSchema::read(&config.data.schema)?;
         let (rules, files) = (schema.schema().clone(), config.data.files.clone());
         let table = blocking(move || dp_pvi_data::load_public(&rules, &files, None).map_err(|e| data(e.to_string()))).await?;
-        Ok(Self { schema, files: config.data.files.clone(), table: Arc::new(table), task: None })
+        let plain = Arc::new(table);
+        Ok(Self { schema, files: config.data.files.clone(), table: Arc::clone(&plain), plain, task: None })
     }
 }
 
 impl Evaluate for PublicEvaluator {
     async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.schema.is_of(task).map_err(data)?;
+        self.table = Arc::clone(&self.plain);
         if task.design.is_some() {
             let (rules, files) = (task.parsed_schema().map_err(|e| data(e.to_string()))?, self.files.clone());
             let read = move || dp_pvi_data::load_public(&rules, &files, None).map_err(|e| data(e.to_string()));

@@ -20,6 +20,9 @@ pub(crate) struct Assembler<'s> {
     dropped: u64,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
+    /// Entries after which records contribute nothing; absent: as many as a table holds, and more are an error.
+    most: Option<u64>,
+    entries: u64,
     /// Field of the column whose text is wanted, and that text of every row.
     id: Option<usize>,
     ids: Vec<String>,
@@ -72,6 +75,8 @@ impl<'s> Assembler<'s> {
             records: 0,
             dropped: 0,
             unreadable: Vec::new(),
+            most: None,
+            entries: 0,
             id: None,
             ids: Vec::new(),
         }
@@ -81,6 +86,11 @@ impl<'s> Assembler<'s> {
     pub(crate) fn keeping_ids(self) -> Self {
         let fields = Encoder::label_field(self.schema) + 1 + usize::from(self.schema.unit_column().is_some());
         Self { id: Some(fields), ..self }
+    }
+
+    /// Records beyond so many entries contribute nothing.
+    pub(crate) fn holding(self, most: u64) -> Self {
+        Self { most: Some(most), ..self }
     }
 
     /// The finished table.
@@ -132,6 +142,8 @@ impl Sink for Assembler<'_> {
                 Fate::Dropped
             }
         };
+        self.entries += self.row.indices.len() as u64;
+        let fate = if self.most.is_some_and(|most| self.entries > most) { Fate::Dropped } else { fate };
         self.dropped += u64::from(fate == Fate::Dropped);
         match &mut self.units {
             UnitsOf::Records => {

@@ -31,6 +31,8 @@ pub(crate) fn of(table: &RecordTable, key: &[u8; 32]) -> Hash {
             word(record.indices.len() as u64);
             word(record.target.to_bits());
             if record.offset != 0.0 {
+                // No number of entries is this large.
+                word(u64::MAX);
                 word(record.offset.to_bits());
             }
             record.indices.iter().for_each(|&index| word(index.into()));

@@ -131,13 +131,23 @@ pub fn load_for_run<P: AsRef<Path>>(schema: &Schema, files: &[P], key: &[u8; 32]
     Ok(Snapshot { units: Units::new(table), fingerprint })
 }
 
+/// Entries of a table of rows that a formula makes; 12 bytes each. What a record takes depends on what is in it, so memory must not grow without
+/// a public bound.
+pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
+
 /// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
 /// whatever is asked of it.
+///
+/// Records beyond [`MOST_FORMULA_ENTRIES`] contribute nothing. Where every record is a unit, a task that could come there is refused before, from the declared
+/// number of units.
 ///
 /// # Errors
 /// As [`load_for_run`].
 pub fn load_for_formula<P: AsRef<Path>>(plain: &Schema, by_formula: &Schema, files: &[P], key: &[u8; 32]) -> Result<Snapshot, DataError> {
-    let mut both = assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run) };
+    let mut both = assemble::Both {
+        plain: Assembler::new(plain, Purpose::Run),
+        by_formula: Assembler::new(by_formula, Purpose::Run).holding(MOST_FORMULA_ENTRIES),
+    };
     files::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None }, files, &mut both)?;
     let fingerprint = fingerprint::of(&both.plain.finish()?.table, key);
     Ok(Snapshot { units: Units::new(both.by_formula.finish()?.table), fingerprint })

@@ -166,6 +166,8 @@ impl StableIds for RecordTable {
             id.absorb(record.indices.len() as u64);
             id.absorb(record.target.to_bits());
             if record.offset != 0.0 {
+                // No number of entries is this large.
+                id.absorb(u64::MAX);
                 id.absorb(record.offset.to_bits());
             }
             for (&index, value) in record.indices.iter().zip(record.values) {

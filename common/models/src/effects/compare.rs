@@ -91,7 +91,7 @@ pub fn compare(
             }
         }
     }
-    if contrast.entries().0.is_empty() {
+    if contrast.entries().0.is_empty() && contrast.constant == 0.0 {
         return Err(CompareError::Same);
     }
     let words: Vec<String> = of

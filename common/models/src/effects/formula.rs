@@ -5,20 +5,29 @@ use dp_pvi_schema::{ColumnKind, Schema};
 
 use super::contrast::Contrast;
 
-/// A record that others are compared with: numbers at what stands in for a missing value (their centres), factors at their reference.
+/// A record that others are compared with: numbers at their centres, or at the end of the range that is nearest to it, and factors at their reference.
 pub(super) fn reference_cells(schema: &Schema, design: &Design) -> Vec<Cell> {
-    let cell = |(position, kind): (usize, &ColumnKind)| match (kind, design.use_of(position)) {
-        (ColumnKind::Number(rule), _) => Cell::Number(rule.stand_in()),
-        (_, Use::Levels { reference }) => Cell::Level(reference),
-        _ => Cell::Level(0),
+    let cell = |(position, kind): (usize, &ColumnKind)| match kind {
+        ColumnKind::Number(rule) => Cell::Number(rule.decode(0.0).clamp(rule.lower, rule.upper)),
+        kind => Cell::Level(reference_level(design, position, kind)),
     };
     schema.columns().iter().map(|column| &column.kind).enumerate().map(cell).collect()
+}
+
+/// The level with which the formula compares others; where it compares with none, that of the schema.
+fn reference_level(design: &Design, position: usize, kind: &ColumnKind) -> u32 {
+    match (design.use_of(position), kind) {
+        (Use::Levels { reference: Some(reference) }, _) => reference,
+        (_, ColumnKind::Category(rule)) => super::list::reference(rule),
+        _ => 0,
+    }
 }
 
 /// Adds the row of a record, times a factor.
 pub(super) fn add_row(contrast: &mut Contrast, design: &Design, cells: &[Cell], factor: f64) {
     let filled = vec![false; cells.len()];
     let record = Record { cells, filled: &filled, site: None };
+    contrast.constant += factor * design.offset(&record);
     design.row(&record, &mut RowSpace::default(), |position, value| contrast.add(position, factor * value));
 }
 
@@ -54,7 +63,8 @@ pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Ve
             let at = |level: usize| Cell::Number(cuts.get(level).copied().unwrap_or(rule.upper));
             (1..names.len()).map(|level| against(&names[level], at(level), &names[0], at(0))).collect()
         }
-        (ColumnKind::Category(rule), Use::Levels { reference }) => {
+        (ColumnKind::Category(rule), Use::Levels { .. }) => {
+            let reference = reference_level(design, position, &column.kind);
             let levels = (0_u32..).zip(&rule.values).filter(|(level, _)| *level != reference);
             let reference_name = rule.values.get(reference as usize).map_or("", String::as_str);
             levels.map(|(level, name)| against(name, Cell::Level(level), reference_name, Cell::Level(reference))).collect()
@@ -64,9 +74,10 @@ pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Ve
     }
 }
 
-/// The predictor of the record that others are compared with.
-pub(super) fn baseline(schema: &Schema, design: &Design) -> (String, Contrast) {
+/// The predictor of the record that others are compared with; none without an intercept.
+pub(super) fn baseline(schema: &Schema, design: &Design) -> Option<(String, Contrast)> {
+    design.intercept()?;
     let mut contrast = Contrast::default();
     add_row(&mut contrast, design, &reference_cells(schema, design), 1.0);
-    ("intercept, numbers at their centres".into(), contrast)
+    Some(("intercept, numbers at their centres".into(), contrast))
 }

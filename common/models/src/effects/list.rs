@@ -109,8 +109,8 @@ fn by_formula(outcome: &Outcome, schema: &Schema, design: &Design) -> Vec<Listed
         formula::of_column(schema, design, position).into_iter().map(listed)
     };
     let mut list: Vec<Listed> = schema.columns().iter().enumerate().flat_map(of_column).collect();
-    let (name, contrast) = formula::baseline(schema, design);
-    list.push(Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) });
+    let baseline = formula::baseline(schema, design).into_iter();
+    list.extend(baseline.map(|(name, contrast)| Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) }));
     list
 }
 

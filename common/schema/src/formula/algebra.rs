@@ -5,13 +5,13 @@
 //! they are taken away again. A term's variables stand in that order; terms stand by their number of variables, then by first appearance
 //! (as R's `terms.formula` orders them).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::FormulaError;
 use super::print;
 use super::syntax::{Call, Kind, Name, Node};
 
-/// A term: numbers of its variables. The intercept is the empty set.
+/// A term: numbers of its variables.
 pub(super) type Term = BTreeSet<usize>;
 
 /// A column or a call that can be part of a product.
@@ -53,7 +53,13 @@ pub(super) struct Expanded {
 /// More terms than this are no formula that somebody reads.
 const MOST_TERMS: usize = 1024;
 /// Products that are formed on the way, those that are the same counted each time: what somebody sends must not keep a site busy.
-const MOST_PRODUCTS: usize = 1 << 18;
+const MOST_PRODUCTS: usize = 1 << 16;
+/// Columns and calls, factors of one term, and curves, groups and offsets.
+const MOST_VARIABLES: usize = 256;
+const MOST_FACTORS: usize = 16;
+const MOST_PARTS: usize = 64;
+/// Bytes of a column or call as it is printed: it is a part of many names.
+const MOST_BYTES_OF_A_VARIABLE: usize = 512;
 
 /// Expands a right-hand side.
 pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError> {
@@ -71,7 +77,6 @@ pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError>
         },
     };
     let mut terms = expansion.outermost(terms)?;
-    terms.retain(|term| !term.is_empty());
     terms.sort_by_key(BTreeSet::len);
     Ok(Expanded { terms, ..expansion.expanded })
 }
@@ -100,16 +105,35 @@ impl Expansion<'_> {
         for (minus, summand) in summands {
             match &summand.kind {
                 Kind::Call(call) if is_smooth(call) && !minus => self.smooth(call)?,
-                Kind::Call(call) if is_offset(call) && !minus => self.expanded.offsets.push(call.clone()),
+                Kind::Call(call) if is_offset(call) && !minus => self.offset(call)?,
                 Kind::Group { effects, double, by } if !minus => self.group(summand.at, effects, *double, by)?,
-                _ => self.add(&mut terms, *minus, summand)?,
+                _ => self.add(&mut terms, (*minus, false), summand)?,
             }
         }
         Ok(terms)
     }
 
+    /// Before a curve, a group or an offset is added, whose text is this.
+    fn check_part(&self, at: usize, text: &str) -> Result<(), FormulaError> {
+        if text.len() > MOST_BYTES_OF_A_VARIABLE {
+            return self.fail(at, format!("this has more than {MOST_BYTES_OF_A_VARIABLE} bytes: write fewer or shorter arguments"));
+        }
+        let expanded = &self.expanded;
+        if expanded.smooths.len() + expanded.groups.len() + expanded.offsets.len() >= MOST_PARTS {
+            return self.fail(at, format!("more than {MOST_PARTS} curves, groups and offsets stand here"));
+        }
+        Ok(())
+    }
+
+    fn offset(&mut self, call: &Call) -> Result<(), FormulaError> {
+        self.check_part(call.at, &print::call(call))?;
+        self.expanded.offsets.push(call.clone());
+        Ok(())
+    }
+
     fn smooth(&mut self, call: &Call) -> Result<(), FormulaError> {
         let text = print::call(call);
+        self.check_part(call.at, &text)?;
         if self.expanded.smooths.iter().any(|other| print::call(other) == text) {
             return self.fail(call.at, format!("`{text}` stands twice: leave one out"));
         }
@@ -119,6 +143,10 @@ impl Expansion<'_> {
 
     fn group(&mut self, at: usize, effects: &Node, double: bool, by: &Name) -> Result<(), FormulaError> {
         let text = print::group(effects, double, &by.text);
+        self.check_part(at, &text)?;
+        if self.expanded.groups.iter().any(|other| other.text == text) {
+            return self.fail(at, format!("`{text}` stands twice: leave one out"));
+        }
         let effects = expand(self.text, effects)?;
         if !(effects.smooths.is_empty() && effects.groups.is_empty() && effects.offsets.is_empty()) {
             return self.fail(at, "inside a group only numbers have effects: `(1 + age | site)`");
@@ -130,16 +158,13 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    /// Adds a summand to a sum, or takes it away.
-    fn add(&mut self, sum: &mut Vec<Term>, minus: bool, summand: &Node) -> Result<(), FormulaError> {
+    /// Adds a summand to a sum, or takes it away. The whole sum may itself be taken away, which decides what `1` and `0` in it mean for the intercept.
+    fn add(&mut self, sum: &mut Vec<Term>, (minus, inside_minus): (bool, bool), summand: &Node) -> Result<(), FormulaError> {
         if let Kind::Intercept(one) = summand.kind {
-            self.expanded.intercept = one != minus;
-            if one && !minus {
-                sum.push(Term::new());
-            }
+            self.expanded.intercept = one != (minus != inside_minus);
             return Ok(());
         }
-        let terms = self.terms(summand)?;
+        let terms = self.terms(summand, minus != inside_minus)?;
         if minus {
             sum.retain(|term| !terms.contains(term));
             return Ok(());
@@ -148,40 +173,38 @@ impl Expansion<'_> {
     }
 
     fn extend(&self, sum: &mut Vec<Term>, terms: Vec<Term>, at: usize) -> Result<(), FormulaError> {
-        for term in terms {
-            if !sum.contains(&term) {
-                sum.push(term);
-            }
-        }
+        let mut known: HashSet<Term> = sum.iter().cloned().collect();
+        sum.extend(terms.into_iter().filter(|term| known.insert(term.clone())));
         if sum.len() > MOST_TERMS {
             return self.fail(at, format!("more than {MOST_TERMS} terms come out here"));
         }
         Ok(())
     }
 
-    fn terms(&mut self, node: &Node) -> Result<Vec<Term>, FormulaError> {
+    /// The terms of an expression that is added, or taken away. As in R, `1` in a product is no term.
+    fn terms(&mut self, node: &Node, minus: bool) -> Result<Vec<Term>, FormulaError> {
         match &node.kind {
             Kind::Intercept(_) => {
                 let mut terms = Vec::new();
-                self.add(&mut terms, false, node)?;
+                self.add(&mut terms, (false, minus), node)?;
                 Ok(terms)
             }
-            Kind::Column(name) => Ok(vec![self.variable(print::column(name), node.at, Called::Column(name.clone()))]),
+            Kind::Column(name) => self.variable(print::column(name), node.at, Called::Column(name.clone())).map(|term| vec![term]),
             Kind::Call(call) if is_smooth(call) || is_offset(call) => {
                 let problem = format!("`{}` takes part in no `:`, `*`, `^` or `-`: it stands in the outermost sum", print::call(call));
                 self.fail(node.at, problem)
             }
-            Kind::Call(call) => Ok(vec![self.variable(print::call(call), node.at, Called::Call(call.clone()))]),
+            Kind::Call(call) => self.variable(print::call(call), node.at, Called::Call(call.clone())).map(|term| vec![term]),
             Kind::Group { .. } => self.fail(node.at, "a group takes part in no `:`, `*`, `^` or `-`: it stands in the outermost sum"),
             Kind::Sum(summands) => {
                 let mut sum = Vec::new();
-                summands.iter().try_for_each(|(minus, summand)| self.add(&mut sum, *minus, summand))?;
+                summands.iter().try_for_each(|(own, summand)| self.add(&mut sum, (*own, minus), summand))?;
                 Ok(sum)
             }
-            Kind::Interaction(parts) => self.folded(parts, Self::products),
-            Kind::Crossed(parts) => self.folded(parts, Self::crossed),
+            Kind::Interaction(parts) => self.folded(parts, minus, Self::products),
+            Kind::Crossed(parts) => self.folded(parts, minus, Self::crossed),
             Kind::Power(base, power) => {
-                let base = self.terms(base)?;
+                let base = self.terms(base, minus)?;
                 let mut terms = base.clone();
                 for _ in 1..*power {
                     terms = self.crossed(&terms, &base, node.at)?;
@@ -191,23 +214,30 @@ impl Expansion<'_> {
         }
     }
 
-    fn variable(&mut self, text: String, at: usize, what: Called) -> Term {
+    fn variable(&mut self, text: String, at: usize, what: Called) -> Result<Term, FormulaError> {
         let next = self.expanded.variables.len();
+        if text.len() > MOST_BYTES_OF_A_VARIABLE {
+            return self.fail(at, format!("this has more than {MOST_BYTES_OF_A_VARIABLE} bytes: write fewer or shorter arguments"));
+        }
+        if next >= MOST_VARIABLES && !self.numbers.contains_key(&text) {
+            return self.fail(at, format!("more than {MOST_VARIABLES} columns and calls stand in the formula"));
+        }
         let number = *self.numbers.entry(text).or_insert(next);
         if number == next {
             self.expanded.variables.push(Variable { at, what });
         }
-        Term::from([number])
+        Ok(Term::from([number]))
     }
 
     fn folded(
         &mut self,
         parts: &[Node],
+        minus: bool,
         join: fn(&mut Self, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaError>,
     ) -> Result<Vec<Term>, FormulaError> {
         let mut folded: Option<Vec<Term>> = None;
         for part in parts {
-            let terms = self.terms(part)?;
+            let terms = self.terms(part, minus)?;
             folded = Some(match folded {
                 None => terms,
                 Some(before) => join(self, &before, &terms, part.at)?,
@@ -218,13 +248,15 @@ impl Expansion<'_> {
 
     /// All products of a term of the one and a term of the other.
     fn products(&mut self, left: &[Term], right: &[Term], at: usize) -> Result<Vec<Term>, FormulaError> {
-        self.products += left.len() * right.len();
+        self.products += left.len().max(1) * right.len().max(1);
         if self.products > MOST_PRODUCTS {
             return self.fail(at, format!("more than {MOST_PRODUCTS} products are formed up to here: write fewer terms"));
         }
         let mut products = Vec::new();
-        for first in left {
-            self.extend(&mut products, right.iter().map(|second| first | second).collect(), at)?;
+        let pairs = left.iter().flat_map(|first| right.iter().map(move |second| first | second)).collect();
+        self.extend(&mut products, pairs, at)?;
+        if products.iter().any(|term| term.len() > MOST_FACTORS) {
+            return self.fail(at, format!("a product of more than {MOST_FACTORS} columns comes out here"));
         }
         Ok(products)
     }

@@ -12,6 +12,12 @@ use crate::{Column, ColumnKind};
 
 /// A model with more coefficients than this is refused.
 const MOST_COEFFICIENTS: usize = 1 << 20;
+/// Bytes of all names.
+const MOST_BYTES_OF_NAMES: usize = 1 << 26;
+/// Entries of a row that are not 0. What a row takes in memory and time grows with them, and they depend on the record.
+const MOST_NONZEROS: usize = 4096;
+/// Squared bounds neither overflow nor vanish between these.
+const NORMS: std::ops::Range<f64> = 1e-100..1e100;
 
 /// Compiles a formula against public values. `sites` are the names of all sites; they are needed by groups `(… | site)` only.
 pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) -> Result<Design, FormulaError> {
@@ -29,7 +35,10 @@ pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) ->
     // Indicators stand between fixed terms and curves, and are those of all columns that the formula uses.
     compiler.indicators();
     curves.into_iter().for_each(|curve| compiler.curve(curve.piece, curve.sd));
-    groups.into_iter().for_each(|group| compiler.design.add_group(group));
+    for (group, written) in groups.into_iter().zip(&expanded.groups) {
+        compiler.check_total(group.effects.len().checked_mul(group.levels.len()), written.at)?;
+        compiler.design.add_group(group);
+    }
     compiler.finish(&formula.tree.terms)
 }
 
@@ -77,7 +86,12 @@ impl Compiler<'_> {
             self.design.add_intercept();
         }
         // Also those that were taken away again: what is written has to mean something.
-        let pieces = expanded.variables.iter().map(|variable| self.scope.piece(variable)).collect::<Result<Vec<_>, _>>()?;
+        let mut pieces = Vec::with_capacity(expanded.variables.len());
+        for variable in &expanded.variables {
+            pieces.push(self.scope.piece(variable)?);
+            // Levels are copied for every factor.
+            self.check_total(pieces.iter().map(Piece::width).try_fold(0_usize, usize::checked_add), variable.at)?;
+        }
         let mut needs_all_levels = !expanded.intercept;
         for (place, set) in expanded.terms.iter().enumerate() {
             let before = &expanded.terms[..place];
@@ -100,11 +114,22 @@ impl Compiler<'_> {
     /// Before anything of that size is built.
     fn check_size(&self, factors: &[Piece], at: usize) -> Result<(), FormulaError> {
         let width = factors.iter().try_fold(1_usize, |width, piece| width.checked_mul(piece.width()));
-        match width.and_then(|width| width.checked_add(self.design.names().len())) {
-            Some(count) if count <= MOST_COEFFICIENTS => Ok(()),
+        self.check_total(width, at)?;
+        let longest = |piece: &Piece| piece.text.len() + piece.suffixes().iter().map(String::len).max().unwrap_or(0) + 1;
+        let bytes = factors.iter().map(longest).try_fold(0_usize, usize::checked_add);
+        match bytes.zip(width).and_then(|(bytes, width)| bytes.checked_mul(width)) {
+            Some(bytes) if bytes <= MOST_BYTES_OF_NAMES => Ok(()),
             _ => {
-                self.scope.fail(at, format!("more than {MOST_COEFFICIENTS} coefficients come out here: leave out a factor of this product"))
+                self.scope.fail(at, format!("the names of these coefficients take more than {MOST_BYTES_OF_NAMES} bytes: use fewer levels"))
             }
+        }
+    }
+
+    /// Before so many more coefficients are built.
+    fn check_total(&self, more: Option<usize>, at: usize) -> Result<(), FormulaError> {
+        match more.and_then(|more| more.checked_add(self.design.names().len())) {
+            Some(count) if count <= MOST_COEFFICIENTS => Ok(()),
+            _ => self.scope.fail(at, format!("more than {MOST_COEFFICIENTS} coefficients come out here: leave out a factor or a term")),
         }
     }
 
@@ -132,9 +157,7 @@ impl Compiler<'_> {
             let name = factors.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(":");
             effects.push((name, factors));
         }
-        if effects.len().saturating_mul(levels.len()) > MOST_COEFFICIENTS {
-            return self.scope.fail(group.at, format!("more than {MOST_COEFFICIENTS} coefficients come out here"));
-        }
+        self.check_total(effects.len().checked_mul(levels.len()), group.at)?;
         Ok(Grouped { term: group.text.clone(), effects, by, of: super::print::column(&group.by.text), levels })
     }
 
@@ -184,10 +207,14 @@ impl Compiler<'_> {
         if let Some(name) = names.iter().find(|name| !seen.insert(name.as_str())) {
             return self.scope.fail(terms.at, format!("two coefficients have the name `{name}`: rename a column or a level"));
         }
-        if self.design.worst_case_norm().is_finite() {
+        if self.design.max_nonzeros() as usize > MOST_NONZEROS {
+            let problem = format!("a row can have more than {MOST_NONZEROS} entries that are not 0: leave out products of curves");
+            return self.scope.fail(terms.at, problem);
+        }
+        if NORMS.contains(&self.design.worst_case_norm()) {
             return Ok(self.design);
         }
-        self.scope.fail(terms.at, "the longest row is no finite number: use smaller ranges or larger scales")
+        self.scope.fail(terms.at, "the longest row is too long or too short for a computer: use ranges and scales of ordinary size")
     }
 }
 

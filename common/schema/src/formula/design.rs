@@ -71,8 +71,8 @@ pub enum Use<'d> {
     },
     /// A factor.
     Levels {
-        /// The level with which others are compared.
-        reference: u32,
+        /// The level with which the formula compares others, where it has one.
+        reference: Option<u32>,
     },
     /// Something that is no straight line.
     Curve,
@@ -217,10 +217,10 @@ impl Design {
         self.max_nonzeros as u32
     }
 
-    /// The greatest |entry|.
+    /// The greatest |entry|, rounded up.
     #[must_use]
     pub fn max_abs_entry(&self) -> f64 {
-        self.max_abs
+        self.max_abs * (1.0 + 1e-12)
     }
 
     /// The other columns that stand in one term with a column: what it changes depends on them.
@@ -262,6 +262,14 @@ impl Design {
     #[must_use]
     pub fn use_of(&self, column: usize) -> Use<'_> {
         let pieces: Vec<&Piece> = self.pieces.iter().filter(|piece| piece.column == column).collect();
+        let squared = self.blocks.iter().any(|block| match &block.entries {
+            Entries::Product(factors) => factors.iter().filter(|factor| self.pieces[**factor].column == column).count() > 1,
+            _ => false,
+        });
+        let bent = self.offsets.iter().any(|offset| offset.column == column && !offset.map.is_affine());
+        if squared || bent {
+            return Use::Curve;
+        }
         let straight = |piece: &&Piece| matches!(&piece.values, Values::Number(map) if map.is_affine());
         match pieces.as_slice() {
             [] => Use::None,
@@ -269,10 +277,10 @@ impl Design {
             pieces if pieces.iter().all(straight) => Use::Straight,
             pieces if pieces.iter().all(|piece| piece.is_factor()) => {
                 let reference = pieces.iter().find_map(|piece| match &piece.values {
-                    Values::Levels(Levels { coding: Coding::Treatment { reference }, cuts: None, .. }) => Some(*reference),
+                    Values::Levels(Levels { coding: Coding::Treatment { reference }, cuts: None, .. }) => Some(*reference as u32),
                     _ => None,
                 });
-                Use::Levels { reference: reference.unwrap_or(0) as u32 }
+                Use::Levels { reference }
             }
             _ => Use::Curve,
         }

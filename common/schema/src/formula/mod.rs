@@ -94,8 +94,9 @@ impl fmt::Display for FormulaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, so that the mark stands under its place.
         let before: usize = self.formula.get(..self.at).map_or(0, |before| before.chars().count());
-        let line: String = self.formula.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        write!(f, "formula, at byte {}: {}\n  {line}\n  {}^", self.at, self.problem, " ".repeat(before))
+        let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+        let (problem, line) = (plain(&self.problem), plain(&self.formula));
+        write!(f, "formula, at byte {}: {problem}\n  {line}\n  {}^", self.at, " ".repeat(before))
     }
 }
 

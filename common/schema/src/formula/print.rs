@@ -57,7 +57,7 @@ fn node(node: &Node, tightness: u8) -> String {
         Kind::Column(name) => (4, column(name)),
         Kind::Call(inner) => (4, call(inner)),
         Kind::Group { effects, double, by } => (4, group(effects, *double, &by.text)),
-        Kind::Power(base, power) => (3, format!("{}^{power}", self::node(base, 3))),
+        Kind::Power(base, power) => (3, format!("{}^{power}", self::node(base, 4))),
         Kind::Interaction(parts) => (2, joined(parts, ":", |part| self::node(part, 3))),
         Kind::Crossed(parts) => (1, joined(parts, " * ", |part| self::node(part, 2))),
         Kind::Sum(summands) => (0, sum(summands)),

@@ -71,7 +71,8 @@ impl Scope<'_> {
     fn number_column(&self, name: &str, at: usize) -> Result<(usize, NumberRule), FormulaError> {
         let position = self.find(name, at)?;
         match &self.columns[position].kind {
-            ColumnKind::Number(rule) => Ok((position, *rule)),
+            ColumnKind::Number(rule) if (rule.upper - rule.lower).is_finite() => Ok((position, *rule)),
+            ColumnKind::Number(_) => self.fail(at, format!("the range of `{name}` is too wide for a computer: use one of ordinary size")),
             _ => self.fail(at, format!("`{name}` is no number: only numbers stand in this call")),
         }
     }
@@ -208,8 +209,16 @@ impl Scope<'_> {
         match (arguments.whole("df", 1, MOST_FUNCTIONS)?, arguments.inside("knots", range)?) {
             (Some(_), Some(_)) => arguments.wrong("df", "give `df` or `knots`, not both"),
             (None, None) => arguments.fail("give `df = 5`, the number of entries, or `knots = [40, 60]`, where the pieces meet"),
-            (None, Some(knots)) => Ok(knots),
-            (Some(df), None) if df >= others => Ok(equal_knots(range, (df - others) as usize)),
+            (None, Some(knots)) if knots.len() <= MOST_FUNCTIONS as usize => Ok(knots),
+            (None, Some(_)) => arguments.wrong("knots", format!("more than {MOST_FUNCTIONS} knots: records cannot show such a curve")),
+            (Some(df), None) if df >= others => {
+                let knots = equal_knots(range, (df - others) as usize);
+                let ends = std::iter::once(range.0).chain(knots.iter().copied()).chain([range.1]).collect::<Vec<f64>>();
+                if ends.windows(2).all(|pair| pair[0] < pair[1]) {
+                    return Ok(knots);
+                }
+                arguments.wrong("df", "the range of the column is too narrow for so many knots")
+            }
             (Some(_), None) => {
                 arguments.wrong("df", format!("without inner knots there are {others} entries: `df` must be {others} or more"))
             }
@@ -244,6 +253,9 @@ impl Scope<'_> {
         let (column, rule) = self.number_column(name, at)?;
         let range = (rule.lower, rule.upper);
         match arguments.inside("cuts", range)? {
+            Some(cuts) if cuts.len() > MOST_FUNCTIONS as usize => {
+                arguments.wrong("cuts", format!("more than {MOST_FUNCTIONS} cuts: use a curve, `ns({name}, df = 5)`"))
+            }
             Some(cuts) if !cuts.is_empty() => {
                 let levels = Levels { names: bin_labels(range, &cuts), coding: Coding::Treatment { reference: 0 }, cuts: Some(cuts) };
                 Ok(Piece { text, column, values: Values::Levels(levels) })

@@ -6,7 +6,7 @@
 //! sum     = [ "+" | "-" ] product { ( "+" | "-" ) product }
 //! product = inter { "*" inter }
 //! inter   = power { ":" power }
-//! power   = atom { "^" integer }
+//! power   = atom [ "^" integer ]
 //! atom    = "0" | "1" | column | call | "(" sum ")" | "(" sum ( "|" | "||" ) column ")"
 //! call    = name "(" argument { "," argument } ")"
 //! argument= [ name "=" ] ( value | "[" value { "," value } "]" )
@@ -242,20 +242,20 @@ impl Reader<'_> {
 
     fn power(&mut self) -> Result<Node, FormulaError> {
         let at = self.at();
-        let mut node = self.atom()?;
-        while self.takes("^") {
-            let place = self.at();
-            match self.take().token {
-                Token::Number(power) if power.fract() == 0.0 && (1.0..=LARGEST_POWER).contains(&power) => {
-                    node = Node { at, kind: Kind::Power(Box::new(node), power as u32) };
-                }
-                _ => {
-                    let problem = "after `^` stands a whole number from 1 to 8; for a power of a column write `poly(column, 2)`";
-                    return Err(FormulaError::new(self.text, place, problem));
-                }
+        let base = self.atom()?;
+        if !self.takes("^") {
+            return Ok(base);
+        }
+        let place = self.at();
+        match self.take().token {
+            Token::Number(power) if power.fract() == 0.0 && (1.0..=LARGEST_POWER).contains(&power) => {
+                Ok(Node { at, kind: Kind::Power(Box::new(base), power as u32) })
+            }
+            _ => {
+                let problem = "after `^` stands a whole number from 1 to 8; for a power of a column write `poly(column, 2)`";
+                Err(FormulaError::new(self.text, place, problem))
             }
         }
-        Ok(node)
     }
 
     fn atom(&mut self) -> Result<Node, FormulaError> {

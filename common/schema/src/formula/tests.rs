@@ -159,6 +159,26 @@ fn too_many_coefficients_and_parentheses_are_refused_before_they_are_built() {
     let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{columns}");
     let error = Schema::parse(&text).unwrap().with_formula(&format!("y ~ ({})^8", many.join(" + ")), &[]).unwrap_err();
     assert!(error.to_string().contains("terms come out"), "{error}");
+    // What is small as text and large as names, factors or trees.
+    let cuts: Vec<String> = (1..=201).map(|cut| (f64::from(cut) / 2.0).to_string()).collect();
+    for (formula, part) in [
+        (format!("died ~ bin(age, [{}])", cuts[..150].join(", ")), "more than 512 bytes"),
+        (format!("died ~ {}age", "age:".repeat(400)) + &"^1".repeat(2), "does not continue"),
+        (format!("died ~ age{}", "^1".repeat(30000)), "does not continue"),
+        (
+            format!("died ~ {}", (0..300).map(|i| format!("poly(age, 1, raw = TRUE, c{i} = 1)")).collect::<Vec<_>>().join(":")),
+            "more than 16 columns",
+        ),
+        (format!("died ~ {}", (0..300).map(|i| format!("center(age, {i})")).collect::<Vec<_>>().join(" + ")), "more than 256 columns"),
+        (format!("died ~ {}", (0..70).map(|i| format!("s(age, 5, {})", i + 1)).collect::<Vec<_>>().join(" + ")), "more than 64 curves"),
+        ("died ~ (1|ward) + (1|ward)".into(), "stands twice"),
+        ("died ~ poly(age, 10):poly(bmi, 10):poly(center(age), 10)".into(), "first argument of `poly`"),
+        ("died ~ poly(age, 10):poly(bmi, 10):poly(age, 9):poly(bmi, 9)".into(), "more than 4096 entries"),
+        ("died ~ 0 + scale(bmi, 0, 1e200)".into(), "too long or too short"),
+    ] {
+        let (_, problem) = refused(&formula);
+        assert!(problem.contains(part), "{formula:.60}: {problem}");
+    }
     // Few terms, and many ways to them.
     let sum = format!("({})^8", many[..9].join(" + "));
     let error = Schema::parse(&text).unwrap().with_formula(&format!("y ~ {sum}{}", format!(":{sum}").repeat(8)), &[]).unwrap_err();
@@ -191,11 +211,26 @@ fn a_formula_takes_the_place_of_intercept_order_and_bound() {
     assert_eq!((schema.dimension(), schema.intercept(), schema.max_nonzeros()), (7, Some(0), 6));
     // Intercept, ward, (110 − 50)/20 = 3, sex, two indicators.
     assert!((schema.row_norm_bound() - 14_f64.sqrt()).abs() < 1e-11 && schema.row_norm_bound() >= 14_f64.sqrt());
-    assert!((schema.max_abs_entry() - 3.0).abs() < 1e-15);
+    assert!(schema.max_abs_entry() >= 3.0 && schema.max_abs_entry() < 3.0 + 1e-11);
     let bounded = Schema::parse(&SCHEMA.replacen("version = 2", "version = 2\nnorm_bound = 2.5", 1)).unwrap();
     assert!((bounded.with_formula("died ~ age", &[]).unwrap().row_norm_bound() - 2.5).abs() < 1e-15);
     let stated = Schema::parse(&SCHEMA.replacen("version = 2", "version = 2\nintercept = true", 1)).unwrap();
     assert!(stated.with_formula("died ~ age", &[]).unwrap_err().to_string().contains("write `0 +`"));
+}
+
+/// As R's `terms`: `1` in a product is nothing, and what is taken away takes the intercept with it.
+#[test]
+fn the_intercept_follows_the_sign_of_its_sum() {
+    for (formula, names) in [
+        ("died ~ bmi - (sex + 1)", vec!["bmi"]),
+        ("died ~ bmi - (1 + sex)", vec!["bmi"]),
+        ("died ~ bmi - 1 - (0 + sex)", vec!["(Intercept)", "bmi"]),
+        ("died ~ bmi - (sex - 1)", vec!["(Intercept)", "bmi"]),
+        ("died ~ (1 + bmi):ward - 1", vec!["bmi:wardsurgery", "bmi:wardmedicine", "bmi:wardicu"]),
+        ("died ~ 1", vec!["(Intercept)"]),
+    ] {
+        assert_eq!(with(formula).coefficient_names(), names, "{formula}");
+    }
 }
 
 #[test]
@@ -212,10 +247,13 @@ fn what_a_formula_makes_of_a_column_is_told() {
     let design = schema.design().unwrap();
     assert_eq!(design.use_of(0), Use::Straight);
     assert!(matches!(design.use_of(1), Use::Bins { cuts: [20.0, 30.0], .. }));
-    assert_eq!(design.use_of(3), Use::Levels { reference: 2 });
+    assert_eq!(design.use_of(3), Use::Levels { reference: Some(2) });
     assert_eq!(design.use_of(5), Use::None);
     assert_eq!(design.companions(2).into_iter().collect::<Vec<_>>(), [4]);
     assert!(design.companions(3).is_empty());
+    let schema = with("died ~ age + age:center(age, 50) + bmi + offset(log(bmi))");
+    let design = schema.design().unwrap();
+    assert_eq!((design.use_of(0), design.use_of(1)), (Use::Curve, Use::Curve));
 }
 
 /// Random formulas over the columns of the schema.
