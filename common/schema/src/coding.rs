@@ -68,7 +68,7 @@ impl Coding {
 
     /// The greatest number of entries that one of L levels fills; all of them are 1 or −1, so it is also the greatest squared norm.
     #[must_use]
-    pub fn most_entries(self, levels: usize) -> usize {
+    pub(crate) fn most_entries(self, levels: usize) -> usize {
         match self {
             Self::Full | Self::Treatment { .. } => 1,
             Self::Sum => self.width(levels),

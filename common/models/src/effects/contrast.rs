@@ -2,7 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use dp_pvi_schema::coding::Coding;
 use dp_pvi_schema::{CategoryRule, Column};
+
+/// The level with which others are compared.
+pub(super) fn reference(rule: &CategoryRule) -> u32 {
+    match rule.coding {
+        Coding::Treatment { reference } => u32::try_from(reference).unwrap_or(0),
+        Coding::Full | Coding::Sum => 0,
+    }
+}
 
 /// L θ + c: sparse weights of the coefficients by position, and a constant.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace, Use};
 use dp_pvi_schema::{ColumnKind, Schema};
 
-use super::contrast::Contrast;
+use super::contrast::{Contrast, reference};
 
 /// A record that others are compared with: numbers at their centres, or at the end of the range that is nearest to it, and factors at their reference.
 pub(super) fn reference_cells(schema: &Schema, design: &Design) -> Vec<Cell> {
@@ -18,7 +18,7 @@ pub(super) fn reference_cells(schema: &Schema, design: &Design) -> Vec<Cell> {
 fn reference_level(design: &Design, position: usize, kind: &ColumnKind) -> u32 {
     match (design.use_of(position), kind) {
         (Use::Levels { reference: Some(reference) }, _) => reference,
-        (_, ColumnKind::Category(rule)) => super::list::reference(rule),
+        (_, ColumnKind::Category(rule)) => reference(rule),
         _ => 0,
     }
 }

@@ -2,13 +2,12 @@
 
 use dp_pvi_expfam::any::Standard;
 
-use super::contrast::Contrast;
+use super::contrast::{Contrast, reference};
 use super::{Effect, Measure, formula};
 use crate::ModelSpec;
 use crate::PredictorScale;
-use dp_pvi_schema::coding::Coding;
 use dp_pvi_schema::formula::Design;
-use dp_pvi_schema::{CategoryRule, Column, ColumnKind, LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_schema::{Column, ColumnKind, LabelKind, NumberRule, Schema, Transform};
 
 /// The effects of all columns in their order, then the intercept: at the schema's centres, and at 0 of every number. None where the model's
 /// coefficients are no effects.
@@ -119,14 +118,6 @@ fn per(column: &str, rule: &NumberRule) -> String {
     match rule.transform {
         Transform::Identity => format!("{column}, per {}", rule.report_per),
         Transform::Log1p => format!("{column}, per {} of log(1 + {column})", rule.report_per),
-    }
-}
-
-/// The level with which others are compared.
-pub(super) fn reference(rule: &CategoryRule) -> u32 {
-    match rule.coding {
-        Coding::Treatment { reference } => u32::try_from(reference).unwrap_or(0),
-        Coding::Full | Coding::Sum => 0,
     }
 }
 

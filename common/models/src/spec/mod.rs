@@ -159,3 +159,26 @@ pub enum Trust {
     /// Noise is whole only in the sum.
     Aggregated,
 }
+
+/// How the noise of a sum grows with the number of sites in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatheredNoise {
+    /// Every site adds noise of standard deviation zC.
+    OfEverySite,
+    /// Every site adds a share of zC/√h, so that those of the h honest sites add up to zC; the shares of all others are in the sum too.
+    Shares(u32),
+    /// A trusted party adds zC once.
+    OfTheSum,
+}
+
+impl GatheredNoise {
+    /// Variance of the noise in a sum over so many sites, in units of (zC)².
+    #[must_use]
+    pub fn of(self, sites: u32) -> f64 {
+        match self {
+            Self::OfEverySite => f64::from(sites),
+            Self::Shares(honest) => f64::from(sites) / f64::from(honest),
+            Self::OfTheSum => 1.0,
+        }
+    }
+}

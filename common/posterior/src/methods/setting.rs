@@ -5,7 +5,9 @@ use dp_pvi_expfam::any::Family;
 
 use crate::models::{ModelSpec, Ranges};
 use crate::schema::Schema;
-use crate::spec::{self, AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust};
+use crate::spec::{
+    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
+};
 
 /// A task as models and methods see it. The fields are those of the task's document.
 #[derive(Debug, Clone, Copy)]
@@ -97,28 +99,6 @@ impl Setting<'_> {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         Ok(spec::schema(self.schema, self.design)?)
-    }
-}
-
-/// How the noise of a sum grows with the number of sites in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GatheredNoise {
-    /// Every site adds noise of standard deviation zC.
-    OfEverySite,
-    /// Every site adds a share of zC/√h, so that those of the h honest sites add up to zC; the shares of all others are in the sum too.
-    Shares(u32),
-    /// A trusted party adds zC once.
-    OfTheSum,
-}
-
-impl GatheredNoise {
-    /// Variance of the noise in a sum over so many sites, in units of (zC)².
-    pub(crate) fn of(self, sites: u32) -> f64 {
-        match self {
-            Self::OfEverySite => f64::from(sites),
-            Self::Shares(honest) => f64::from(sites) / f64::from(honest),
-            Self::OfTheSum => 1.0,
-        }
     }
 }
 

@@ -20,7 +20,7 @@ impl ResolvedTask {
         require(
             !schema.design().is_some_and(|design| design.has_offset())
                 || (self.update.rules().carries_offsets() && self.model.rules().predictor().is_some()),
-            "offset(…) needs a regression of one linear predictor and an update that works on it: any but \"vips\", \"sep\", \"ep\" and \"dp-em\"",
+            "offset(…) needs a regression of one linear predictor and an update that works on it, record by record: not one by moments or summed statistics",
         )?;
         self.check_early_end()?;
         self.check_lengths()

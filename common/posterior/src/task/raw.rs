@@ -10,7 +10,7 @@ use super::{
 use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
 use crate::models::ModelFamily;
-use crate::spec::check::invalid;
+use crate::spec::check::{invalid, require};
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
 /// beside its `family`, options of one update in `[pvi]` beside its `update`; an option of another model or update is an error.
@@ -211,6 +211,10 @@ impl RawTask {
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
         let design = self.model.design();
+        require(
+            design.is_some() || self.model.sites.is_empty(),
+            "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
+        )?;
         let schema = crate::spec::schema(schema_text, design.as_ref())?;
         let schedule = self.schedule()?;
         let model = self.model.family.resolve(&self.model.options)?;
@@ -342,9 +346,6 @@ impl TryFrom<toml::Table> for RawModel {
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
         let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites } = read(common)?;
-        if formula.is_none() && !sites.is_empty() {
-            return Err("`sites` belongs to a formula with effects of sites, as in formula = \"died ~ age + (1 | site)\"".into());
-        }
         Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, options })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::algebra::{Expanded, Group, Term as Set, expand};
-use super::design::{By, Design, Offset, ScaleGroup};
+use super::design::{By, Design, Grouped, Offset, ScaleGroup};
 use super::piece::Piece;
 use super::scope::Scope;
 use super::syntax::{Node, Response};
@@ -40,17 +40,6 @@ pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) ->
         compiler.design.add_group(group);
     }
     compiler.finish(&formula.tree.terms)
-}
-
-/// A group's parts before they have a place.
-pub(super) struct Grouped {
-    pub(super) term: String,
-    /// Name and factors of every effect.
-    pub(super) effects: Vec<(String, Vec<Piece>)>,
-    pub(super) by: By,
-    /// Column or `site`, and the names of its levels.
-    pub(super) of: String,
-    pub(super) levels: Vec<String>,
 }
 
 fn sorted(sites: &[String]) -> Vec<String> {

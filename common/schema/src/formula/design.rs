@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::compile::Grouped;
 use super::piece::{Cell, Levels, Map, Piece, Values};
 use crate::EntryKind;
 use crate::coding::Coding;
@@ -92,6 +91,17 @@ pub(super) enum By {
     Site,
     /// By a factor with an entry for every level.
     Piece(Piece),
+}
+
+/// A group's parts before they have a place.
+pub(super) struct Grouped {
+    pub(super) term: String,
+    /// Name and factors of every effect.
+    pub(super) effects: Vec<(String, Vec<Piece>)>,
+    pub(super) by: By,
+    /// Column or `site`, and the names of its levels.
+    pub(super) of: String,
+    pub(super) levels: Vec<String>,
 }
 
 /// The entries of one term, from its first coefficient on.
@@ -197,12 +207,6 @@ impl Design {
     #[must_use]
     pub fn intercept(&self) -> Option<u32> {
         matches!(self.blocks.first(), Some(Block { entries: Entries::Intercept, .. })).then_some(0)
-    }
-
-    /// Whether a record's row depends on its site.
-    #[must_use]
-    pub fn has_site_effects(&self) -> bool {
-        self.blocks.iter().any(|block| matches!(block.entries, Entries::Group { by: None, .. }))
     }
 
     /// R before it is rounded up: (Σ over terms of their squared bounds)^½.
@@ -396,12 +400,6 @@ impl Design {
             Cell::Missing | Cell::Level(_) => 0.0,
         };
         self.offsets.iter().map(part).sum()
-    }
-
-    /// The greatest |offset| of a record.
-    #[must_use]
-    pub fn max_abs_offset(&self) -> f64 {
-        self.offsets.iter().map(|offset| offset.map.max_abs()).sum()
     }
 
     /// The entries of a record that are not 0, by ascending position.

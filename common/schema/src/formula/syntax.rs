@@ -105,7 +105,7 @@ const DEEPEST: usize = 32;
 pub(super) fn parse(text: &str) -> Result<Tree, FormulaError> {
     let mut reader = Reader { text, tokens: tokens(text)?, next: 0, depth: 0 };
     let response = reader.response()?;
-    reader.expect("~", "a formula is `label ~ terms`")?;
+    reader.demand("~", "a formula is `label ~ terms`")?;
     if matches!(reader.peek(), Token::End) {
         return Err(reader.fail("nothing stands after `~`: write the terms, or `1` for an intercept alone"));
     }
@@ -149,7 +149,7 @@ impl Reader<'_> {
         is_next
     }
 
-    fn expect(&mut self, sign: &str, why: &str) -> Result<(), FormulaError> {
+    fn demand(&mut self, sign: &str, why: &str) -> Result<(), FormulaError> {
         if self.takes(sign) { Ok(()) } else { Err(self.fail(format!("`{sign}` is missing here: {why}"))) }
     }
 
@@ -166,7 +166,7 @@ impl Reader<'_> {
         while self.takes(",") {
             columns.push(self.column()?);
         }
-        self.expect(")", "`Surv(time, event)` or `Surv(entry, time, event)`")?;
+        self.demand(")", "`Surv(time, event)` or `Surv(entry, time, event)`")?;
         if matches!(columns.len(), 2 | 3) {
             return Ok(Response::Survival { at: name.at, columns });
         }
@@ -279,10 +279,10 @@ impl Reader<'_> {
         let double = matches!(self.peek(), Token::Sign("||"));
         if self.takes("||") || self.takes("|") {
             let by = self.column()?;
-            self.expect(")", "a group is `(effects | column)`")?;
+            self.demand(")", "a group is `(effects | column)`")?;
             return Ok(Node { at, kind: Kind::Group { effects: Box::new(inside), double, by } });
         }
-        self.expect(")", "the parenthesis is not closed")?;
+        self.demand(")", "the parenthesis is not closed")?;
         Ok(inside)
     }
 
@@ -292,7 +292,7 @@ impl Reader<'_> {
         while self.takes(",") {
             arguments.push(self.argument()?);
         }
-        self.expect(")", "the call is not closed; arguments are divided by commas")?;
+        self.demand(")", "the call is not closed; arguments are divided by commas")?;
         Ok(Call { name, at, arguments })
     }
 
@@ -314,7 +314,7 @@ impl Reader<'_> {
         while self.takes(",") {
             values.push(self.value()?);
         }
-        self.expect("]", "the list is not closed")?;
+        self.demand("]", "the list is not closed")?;
         Ok(Argument { at, name, value: Value::List(values) })
     }
 

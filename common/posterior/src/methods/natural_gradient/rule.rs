@@ -22,9 +22,9 @@ use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
-use crate::methods::setting::GatheredNoise;
 use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step};
 use crate::numerics::floor::PrecisionFloor;
+use crate::spec::GatheredNoise;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]

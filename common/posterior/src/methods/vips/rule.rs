@@ -21,12 +21,12 @@ use dp_pvi_expfam::gaussian::full::{svec_times, triangle};
 use self::documents::Documents;
 use self::images::Images;
 use self::linear::Linear;
-use crate::methods::setting::GatheredNoise;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{Intervals, PolyaGammaSpec, Setting, StatisticsSpec, VipsSpec};
 use crate::models::StatisticsForm;
 use crate::models::latent_dirichlet::{LdaError, Topics};
 use crate::numerics::polya_gamma::{m_step, noise_aware_posterior, raise_to};
+use crate::spec::GatheredNoise;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]

@@ -34,6 +34,6 @@ fn to_unit(x: f64, (lo, hi): (f64, f64)) -> f64 {
 
 /// Inner knots lo + i (hi − lo)/(q + 1), i = 1 … q.
 #[must_use]
-pub fn equal_knots((lo, hi): (f64, f64), count: usize) -> Vec<f64> {
+pub(super) fn equal_knots((lo, hi): (f64, f64), count: usize) -> Vec<f64> {
     (1..=count).map(|i| lo + i as f64 * (hi - lo) / (count + 1) as f64).collect()
 }
