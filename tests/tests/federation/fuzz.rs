@@ -80,4 +80,4 @@ macro_rules! targets {
     };
 }
 
-targets!(wire, bodies, aggregation, events, tasks, schemas, settings, identities, documents, records, load, ledger, stored, run);
+targets!(wire, bodies, aggregation, events, tasks, schemas, formulas, settings, identities, documents, records, load, ledger, stored, run);
