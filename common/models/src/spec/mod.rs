@@ -56,6 +56,17 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
     }
 }
 
+/// Refuses an offset where model or update do not carry it.
+///
+/// # Errors
+/// The words for who writes the task.
+pub fn check_offset(schema: &Schema, carried: bool) -> Result<(), TaskError> {
+    check::require(
+        carried || !schema.design().is_some_and(dp_pvi_schema::formula::Design::has_offset),
+        "offset(…) needs a regression of one linear predictor and an update that works on it, record by record: not one by moments or summed statistics",
+    )
+}
+
 /// Refuses what a formula or its columns say and no update carries.
 ///
 /// # Errors

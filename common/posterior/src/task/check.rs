@@ -17,11 +17,7 @@ impl ResolvedTask {
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
-        require(
-            !schema.design().is_some_and(|design| design.has_offset())
-                || (self.update.rules().carries_offsets() && self.model.rules().predictor().is_some()),
-            "offset(…) needs a regression of one linear predictor and an update that works on it, record by record: not one by moments or summed statistics",
-        )?;
+        crate::spec::check_offset(&schema, self.update.rules().carries_offsets() && self.model.rules().predictor().is_some())?;
         self.check_early_end()?;
         self.check_lengths()
     }
