@@ -81,6 +81,9 @@ pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError>
     Ok(Expanded { terms, ..expansion.expanded })
 }
 
+/// Makes the terms of two operands those of an operator, whose right operand stands at the given byte.
+type Join<E> = fn(&mut E, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaError>;
+
 struct Expansion<'t> {
     text: &'t str,
     numbers: HashMap<String, usize>,
@@ -229,12 +232,7 @@ impl Expansion<'_> {
         Ok(Term::from([number]))
     }
 
-    fn folded(
-        &mut self,
-        parts: &[Node],
-        minus: bool,
-        join: fn(&mut Self, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaError>,
-    ) -> Result<Vec<Term>, FormulaError> {
+    fn folded(&mut self, parts: &[Node], minus: bool, join: Join<Self>) -> Result<Vec<Term>, FormulaError> {
         let mut folded: Option<Vec<Term>> = None;
         for part in parts {
             let terms = self.terms(part, minus)?;

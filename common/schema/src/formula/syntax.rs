@@ -321,7 +321,7 @@ impl Reader<'_> {
     fn value(&mut self) -> Result<Value, FormulaError> {
         let at = self.at();
         let minus = self.takes("-");
-        if !minus && self.takes("+") || minus {
+        if minus || self.takes("+") {
             return match self.take().token {
                 Token::Number(value) => Ok(Value::Number(if minus { -value } else { value })),
                 _ => Err(FormulaError::new(self.text, at, "after a sign stands a number here")),

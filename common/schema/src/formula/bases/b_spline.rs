@@ -58,11 +58,11 @@ impl BSpline {
         values[0] = 1.0;
         for degree in 1..=p {
             let mut saved = 0.0;
-            for i in 0..degree {
+            for (i, value) in values.iter_mut().enumerate().take(degree) {
                 let (left, right) = (self.knots[span + 1 + i - degree], self.knots[span + 1 + i]);
                 // The interval [knots[span], knots[span + 1]) lies between them, so they differ.
-                let part = values[i] / (right - left);
-                values[i] = saved + (right - x) * part;
+                let part = *value / (right - left);
+                *value = saved + (right - x) * part;
                 saved = (x - left) * part;
             }
             values[degree] = saved;
