@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod documents;
+mod effects;
 mod gamma;
 mod guest;
 mod texts;

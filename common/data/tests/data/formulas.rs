@@ -1,0 +1,104 @@
+//! Rows that a formula makes of files: fills, indicators, dropped records, persons, and the fingerprint of what was read.
+
+use dp_pvi_data::{load_for_formula, load_for_prediction, load_for_run, load_public};
+use dp_pvi_records::RecordTable;
+use dp_pvi_schema::Schema;
+use std::path::PathBuf;
+
+const SCHEMA: &str = r#"
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+missing = "drop"
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 100
+centre = 50
+scale = 25
+missing = "indicator"
+fill = 40
+[[columns]]
+name = "days"
+kind = "number"
+lower = 1
+upper = 100
+centre = 0
+scale = 1
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["a", "b"]
+missing = "indicator"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
+missing = "drop"
+"#;
+const ROWS: &str = "age,days,ward,smoker,died\n200,10,b,yes,yes\n,1,,no,no\n75,1,a,,no\n25,1,a,no,\n75,1,b,no,no\n";
+const FORMULA: &str = "died ~ age*smoker + bin(age, [40, 60]) + ward + offset(log(days))";
+
+fn by_formula(schema: &str) -> Schema {
+    Schema::parse(schema).unwrap().with_formula(FORMULA, &[]).unwrap()
+}
+
+fn rows(table: &RecordTable) -> Vec<(Vec<(u32, f64)>, f64)> {
+    let entries = |r: dp_pvi_records::RecordView<'_>| r.indices.iter().copied().zip(r.values.iter().copied()).collect();
+    table.records().map(|record| (entries(record), record.offset)).collect()
+}
+
+fn file(text: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.csv");
+    std::fs::write(&path, text).unwrap();
+    (folder, vec![path])
+}
+
+/// (Intercept), age, smokerTRUE, two bins, wardb, age:smokerTRUE, is.na(age)TRUE, is.na(ward)TRUE.
+#[test]
+fn cells_become_the_rows_of_the_formula() {
+    let (_folder, files) = file(ROWS);
+    let schema = by_formula(SCHEMA);
+    assert_eq!(schema.dimension(), 9);
+    let table = load_public(&schema, &files, None).unwrap().into_inner();
+    assert_eq!(
+        rows(&table),
+        [
+            // 200 is clamped to 100, which is 2 units above the centre and in the last bin.
+            (vec![(0, 1.0), (1, 2.0), (2, 1.0), (4, 1.0), (5, 1.0), (6, 2.0)], 10_f64.ln()),
+            // The fill is 40: in the first bin, and 0.4 below the centre. A ward without a value is no level.
+            (vec![(0, 1.0), (1, -0.4), (7, 1.0), (8, 1.0)], 0.0),
+            (vec![(0, 1.0), (1, 1.0), (4, 1.0), (5, 1.0)], 0.0),
+        ]
+    );
+    // To predict, the label is not looked at; a dropped record is an empty unit.
+    let rows = load_for_prediction(&schema, &files).unwrap().table;
+    let records: Vec<usize> = (0..5).map(|unit| dp_pvi_privacy::UnitTable::unit(&rows, unit).records().count()).collect();
+    assert_eq!(records, [1, 1, 0, 1, 1]);
+}
+
+#[test]
+fn one_data_set_has_one_fingerprint_whatever_is_asked_of_it() {
+    let plain = Schema::parse(SCHEMA).unwrap();
+    let (_folder, files) = file(ROWS);
+    let read = load_for_run(&plain, &files, &[1; 32]).unwrap();
+    let made = load_for_formula(&plain, &by_formula(SCHEMA), &files, &[1; 32]).unwrap();
+    assert_eq!(read.fingerprint, made.fingerprint);
+    let (_other_folder, others) = file(&ROWS.replace("75,1,b", "76,1,b"));
+    assert_ne!(load_for_formula(&plain, &by_formula(SCHEMA), &others, &[1; 32]).unwrap().fingerprint, read.fingerprint);
+}
+
+/// All rows of one person stay together, with their offsets.
+#[test]
+fn rows_of_a_person_keep_their_offsets() {
+    let schema = by_formula(&format!("unit_column = \"patient\"\n{SCHEMA}"));
+    let text = "patient,age,days,ward,smoker,died\n1,50,10,a,no,no\n2,50,1,a,no,no\n1,50,100,a,no,no\n";
+    let (_folder, files) = file(text);
+    let table = load_public(&schema, &files, None).unwrap().into_inner();
+    let offsets: Vec<f64> = table.records().map(|record| record.offset).collect();
+    assert_eq!(offsets, [10_f64.ln(), 100_f64.ln(), 0.0]);
+}
