@@ -33,7 +33,8 @@ impl<'t> Coefficients<'t> {
             let names = self.names(term);
             let names = if names == [term.name.as_str()] { String::new() } else { names.join(", ") };
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{:width$}  {:5.3}  {:>3}  {names}", term.name, term.bound, term.count);
+            let line = format!("{:width$}  {:5.3}  {:>3}  {names}", term.name, term.bound, term.count);
+            let _ = writeln!(text, "{}", line.trim_end());
         }
         let prior = self.task.prior;
         let _ = writeln!(

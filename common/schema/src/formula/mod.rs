@@ -89,14 +89,19 @@ impl FormulaError {
     }
 }
 
-/// The problem, and under it the formula with a mark at the place.
+/// One line: where, what stands there, and what is wrong.
 impl fmt::Display for FormulaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One line, so that the mark stands under its place.
-        let before: usize = self.formula.get(..self.at).map_or(0, |before| before.chars().count());
+        const SHOWN: usize = 32;
         let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-        let (problem, line) = (plain(&self.problem), plain(&self.formula));
-        write!(f, "formula, at byte {}: {problem}\n  {line}\n  {}^", self.at, " ".repeat(before))
+        let rest = plain(self.formula.get(self.at..).unwrap_or_default());
+        let shown: String = rest.chars().take(SHOWN).collect();
+        let place = match (shown.as_str(), shown.len() < rest.len()) {
+            ("", _) => "its end".to_owned(),
+            (shown, true) => format!("`{shown}…`"),
+            (shown, false) => format!("`{shown}`"),
+        };
+        write!(f, "formula, at byte {}, {place}: {}", self.at, plain(&self.problem))
     }
 }
 
