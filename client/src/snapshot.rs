@@ -177,7 +177,7 @@ impl Snapshot {
     fn by_formula(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
         let schema =
             task.parsed_schema().map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
-        let read = load_for_formula(self.schema.schema(), &schema, &self.source.files, &self.source.key)
+        let read = load_for_formula(self.schema.schema(), &schema, self.source.slots, &self.source.files, &self.source.key)
             .map_err(|e| ClientError::Data(Problem::of(e)))?;
         if read.fingerprint != self.fingerprint {
             return Err(ClientError::Data("the data files were changed while this program was running: start it again".into()));

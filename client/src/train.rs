@@ -56,9 +56,9 @@ impl Trainer for SiteTrainer {
     /// What can be wrong here is the task, or the disk of the state folder: the records were read before.
     async fn prepare(&mut self, run: &RunId, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.snapshot.schema().is_of(task).map_err(data)?;
-        let (snapshot, run, task) = (Arc::clone(&self.snapshot), *run, Arc::clone(task));
-        let made = move || snapshot.check_size(&task).and_then(|()| snapshot.join(&run));
-        blocking(move || made().map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
+        self.snapshot.check_size(task).map_err(|e| data(e.to_string()))?;
+        let (snapshot, run) = (Arc::clone(&self.snapshot), *run);
+        blocking(move || snapshot.join(&run).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {

@@ -20,9 +20,8 @@ pub(crate) struct Assembler<'s> {
     dropped: u64,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
-    /// Entries after which records contribute nothing; absent: as many as a table holds, and more are an error.
-    most: Option<u64>,
-    entries: u64,
+    /// Absent: as much as a table holds, and more is an error.
+    room: Option<Room>,
     /// Field of the column whose text is wanted, and that text of every row.
     id: Option<usize>,
     ids: Vec<String>,
@@ -48,9 +47,18 @@ enum UnitsOf {
 struct Persons {
     id: Vec<u8>,
     numbers: HashMap<Box<[u8]>, u32>,
+    /// Entries of every person's kept records.
+    entries: Vec<u64>,
     records: Vec<OfPerson>,
     indices: Vec<u32>,
     values: Vec<f64>,
+}
+
+/// What a table may hold: so many units, and so many entries of each.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) units: u64,
+    pub(crate) entries: u64,
 }
 
 /// A kept record: whose it is, where its entries end, its target and its offset.
@@ -75,8 +83,7 @@ impl<'s> Assembler<'s> {
             records: 0,
             dropped: 0,
             unreadable: Vec::new(),
-            most: None,
-            entries: 0,
+            room: None,
             id: None,
             ids: Vec::new(),
         }
@@ -88,9 +95,9 @@ impl<'s> Assembler<'s> {
         Self { id: Some(fields), ..self }
     }
 
-    /// Records beyond so many entries contribute nothing.
-    pub(crate) fn holding(self, most: u64) -> Self {
-        Self { most: Some(most), ..self }
+    /// What does not fit contributes nothing.
+    pub(crate) fn holding(self, room: Option<Room>) -> Self {
+        Self { room, ..self }
     }
 
     /// The finished table.
@@ -142,13 +149,13 @@ impl Sink for Assembler<'_> {
                 Fate::Dropped
             }
         };
-        self.entries += self.row.indices.len() as u64;
-        let fate = if self.most.is_some_and(|most| self.entries > most) { Fate::Dropped } else { fate };
         self.dropped += u64::from(fate == Fate::Dropped);
+        let entries = self.row.indices.len() as u64;
+        let fits = |unit: u64, entries: u64| self.room.is_none_or(|room| unit < room.units && entries <= room.entries);
         match &mut self.units {
             UnitsOf::Records => {
                 self.table.start_unit();
-                if fate == Fate::Kept {
+                if fate == Fate::Kept && fits(self.records - 1, entries) {
                     self.table
                         .push_with_offset(&self.row.indices, &self.row.values, self.row.target, self.row.offset)
                         .map_err(RowError::Table)?;
@@ -164,7 +171,9 @@ impl Sink for Assembler<'_> {
                     }
                 }
                 let person = persons.number();
-                if fate == Fate::Kept {
+                let held = persons.entries[person as usize] + entries;
+                if fate == Fate::Kept && fits(person.into(), held) {
+                    persons.entries[person as usize] = held;
                     persons.indices.extend_from_slice(&self.row.indices);
                     persons.values.extend_from_slice(&self.row.values);
                     let end = persons.indices.len();
@@ -221,6 +230,7 @@ impl Persons {
         // A table holds fewer than 2^32 units; `fill` would fail before this count is reached.
         let number = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         self.numbers.insert(self.id.as_slice().into(), number);
+        self.entries.push(0);
         number
     }
 
@@ -238,5 +248,54 @@ impl Persons {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use dp_pvi_privacy::UnitTable;
+    use dp_pvi_schema::Schema;
+
+    use super::{Assembler, Room};
+    use crate::encode::Purpose;
+    use crate::files::read_files;
+    use crate::source::Reading;
+
+    /// Records of every unit that are held in this room. A row has two entries where x is not 0, and one otherwise.
+    fn held(rows: &str, unit_column: bool, room: Room) -> Vec<usize> {
+        let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
+        let text = format!(
+            "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
+             centre = 0\nscale = 1\n"
+        );
+        let schema = Schema::parse(&text).unwrap().with_formula("y ~ x", &[]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.csv");
+        std::fs::write(&path, format!("patient,x,y\n{rows}")).unwrap();
+        let mut assembler = Assembler::new(&schema, Purpose::Run).holding(Some(room));
+        read_files(Reading { schema: &schema, purpose: Purpose::Run, id: None }, &[path], &mut assembler).unwrap();
+        let table = assembler.finish().unwrap().table;
+        (0..table.len()).map(|unit| table.unit(unit).records().count()).collect()
+    }
+
+    /// Otherwise one unit's records would decide whether another's are in the sum.
+    #[test]
+    fn what_is_held_of_a_unit_does_not_depend_on_other_units() {
+        let room = Room { units: 3, entries: 4 };
+        let others = "b,1,1\nb,1,0\nb,1,1\nc,0,1\n";
+        for first in ["a,1,1\n", "a,0,1\n", "a,1,1\na,1,1\na,1,1\na,1,1\n"] {
+            assert_eq!(held(&format!("{first}{others}"), true, room)[1..], [2, 1], "{first}");
+        }
+        for first in ["a,1,1\n", "a,0,1\n"] {
+            assert_eq!(held(&format!("{first}b,1,1\nc,0,1\n"), false, Room { units: 3, entries: 2 })[1..], [1, 1], "{first}");
+        }
+    }
+
+    #[test]
+    fn units_beyond_the_declared_number_are_not_held() {
+        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\na,1,1\n", true, Room { units: 2, entries: 4 }), [2, 1, 0]);
+        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\n", false, Room { units: 2, entries: 2 }), [1, 1, 0]);
     }
 }

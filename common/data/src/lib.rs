@@ -58,7 +58,7 @@ pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, Row
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
-use assemble::{Assembled, Assembler};
+use assemble::{Assembled, Assembler, Room};
 use dp_pvi_privacy::{Hash, Units};
 use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
@@ -138,16 +138,24 @@ pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
 /// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
 /// whatever is asked of it.
 ///
-/// Records beyond [`MOST_FORMULA_ENTRIES`] contribute nothing. Where every record is a unit, a task that could come there is refused before, from the declared
-/// number of units.
+/// `slots` is the declared number of units, where there is one. Each has an equal share of [`MOST_FORMULA_ENTRIES`], and its records beyond that contribute nothing; so do units
+/// beyond the declared number.
+///
+/// # Privacy
+/// What of a unit is kept follows from its own records and public numbers. A limit on all units together would let one unit push another out.
 ///
 /// # Errors
 /// As [`load_for_run`].
-pub fn load_for_formula<P: AsRef<Path>>(plain: &Schema, by_formula: &Schema, files: &[P], key: &[u8; 32]) -> Result<Snapshot, DataError> {
-    let mut both = assemble::Both {
-        plain: Assembler::new(plain, Purpose::Run),
-        by_formula: Assembler::new(by_formula, Purpose::Run).holding(MOST_FORMULA_ENTRIES),
-    };
+pub fn load_for_formula<P: AsRef<Path>>(
+    plain: &Schema,
+    by_formula: &Schema,
+    slots: Option<u64>,
+    files: &[P],
+    key: &[u8; 32],
+) -> Result<Snapshot, DataError> {
+    let room = slots.map(|units| Room { units, entries: MOST_FORMULA_ENTRIES / units.max(1) });
+    let mut both =
+        assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run).holding(room) };
     files::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None }, files, &mut both)?;
     let fingerprint = fingerprint::of(&both.plain.finish()?.table, key);
     Ok(Snapshot { units: Units::new(both.by_formula.finish()?.table), fingerprint })

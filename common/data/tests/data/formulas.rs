@@ -86,10 +86,10 @@ fn one_data_set_has_one_fingerprint_whatever_is_asked_of_it() {
     let plain = Schema::parse(SCHEMA).unwrap();
     let (_folder, files) = file(ROWS);
     let read = load_for_run(&plain, &files, &[1; 32]).unwrap();
-    let made = load_for_formula(&plain, &by_formula(SCHEMA), &files, &[1; 32]).unwrap();
+    let made = load_for_formula(&plain, &by_formula(SCHEMA), Some(5), &files, &[1; 32]).unwrap();
     assert_eq!(read.fingerprint, made.fingerprint);
     let (_other_folder, others) = file(&ROWS.replace("75,1,b", "76,1,b"));
-    assert_ne!(load_for_formula(&plain, &by_formula(SCHEMA), &others, &[1; 32]).unwrap().fingerprint, read.fingerprint);
+    assert_ne!(load_for_formula(&plain, &by_formula(SCHEMA), Some(5), &others, &[1; 32]).unwrap().fingerprint, read.fingerprint);
 }
 
 /// All rows of one person stay together, with their offsets.

@@ -402,7 +402,7 @@ impl Design {
         self.offsets.iter().map(part).sum()
     }
 
-    /// The entries of a record that are not 0, by ascending position. About 0.22 µs for two splines and an interaction, 12 entries (benchmark `rows`).
+    /// The entries of a record that are not 0, by ascending position. About 0.22 µs for two splines and an interaction (benchmark `rows`).
     pub fn row(&self, record: &Record<'_>, space: &mut RowSpace, mut push: impl FnMut(u32, f64)) {
         space.entries.clear();
         space.ends.clear();
