@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use dp_pvi_inference::personal::Spread;
-use dp_pvi_posterior::reading::document::Which;
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::DesignSpec;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::Role;
+use dp_pvi_reading::document::Which;
+use dp_pvi_reading::summary::Level;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 

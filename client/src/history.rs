@@ -15,8 +15,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dp_pvi_posterior::reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
-use dp_pvi_posterior::reading::personal::{Released, are_told_by_sums};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_privacy::{ClientId, Hash, Payload, PayloadKind, RunId};
@@ -26,6 +24,8 @@ use dp_pvi_protocol::message::{
 };
 use dp_pvi_protocol::transport::{Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
+use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
+use dp_pvi_reading::personal::{Released, are_told_by_sums};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::personal::Personal;
-use dp_pvi_posterior::reading::agreement::Allowance;
-use dp_pvi_posterior::reading::personal::Way;
-use dp_pvi_posterior::reading::predictive::Predictor;
-use dp_pvi_posterior::reading::summary::{Coefficient, coefficients};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, RunId};
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::agreement::Allowance;
+use dp_pvi_reading::personal::Way;
+use dp_pvi_reading::predictive::Predictor;
+use dp_pvi_reading::summary::{Coefficient, coefficients};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ClientError, Result};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::reading::metrics;
-use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{RunId, SecureNoise};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
 use dp_pvi_protocol::message::PublicMetrics;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
+use dp_pvi_reading::metrics;
+use dp_pvi_reading::predictive::Predictor;
 
 use crate::config::Config;
 use crate::error::ClientError;

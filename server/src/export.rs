@@ -12,10 +12,10 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_posterior::reading::agreement::{self, Agreement, NotTested, SiteReleases};
-use dp_pvi_posterior::reading::divided::{self, Undividable};
-use dp_pvi_posterior::reading::document::{DocumentError, Evaluation, PosteriorDocument};
-use dp_pvi_posterior::reading::statement::{PrivacyStatement, statement};
+use dp_pvi_reading::agreement::{self, Agreement, NotTested, SiteReleases};
+use dp_pvi_reading::divided::{self, Undividable};
+use dp_pvi_reading::document::{DocumentError, Evaluation, PosteriorDocument};
+use dp_pvi_reading::statement::{PrivacyStatement, statement};
 
 use self::chain::Keys;
 use self::history::History;

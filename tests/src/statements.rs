@@ -5,9 +5,9 @@ use std::fs;
 
 use dp_pvi_client::config::Config;
 use dp_pvi_client::{keys, ledger};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::statement::Booked;
 use dp_pvi_privacy::{ClientId, RunId};
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::statement::Booked;
 
 use crate::federation::Federation;
 

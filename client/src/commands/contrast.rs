@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use dp_pvi_posterior::reading::document::Which;
-use dp_pvi_posterior::reading::effects::{Effect, compare};
-use dp_pvi_posterior::reading::summary::Interval;
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::document::Which;
+use dp_pvi_reading::effects::{Effect, compare};
+use dp_pvi_reading::summary::Interval;
 use serde_json::json;
 
 use super::predict;

@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::personal::{self, Known, Spread};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::personal::Released;
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
 use dp_pvi_privacy::{OwnEyes, ReleaseId, RunId, SiteState};
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::personal::Released;
 use serde_json::json;
 
 use crate::commands::view::{self, LedgerView};

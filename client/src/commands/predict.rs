@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::reading::document::{PosteriorDocument, Which};
-use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor, largest};
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::document::{PosteriorDocument, Which};
+use dp_pvi_reading::predictive::{Example, Prediction, Predictor, largest};
+use dp_pvi_reading::summary::Level;
 use serde_json::{Value, json};
 
 use crate::error::{ClientError, Result};

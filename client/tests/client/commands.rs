@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
 use dp_pvi_client::snapshot::Snapshot;
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::noise_aware;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, Ledger};
 use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
 use dp_pvi_protocol::message::{Role, Signed, Update};
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::noise_aware;
 
 #[test]
 fn usage_and_configuration_are_exit_code_2() {

@@ -1,8 +1,8 @@
 //! `contrast`: two records compared under a posterior.
 
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::noise_aware;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::noise_aware;
 
 use crate::common::{Outcome, Site, program, write};
 

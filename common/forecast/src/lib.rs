@@ -17,10 +17,10 @@ use self::world::World;
 use dp_pvi_posterior::methods::noise_aware::History;
 pub use dp_pvi_posterior::methods::rehearsal::NotForecast;
 use dp_pvi_posterior::numerics::draws::Draws;
-use dp_pvi_posterior::reading::noise_aware::{is_known, of_run};
-use dp_pvi_posterior::reading::predictive::{Example, Predictor};
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_reading::noise_aware::{is_known, of_run};
+use dp_pvi_reading::predictive::{Example, Predictor};
+use dp_pvi_reading::summary::Level;
 
 /// Most coefficients of a forecast.
 const LARGEST: u32 = 400;

@@ -5,10 +5,10 @@
 //! best is taken: intervals at most `AS_WIDE` times as wide as the narrowest, and at least `AS_MUCH` of what is learned, ln(prior's width/width),
 //! which tells where noise leaves little. Where none arrives all compete: the noise decides there, and not the way.
 
-use dp_pvi_posterior::reading::convergence::Convergence;
-use dp_pvi_posterior::reading::noise_aware::of_run;
-use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Rounds, TaskError};
+use dp_pvi_reading::convergence::Convergence;
+use dp_pvi_reading::noise_aware::of_run;
+use dp_pvi_reading::predictive::Predictor;
 use serde::{Deserialize, Serialize};
 
 use super::{NotForecast, interval_widths, rehearsal, widest};

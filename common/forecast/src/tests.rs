@@ -2,8 +2,8 @@
 
 use super::outlook::outlook;
 use super::{Effort, Forecast, NotForecast, Prospect, forecast, rehearsal, sizes};
-use dp_pvi_posterior::reading::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Trust};
+use dp_pvi_reading::noise_aware::of_run;
 
 const SCHEMA: &str = r#"
 version = 2

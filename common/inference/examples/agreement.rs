@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Instant;
 
-use dp_pvi_posterior::reading::agreement::Verdict;
+use dp_pvi_reading::agreement::Verdict;
 use sites::{Cells, Differences, Federation, Labels};
 
 /// Twice what the test allows.

@@ -5,9 +5,9 @@
 mod sites;
 
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::reading::agreement::Verdict;
-use dp_pvi_posterior::reading::divided::{Noise, without};
-use dp_pvi_posterior::reading::noise_aware::of_run;
+use dp_pvi_reading::agreement::Verdict;
+use dp_pvi_reading::divided::{Noise, without};
+use dp_pvi_reading::noise_aware::of_run;
 use sites::{Cells, Differences, Federation, Labels, Random, run};
 
 const FEDERATION: Federation = Federation {

@@ -4,8 +4,8 @@ use dp_pvi_expfam::any::Family;
 use dp_pvi_posterior::methods::PviRule;
 use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
-use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
 use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
 
 fn main() {
     divan::main();

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-pub use dp_pvi_posterior::reading::metrics::{HeldOutMetrics, PublicMetrics};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
+pub use dp_pvi_reading::metrics::{HeldOutMetrics, PublicMetrics};
 #[cfg(doc)]
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::transcript::SignedEntry;

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use dp_pvi_forecast::{Forecast, NotForecast};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::message::{Refusal, Role, RoundOutcome, RunOutcome};
+use dp_pvi_reading::document::PosteriorDocument;
 
 mod axis;
 mod curves;

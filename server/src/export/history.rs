@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dp_pvi_posterior::reading::early_end;
-use dp_pvi_posterior::reading::noise_aware::{self, Absent, ClosedRound};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry};
 use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_reading::early_end;
+use dp_pvi_reading::noise_aware::{self, Absent, ClosedRound};
 
 use super::chain::{Chain, Keys};
 use crate::error::{Result, ServerError};

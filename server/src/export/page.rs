@@ -1,9 +1,9 @@
 //! `report.html` of a run's history.
 
 use dp_pvi_forecast::{Effort, forecast};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_report::{Member, Round, Run};
 
 use super::history::History;

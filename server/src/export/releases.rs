@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use dp_pvi_posterior::reading::noise_aware;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::payload_hash;
+use dp_pvi_reading::noise_aware;
 
 use super::history::History;
 use crate::config::Config;

@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used)]
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
 use dp_pvi_privacy::{ClientId, RunId};
 use dp_pvi_protocol::message::{Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_reading::document::PosteriorDocument;
 
 use super::history::{History, Member};
 use super::{document, page};

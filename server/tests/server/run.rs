@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::support::{Fed, Plan};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_privacy::{ClientId, PayloadKind};
 use dp_pvi_protocol::message::{Hello, Intent, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::transport::{Rejection, TransportError};
+use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_server::admin::{Request, ask};
 use dp_pvi_server::{Event, Start};
 

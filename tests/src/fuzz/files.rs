@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_client::config::Config as ClientConfig;
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_proto::identity;
+use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_server::config::Config as ServerConfig;
 use dp_pvi_server::summer::config::SummerConfig;
 

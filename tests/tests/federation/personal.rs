@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::message::{Hello, MetricsReport, Refusal, Signed, Update};
+use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_tests::federation::{Federation, Party, complete, outcome, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use serde_json::Value;

@@ -12,12 +12,12 @@ use dp_pvi_inference::capabilities::Model;
 use dp_pvi_inference::models::{self as private, PrivateHalf};
 use dp_pvi_models::registry::RegisterError;
 use dp_pvi_models::{self as public, ModelFamily, ModelSpec};
-use dp_pvi_posterior::reading::document::{PosteriorDocument, Which};
-use dp_pvi_posterior::reading::metrics::evaluate;
-use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_reading::document::{PosteriorDocument, Which};
+use dp_pvi_reading::metrics::evaluate;
+use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_reading::summary::Level;
 use dp_pvi_tests::memory::posterior;
 
 use super::gamma::GammaRegression;

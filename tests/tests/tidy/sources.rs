@@ -59,7 +59,7 @@ fn invariant_4_metrics_come_from_public_records_only() {
     let sources = production(&root(), PRODUCT);
     let loader = |path: &str| ["common/schema/src/public.rs", "common/data/src/public.rs"].contains(&path);
     absent(&sources, &["Public::declare", "Public::<"], loader, "only the loader of public files declares records public");
-    let posterior = |path: &str| path == "common/posterior/src/reading/metrics.rs";
+    let posterior = |path: &str| path == "common/reading/src/metrics.rs";
     absent(&sources, &["PublicMetrics(", "PublicMetrics {"], posterior, "public metrics come from metrics::evaluate");
     let report = |path: &str| ["common/protocol/src/message.rs", "common/protocol/src/participant/evaluator.rs"].contains(&path);
     absent(&sources, &["MetricsReport {"], report, "one place reports metrics");
@@ -283,6 +283,7 @@ fn invariant_1_the_gate_writes_no_file_but_the_ledger() {
         "common/records/src",
         "common/models/src",
         "common/posterior/src",
+        "common/reading/src",
         "common/secagg/src",
         "common/protocol/src",
     ];

@@ -8,10 +8,10 @@ use std::path::Path;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_forecast::{Forecast, unprotected};
 use dp_pvi_posterior::models::rows::Rows;
-use dp_pvi_posterior::reading::noise_aware::{History, of_run};
-use dp_pvi_posterior::reading::predictive::{Example, Predictor};
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_reading::noise_aware::{History, of_run};
+use dp_pvi_reading::predictive::{Example, Predictor};
+use dp_pvi_reading::summary::Level;
 use dp_pvi_records::RecordTable;
 
 /// What one run gave.

@@ -4,12 +4,12 @@ use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::models::{gaussian_mixture, linear_regression, logistic_regression};
-use dp_pvi_posterior::reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
-use dp_pvi_posterior::reading::personal::{Released, Way};
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::SiteState;
+use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
+use dp_pvi_reading::personal::{Released, Way};
 
 use super::{Known, Spread, exact_factor, fit, of_table};
 use crate::error::InferenceError;

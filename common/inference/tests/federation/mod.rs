@@ -9,13 +9,13 @@ use dp_pvi_accounting::PrivacyUnit;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::reading::noise_aware::{ClosedRound, History, Posterior, of_run};
-use dp_pvi_posterior::reading::summary::{Coefficient, coefficients};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
 use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_reading::noise_aware::{ClosedRound, History, Posterior, of_run};
+use dp_pvi_reading::summary::{Coefficient, coefficients};
 use dp_pvi_records::RecordTable;
 use ed25519_dalek::SigningKey;
 

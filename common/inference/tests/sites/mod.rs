@@ -7,11 +7,11 @@ use dp_pvi_inference::methods::Job;
 use dp_pvi_inference::methods::natural_gradient::Terms;
 use dp_pvi_inference::models;
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::reading::agreement::{Agreement, SiteReleases, Tested, of_run};
-use dp_pvi_posterior::reading::noise_aware::{ClosedRound, History};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{SumMechanism, Term};
 use dp_pvi_privacy::{ClientId, SiteState};
+use dp_pvi_reading::agreement::{Agreement, SiteReleases, Tested, of_run};
+use dp_pvi_reading::noise_aware::{ClosedRound, History};
 use dp_pvi_records::RecordTable;
 
 /// Values of the four numbers, with their probabilities where a site has no shift.

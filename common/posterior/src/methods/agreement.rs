@@ -3,8 +3,8 @@
 
 use crate::methods::noise_aware::{ClosedRound, History};
 use crate::models::ModelSpec;
-pub(crate) use crate::numerics::agreement::{Allowance, Compared, Evidence, compare};
-pub(crate) use crate::numerics::chi_square::upper_tail;
+pub use crate::numerics::agreement::Compared;
+pub(crate) use crate::numerics::agreement::{Allowance, Evidence, compare};
 
 /// What every site released in a run under local trust.
 #[derive(Debug, Clone, Copy)]

@@ -77,7 +77,7 @@ impl ResolvedTask {
     ///
     /// # Errors
     /// Numbers that do not fit the lattice.
-    pub(crate) fn visit_charges(&self, visits: std::ops::Range<u32>) -> Result<Vec<(Charge, u64)>, TaskError> {
+    pub fn visit_charges(&self, visits: std::ops::Range<u32>) -> Result<Vec<(Charge, u64)>, TaskError> {
         let mut charges: Vec<(Charge, u64)> = Vec::new();
         self.update.rules().each_visit(&self.setting(), visits, &mut |visit| {
             let charge = (visit.event, self.fallback_of(visit.sum)?);

@@ -6,7 +6,7 @@ use super::{ResolvedTask, ScheduleSpec, TaskError};
 use crate::methods::noise_aware::{Absent, History};
 use crate::spec::check::{invalid, require};
 
-/// The run ends when the posterior has moved little for some rounds ([`crate::reading::early_end`]). The rule looks at released values only, and the
+/// The run ends when the posterior has moved little for some rounds (`early_end` of `dp-pvi-reading`). The rule looks at released values only, and the
 /// guarantee is that of the whole plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

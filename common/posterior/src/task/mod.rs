@@ -7,6 +7,7 @@ mod check;
 mod early_end;
 mod names;
 mod raw;
+mod released;
 
 pub use crate::methods::{
     AdaptiveClipSpec, BcmSpec, Clip, CommitteePrior, Counts, DocumentsSpec, Expansion, GlobalViSpec, ImagesSpec, Intervals,

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dp_pvi_accounting::{Prices, PrivacyLoss};
-use dp_pvi_posterior::reading::statement::{Booked, StatementError, statement};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Claim, LedgerError, LedgerHead, LedgerIdentity, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId};
+use dp_pvi_reading::statement::{Booked, StatementError, statement};
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::client::Accepted;
 use dp_pvi_secagg::upload::OpenedUpload;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::agreement::{Agreement, Comparison, SiteAgreement, Tested, Verdict};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_reading::agreement::{Agreement, Comparison, SiteAgreement, Tested, Verdict};
+use dp_pvi_reading::document::PosteriorDocument;
 
 use super::scrolled;
 use crate::axis::{Axis, Labels};

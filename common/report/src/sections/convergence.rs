@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::convergence::Verdict;
-use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_reading::convergence::Verdict;
+use dp_pvi_reading::document::PosteriorDocument;
 
 use crate::axis::{Axis, Labels};
 use crate::html::Escaped;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::summary::Coefficient;
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::summary::Coefficient;
 
 use super::scrolled;
 use super::summary::outcome;

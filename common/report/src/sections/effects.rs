@@ -1,15 +1,15 @@
 //! What makes a difference, and how much: the forest plot, and the values at rest.
 //!
-//! Effects are in the units that people use ([`effects`](dp_pvi_posterior::reading::effects)). Where a model's coefficients are no effects, the
+//! Effects are in the units that people use ([`effects`](dp_pvi_reading::effects)). Where a model's coefficients are no effects, the
 //! coefficients themselves are shown.
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::effects::{Effect, Measure};
-use dp_pvi_posterior::reading::noise_aware::LOW_SIGNAL;
-use dp_pvi_posterior::reading::summary::Coefficient;
 use dp_pvi_posterior::schema::LabelKind;
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::effects::{Effect, Measure};
+use dp_pvi_reading::noise_aware::LOW_SIGNAL;
+use dp_pvi_reading::summary::Coefficient;
 
 use crate::Run;
 use crate::axis::{Axis, Labels};

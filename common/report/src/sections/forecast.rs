@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use dp_pvi_forecast::{CoefficientForecast, Range};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_reading::document::PosteriorDocument;
 
 use crate::Run;
 use crate::axis::{Axis, Labels};

@@ -12,7 +12,7 @@ mod summary;
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::document::PosteriorDocument;
+use dp_pvi_reading::document::PosteriorDocument;
 
 use crate::Run;
 use crate::html::Escaped;

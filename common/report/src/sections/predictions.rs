@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::document::{Evaluation, PosteriorDocument};
-use dp_pvi_posterior::reading::metrics::HeldOutMetrics;
 use dp_pvi_privacy::ClientId;
+use dp_pvi_reading::document::{Evaluation, PosteriorDocument};
+use dp_pvi_reading::metrics::HeldOutMetrics;
 
 use super::scrolled;
 use crate::Run;

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_posterior::reading::document::PosteriorDocument;
-use dp_pvi_posterior::reading::statement::PrivacyStatement;
 use dp_pvi_posterior::task::Trust;
+use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::statement::PrivacyStatement;
 
 use super::scrolled;
 use crate::Run;

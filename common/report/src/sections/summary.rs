@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::reading::convergence::Verdict;
-use dp_pvi_posterior::reading::document::PosteriorDocument;
 use dp_pvi_posterior::schema::LabelKind;
 use dp_pvi_protocol::message::{Role, RunOutcome};
+use dp_pvi_reading::convergence::Verdict;
+use dp_pvi_reading::document::PosteriorDocument;
 
 use super::{agreement, effects, privacy};
 use crate::Run;

@@ -13,8 +13,6 @@ use dp_pvi_accounting::Prices;
 use dp_pvi_data::{Public, load_public, select_public};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::reading::metrics::{HeldOutMetrics, evaluate};
-use dp_pvi_posterior::reading::predictive::Predictor;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Budget;
 use dp_pvi_privacy::{ClientId, NoiseSource, UnitTable, Units};
@@ -22,6 +20,8 @@ use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::message::{RefusalReason, RunOutcome};
 use dp_pvi_protocol::participant::{TrainJob, Trained};
+use dp_pvi_reading::metrics::{HeldOutMetrics, evaluate};
+use dp_pvi_reading::predictive::Predictor;
 
 use super::config::{Experiment, Slicing};
 use super::report::{RoundLine, SeedLine};

@@ -16,7 +16,7 @@ use dp_pvi_posterior::methods::NOISE_PRIOR;
 use dp_pvi_posterior::models::pbp_network::predictive::NetworkPredictor;
 use dp_pvi_posterior::models::pbp_network::{Network, Posterior, PriorFactors};
 use dp_pvi_posterior::numerics::normal::log_density;
-use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
 use rand::seq::SliceRandom as _;
 
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};

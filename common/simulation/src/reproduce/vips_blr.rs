@@ -20,9 +20,9 @@ use dp_pvi_inference::models::logistic_regression::polya_gamma::{Blocks, Logisti
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::numerics::polya_gamma::{m_step, raise_to, sensitivities};
-use dp_pvi_posterior::reading::predictive::{Example, Prediction, Predictor};
-use dp_pvi_posterior::reading::summary::Level;
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
+use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_reading::summary::Level;
 use nalgebra::{DMatrix, DVector};
 use plotters::prelude::*;
 use rand_core::Rng;
@@ -343,7 +343,7 @@ fn intervals(file: &Path, task: &ResolvedTask, private: &Predictor, free: &Predi
     for (row, &j) in (0..).zip(&order) {
         let y = 48 + 20 * row;
         root.draw(&Text::new(names[j].clone(), (12, y - 8), ("sans-serif", 13))).map_err(|e| failed(&e))?;
-        let ends = |i: &dp_pvi_posterior::reading::summary::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
+        let ends = |i: &dp_pvi_reading::summary::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
         root.draw(&PathElement::new(ends(&private[j], y - 2), BLUE.stroke_width(4))).map_err(|e| failed(&e))?;
         root.draw(&PathElement::new(ends(&free[j], y + 3), BLACK.stroke_width(1))).map_err(|e| failed(&e))?;
     }

@@ -273,7 +273,7 @@ fn expected_statistics_aggregate() {
 #[test]
 fn a_statement_names_the_fallback_beside_the_joint_loss() {
     let task = task(4, 0);
-    let statement = dp_pvi_posterior::reading::statement::statement(&task, &client("alpha"), 4).unwrap();
+    let statement = dp_pvi_reading::statement::statement(&task, &client("alpha"), 4).unwrap();
     let fallback = task.fallback_loss(4).unwrap().unwrap().epsilon.get();
     // Three honest shares: the fallback's mu is sqrt(3) times the joint one's.
     assert!(statement.epsilon.unwrap() <= 1.0 && fallback > 1.5 && fallback < 3.0, "{fallback}");

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon};
-use dp_pvi_posterior::reading::statement::{Booked, statement};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, RowBody};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Pending, Purpose, ReleaseId, danger};
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
+use dp_pvi_reading::statement::{Booked, statement};
 use dp_pvi_simulator::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
 use dp_pvi_simulator::noise::SeededNoise;
 use rand_core::Rng;

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_expfam::gaussian::full;
 use dp_pvi_posterior::models::logistic_regression::LogisticRegression;
-use dp_pvi_posterior::reading::effects::{Contrast, Effect, Measure, effects};
-use dp_pvi_posterior::reading::summary::{Interval, Level};
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_reading::effects::{Contrast, Effect, Measure, effects};
+use dp_pvi_reading::summary::{Interval, Level};
 use nalgebra::{DMatrix, DVector};
 
 use super::Check;

@@ -9,7 +9,7 @@
 //! This is Bayes' rule for a Gaussian likelihood with known H and Gaussian noise; without noise it is the plain posterior, and under
 //! much noise the prior. For an H that was released with noise see [`dp_pvi_numerics::uncertain_curvature`]. It is computed from public numbers only, so it costs no privacy.
 //!
-//! [`of_run`](crate::reading::noise_aware::of_run) derives (h, H) and N from the public history of a run: every released sum had noise of known
+//! `noise_aware::of_run` of `dp-pvi-reading` derives (h, H) and N from the public history of a run: every released sum had noise of known
 //! variance, and everything after a release is a public recursion. It never takes a run for one that has arrived: the released sums
 //! say where the fixed point is.
 //!
@@ -135,7 +135,7 @@ pub enum Absent {
 impl Absent {
     /// Whether the intervals of the run's own posterior are complete without it.
     #[must_use]
-    pub(crate) fn is_complete(self) -> bool {
+    pub fn is_complete(self) -> bool {
         matches!(self, Self::NoNoise | Self::Included)
     }
 }

@@ -1,5 +1,7 @@
 //! What a posterior says, for people and programs that read it: predictions, held-out metrics, intervals, the file that a run leaves
-//! behind and the statement of what was guaranteed to whom.
+//! behind and the statement of what was guaranteed to whom. All of it comes from released values ([`dp_pvi_posterior`]) and costs no privacy.
+//!
+//! No record enters this crate, except [`public`] test records in [`metrics`] and rows to be predicted in [`predictive`].
 
 pub mod agreement;
 pub mod convergence;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::reading::predictive::{Prediction, Predictor, largest};
-use crate::reading::public::{Public, TestRecords};
+use crate::predictive::{Prediction, Predictor, largest};
+use crate::public::{Public, TestRecords};
 
 /// Metrics that were computed on public records: [`evaluate`] is the only way to one. An evaluator reports nothing else.
 #[derive(Debug, Clone, PartialEq)]
@@ -322,10 +322,10 @@ mod tests {
     use dp_pvi_expfam::any::Family;
 
     use super::{BINS, HeldOutMetrics, ROC_POINTS, auc, reliability, roc};
-    use crate::models::{linear_regression, logistic_regression};
-    use crate::reading::predictive::{Example, Prediction, Predictor};
-    use crate::reading::public::Public;
-    use crate::task::ModelSpec;
+    use crate::predictive::{Example, Prediction, Predictor};
+    use crate::public::Public;
+    use dp_pvi_models::{linear_regression, logistic_regression};
+    use dp_pvi_posterior::task::ModelSpec;
 
     fn certain(model: &ModelSpec) -> Predictor {
         // μ = 1, variance 1e-12: the logit is the feature itself.
@@ -362,7 +362,7 @@ mod tests {
     fn metrics_of_several_classes_equal_hand_computed_values() {
         #[derive(Debug)]
         struct Told;
-        impl crate::models::prediction::Law for Told {
+        impl dp_pvi_models::prediction::Law for Told {
             fn dimension(&self) -> usize {
                 3
             }

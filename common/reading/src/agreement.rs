@@ -1,13 +1,14 @@
-//! Do the sites agree: the test of every site against the others ([`crate::numerics::agreement`]), as it stands in the file and in the report.
+//! Do the sites agree: the test of every site against the others ([`dp_pvi_numerics::agreement`]), as it stands in the file and in the report.
 
 use dp_pvi_privacy::ClientId;
 use serde::{Deserialize, Serialize};
 
-use crate::methods::agreement::{Compared, upper_tail};
-pub use crate::methods::agreement::{NotTested, SiteReleases, allowance};
-pub use crate::numerics::agreement::Allowance;
-use crate::spec::Trust;
-use crate::task::ResolvedTask;
+use dp_pvi_models::spec::Trust;
+pub use dp_pvi_numerics::agreement::Allowance;
+use dp_pvi_numerics::agreement::Compared;
+use dp_pvi_numerics::chi_square::upper_tail;
+pub use dp_pvi_posterior::methods::agreement::{NotTested, SiteReleases, allowance};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// Family-wise level: with sites that differ by no more than the allowance, the probability that any of them is said to differ.
 const LEVEL: f64 = 0.05;
@@ -179,14 +180,14 @@ pub fn is_known(task: &ResolvedTask) -> Result<(), NotTested> {
     if task.privacy.trust == Trust::Aggregated {
         return Err(NotTested::Aggregated);
     }
-    task.update.rules().sites_are_comparable()?;
+    task.sites_are_comparable()?;
     if task.schedule.staleness().is_some() { Err(NotTested::Late) } else { Ok(()) }
 }
 
 /// Tests every site of a run against all others. `sites` names the positions of `releases`. Post-processing of released values.
 #[must_use]
 pub fn of_run(task: &ResolvedTask, sites: &[ClientId], releases: &SiteReleases<'_>) -> Agreement {
-    let compared = is_known(task).and_then(|()| task.update.rules().agreement(&task.setting(), releases));
+    let compared = is_known(task).and_then(|()| task.agreement(releases));
     let names = task.parameter_names().map_err(|_| NotTested::Diverged);
     match compared.and_then(|compared| Ok((compared, names?))) {
         Ok((compared, names)) => {

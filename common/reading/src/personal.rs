@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::reading::noise_aware::{self, Absent, Contribution, History};
-use crate::task::ResolvedTask;
+use crate::noise_aware::{self, Absent, Contribution, History};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// How a site's own part was taken out of what all sites released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ pub enum Released {
 /// Whether a site of this task should keep the states that it is shown and the sums that it sends: the others can be told from them.
 #[must_use]
 pub fn are_told_by_sums(task: &ResolvedTask) -> bool {
-    task.update.rules().sums_can_be_parted()
+    task.sums_can_be_parted()
 }
 
 /// What the other sites say, by released values alone; `plain` is the posterior as it came out of the run.

@@ -8,16 +8,16 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
-use crate::reading::agreement::Agreement;
-use crate::reading::convergence::Convergence;
-use crate::reading::divided::{Divided, Noise, Without};
-use crate::reading::effects::{self, Effect};
-use crate::reading::metrics::HeldOutMetrics;
-use crate::reading::noise_aware::{self, Absent};
-use crate::reading::predictive::Predictor;
-use crate::reading::statement::PrivacyStatement;
-use crate::reading::summary::{Coefficient, coefficients};
-use crate::task::{ResolvedTask, TaskError};
+use crate::agreement::Agreement;
+use crate::convergence::Convergence;
+use crate::divided::{Divided, Noise, Without};
+use crate::effects::{self, Effect};
+use crate::metrics::HeldOutMetrics;
+use crate::noise_aware::{self, Absent};
+use crate::predictive::Predictor;
+use crate::statement::PrivacyStatement;
+use crate::summary::{Coefficient, coefficients};
+use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 
 /// Version of the file's form.
 const FORMAT: u32 = 2;

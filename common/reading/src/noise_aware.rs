@@ -1,15 +1,15 @@
-//! The noise-aware posterior of a run: intervals that include the noise which protects the records ([`crate::methods::noise_aware`]).
+//! The noise-aware posterior of a run: intervals that include the noise which protects the records ([`dp_pvi_posterior::methods::noise_aware`]).
 
-pub use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LOW_SIGNAL, OwnNoise, Posterior};
-use crate::task::ResolvedTask;
 use dp_pvi_expfam::any::Gaussian;
+pub use dp_pvi_posterior::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LOW_SIGNAL, OwnNoise, Posterior};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// Whether [`of_run`] may have an answer: only then need the states of all rounds be read.
 ///
 /// # Errors
 /// Why there is none whatever the run does.
 pub fn is_known(task: &ResolvedTask) -> Result<(), Absent> {
-    task.update.rules().noise_is_known()?;
+    task.noise_is_known()?;
     // A late update started from the state before earlier rounds, of which the recursion knows nothing.
     if task.schedule.staleness().is_some() { Err(Absent::Late) } else { Ok(()) }
 }
@@ -20,7 +20,7 @@ pub fn is_known(task: &ResolvedTask) -> Result<(), Absent> {
 /// Why there is none.
 pub fn of_run(task: &ResolvedTask, history: &History) -> Result<Posterior, Absent> {
     is_known(task)?;
-    let posterior = task.update.rules().noise_aware(&task.setting(), history)?;
+    let posterior = task.noise_aware(history)?;
     // A run may have left the numbers of a computer where the plain posterior has come back.
     match Gaussian::from_natural(task.family(), posterior.natural_parameters.clone()) {
         Ok(_) => Ok(posterior),
@@ -34,7 +34,7 @@ pub fn of_run(task: &ResolvedTask, history: &History) -> Result<Posterior, Absen
 /// Why there is none.
 pub fn without(task: &ResolvedTask, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
     is_known(task)?;
-    let posterior = task.update.rules().noise_aware_without(&task.setting(), history, part)?;
+    let posterior = task.noise_aware_without(history, part)?;
     match Gaussian::from_natural(task.family(), posterior.natural_parameters.clone()) {
         Ok(_) => Ok(posterior),
         Err(_) => Err(Absent::Diverged),
@@ -44,5 +44,5 @@ pub fn without(task: &ResolvedTask, history: &History, part: &Contribution) -> R
 /// λ_k: what a site's released sums added to the posterior as it came out of the run; `None` where that is not known.
 #[must_use]
 pub(crate) fn released_factor(task: &ResolvedTask, history: &History, part: &Contribution) -> Option<Vec<f64>> {
-    task.update.rules().released_factor(&task.setting(), history, part)
+    task.released_factor(history, part)
 }

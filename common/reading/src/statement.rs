@@ -11,7 +11,7 @@ use dp_pvi_privacy::ledger::{Row, RowBody};
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use serde::{Deserialize, Serialize};
 
-use crate::task::{ResolvedTask, TaskError, Trust};
+use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 
 /// The guarantee that one site's releases of one run have.
 ///

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 
-pub use crate::models::prediction::{Example, Prediction, Reconstructed, largest};
-use crate::models::prediction::{Law, Outcome};
-use crate::task::{ModelSpec, ResolvedTask};
+pub use dp_pvi_models::prediction::{Example, Prediction, Reconstructed, largest};
+use dp_pvi_models::prediction::{Law, Outcome};
+use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
 
 /// Predicts from a posterior.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl Predictor {
     /// # Errors
     /// Its head is not a distribution of the task's family.
     pub fn of_state(task: &ResolvedTask, state: &[f64]) -> Result<Self, InvalidParameters> {
-        let noise_sd = task.update.rules().learned_noise(state);
+        let noise_sd = task.learned_noise(state);
         Self::of(&task.model, task.family(), task.posterior(state), Some(state), noise_sd)
     }
 
@@ -93,9 +93,9 @@ mod tests {
     use nalgebra::DMatrix;
 
     use super::{Example, Prediction, Predictor};
-    use crate::models::linear_regression::LinearRegression;
-    use crate::models::logistic_regression::LogisticRegression;
-    use crate::reading::summary::Level;
+    use crate::summary::Level;
+    use dp_pvi_models::linear_regression::LinearRegression;
+    use dp_pvi_models::logistic_regression::LogisticRegression;
 
     #[test]
     fn linear_predictions_add_parameter_and_observation_variance() {

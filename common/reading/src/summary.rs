@@ -3,7 +3,7 @@
 use dp_pvi_expfam::any::Standard;
 use serde::{Deserialize, Serialize};
 
-pub use crate::models::prediction::{Interval, Level};
+pub use dp_pvi_models::prediction::{Interval, Level};
 
 /// Marginal posterior of one coefficient.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

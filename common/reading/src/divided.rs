@@ -1,10 +1,10 @@
-//! A run's posterior without one of its sites ([`crate::methods::divided`]).
+//! A run's posterior without one of its sites ([`dp_pvi_posterior::methods::divided`]).
 
-pub use crate::methods::agreement::SiteReleases;
-pub use crate::methods::divided::{Divided, Noise, Undividable};
-use crate::spec::Trust;
-use crate::task::ResolvedTask;
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_models::spec::Trust;
+pub use dp_pvi_posterior::methods::agreement::SiteReleases;
+pub use dp_pvi_posterior::methods::divided::{Divided, Noise, Undividable};
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ClientId;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub fn is_known(task: &ResolvedTask) -> Result<(), Undividable> {
 /// Why there is none.
 pub fn without(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
     is_known(task)?;
-    let divided = task.update.rules().without(&task.setting(), releases, site)?;
+    let divided = task.without(releases, site)?;
     match Gaussian::from_natural(task.family(), divided.natural_parameters.clone()) {
         Ok(_) => Ok(divided),
         Err(_) => Err(Undividable::Diverged),
@@ -69,11 +69,11 @@ mod tests {
     use dp_pvi_privacy::ClientId;
 
     use super::{Divided, Noise, SiteReleases, Undividable, is_known, without};
-    use crate::methods::Arrived;
-    use crate::methods::noise_aware::{Absent, ClosedRound, History};
-    use crate::reading::document::PosteriorDocument;
-    use crate::reading::statement::statement;
-    use crate::task::{RawTask, ResolveContext, ResolvedTask};
+    use crate::document::PosteriorDocument;
+    use crate::statement::statement;
+    use dp_pvi_posterior::methods::Arrived;
+    use dp_pvi_posterior::methods::noise_aware::{Absent, ClosedRound, History};
+    use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 
     const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
         [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";

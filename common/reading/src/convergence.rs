@@ -3,9 +3,9 @@
 use dp_pvi_expfam::any::Gaussian;
 use serde::{Deserialize, Serialize};
 
-use crate::reading::noise_aware::{self, Absent, History};
-use crate::reading::summary::{Coefficient, coefficients};
-use crate::task::ResolvedTask;
+use crate::noise_aware::{self, Absent, History};
+use crate::summary::{Coefficient, coefficients};
+use dp_pvi_posterior::task::ResolvedTask;
 
 /// Distance, in standard deviations of the noise-aware posterior, up to which a run counts as arrived. Noise alone moves the plain mean by about one.
 const ARRIVED: f64 = 2.0;
@@ -121,7 +121,7 @@ impl Convergence {
 #[cfg(test)]
 mod tests {
     use super::{Convergence, Verdict};
-    use crate::reading::summary::{Coefficient, Level};
+    use crate::summary::{Coefficient, Level};
 
     fn coefficient(mean: f64, sd: f64) -> Coefficient {
         let (interval_90, interval_95) = (Level::P90.interval(mean, sd), Level::P95.interval(mean, sd));

@@ -11,9 +11,9 @@
 
 use dp_pvi_expfam::any::Gaussian;
 
-use crate::reading::convergence::LEAST_NOISE_SHARE;
-use crate::reading::noise_aware::{self, Absent, ClosedRound, History};
-use crate::task::{EarlyEndSpec, ResolvedTask};
+use crate::convergence::LEAST_NOISE_SHARE;
+use crate::noise_aware::{self, Absent, ClosedRound, History};
+use dp_pvi_posterior::task::{EarlyEndSpec, ResolvedTask};
 
 /// By how much another machine's last digits may move the border.
 const OTHER_MACHINE: f64 = 1.0 + 1e-6;

@@ -5,9 +5,9 @@ use dp_pvi_expfam::any::Family;
 
 use super::predictive::{Example, Prediction, Predictor};
 use super::summary::Level;
-use crate::models::neural_network::{Network, NetworkPrediction, NetworkPredictor, Output, public_normals};
-use crate::models::{linear_regression, logistic_regression};
-use crate::task::ModelSpec;
+use dp_pvi_models::neural_network::{Network, NetworkPrediction, NetworkPredictor, Output, public_normals};
+use dp_pvi_models::{linear_regression, logistic_regression};
+use dp_pvi_posterior::task::ModelSpec;
 
 fn row(target: f64) -> Example<'static> {
     Example { indices: &[0, 2, 3], values: &[1.0, -0.5, 1.0], target, offset: 0.0 }
@@ -50,5 +50,5 @@ fn without_hidden_layers_predictions_are_those_of_linear_models() {
 
 #[test]
 fn a_run_without_protection_says_so() {
-    assert!(crate::task::UpdateSpec::Pvi {}.to_string().contains("without privacy protection"));
+    assert!(dp_pvi_posterior::task::UpdateSpec::Pvi {}.to_string().contains("without privacy protection"));
 }

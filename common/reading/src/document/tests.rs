@@ -3,11 +3,11 @@
 use dp_pvi_privacy::ClientId;
 
 use super::{DocumentError, Evaluation, PosteriorDocument, Which};
-use crate::methods::noise_aware::{Absent, Posterior};
-use crate::reading::metrics::HeldOutMetrics;
-use crate::reading::predictive::{Example, Prediction};
-use crate::reading::statement::{Booked, PrivacyStatement, StatementError, statement};
-use crate::task::{RawTask, ResolveContext, ResolvedTask};
+use crate::metrics::HeldOutMetrics;
+use crate::predictive::{Example, Prediction};
+use crate::statement::{Booked, PrivacyStatement, StatementError, statement};
+use dp_pvi_posterior::methods::noise_aware::{Absent, Posterior};
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 
 const SCHEMA: &str = r#"
 [label]

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{is_met, was_met};
-use crate::reading::noise_aware::{ClosedRound, History};
-use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
+use crate::noise_aware::{ClosedRound, History};
+use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
 
 const SCHEMA: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
                       [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";

@@ -1,0 +1,75 @@
+//! What the released values of a run say, as the update of its task knows to read them. The words for people are in `dp-pvi-reading`.
+
+use super::ResolvedTask;
+use crate::methods::agreement::{Compared, NotTested, SiteReleases};
+use crate::methods::divided::{Divided, Undividable};
+use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
+
+impl ResolvedTask {
+    /// Standard deviation of an observation's noise, where a state has learned it.
+    #[must_use]
+    pub fn learned_noise(&self, state: &[f64]) -> Option<f64> {
+        self.update.rules().learned_noise(state)
+    }
+
+    /// Whether [`Self::noise_aware`] may have an answer.
+    ///
+    /// # Errors
+    /// Why it never has one.
+    pub fn noise_is_known(&self) -> Result<(), Absent> {
+        self.update.rules().noise_is_known()
+    }
+
+    /// The noise-aware posterior of a run with a public history.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn noise_aware(&self, history: &History) -> Result<Posterior, Absent> {
+        self.update.rules().noise_aware(&self.setting(), history)
+    }
+
+    /// Whether [`Self::noise_aware_without`] or [`Self::released_factor`] may have an answer.
+    #[must_use]
+    pub fn sums_can_be_parted(&self) -> bool {
+        self.update.rules().sums_can_be_parted()
+    }
+
+    /// The noise-aware posterior that the same sums give without one site's part in them. States that are not known are empty.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn noise_aware_without(&self, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
+        self.update.rules().noise_aware_without(&self.setting(), history, part)
+    }
+
+    /// λ_k: what a site's released sums added to the posterior as it came out of the run. `None` where the rule adds up no sums, or where one of them is
+    /// not known.
+    #[must_use]
+    pub fn released_factor(&self, history: &History, part: &Contribution) -> Option<Vec<f64>> {
+        self.update.rules().released_factor(&self.setting(), history, part)
+    }
+
+    /// Whether [`Self::agreement`] may have an answer.
+    ///
+    /// # Errors
+    /// Why it never has one.
+    pub fn sites_are_comparable(&self) -> Result<(), NotTested> {
+        self.update.rules().sites_are_comparable()
+    }
+
+    /// Every site against all others, under local trust; `None` for a site that released no gradient.
+    ///
+    /// # Errors
+    /// Why nothing was compared.
+    pub fn agreement(&self, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        self.update.rules().agreement(&self.setting(), releases)
+    }
+
+    /// The posterior without what one site released, under local trust.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn without(&self, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        self.update.rules().without(&self.setting(), releases, site)
+    }
+}
