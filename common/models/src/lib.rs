@@ -10,7 +10,9 @@ pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod many_rows;
 mod model;
+pub mod multinomial_regression;
 pub mod negative_binomial_regression;
 pub mod neural_network;
 pub mod pbp_network;
@@ -30,6 +32,7 @@ use std::sync::Arc;
 pub use model::{ModelEntry, ModelFamily, ModelSpec, PublicHalf};
 
 use crate::latent_dirichlet::LatentDirichletSpec;
+use crate::many_rows::ManyRows;
 use crate::model::Entry;
 use crate::prediction::{Law, Outcome};
 use crate::predictor::Predictor;
@@ -118,6 +121,16 @@ pub trait ModelRules: Display {
     /// The derivatives of its expected log density, where a record enters only through its linear predictor and they are public mathematics.
     fn predictor(&self) -> Option<&dyn Predictor> {
         None
+    }
+
+    /// The rows that a record becomes, where it has several linear predictors.
+    fn many_rows(&self) -> Option<&dyn ManyRows> {
+        None
+    }
+
+    /// Whether records can be weighted by what they would add with the other one of two classes.
+    fn has_two_classes(&self) -> bool {
+        self.is_linear() && self.classes() == Some(2) && self.many_rows().is_none()
     }
 
     /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
@@ -243,6 +256,7 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<probit_regression::ProbitRegression>(),
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
+    ModelEntry::of::<multinomial_regression::MultinomialRegression>(),
     ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
     ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),

@@ -7,6 +7,7 @@ pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod multinomial_regression;
 pub mod negative_binomial_regression;
 pub mod neural_network;
 pub mod pbp_network;
@@ -70,6 +71,7 @@ const BUILT_IN: &[Room] = &[
     Room::of::<public::probit_regression::ProbitRegression>(),
     Room::of::<public::linear_regression::LinearRegression>(),
     Room::of::<public::poisson_regression::PoissonRegression>(),
+    Room::of::<public::multinomial_regression::MultinomialRegression>(),
     Room::of::<public::negative_binomial_regression::NegativeBinomialRegression>(),
     Room::of::<public::robust_regression::RobustRegression>(),
     Room::of::<public::neural_network::NeuralNetworkSpec>(),
