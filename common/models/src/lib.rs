@@ -15,6 +15,7 @@ mod model;
 pub mod multinomial_regression;
 pub mod negative_binomial_regression;
 pub mod neural_network;
+pub mod ordinal_regression;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod prediction;
@@ -65,6 +66,17 @@ pub trait ModelRules: Display {
     /// Names of the parameters that mean something by themselves, in order; none where single parameters do not.
     fn names(&self, schema: &Schema) -> Vec<String> {
         schema.coefficient_names()
+    }
+
+    /// Classes of which each has a copy of all coefficients of a row, one after the other; none where there is one linear predictor.
+    fn classes_with_coefficients(&self, schema: &Schema) -> Vec<String> {
+        let _ = schema;
+        Vec::new()
+    }
+
+    /// Whether the intercept of a formula is a coefficient. Where it is not, it counts for the coding of factors and is then left out of the rows.
+    fn has_intercept(&self) -> bool {
+        true
     }
 
     /// Means at which the first fit starts in place of the prior's, where all parameters alike would be no start.
@@ -156,6 +168,22 @@ pub trait ModelRules: Display {
         None
     }
 
+    /// Bound on the entries of the rows by which the curvature of a mean field is bounded, `entry` being that of the schema's rows.
+    fn largest_entry(&self, ranges: Ranges, entry: f64) -> f64 {
+        let _ = ranges;
+        entry
+    }
+
+    /// Public bounds of the two blocks of one record's natural gradient, where there are any; `entry` bounds the entries of the schema's rows.
+    fn block_bounds(&self, ranges: Ranges, entry: f64) -> Option<BlockBounds> {
+        let bounds = self.predictor_bounds(ranges)?;
+        Some(BlockBounds {
+            mean: bounds.residual * ranges.row,
+            precision_full: bounds.curvature * (ranges.row * ranges.row),
+            precision_mean_field: bounds.curvature * (ranges.row * self.largest_entry(ranges, entry).min(ranges.row)),
+        })
+    }
+
     /// Public bound on the norm of one record's gradient of E_q log p in μ, if there is one.
     fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
         let _ = ranges;
@@ -194,6 +222,17 @@ pub struct PredictorBounds {
     pub curvature: f64,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
+}
+
+/// What the blocks of one record's natural gradient are no longer than.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockBounds {
+    /// ‖g‖.
+    pub mean: f64,
+    /// ‖svec H‖.
+    pub precision_full: f64,
+    /// ‖diag H‖.
+    pub precision_mean_field: f64,
 }
 
 impl PredictorBounds {
@@ -257,6 +296,7 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
     ModelEntry::of::<multinomial_regression::MultinomialRegression>(),
+    ModelEntry::of::<ordinal_regression::OrdinalRegression>(),
     ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
     ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),

@@ -216,6 +216,15 @@ impl PseudoRows {
         self.expected += value;
     }
 
+    /// Multiplies f, and r and c of every row.
+    pub fn times(&mut self, weight: f64) {
+        self.expected *= weight;
+        for Statistics { residual, curvature } in &mut self.statistics {
+            *residual *= weight;
+            *curvature *= weight;
+        }
+    }
+
     /// Whether every r, c and entry is a finite number.
     #[must_use]
     pub fn is_finite(&self) -> bool {

@@ -290,8 +290,21 @@ impl Schema {
             has_codings: self.written.has_codings,
         };
         let design = formula::compile(&formula, &scope, sites)?;
+        Ok(self.with_design(design))
+    }
+
+    /// The same without a coefficient for the intercept of a formula, which counts for the coding of factors all the same: of models that have other constants.
+    #[must_use]
+    pub fn without_intercept(mut self) -> Self {
+        match self.design.take() {
+            Some(design) => self.with_design(design.without_intercept()),
+            None => self,
+        }
+    }
+
+    fn with_design(self, design: formula::Design) -> Self {
         let worst_case_norm = rounded_up(design.worst_case_norm());
-        Ok(Self {
+        Self {
             intercept: design.intercept(),
             dimension: design.dimension(),
             max_nonzeros: design.max_nonzeros(),
@@ -299,7 +312,7 @@ impl Schema {
             norm_bound: self.written.norm_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
             design: Some(Box::new(design)),
             ..self
-        })
+        }
     }
 
     /// How a formula makes rows; absent: columns fill entries one after the other.

@@ -11,7 +11,7 @@ use crate::many_rows::ManyRows;
 use crate::prediction::{Law, Outcome};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use crate::{BlockBounds, ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a multinomial regression.
@@ -71,9 +71,13 @@ impl ModelRules for MultinomialRegression {
 
     /// `class: name`, class by class.
     fn names(&self, schema: &Schema) -> Vec<String> {
+        let (classes, names) = (self.classes_with_coefficients(schema), schema.coefficient_names());
+        classes.iter().flat_map(|class| names.iter().map(move |name| format!("{class}: {name}"))).collect()
+    }
+
+    fn classes_with_coefficients(&self, schema: &Schema) -> Vec<String> {
         let LabelKind::Classes { values } = &schema.label().kind else { return Vec::new() };
-        let names = schema.coefficient_names();
-        values.iter().skip(1).flat_map(|class| names.iter().map(move |name| format!("{class}: {name}"))).collect()
+        values.iter().skip(1).cloned().collect()
     }
 
     fn classes(&self) -> Option<u32> {
@@ -113,6 +117,24 @@ impl ModelRules for MultinomialRegression {
         let (others, classes) = (f64::from(self.predictors()) - 1.0, f64::from(self.classes));
         let above = 0.5 * (others + classes.powi(-2)).sqrt();
         Some(PredictorBounds { residual: self.residual_bound(), curvature: above.max(0.5), free_curvature: Some(std::f64::consts::SQRT_2) })
+    }
+
+    /// The blocks themselves.
+    ///
+    /// # Privacy
+    /// ‖diag C‖² = Σ p_k²(1 − p_k)². No summand is above 1/16, so that two of them are at most 1/8. A summand is at most 4/27 of p_k, since p(1 − p)² is largest at p = ⅓:
+    /// any number of them is at most 4/27.
+    fn block_bounds(&self, ranges: Ranges, entry: f64) -> Option<BlockBounds> {
+        let (full, diagonal) = match self.classes {
+            2 => (0.25, 0.25),
+            3 => (0.5, (1.0_f64 / 8.0).sqrt()),
+            _ => (0.5, (4.0_f64 / 27.0).sqrt()),
+        };
+        Some(BlockBounds {
+            mean: self.residual_bound() * ranges.row,
+            precision_full: full * (ranges.row * ranges.row),
+            precision_mean_field: diagonal * (ranges.row * entry.min(ranges.row)),
+        })
     }
 
     fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {

@@ -42,6 +42,9 @@ pub struct DesignSpec {
     /// Names of all sites, where effects of sites are learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
+    /// Whether the model has other constants in place of the formula's intercept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_intercept: bool,
 }
 
 /// The schema of a text, with rows by a formula where there is one.
@@ -52,7 +55,10 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
     let schema = Schema::parse(text)?;
     match design {
         None => Ok(schema),
-        Some(design) => schema.with_formula(&design.formula, &design.sites),
+        Some(design) => {
+            let schema = schema.with_formula(&design.formula, &design.sites)?;
+            Ok(if design.without_intercept { schema.without_intercept() } else { schema })
+        }
     }
 }
 

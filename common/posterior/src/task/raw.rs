@@ -210,14 +210,14 @@ impl RawTask {
     /// An option that is missing, out of range, or does not belong to this combination; a schema that is none; a target ε that no
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
-        let design = self.model.design();
+        let model = self.model.family.resolve(&self.model.options)?;
+        let design = self.model.design().map(|design| DesignSpec { without_intercept: !model.rules().has_intercept(), ..design });
         require(
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
         )?;
         let schema = crate::spec::schema(schema_text, design.as_ref())?;
         let schedule = self.schedule()?;
-        let model = self.model.family.resolve(&self.model.options)?;
         let mut task = ResolvedTask {
             format: FORMAT,
             engine: ENGINE.to_owned(),
@@ -307,7 +307,7 @@ impl RawModel {
     /// What rows are made of, where a formula says it.
     #[must_use]
     pub fn design(&self) -> Option<DesignSpec> {
-        self.formula.clone().map(|formula| DesignSpec { formula, sites: self.sites.clone() })
+        self.formula.clone().map(|formula| DesignSpec { formula, sites: self.sites.clone(), without_intercept: false })
     }
 }
 

@@ -147,9 +147,9 @@ impl Raw {
         };
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
         let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
-        let radius = task.feature_bound;
+        let (radius, entry) = (task.feature_bound, task.parsed_schema()?.max_abs_entry());
         let square = match task.approximation {
-            Approximation::MeanField => radius * task.parsed_schema()?.max_abs_entry().min(radius),
+            Approximation::MeanField => radius * task.model.rules().largest_entry(task.ranges()?, entry).min(radius),
             Approximation::FullCovariance => radius * radius,
         };
         // A residual that is cut to less has no such relation to the curvature any more: then the shares are added up.
