@@ -122,7 +122,7 @@ impl Local {
         Ok(Self {
             global: Gaussian::from_natural(family, lambda.to_vec())
                 .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
-            cavity: cavity(family, &job.task.prior_natural(), lambda, &factor)?,
+            cavity: cavity(family, &job.task.setting().priors_at(job.lambda).natural(family), lambda, &factor)?,
             prior_scale: job.task.prior.scale,
             start: if lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
             scales: vec![1.0; family.dimension()],

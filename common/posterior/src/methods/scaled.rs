@@ -12,9 +12,12 @@ use crate::spec::Prior;
 /// What a round tells of the likelihood with its noise considered, [p; P] as [`NoisyScales::new`] takes it, from the rule's state.
 pub(super) type Told = Box<dyn Fn(&[f64], &Arrived<'_>) -> Option<Vec<f64>> + Send + Sync>;
 
+/// The rule for a λ0: floors are relative to it.
+pub(super) type ForPrior = Box<dyn Fn(Vec<f64>) -> Box<dyn Rule> + Send + Sync>;
+
 /// A rule whose prior has learned scales.
 pub(super) struct ScaledRule {
-    inner: Box<dyn Rule>,
+    inner: ForPrior,
     family: Family,
     prior: Prior,
     /// Absent where nothing was noised: then the posterior itself tells τ.
@@ -23,7 +26,7 @@ pub(super) struct ScaledRule {
 
 impl std::fmt::Debug for ScaledRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ScaledRule").field("inner", &self.inner).field("prior", &self.prior).finish_non_exhaustive()
+        f.debug_struct("ScaledRule").field("prior", &self.prior).finish_non_exhaustive()
     }
 }
 
@@ -35,9 +38,13 @@ pub(crate) fn learned(task: &Setting<'_>) -> u64 {
 
 impl ScaledRule {
     /// The rule of a task: `inner` alone where no scale is learned.
-    pub(super) fn over(inner: Box<dyn Rule>, task: &Setting<'_>, told: Option<Told>) -> Box<dyn Rule> {
+    pub(super) fn over(inner: ForPrior, task: &Setting<'_>, told: Option<Told>) -> Box<dyn Rule> {
         let prior = task.priors();
-        if prior.learns_scales() { Box::new(Self { inner, family: task.family(), prior, told }) } else { inner }
+        if prior.learns_scales() {
+            Box::new(Self { inner, family: task.family(), prior, told })
+        } else {
+            inner(prior.natural(task.family()))
+        }
     }
 
     fn scales(&self, state: &[f64], scales: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
@@ -58,12 +65,12 @@ impl ScaledRule {
 
 impl Rule for ScaledRule {
     fn initial(&self) -> Vec<f64> {
-        [self.inner.initial(), self.prior.starts()].concat()
+        [(self.inner)(self.prior.natural(self.family)).initial(), self.prior.starts()].concat()
     }
 
     fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
         let (own, scales) = state.split_at(state.len().saturating_sub(self.prior.groups.len()));
-        let step = self.inner.apply(own, arrived);
+        let step = (self.inner)(self.prior.with(scales).natural(self.family)).apply(own, arrived);
         let whole = |step: Step, scales: &[f64]| Step { state: [step.state.as_slice(), scales].concat(), ..step };
         // A sum that could not be used says nothing of τ either.
         if arrived.visit == 0 || step.state == own {

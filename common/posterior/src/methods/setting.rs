@@ -78,6 +78,17 @@ impl Setting<'_> {
         self.model.rules().prior(rows, self.prior)
     }
 
+    /// The prior of every parameter in a state, which ends with the scales that were learned.
+    #[must_use]
+    pub fn priors_at(&self, state: &[f64]) -> Prior {
+        let prior = self.priors();
+        let learned = if prior.learns_scales() { prior.groups.len() } else { 0 };
+        match state.len().checked_sub(learned) {
+            Some(end) if learned > 0 && end >= self.family().len() => prior.with(&state[end..]),
+            _ => prior,
+        }
+    }
+
     /// λ: the natural parameters of the posterior, which are the head of a state.
     #[must_use]
     pub fn posterior<'a>(&self, state: &'a [f64]) -> &'a [f64] {

@@ -404,7 +404,8 @@ impl UpdateRules for DpOptimisationSpec {
             let noise: Vec<f64> = noise.as_ref()?.iter().map(|variance| variance * f64::from(arrived.sites)).collect();
             Some(noisy_likelihood::diagonal(&vec![0.0; 2 * dimension], &likelihood, &noise))
         };
-        ScaledRule::over(Box::new(MeasuredRule { pvi, dimension }), task, Some(Box::new(told)))
+        let inner = move |prior| -> Box<dyn Rule> { Box::new(MeasuredRule { pvi: pvi.clone().with_prior(prior), dimension }) };
+        ScaledRule::over(Box::new(inner), task, Some(Box::new(told)))
     }
 
     fn learns_scales(&self) -> bool {

@@ -61,7 +61,8 @@ impl UpdateRules for Pvi {
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
-        ScaledRule::over(Box::new(PviRule::new(task)), task, None)
+        let rule = PviRule::new(task);
+        ScaledRule::over(Box::new(move |prior| Box::new(rule.clone().with_prior(prior))), task, None)
     }
 
     fn learns_scales(&self) -> bool {
