@@ -3,10 +3,12 @@
 
 mod aggregation;
 pub mod check;
+mod prior;
 pub mod words;
 
 pub use aggregation::{AggregationSpec, RawAggregation};
 pub use check::TaskError;
+pub use prior::{Prior, PriorSpec, TermPrior};
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_expfam::any::Family;
@@ -23,18 +25,8 @@ pub enum Approximation {
     FullCovariance,
 }
 
-/// Prior of every coefficient.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PriorSpec {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation.
-    pub scale: f64,
-}
-
 /// What rows are made of, where a formula says it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesignSpec {
     /// The formula, as it was written.
@@ -42,6 +34,9 @@ pub struct DesignSpec {
     /// Names of all sites, where effects of sites are learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
+    /// Priors of single terms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priors: Vec<TermPrior>,
     /// Whether the model has other constants in place of the formula's intercept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_intercept: bool,
@@ -84,11 +79,9 @@ pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
             None => Ok(()),
         };
     };
-    match design.scale_groups().first() {
-        Some(group) => {
-            check::invalid(&format!("`{}` has a scale of its own, which is not built yet: use bs(…), ns(…) or bin(…)", group.term))
-        }
-        None => Ok(()),
+    match design.sites().is_empty() {
+        false => check::invalid("effects of sites are not built yet"),
+        true => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
 use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
 use crate::models::ModelFamily;
+use crate::spec::TermPrior;
 use crate::spec::check::{invalid, require};
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
@@ -78,6 +79,8 @@ pub struct RawModel {
     pub formula: Option<String>,
     /// Names of all sites, where the formula has effects of sites.
     pub sites: Vec<String>,
+    /// Priors of single terms of the formula.
+    pub priors: Vec<TermPrior>,
     /// Options of the likelihood.
     pub options: toml::Table,
 }
@@ -216,6 +219,10 @@ impl RawTask {
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
         )?;
+        require(
+            design.is_some() || self.model.priors.is_empty(),
+            "[[model.priors]] are those of a formula's terms: write formula = \"…\" under [model]",
+        )?;
         let schema = crate::spec::schema(schema_text, design.as_ref())?;
         let schedule = self.schedule()?;
         let mut task = ResolvedTask {
@@ -302,12 +309,13 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites"];
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "priors"];
 
     /// What rows are made of, where a formula says it.
     #[must_use]
     pub fn design(&self) -> Option<DesignSpec> {
-        self.formula.clone().map(|formula| DesignSpec { formula, sites: self.sites.clone(), without_intercept: false })
+        let (sites, priors) = (self.sites.clone(), self.priors.clone());
+        self.formula.clone().map(|formula| DesignSpec { formula, sites, priors, without_intercept: false })
     }
 }
 
@@ -338,6 +346,8 @@ struct CommonModel {
     formula: Option<String>,
     #[serde(default)]
     sites: Vec<String>,
+    #[serde(default)]
+    priors: Vec<TermPrior>,
 }
 
 impl TryFrom<toml::Table> for RawModel {
@@ -345,8 +355,8 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites } = read(common)?;
-        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, options })
+        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, priors } = read(common)?;
+        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, priors, options })
     }
 }
 
