@@ -257,7 +257,7 @@ mod tests {
         assert!((full.standard().covariance(a, b) - expected).abs() < 1e-14);
         let diagonal = Gaussian::from_natural(Family::DiagonalGaussian { dimension: 3 }, vec![1.0, 2.0, 3.0, 2.0, 1.0, 4.0]).unwrap();
         assert!((diagonal.standard().covariance(a, b) + 2.0 * 0.25).abs() < 1e-14);
-        let (mean, variance) = diagonal.standard().project(a);
+        let (mean, variance) = Beliefs::project(diagonal.standard(), a);
         assert!((mean - (1.5 * 0.5 - 0.75)).abs() < 1e-14 && (variance - (2.25 * 0.5 + 0.25)).abs() < 1e-14);
     }
 
