@@ -281,7 +281,7 @@ impl Encoded {
 
     /// The row that a formula makes of the remembered cells.
     fn push_row(&mut self, design: &Design) {
-        let record = Record { cells: &self.cells, filled: &self.filled, site: None };
+        let record = Record { cells: &self.cells, filled: &self.filled, site: design.own_site() };
         self.offset = design.offset(&record);
         design.row(&record, &mut self.space, |position, value| {
             self.indices.push(position);

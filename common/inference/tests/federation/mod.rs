@@ -296,7 +296,7 @@ impl Site {
         self.releases += 1;
         let permit = self.ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
         let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
-        let job = Job { task, visit, lambda: state, state: &carried };
+        let job = Job { site: None, task, visit, lambda: state, state: &carried };
         let output = run(&job, &self.units, permit, &self.noise).unwrap();
         if let Some(change) = output.pending.public() {
             let rho = task.damping[visit as usize];

@@ -89,6 +89,14 @@ impl Setting<'_> {
         }
     }
 
+    /// For every coefficient the site whose effect it is; empty where the task has no effects of sites.
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u32>> {
+        let sites = self.design.is_some_and(|design| !design.sites.is_empty());
+        let schema = if sites { self.parsed_schema().ok() } else { None };
+        schema.and_then(|schema| Some(schema.design()?.owners())).unwrap_or_default()
+    }
+
     /// λ: the natural parameters of the posterior, which are the head of a state.
     #[must_use]
     pub fn posterior<'a>(&self, state: &'a [f64]) -> &'a [f64] {

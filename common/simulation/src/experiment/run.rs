@@ -273,7 +273,7 @@ impl<N: NoiseSource + Clone + 'static> Compute for Inference<N> {
         let (units, noise) = (Arc::clone(&self.units), self.noise.clone());
         Box::new(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
-            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+            let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
             let output = methods::run(&job, &units, permit, &noise)
                 .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
             Ok(Trained { message: output.message, pending: output.pending })

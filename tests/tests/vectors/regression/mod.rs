@@ -7,6 +7,7 @@ mod formula;
 mod likelihoods;
 mod personal;
 mod report;
+mod scales;
 
 use nalgebra::DMatrix;
 
@@ -47,9 +48,9 @@ const KEYS: &[(&str, Coverage)] = &[
     ("weibull_optimum", NotBuilt),
     ("mean_field_gradients", NotBuilt),
     ("bounds", NotBuilt),
-    ("scale_update", NotBuilt),
-    ("noise_aware_scale", NotBuilt),
-    ("site_effects", NotBuilt),
+    ("scale_update", Whole(scales::update)),
+    ("noise_aware_scale", Whole(scales::noise_aware)),
+    ("site_effects", Whole(scales::site_effects)),
     ("personalised", Parts(personal::PARTS)),
     ("report", Parts(report::PARTS)),
     ("oracle", Parts(likelihoods::ORACLE)),
