@@ -247,7 +247,7 @@ impl Asked {
 fn exact_factor(predictor: &dyn LinearPredictor, table: &RecordTable, q: &Gaussian) -> Vec<f64> {
     let (gradient, curvature) = glm::sums(table, |record| {
         let (mean, variance) = glm::predictor_of(record, q.standard());
-        predictor.statistics(mean, variance, record.target)
+        glm::statistics_of(predictor, record, mean, variance)
     });
     let mean = q.standard().mean();
     let (carried, precision) = match q.family() {

@@ -91,7 +91,7 @@ fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
         builder.start_unit();
         let indices: Vec<u32> = record.indices.iter().map(|&j| position[j as usize]).collect();
         // Ascending columns keep their order, and the rows are no more and no longer.
-        if builder.push_with_offset(&indices, record.values, record.target, record.offset).is_err() {
+        if builder.push_record(RecordView { indices: &indices, ..record }).is_err() {
             break;
         }
     }
@@ -113,7 +113,7 @@ fn ascend(
     let cavity_h = DVector::from_column_slice(&cavity.natural()[..family.dimension()]);
     let bound = |q: &Gaussian| weight * glm::total(model, table, q) - q.kl(cavity);
 
-    let typical = |record: RecordView<'_>| weight * model.typical_curvature(record.target);
+    let typical = |record: RecordView<'_>| weight * record.extra.weight * model.typical_curvature(record.target);
     let first = glm::sums(table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1;
     let mut mean = DVector::from_column_slice(start.standard().mean());
     let mut precision = shape.restrict(&cavity_precision + first);
@@ -122,7 +122,7 @@ fn ascend(
     for _ in 0..ITERATIONS {
         let (gradient, curvature) = glm::sums(table, |record| {
             let (a, s2) = glm::predictor_of(record, q.standard());
-            let glm::Statistics { residual, curvature } = model.statistics(a, s2, record.target);
+            let glm::Statistics { residual, curvature } = glm::statistics_of(model, record, a, s2);
             glm::Statistics { residual: weight * residual, curvature: weight * curvature }
         });
         let matrix = &cavity_precision + curvature;
@@ -219,6 +219,7 @@ mod tests {
     use crate::testing::{close, random_units};
     use dp_pvi_privacy::mechanism::Term;
     use dp_pvi_records::{RecordTable, RecordView};
+    use dp_pvi_schema::public::Extra;
 
     /// Λ − Λ_c − w Σ c x² and w Σ r x − Λ_c (μ − μ_c), over w + the largest precision of the cavity.
     fn slopes(table: &RecordTable, weight: f64, cavity: &Gaussian, q: &Gaussian) -> Vec<f64> {
@@ -275,7 +276,8 @@ mod tests {
         let (mut with_offset, mut as_feature) = (RecordTable::builder(3), RecordTable::builder(4));
         for (x, target) in raw.iter().flatten() {
             with_offset.start_unit();
-            with_offset.push_with_offset(&[0, 1, 2], &x[..3], *target, x[3]).unwrap();
+            let record = RecordView { indices: &[0, 1, 2], values: &x[..3], target: *target, offset: x[3], extra: Extra::NONE };
+            with_offset.push_record(record).unwrap();
             as_feature.start_unit();
             as_feature.push(&[0, 1, 2, 3], x, *target).unwrap();
         }
@@ -301,7 +303,7 @@ mod tests {
     #[test]
     fn the_gradient_of_a_number_with_an_offset_is_that_of_the_rest_of_its_label() {
         let q = MeanField::new(vec![0.3, -0.2], vec![0.5, 0.1], ScaleCoordinate::LogScale).unwrap();
-        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4 };
+        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4, extra: Extra::NONE };
         let rest = RecordView { target: 0.5, offset: 0.0, ..record };
         let term = |record| {
             let mut term = Term::default();

@@ -34,7 +34,7 @@ pub struct PriorSpec {
 }
 
 /// What rows are made of, where a formula says it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesignSpec {
     /// The formula, as it was written.
@@ -42,6 +42,28 @@ pub struct DesignSpec {
     /// Names of all sites, where effects of sites are learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
+    /// How many times a record counts, where records have weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsSpec>,
+}
+
+/// Weights of records: f, r and c of a record are multiplied by its own. They are no part of the row. Not the same as the option `weighted` of natural gradients and DP
+/// optimisation, which shortens terms that would be clipped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsSpec {
+    /// The number column that holds them.
+    pub column: String,
+    /// w̄: no record has a greater one.
+    pub largest: f64,
+}
+
+impl DesignSpec {
+    /// Rows by a formula, records that count once.
+    #[must_use]
+    pub fn of(formula: impl Into<String>, sites: Vec<String>) -> Self {
+        Self { formula: formula.into(), sites, weights: None }
+    }
 }
 
 /// The schema of a text, with rows by a formula where there is one.
@@ -52,7 +74,8 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
     let schema = Schema::parse(text)?;
     match design {
         None => Ok(schema),
-        Some(design) => schema.with_formula(&design.formula, &design.sites),
+        Some(DesignSpec { formula, sites, weights: None }) => schema.with_formula(formula, sites),
+        Some(DesignSpec { formula, sites, weights: Some(weights) }) => schema.with_formula(formula, sites)?.with_weights(&weights.column),
     }
 }
 
@@ -64,6 +87,22 @@ pub fn check_offset(schema: &Schema, carried: bool) -> Result<(), TaskError> {
     check::require(
         carried || !schema.design().is_some_and(dp_pvi_schema::formula::Design::has_offset),
         "offset(…) needs a regression of one linear predictor and an update that works on it, record by record: not one by moments or summed statistics",
+    )
+}
+
+/// Refuses weights where model or update do not carry them.
+///
+/// # Errors
+/// The words for who writes the task.
+pub fn check_weights(schema: &Schema, design: Option<&DesignSpec>, carried: bool) -> Result<(), TaskError> {
+    let Some(weights) = design.and_then(|design| design.weights.as_ref()) else { return Ok(()) };
+    check::require(
+        carried,
+        "weights need a regression of linear predictors and an update that works on it, record by record: not one by moments or summed statistics",
+    )?;
+    check::require(
+        check::positive(weights.largest) && weights.largest == schema.max_weight(),
+        "the largest weight is not that of the schema's column, or is 0: use the same version on both sides, and an `upper` above 0",
     )
 }
 

@@ -17,7 +17,9 @@ impl ResolvedTask {
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
-        crate::spec::check_offset(&schema, self.update.rules().carries_offsets() && self.model.rules().predictor().is_some())?;
+        let carried = self.update.rules().carries_offsets() && self.model.rules().predictor().is_some();
+        crate::spec::check_offset(&schema, carried)?;
+        crate::spec::check_weights(&schema, self.design.as_ref(), carried)?;
         self.check_early_end()?;
         self.check_lengths()
     }

@@ -21,6 +21,8 @@ pub struct Design {
     /// Every factor once.
     pieces: Vec<Piece>,
     offsets: Vec<Offset>,
+    /// The column of the records' weights, and the greatest of them.
+    weights: Option<(usize, f64)>,
     scale_groups: Vec<ScaleGroup>,
     max_nonzeros: usize,
     max_abs: f64,
@@ -155,6 +157,7 @@ impl Design {
             blocks: Vec::new(),
             pieces: Vec::new(),
             offsets: Vec::new(),
+            weights: None,
             scale_groups: Vec::new(),
             max_nonzeros: 0,
             max_abs: 0.0,
@@ -201,6 +204,32 @@ impl Design {
     #[must_use]
     pub fn has_offset(&self) -> bool {
         !self.offsets.is_empty()
+    }
+
+    pub(crate) fn set_weights(&mut self, column: usize, greatest: f64) {
+        self.weights = Some((column, greatest));
+    }
+
+    /// The column whose value is a record's weight, where there is one.
+    #[must_use]
+    pub fn weights(&self) -> Option<usize> {
+        self.weights.map(|(column, _)| column)
+    }
+
+    /// The greatest weight of a record.
+    pub(crate) fn max_weight(&self) -> f64 {
+        self.weights.map_or(1.0, |(_, greatest)| greatest)
+    }
+
+    /// How many times a record counts.
+    #[must_use]
+    pub fn weight(&self, record: &Record<'_>) -> f64 {
+        match self.weights.map(|(column, _)| record.cells[column]) {
+            None => 1.0,
+            Some(Cell::Number(value)) => value,
+            // No such column passes the check; nothing that is no number counts.
+            Some(Cell::Missing | Cell::Level(_)) => 0.0,
+        }
     }
 
     /// Position of the intercept.

@@ -121,7 +121,8 @@ impl<'a> Terms<'a> {
     pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
         match &self.kind {
             Kind::Gram(predictor) => {
-                self.products(record, predictor.largest_curvature(self.spec.curvature_bound, record.target), 0, term);
+                let largest = predictor.largest_curvature(self.spec.curvature_bound, record.target);
+                self.products(record, record.extra.weight * largest, 0, term);
             }
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
@@ -140,7 +141,8 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Residual and curvature within their bounds, times the record's weight where records are weighted.
+    /// Residual and curvature within their bounds, times the record's own weight (`weights` of the model), and times that which keeps it within C where the update
+    /// is `weighted`.
     #[inline]
     fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
         let own = predictor.statistics(mean, variance, record.target);
@@ -148,8 +150,10 @@ impl<'a> Terms<'a> {
             return None;
         }
         let own = self.spec.bounded(own);
+        let times = |factor: f64, s: Statistics| Statistics { residual: factor * s.residual, curvature: factor * s.curvature };
+        let counted = record.extra.weight;
         if !self.spec.weighted {
-            return Some(own);
+            return Some(times(counted, own));
         }
         let other = if self.of_class {
             Statistics { residual: 1.0 - own.residual.abs(), ..own }
@@ -161,8 +165,8 @@ impl<'a> Terms<'a> {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
             Kind::Gram(_) | Kind::Full(..) => square * square,
         };
-        let factor = self.spec.weight([own, other], square, fourth);
-        Some(Statistics { residual: factor * own.residual, curvature: factor * own.curvature })
+        let own = times(counted, own);
+        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.
