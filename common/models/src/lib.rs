@@ -110,6 +110,11 @@ pub trait ModelRules: Display {
         false
     }
 
+    /// Whether the model has coefficients of its own in place of an intercept. A formula's then counts for the coding of factors and fills no entry.
+    fn replaces_intercept(&self) -> bool {
+        false
+    }
+
     /// What the linear predictor is measured in, where a coefficient is an effect that people can read.
     fn predictor_scale(&self) -> Option<PredictorScale> {
         None

@@ -315,8 +315,12 @@ impl Schema {
             has_codings: self.written.has_codings,
         };
         let design = formula::compile(&formula, &scope, sites)?;
+        Ok(self.with_design(design))
+    }
+
+    fn with_design(self, design: formula::Design) -> Self {
         let worst_case_norm = rounded_up(design.worst_case_norm());
-        Ok(Self {
+        Self {
             intercept: design.intercept(),
             dimension: design.dimension(),
             max_nonzeros: design.max_nonzeros(),
@@ -324,7 +328,22 @@ impl Schema {
             norm_bound: self.written.norm_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
             design: Some(Box::new(design)),
             ..self
-        })
+        }
+    }
+
+    /// The same schema whose rows have no entry for the formula's intercept: it counts for the coding of factors, and the model has other coefficients in its place.
+    /// Without a formula nothing changes.
+    ///
+    /// # Errors
+    /// Nothing else is left of a row.
+    pub fn without_intercept(mut self) -> Result<Self, SchemaError> {
+        match self.design.take() {
+            None => Ok(self),
+            Some(design) if design.intercept().is_some() && design.dimension() == 1 => Err(SchemaError::Whole(
+                "the model has other coefficients in place of the intercept, and the formula has nothing else: name a column in it".into(),
+            )),
+            Some(design) => Ok(self.with_design(design.without_intercept())),
+        }
     }
 
     /// The same schema whose records count as many times as a number column says: its value in the unit of the file, clamped to its range. The formula does not name it.

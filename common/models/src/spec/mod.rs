@@ -45,6 +45,9 @@ pub struct DesignSpec {
     /// How many times a record counts, where records have weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<WeightsSpec>,
+    /// Whether the formula's intercept counts for the coding of factors only, because the model has other coefficients in its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_intercept: bool,
 }
 
 /// Weights of records: f, r and c of a record are multiplied by its own. They are no part of the row. Not the same as the option `weighted` of natural gradients and DP
@@ -62,7 +65,7 @@ impl DesignSpec {
     /// Rows by a formula, records that count once.
     #[must_use]
     pub fn of(formula: impl Into<String>, sites: Vec<String>) -> Self {
-        Self { formula: formula.into(), sites, weights: None }
+        Self { formula: formula.into(), sites, weights: None, without_intercept: false }
     }
 }
 
@@ -72,10 +75,12 @@ impl DesignSpec {
 /// The text is no schema, or the formula none for it.
 pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaError> {
     let schema = Schema::parse(text)?;
-    match design {
+    let Some(DesignSpec { formula, sites, weights, without_intercept }) = design else { return Ok(schema) };
+    let schema = schema.with_formula(formula, sites)?;
+    let schema = if *without_intercept { schema.without_intercept()? } else { schema };
+    match weights {
         None => Ok(schema),
-        Some(DesignSpec { formula, sites, weights: None }) => schema.with_formula(formula, sites),
-        Some(DesignSpec { formula, sites, weights: Some(weights) }) => schema.with_formula(formula, sites)?.with_weights(&weights.column),
+        Some(weights) => schema.with_weights(&weights.column),
     }
 }
 

@@ -40,6 +40,14 @@ impl ResolvedTask {
             self.prior.mean.abs() <= 1e30 && positive(self.prior.scale),
             "prior_mean must lie between -1e30 and 1e30, and prior_scale between 1e-30 and 1e30",
         )?;
+        require(
+            self.design.as_ref().is_none_or(|design| design.without_intercept == rules.replaces_intercept()),
+            "whether rows have an intercept is not what the model says: use the same version on both sides",
+        )?;
+        require(
+            !rules.replaces_intercept() || schema.intercept().is_none(),
+            "the model has coefficients of its own in place of an intercept: write intercept = false in the schema, or a formula",
+        )?;
         crate::spec::check_design(schema)?;
         rules.check(schema)
     }

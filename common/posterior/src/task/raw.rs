@@ -213,7 +213,9 @@ impl RawTask {
     /// An option that is missing, out of range, or does not belong to this combination; a schema that is none; a target ε that no
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
-        let design = self.model.design();
+        let model = self.model.family.resolve(&self.model.options)?;
+        let without_intercept = model.rules().replaces_intercept();
+        let design = self.model.design().map(|design| DesignSpec { without_intercept, ..design });
         require(
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
@@ -221,7 +223,6 @@ impl RawTask {
         require(design.is_some() || self.model.weights.is_none(), "weights belongs to a formula, which says what rows are made of")?;
         let (schema, design) = self.weighted(crate::spec::schema(schema_text, design.as_ref())?, design)?;
         let schedule = self.schedule()?;
-        let model = self.model.family.resolve(&self.model.options)?;
         let mut task = ResolvedTask {
             format: FORMAT,
             engine: ENGINE.to_owned(),
