@@ -215,7 +215,9 @@ mod tests {
     use crate::mean_field::{MeanField, ScaleCoordinate};
     use crate::models::linear_regression::LinearRegression;
     use crate::models::logistic_regression::LogisticRegression;
+    use crate::models::negative_binomial_regression::NegativeBinomial;
     use crate::models::poisson_regression::Poisson;
+    use crate::models::robust_regression::Robust;
     use crate::testing::{close, random_units};
     use dp_pvi_privacy::mechanism::Term;
     use dp_pvi_records::{RecordTable, RecordView};
@@ -296,6 +298,61 @@ mod tests {
                     assert!((found - expected).abs() < 1e-6, "{found} {expected}");
                 }
             }
+        }
+    }
+
+    /// The same records once with weights, and once as often as the weights say.
+    fn weighted_and_repeated(count: usize) -> (RecordTable, RecordTable) {
+        let (mut weighted, mut repeated) = (RecordTable::builder(3), RecordTable::builder(3));
+        for (number, (x, target)) in random_units(11, count, 3).iter().flatten().enumerate() {
+            let times = number % 4;
+            let record = RecordView { indices: &[0, 1, 2], values: x, target: *target, offset: 0.2 * x[0], extra: Extra::NONE };
+            weighted.start_unit();
+            weighted.push_record(RecordView { extra: Extra { weight: times as f64, ..Extra::NONE }, ..record }).unwrap();
+            for _ in 0..times {
+                repeated.start_unit();
+                repeated.push_record(record).unwrap();
+            }
+        }
+        (weighted.finish(), repeated.finish())
+    }
+
+    /// Fits of few records and of many, in both families.
+    #[test]
+    fn a_record_of_weight_three_counts_as_three_records() {
+        for count in [4, 30, 150] {
+            let (weighted, repeated) = weighted_and_repeated(count);
+            for family in [Family::DiagonalGaussian { dimension: 3 }, Family::FullGaussian { dimension: 3 }] {
+                let prior = Gaussian::from_natural(family, family.isotropic(0.1, 0.7)).unwrap();
+                let models: [&dyn LocalOptimum; 5] =
+                    [&LogisticRegression, &Poisson, &LinearRegression::new(0.7), &NegativeBinomial::new(1.7), &Robust::new(4.0, 0.8)];
+                for model in models {
+                    let found = model.local_optimum(&weighted, &prior, &prior).unwrap();
+                    let expected = model.local_optimum(&repeated, &prior, &prior).unwrap();
+                    close(found.natural(), expected.natural(), 1e-7);
+                }
+                let q = LogisticRegression.local_optimum(&repeated, &prior, &prior).unwrap();
+                let totals = [&weighted, &repeated].map(|table| glm::total(&LogisticRegression, table, &q));
+                assert!((totals[0] - totals[1]).abs() < 1e-9 && totals[0] < 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_a_record_is_multiplied_by_its_weight() {
+        let (weighted, repeated) = weighted_and_repeated(40);
+        for coordinate in [ScaleCoordinate::LogScale, ScaleCoordinate::HalfVariance { weight: 0.7 }] {
+            let q = MeanField::new(vec![0.3, -0.2, 0.1], vec![0.5, 0.1, 0.3], coordinate).unwrap();
+            let sum = |table: &RecordTable| {
+                let mut sum = vec![0.0; 6];
+                for record in table.records() {
+                    let mut term = Term::default();
+                    LogisticRegression.gradient(record, &q, &mut term);
+                    term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+                }
+                sum
+            };
+            close(&sum(&weighted), &sum(&repeated), 1e-12);
         }
     }
 

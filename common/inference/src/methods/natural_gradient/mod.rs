@@ -120,6 +120,7 @@ impl<'a> Terms<'a> {
     #[inline]
     pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
         match &self.kind {
+            Kind::Gram(_) if !record.extra.weight.is_finite() => {}
             Kind::Gram(predictor) => {
                 let largest = predictor.largest_curvature(self.spec.curvature_bound, record.target);
                 self.products(record, record.extra.weight * largest, 0, term);
@@ -146,7 +147,7 @@ impl<'a> Terms<'a> {
     #[inline]
     fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
         let own = predictor.statistics(mean, variance, record.target);
-        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite()) {
+        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
         }
         let own = self.spec.bounded(own);
