@@ -14,6 +14,7 @@ pub mod optim;
 pub mod polya_gamma;
 pub mod quadrature;
 pub mod simplex;
+pub mod softmax_mean;
 pub mod start;
 pub mod student;
 pub mod tilted_softmax;

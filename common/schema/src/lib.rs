@@ -318,6 +318,15 @@ impl Schema {
         Ok(self.with_design(design))
     }
 
+    /// The same without a coefficient for the intercept of a formula, which counts for the coding of factors all the same: of models that have other constants.
+    #[must_use]
+    pub fn without_intercept(mut self) -> Self {
+        match self.design.take() {
+            Some(design) => self.with_design(design.without_intercept()),
+            None => self,
+        }
+    }
+
     fn with_design(self, design: formula::Design) -> Self {
         let worst_case_norm = rounded_up(design.worst_case_norm());
         Self {
@@ -328,21 +337,6 @@ impl Schema {
             norm_bound: self.written.norm_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
             design: Some(Box::new(design)),
             ..self
-        }
-    }
-
-    /// The same schema whose rows have no entry for the formula's intercept: it counts for the coding of factors, and the model has other coefficients in its place.
-    /// Without a formula nothing changes.
-    ///
-    /// # Errors
-    /// Nothing else is left of a row.
-    pub fn without_intercept(mut self) -> Result<Self, SchemaError> {
-        match self.design.take() {
-            None => Ok(self),
-            Some(design) if design.intercept().is_some() && design.dimension() == 1 => Err(SchemaError::Whole(
-                "the model has other coefficients in place of the intercept, and the formula has nothing else: name a column in it".into(),
-            )),
-            Some(design) => Ok(self.with_design(design.without_intercept())),
         }
     }
 

@@ -63,7 +63,8 @@ pub(crate) fn ascent_on_support(
                 Gaussian::from_natural(Family::DiagonalGaussian { dimension: support.len() }, natural)
             };
             let (small_cavity, small_start) = (narrow(cavity)?, narrow(start)?);
-            let fit = ascend(model, &restricted(table, &support, d), weight, tolerance, &small_cavity, &small_start)?;
+            let small = restricted(table, &support, d);
+            let fit = ascend(&OfPredictor { model, table: &small, weight }, tolerance, &small_cavity, &small_start)?;
             let mut natural = cavity.natural().to_vec();
             for (position, &j) in support.iter().enumerate() {
                 natural[j] = fit.natural()[position];
@@ -72,7 +73,7 @@ pub(crate) fn ascent_on_support(
             return Gaussian::from_natural(*cavity.family(), natural);
         }
     }
-    ascend(model, table, weight, tolerance, cavity, start)
+    ascend(&OfPredictor { model, table, weight }, tolerance, cavity, start)
 }
 
 /// Columns that have an entry, ascending.
@@ -98,33 +99,63 @@ fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
     builder.finish()
 }
 
-/// The search over all columns of the table.
-fn ascend(
-    model: &impl LinearPredictor,
-    table: &RecordTable,
+/// A likelihood of some records, as the search sees it.
+pub(crate) trait Problem {
+    /// The curvature with which the search begins, for a mean at that of `start`.
+    fn first_curvature(&self, start: &Gaussian) -> DMatrix<f64>;
+
+    /// Σ g and ΣH at q, rows being those at the mean of q.
+    fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>);
+
+    /// Σ f at q, rows being those at `centre`.
+    fn value(&self, q: &Gaussian, centre: &[f64]) -> f64;
+
+    /// Whether rows move with the mean.
+    fn depends_on_centre(&self) -> bool {
+        false
+    }
+}
+
+/// Records with one linear predictor each.
+struct OfPredictor<'a, M> {
+    model: &'a M,
+    table: &'a RecordTable,
     weight: f64,
-    tolerance: f64,
-    cavity: &Gaussian,
-    start: &Gaussian,
-) -> Result<Gaussian, InvalidParameters> {
+}
+
+impl<M: LinearPredictor> Problem for OfPredictor<'_, M> {
+    fn first_curvature(&self, _start: &Gaussian) -> DMatrix<f64> {
+        let typical = |record: RecordView<'_>| self.weight * record.extra.weight * self.model.typical_curvature(record.target);
+        glm::sums(self.table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1
+    }
+
+    fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>) {
+        glm::sums(self.table, |record| {
+            let (a, s2) = glm::predictor_of(record, q.standard());
+            let glm::Statistics { residual, curvature } = glm::statistics_of(self.model, record, a, s2);
+            glm::Statistics { residual: self.weight * residual, curvature: self.weight * curvature }
+        })
+    }
+
+    fn value(&self, q: &Gaussian, _centre: &[f64]) -> f64 {
+        self.weight * glm::total(self.model, self.table, q)
+    }
+}
+
+/// The search over all columns. Where rows move with the mean, a step is judged with the rows that it started from: at the end, where nothing moves, g is 0.
+pub(crate) fn ascend(problem: &dyn Problem, tolerance: f64, cavity: &Gaussian, start: &Gaussian) -> Result<Gaussian, InvalidParameters> {
     let family = *cavity.family();
     let shape = Shape { family };
     let cavity_precision = shape.matrix(cavity);
     let cavity_h = DVector::from_column_slice(&cavity.natural()[..family.dimension()]);
-    let bound = |q: &Gaussian| weight * glm::total(model, table, q) - q.kl(cavity);
+    let bound = |q: &Gaussian, centre: &[f64]| problem.value(q, centre) - q.kl(cavity);
 
-    let typical = |record: RecordView<'_>| weight * record.extra.weight * model.typical_curvature(record.target);
-    let first = glm::sums(table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1;
     let mut mean = DVector::from_column_slice(start.standard().mean());
-    let mut precision = shape.restrict(&cavity_precision + first);
+    let mut precision = shape.restrict(&cavity_precision + problem.first_curvature(start));
     let mut q = shape.distribution(&mean, &precision)?;
-    let mut value = bound(&q);
+    let mut value = bound(&q, mean.as_slice());
     for _ in 0..ITERATIONS {
-        let (gradient, curvature) = glm::sums(table, |record| {
-            let (a, s2) = glm::predictor_of(record, q.standard());
-            let glm::Statistics { residual, curvature } = glm::statistics_of(model, record, a, s2);
-            glm::Statistics { residual: weight * residual, curvature: weight * curvature }
-        });
+        let (gradient, curvature) = problem.sums(&q);
         let matrix = &cavity_precision + curvature;
         let slope = gradient + &cavity_h - &cavity_precision * &mean;
         let factor = Cholesky::new(matrix.clone()).ok_or(InvalidParameters::Domain("the preconditioner is not positive definite"))?;
@@ -133,12 +164,12 @@ fn ascend(
         let mut rho = 1.0;
         let mut accepted = None;
         for _ in 0..=HALVINGS {
-            let mean = &mean + &direction * rho;
+            let new_mean = &mean + &direction * rho;
             let precision = &precision * (1.0 - rho) + &target * rho;
-            let candidate = shape.distribution(&mean, &precision)?;
-            let candidate_value = bound(&candidate);
+            let candidate = shape.distribution(&new_mean, &precision)?;
+            let candidate_value = bound(&candidate, mean.as_slice());
             if candidate_value >= value - SLACK * (1.0 + value.abs()) {
-                accepted = Some((mean, precision, candidate, candidate_value));
+                accepted = Some((new_mean, precision, candidate, candidate_value));
                 break;
             }
             rho *= 0.5;
@@ -149,6 +180,9 @@ fn ascend(
         (mean, precision, q, value) = (new_mean, new_precision, new_q, new_value);
         if still {
             break;
+        }
+        if problem.depends_on_centre() {
+            value = bound(&q, mean.as_slice());
         }
     }
     Ok(q)
@@ -209,7 +243,7 @@ fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
 mod tests {
     use dp_pvi_expfam::any::{Family, Gaussian};
 
-    use super::{ascend, natural_gradient};
+    use super::{OfPredictor, ascend, natural_gradient};
     use crate::capabilities::glm::{self, LinearPredictor};
     use crate::capabilities::{Gradients, LocalOptimum};
     use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -264,7 +298,8 @@ mod tests {
                 let table = builder.finish();
                 let reduced = natural_gradient(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
                 close(&slopes(&table, weight, &cavity, &reduced), &[0.0; 12], 1e-10);
-                let whole = ascend(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let problem = OfPredictor { model: &LogisticRegression, table: &table, weight };
+                let whole = ascend(&problem, 1e-12, &cavity, &start).unwrap();
                 let relative = |q: &Gaussian| q.natural().iter().map(|v| v / precision.max(weight)).collect::<Vec<_>>();
                 close(&relative(&reduced), &relative(&whole), 1e-6);
             }

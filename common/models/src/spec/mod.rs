@@ -77,7 +77,7 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
     let schema = Schema::parse(text)?;
     let Some(DesignSpec { formula, sites, weights, without_intercept }) = design else { return Ok(schema) };
     let schema = schema.with_formula(formula, sites)?;
-    let schema = if *without_intercept { schema.without_intercept()? } else { schema };
+    let schema = if *without_intercept { schema.without_intercept() } else { schema };
     match weights {
         None => Ok(schema),
         Some(weights) => schema.with_weights(&weights.column),

@@ -214,8 +214,7 @@ impl RawTask {
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
         let model = self.model.family.resolve(&self.model.options)?;
-        let without_intercept = model.rules().replaces_intercept();
-        let design = self.model.design().map(|design| DesignSpec { without_intercept, ..design });
+        let design = self.model.design().map(|design| DesignSpec { without_intercept: !model.rules().has_intercept(), ..design });
         require(
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",

@@ -210,21 +210,6 @@ impl Design {
         self.weights = Some((column, greatest));
     }
 
-    /// The same without an entry for the intercept, which has done its work for the coding of factors.
-    pub(crate) fn without_intercept(mut self) -> Self {
-        if self.intercept().is_none() {
-            return self;
-        }
-        self.names.remove(0);
-        self.terms.remove(0);
-        self.blocks.remove(0);
-        self.terms.iter_mut().for_each(|term| term.first -= 1);
-        self.blocks.iter_mut().for_each(|block| block.first -= 1);
-        self.scale_groups.iter_mut().for_each(|group| group.first -= 1);
-        self.max_nonzeros -= 1;
-        self
-    }
-
     /// The column whose value is a record's weight, where there is one.
     #[must_use]
     pub fn weights(&self) -> Option<usize> {
@@ -370,6 +355,21 @@ impl Design {
 
     pub(super) fn add_intercept(&mut self) {
         self.add("(Intercept)", vec!["(Intercept)".into()], Worst { bound: 1.0, nonzeros: 1, entry: 1.0 }, Entries::Intercept);
+    }
+
+    /// Without the coefficient of the intercept, which counted for the coding of factors all the same. Bounds on entries stay.
+    pub(crate) fn without_intercept(mut self) -> Self {
+        if self.intercept().is_none() {
+            return self;
+        }
+        self.names.remove(0);
+        self.terms.remove(0);
+        self.blocks.remove(0);
+        self.max_nonzeros -= 1;
+        self.terms.iter_mut().for_each(|term| term.first -= 1);
+        self.blocks.iter_mut().for_each(|block| block.first -= 1);
+        self.scale_groups.iter_mut().for_each(|group| group.first -= 1);
+        self
     }
 
     /// A product of factors; returns the position of its first coefficient.

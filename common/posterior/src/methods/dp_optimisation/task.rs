@@ -234,7 +234,7 @@ impl Raw {
             weight: LARGEST_WEIGHT,
         });
         let task = &resolving.task;
-        let two_classes = model.is_linear() && model.classes() == Some(2);
+        let two_classes = model.has_two_classes();
         let weighted = self.weighted.unwrap_or(two_classes && optimizer == Optimizer::Preconditioned);
         let balance = Balance::of(weighted);
         let bound = task.gradient_bound()?.map(|bound| balance.clip * bound);

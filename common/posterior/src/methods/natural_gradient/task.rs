@@ -147,9 +147,9 @@ impl Raw {
         };
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
         let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
-        let radius = task.feature_bound;
+        let (radius, entry) = (task.feature_bound, task.parsed_schema()?.max_abs_entry());
         let square = match task.approximation {
-            Approximation::MeanField => radius * task.parsed_schema()?.max_abs_entry().min(radius),
+            Approximation::MeanField => radius * task.model.rules().largest_entry(task.ranges()?, entry).min(radius),
             Approximation::FullCovariance => radius * radius,
         };
         // A residual that is cut to less has no such relation to the curvature any more: then the shares are added up.
@@ -189,7 +189,7 @@ impl Raw {
 fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskError> {
     let rules = task.model.rules();
     let bounds = rules.predictor_bounds(task.ranges()?);
-    Ok(rules.classes() == Some(2) && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
+    Ok(rules.has_two_classes() && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
 }
 
 /// What a visit asks for.
