@@ -219,7 +219,8 @@ fn for_formula(column: &Column, cell: Cell) -> (formula::Cell, bool) {
 }
 
 fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut Draws) -> Option<Vec<f64>> {
-    let mut truth: Vec<f64> = (0..task.dimension).map(|_| task.prior.mean + task.prior.scale * draws.normal()).collect();
+    let priors = task.setting().priors();
+    let mut truth: Vec<f64> = priors.mean.iter().zip(&priors.precision).map(|(m, p)| m + draws.normal() / p.sqrt()).collect();
     let most = log_uniform(SPREAD, draws);
     let spread = |truth: &[f64]| {
         let (mean, square) = moments(rows.iter().map(|row| dot(row.indices, row.values, truth, schema.intercept())));

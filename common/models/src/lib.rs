@@ -39,7 +39,7 @@ use crate::prediction::{Law, Outcome};
 use crate::predictor::Predictor;
 use crate::registry::{Named, RegisterError, Registry};
 use crate::sigmoid_belief::SigmoidBeliefSpec;
-use crate::spec::TaskError;
+use crate::spec::{Prior, PriorSpec, TaskError};
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
@@ -61,6 +61,13 @@ pub trait ModelRules: Display {
     /// Number of parameters d over `features` columns.
     fn parameters(&self, features: u32) -> u32 {
         features
+    }
+
+    /// The prior of all parameters, from that of the entries of a feature row. Default: the same, or `spec` for every parameter where they are not those
+    /// of rows.
+    fn prior(&self, rows: Prior, spec: PriorSpec) -> Prior {
+        let d = self.parameters(u32::try_from(rows.len()).unwrap_or(u32::MAX)) as usize;
+        if d == rows.len() { rows } else { Prior::isotropic(spec, d) }
     }
 
     /// Names of the parameters that mean something by themselves, in order; none where single parameters do not.

@@ -13,6 +13,7 @@ pub mod normal;
 pub mod optim;
 pub mod polya_gamma;
 pub mod quadrature;
+pub mod scales;
 pub mod simplex;
 pub mod softmax_mean;
 pub mod start;

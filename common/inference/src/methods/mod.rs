@@ -116,14 +116,15 @@ pub(crate) struct Local {
 impl Local {
     fn new(job: &Job) -> Result<Self, InferenceError> {
         let family = job.task.family();
-        let factor =
-            job.state.public(job.lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+        // What a rule appends to λ is its own.
+        let lambda = job.task.setting().posterior(job.lambda);
+        let factor = job.state.public(lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
         Ok(Self {
-            global: Gaussian::from_natural(family, job.lambda.to_vec())
+            global: Gaussian::from_natural(family, lambda.to_vec())
                 .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
-            cavity: cavity(family, &job.task.prior_natural(), job.lambda, &factor)?,
+            cavity: cavity(family, &job.task.setting().priors_at(job.lambda).natural(family), lambda, &factor)?,
             prior_scale: job.task.prior.scale,
-            start: if job.lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
+            start: if lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
             scales: vec![1.0; family.dimension()],
             visit: job.visit,
         })

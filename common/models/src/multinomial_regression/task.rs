@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::law::ClassLaw;
 use crate::many_rows::ManyRows;
 use crate::prediction::{Law, Outcome};
-use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
+use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::{BlockBounds, ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -67,6 +67,11 @@ impl ModelRules for MultinomialRegression {
     /// Beyond what is possible it is the largest number, which is refused.
     fn parameters(&self, features: u32) -> u32 {
         self.predictors().saturating_mul(features)
+    }
+
+    /// That of a row, once for every class.
+    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
+        rows.repeated(self.predictors() as usize)
     }
 
     /// `class: name`, class by class.

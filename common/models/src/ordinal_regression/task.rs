@@ -10,9 +10,9 @@ use super::law::OrderedLaw;
 use super::rows::Thresholds;
 use crate::many_rows::ManyRows;
 use crate::prediction::{Law, Outcome};
-use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
+use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -87,6 +87,13 @@ impl ModelRules for OrdinalRegression {
     /// β, then κ.
     fn parameters(&self, features: u32) -> u32 {
         features.saturating_add(self.thresholds())
+    }
+
+    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
+        (0..self.thresholds()).fold(rows, |prior, j| {
+            let (mean, scale) = self.prior_of(j);
+            prior.and(mean, scale)
+        })
     }
 
     fn names(&self, schema: &Schema) -> Vec<String> {

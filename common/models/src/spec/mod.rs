@@ -3,10 +3,12 @@
 
 mod aggregation;
 pub mod check;
+mod prior;
 pub mod words;
 
 pub use aggregation::{AggregationSpec, RawAggregation};
 pub use check::TaskError;
+pub use prior::{Prior, PriorSpec, TermPrior};
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_expfam::any::Family;
@@ -23,16 +25,6 @@ pub enum Approximation {
     FullCovariance,
 }
 
-/// Prior of every coefficient.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PriorSpec {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation.
-    pub scale: f64,
-}
-
 /// What rows are made of, where a formula says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +37,10 @@ pub struct DesignSpec {
     /// How many times a record counts, where records have weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<WeightsSpec>,
-    /// Whether the formula's intercept counts for the coding of factors only, because the model has other coefficients in its place.
+    /// Priors of single terms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priors: Vec<TermPrior>,
+    /// Whether the model has other constants in place of the formula's intercept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_intercept: bool,
 }
@@ -65,7 +60,7 @@ impl DesignSpec {
     /// Rows by a formula, records that count once.
     #[must_use]
     pub fn of(formula: impl Into<String>, sites: Vec<String>) -> Self {
-        Self { formula: formula.into(), sites, weights: None, without_intercept: false }
+        Self { formula: formula.into(), sites, weights: None, priors: Vec::new(), without_intercept: false }
     }
 }
 
@@ -75,7 +70,7 @@ impl DesignSpec {
 /// The text is no schema, or the formula none for it.
 pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaError> {
     let schema = Schema::parse(text)?;
-    let Some(DesignSpec { formula, sites, weights, without_intercept }) = design else { return Ok(schema) };
+    let Some(DesignSpec { formula, sites, weights, without_intercept, .. }) = design else { return Ok(schema) };
     let schema = schema.with_formula(formula, sites)?;
     let schema = if *without_intercept { schema.without_intercept() } else { schema };
     match weights {
@@ -122,11 +117,9 @@ pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
             None => Ok(()),
         };
     };
-    match design.scale_groups().first() {
-        Some(group) => {
-            check::invalid(&format!("`{}` has a scale of its own, which is not built yet: use bs(…), ns(…) or bin(…)", group.term))
-        }
-        None => Ok(()),
+    match design.sites().is_empty() {
+        false => check::invalid("effects of sites are not built yet"),
+        true => Ok(()),
     }
 }
 

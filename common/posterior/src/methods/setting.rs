@@ -6,7 +6,7 @@ use dp_pvi_expfam::any::Family;
 use crate::models::{ModelSpec, Ranges};
 use crate::schema::Schema;
 use crate::spec::{
-    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
+    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
 };
 
 /// A task as models and methods see it. The fields are those of the task's document.
@@ -66,7 +66,27 @@ impl Setting<'_> {
     /// λ0: natural parameters of the prior.
     #[must_use]
     pub fn prior_natural(&self) -> Vec<f64> {
-        self.family().isotropic(self.prior.mean, self.prior.scale * self.prior.scale)
+        self.priors().natural(self.family())
+    }
+
+    /// The prior of every parameter.
+    #[must_use]
+    pub fn priors(&self) -> Prior {
+        let rows = self.design.and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
+        // A task that was checked has a schema and priors of its terms.
+        let rows = rows.unwrap_or_else(|| Prior::isotropic(self.prior, self.features as usize));
+        self.model.rules().prior(rows, self.prior)
+    }
+
+    /// The prior of every parameter in a state, which ends with the scales that were learned.
+    #[must_use]
+    pub fn priors_at(&self, state: &[f64]) -> Prior {
+        let prior = self.priors();
+        let learned = if prior.learns_scales() { prior.groups.len() } else { 0 };
+        match state.len().checked_sub(learned) {
+            Some(end) if learned > 0 && end >= self.family().len() => prior.with(&state[end..]),
+            _ => prior,
+        }
     }
 
     /// λ: the natural parameters of the posterior, which are the head of a state.

@@ -3,7 +3,7 @@
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 
-use super::{ResolvedTask, TaskError};
+use super::{ResolvedTask, ScheduleSpec, TaskError};
 use crate::schema::Schema;
 use crate::spec::check::{invalid, positive, require};
 
@@ -21,6 +21,7 @@ impl ResolvedTask {
         crate::spec::check_offset(&schema, update && model.takes_offsets())?;
         let linear = model.predictor().is_some() || model.many_rows().is_some();
         crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
+        self.check_priors()?;
         self.check_early_end()?;
         self.check_lengths()
     }
@@ -50,7 +51,31 @@ impl ResolvedTask {
             "the formula has nothing but an intercept, for which the model has other constants: name a column in it",
         )?;
         crate::spec::check_design(schema)?;
+        crate::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
         rules.check(schema)
+    }
+
+    /// Priors of single coefficients, and scales that several share.
+    fn check_priors(&self) -> Result<(), TaskError> {
+        let (prior, rules) = (self.setting().priors(), self.update.rules());
+        let own = !prior.groups.is_empty() || self.design.as_ref().is_some_and(|design| !design.priors.is_empty());
+        require(
+            !own || (self.model.rules().is_linear() && rules.carries_offsets()),
+            "terms with priors or scales of their own need a regression and an update that works on it, record by record: not one by moments or summed \
+             statistics",
+        )?;
+        if !prior.learns_scales() {
+            return Ok(());
+        }
+        require(
+            rules.learns_scales(),
+            "s(…) and (… | …) have a scale that the server learns after each round, which this update does not allow: use update = \"natural-gradient\", or \
+             fix the scale of a curve by s(…, sd = 0.5)",
+        )?;
+        require(
+            matches!(self.schedule, ScheduleSpec::Synchronous { .. }),
+            "a scale that is learned is learned after rounds of all sites: use schedule = \"synchronous\"",
+        )
     }
 
     fn check_schedule(&self) -> Result<(), TaskError> {

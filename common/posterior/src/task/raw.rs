@@ -11,6 +11,7 @@ use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
 use crate::models::ModelFamily;
 use crate::schema::Schema;
+use crate::spec::TermPrior;
 use crate::spec::check::{invalid, require};
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
@@ -81,6 +82,8 @@ pub struct RawModel {
     pub sites: Vec<String>,
     /// Number column with the records' weights, where a formula makes the rows. Default: every record counts once.
     pub weights: Option<String>,
+    /// Priors of single terms of the formula.
+    pub priors: Vec<TermPrior>,
     /// Options of the likelihood.
     pub options: toml::Table,
 }
@@ -220,6 +223,10 @@ impl RawTask {
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
         )?;
         require(design.is_some() || self.model.weights.is_none(), "weights belongs to a formula, which says what rows are made of")?;
+        require(
+            design.is_some() || self.model.priors.is_empty(),
+            "[[model.priors]] are those of a formula's terms: write formula = \"…\" under [model]",
+        )?;
         let (schema, design) = self.weighted(crate::spec::schema(schema_text, design.as_ref())?, design)?;
         let schedule = self.schedule()?;
         let mut task = ResolvedTask {
@@ -314,12 +321,13 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "weights"];
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "weights", "priors"];
 
     /// What rows are made of, where a formula says it.
     #[must_use]
     pub fn design(&self) -> Option<DesignSpec> {
-        self.formula.clone().map(|formula| DesignSpec::of(formula, self.sites.clone()))
+        let design = |formula| DesignSpec { priors: self.priors.clone(), ..DesignSpec::of(formula, self.sites.clone()) };
+        self.formula.clone().map(design)
     }
 }
 
@@ -351,6 +359,8 @@ struct CommonModel {
     #[serde(default)]
     sites: Vec<String>,
     weights: Option<String>,
+    #[serde(default)]
+    priors: Vec<TermPrior>,
 }
 
 impl TryFrom<toml::Table> for RawModel {
@@ -358,8 +368,8 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, weights } = read(common)?;
-        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, options })
+        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors } = read(common)?;
+        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors, options })
     }
 }
 

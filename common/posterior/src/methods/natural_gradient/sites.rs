@@ -49,7 +49,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
         }
         before.clone_from(&round.state);
     }
-    let products = products(&rule, releases.history, before.get(2 * len..)?);
+    let products = products(&rule, releases.history, &before)?;
     Some(Sites { task, correlations: Correlations::new(task, Some(products)), sites })
 }
 

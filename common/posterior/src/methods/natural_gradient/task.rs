@@ -288,6 +288,10 @@ impl NaturalGradientSpec {
 }
 
 impl UpdateRules for NaturalGradientSpec {
+    fn learns_scales(&self) -> bool {
+        true
+    }
+
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         requires_epsilon(task, "natural-gradient")?;
         require(
@@ -362,13 +366,13 @@ impl UpdateRules for NaturalGradientSpec {
         1
     }
 
-    /// Behind λ: the mean of the iterate, the curvature, and the Gram matrix.
+    /// Behind λ: the mean of the iterate, the curvature, the Gram matrix, and learned scales.
     fn state_len(&self, task: &Setting<'_>) -> u64 {
         let preconditioner = match self.preconditioner {
             Preconditioner::Gram => triangle_numbers(task.dimension.into()),
             Preconditioner::Diagonal => 0,
         };
-        2 * task.family_len() + preconditioner
+        2 * task.family_len() + preconditioner + crate::methods::scaled::learned(task)
     }
 
     fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
