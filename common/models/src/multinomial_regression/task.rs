@@ -177,3 +177,98 @@ impl Display for MultinomialRegression {
         write!(f, "multinomial regression, {} classes", self.classes)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_schema::Schema;
+    use nalgebra::{DMatrix, DVector};
+    use proptest::prelude::*;
+
+    use super::MultinomialRegression;
+    use crate::many_rows::testing::{check_bounds, check_derivatives, record_and_posterior};
+    use crate::many_rows::{ManyRows, Place, PseudoRows};
+    use crate::prediction::{Example, Outcome, Prediction};
+    use crate::spec::{Prior, PriorSpec};
+    use crate::{ModelRules, ModelSpec};
+
+    fn schema(label: &str) -> Schema {
+        let column = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
+        Schema::parse(&format!("[label]\ncolumn = \"y\"\n{label}\n{column}")).unwrap()
+    }
+
+    const THREE: &str = "kind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]";
+
+    #[test]
+    fn a_class_is_in_the_names_of_its_coefficients() {
+        let model = MultinomialRegression { classes: 3 };
+        assert_eq!(model.names(&schema(THREE)), ["late: a", "late: intercept", "early: a", "early: intercept"]);
+        assert_eq!((model.parameters(2), model.parameters(u32::MAX)), (4, u32::MAX));
+        assert_eq!(ModelSpec::from(model).to_string(), "multinomial regression, 3 classes");
+        let rows = Prior { mean: vec![0.5, -0.5], precision: vec![1.0, 4.0], groups: Vec::new() };
+        assert_eq!(model.prior(rows, PriorSpec { mean: 0.0, scale: 1.0 }).precision, [1.0, 4.0, 1.0, 4.0]);
+    }
+
+    #[test]
+    fn a_label_that_has_not_these_classes_is_refused_with_what_to_write() {
+        let check = |classes: u32, label: &str| MultinomialRegression { classes }.check(&schema(label)).map_err(|error| error.to_string());
+        assert_eq!(check(3, THREE), Ok(()));
+        assert!(check(4, THREE).unwrap_err().contains("classes must be the number of values"));
+        assert!(check(1, THREE).unwrap_err().contains("between 2 and 100"));
+        assert!(check(3, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("kind = \"classes\" and values"));
+        let written = crate::ModelFamily::named("multinomial-regression").unwrap().resolve(&toml::Table::new());
+        assert!(written.unwrap_err().to_string().contains("needs classes"));
+    }
+
+    #[test]
+    fn expectations_of_the_log_density_have_the_stated_derivatives() {
+        let root = DMatrix::from_fn(6, 6, |i, j| 0.3 * ((3 * i + 5 * j) as f64).sin());
+        let covariance = &root * root.transpose() + DMatrix::identity(6, 6) * 0.1;
+        let mean = DVector::from_fn(6, |i, _| 0.4 * (i as f64).cos());
+        for target in [0.0, 1.0, 2.0] {
+            let record = Example { indices: &[0, 1, 2], values: &[1.0, -0.7, 0.4], target, offset: 0.0 };
+            check_derivatives(&MultinomialRegression { classes: 3 }, record, &mean, &covariance);
+        }
+    }
+
+    /// What is no class, or no number, adds nothing.
+    #[test]
+    fn a_record_without_a_class_contributes_nothing() {
+        let q = Gaussian::from_natural(Family::DiagonalGaussian { dimension: 4 }, vec![0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]).unwrap();
+        for (x, target) in [(1.0, 3.0), (1.0, 0.5), (1.0, f64::NAN), (1.0, -1.0), (f64::NAN, 1.0), (f64::INFINITY, 0.0)] {
+            let mut rows = PseudoRows::default();
+            let record = Example { indices: &[0], values: &[x], target, offset: 0.0 };
+            MultinomialRegression { classes: 3 }.write(record, &Place::at(q.standard()), &mut rows);
+            assert!(rows.iter().count() == 0 && rows.expected() == 0.0, "{x} {target}");
+        }
+    }
+
+    #[test]
+    fn predictions_are_probabilities_of_all_classes() {
+        let model = MultinomialRegression { classes: 3 };
+        let posterior = Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 4 }, vec![1.0, 0.0, 0.0, 2.0, 1.0, 1.0, 1.0, 4.0]).unwrap());
+        let law = model.law(&Outcome { posterior, state: None, noise_sd: None }).unwrap();
+        assert_eq!(law.dimension(), 2);
+        let record = |target| Example { indices: &[0, 1], values: &[0.5, 1.0], target, offset: 0.0 };
+        let Prediction::Classes { probabilities } = law.predict(record(0.0)) else { panic!("classes") };
+        let masses: Vec<f64> = (0..3).map(|k| law.log_density(record(f64::from(k))).exp()).collect();
+        assert!(masses.iter().zip(&probabilities).all(|(a, b)| (a - b).abs() < 1e-12) && (masses.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let three = Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 3 }, vec![0.0, 0.0, 0.0, 1.0, 1.0, 1.0]).unwrap());
+        assert!(model.law(&Outcome { posterior: three, state: None, noise_sd: None }).is_err());
+    }
+
+    proptest! {
+        /// What [`ModelRules::predictor_bounds`] and `block_bounds` promise, at any record and posterior.
+        #[test]
+        fn blocks_keep_to_their_public_bounds(
+            ((x, mean, covariance), classes) in (2_u32..6).prop_flat_map(|classes| (record_and_posterior(3 * (classes as usize - 1)), Just(classes))),
+            share in 0.0..1.0_f64,
+        ) {
+            let target = (share * f64::from(classes)).floor();
+            check_bounds(&MultinomialRegression { classes }, target, &x, &mean, &covariance)?;
+        }
+    }
+}

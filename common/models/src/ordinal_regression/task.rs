@@ -191,3 +191,109 @@ impl Display for OrdinalRegression {
         )
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_schema::Schema;
+    use nalgebra::{DMatrix, DVector};
+    use proptest::prelude::*;
+
+    use super::OrdinalRegression;
+    use crate::many_rows::testing::{blocks, check_bounds, check_derivatives, record_and_posterior};
+    use crate::prediction::{Example, Outcome, Prediction};
+    use crate::spec::{Prior, PriorSpec};
+    use crate::{ModelRules, ModelSpec};
+
+    fn model(classes: u32) -> OrdinalRegression {
+        OrdinalRegression { classes, threshold_mean: [0.0, 0.5], threshold_scale: [2.5, 1.0] }
+    }
+
+    fn schema(head: &str, label: &str) -> Schema {
+        let column = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
+        Schema::parse(&format!("{head}[label]\ncolumn = \"y\"\n{label}\n{column}")).unwrap()
+    }
+
+    const THREE: &str = "kind = \"classes\"\nvalues = [\"mild\", \"moderate\", \"severe\"]";
+
+    #[test]
+    fn thresholds_stand_behind_the_coefficients_and_have_priors_of_their_own() {
+        let schema = schema("intercept = false\n", THREE);
+        assert_eq!(model(3).names(&schema), ["a", "threshold.1", "threshold.2"]);
+        let rows = Prior { mean: vec![0.3], precision: vec![4.0], groups: Vec::new() };
+        let prior = model(4).prior(rows, PriorSpec { mean: 0.3, scale: 0.5 });
+        assert_eq!((prior.mean, prior.precision), (vec![0.3, 0.0, 0.5, 0.5], vec![4.0, 0.16, 1.0, 1.0]));
+        let words = "ordinal regression, 3 classes, thresholds with prior mean 0 and scale 2.5, steps 0.5 and 1";
+        assert_eq!(ModelSpec::from(model(3)).to_string(), words);
+    }
+
+    #[test]
+    fn a_label_or_a_row_that_does_not_fit_is_refused_with_what_to_write() {
+        let check = |model: OrdinalRegression, head: &str, label: &str| model.check(&schema(head, label)).map_err(|error| error.to_string());
+        let without = "intercept = false\n";
+        assert_eq!(check(model(3), without, THREE), Ok(()));
+        assert!(check(model(3), "", THREE).unwrap_err().contains("intercept = false"));
+        assert!(check(model(4), without, THREE).unwrap_err().contains("number of values"));
+        assert!(check(model(2), without, THREE).unwrap_err().contains("logistic-regression"));
+        assert!(check(model(3), without, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("in their order"));
+        let wide = OrdinalRegression { threshold_scale: [0.0, 1.0], ..model(3) };
+        assert!(check(wide, without, THREE).unwrap_err().contains("threshold_scale"));
+    }
+
+    /// The three logits are the probability of the class itself.
+    #[test]
+    fn certain_coefficients_give_the_log_probability() {
+        let model = model(4);
+        let mean = [0.8, -0.4, -0.5, 0.3, -1.0];
+        let alpha = model.thresholds_at(&mean[2..]);
+        let eta = 0.8 * 0.5 - 0.4 * -0.2;
+        let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
+        let below: Vec<f64> = [0.0].into_iter().chain(alpha.iter().map(|alpha| sigmoid(alpha - eta))).chain([1.0]).collect();
+        let q = crate::many_rows::testing::certain(&mean);
+        for target in 0..4 {
+            let record = Example { indices: &[0, 1], values: &[0.5, -0.2], target: f64::from(target), offset: 0.0 };
+            let found = blocks(&model, record, &q, &mean).0;
+            let expected = (below[target as usize + 1] - below[target as usize]).ln();
+            assert!((found - expected).abs() < 1e-6, "{target}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn expectations_of_the_log_density_have_the_stated_derivatives() {
+        let root = DMatrix::from_fn(6, 6, |i, j| 0.3 * ((3 * i + 5 * j) as f64).sin());
+        let covariance = &root * root.transpose() + DMatrix::identity(6, 6) * 0.1;
+        let mean = DVector::from_fn(6, |i, _| 0.4 * (i as f64).cos());
+        for target in [0.0, 1.0, 2.0, 3.0] {
+            let record = Example { indices: &[0, 1, 2], values: &[1.0, -0.7, 0.4], target, offset: 0.0 };
+            check_derivatives(&model(4), record, &mean, &covariance);
+        }
+    }
+
+    #[test]
+    fn predictions_are_probabilities_of_all_classes() {
+        let natural = vec![1.0, -0.5, 2.0, 1.0, 2.0, 4.0];
+        let posterior = Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 3 }, natural).unwrap());
+        let law = model(3).law(&Outcome { posterior, state: None, noise_sd: None }).unwrap();
+        assert_eq!(law.dimension(), 1);
+        let record = |target| Example { indices: &[0], values: &[0.5], target, offset: 0.0 };
+        let Prediction::Classes { probabilities } = law.predict(record(0.0)) else { panic!("classes") };
+        let masses: Vec<f64> = (0..3).map(|k| law.log_density(record(f64::from(k))).exp()).collect();
+        assert!(masses.iter().zip(&probabilities).all(|(a, b)| (a - b).abs() < 1e-12) && (masses.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(probabilities.iter().all(|p| *p > 0.0));
+    }
+
+    proptest! {
+        /// What [`ModelRules::predictor_bounds`] promises, at any record and posterior.
+        #[test]
+        fn blocks_keep_to_their_public_bounds(
+            ((x, mean, covariance), classes) in (3_u32..7).prop_flat_map(|classes| (record_and_posterior(2 + classes as usize), Just(classes))),
+            share in 0.0..1.0_f64,
+        ) {
+            let target = (share * f64::from(classes)).floor();
+            check_bounds(&model(classes), target, &x, &mean, &covariance)?;
+        }
+    }
+}

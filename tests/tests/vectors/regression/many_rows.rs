@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::{self, svec, unsvec};
 use dp_pvi_inference::capabilities::many_rows::ManyRowsModel;
-use dp_pvi_inference::capabilities::{Gradients, LocalOptimum, Model};
+use dp_pvi_inference::capabilities::{LocalOptimum, Model};
 use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::{RecordTable, RecordView};
@@ -15,7 +15,7 @@ use dp_pvi_posterior::models::negative_binomial_regression::NegativeBinomialRegr
 use dp_pvi_posterior::models::ordinal_regression::OrdinalRegression;
 use dp_pvi_posterior::models::prediction::{Example, Outcome as Told, Prediction};
 use dp_pvi_posterior::models::robust_regression::RobustRegression;
-use dp_pvi_posterior::models::{ModelRules, Ranges};
+use dp_pvi_posterior::models::Ranges;
 use dp_pvi_posterior::numerics::softmax_mean::SoftmaxMean;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::Term;
@@ -175,7 +175,7 @@ fn optimum<M: ManyRows>(node: &Node<'_>, part: &str, model: Weighted<M>) -> Outc
     let h = mean.iter().zip(&precision).map(|(mean, precision)| mean * precision);
     let prior = Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?;
     let model = ManyRowsModel(model);
-    let q = model.local_optimum(&data, &prior, &prior).map_err(message)?;
+    let q = LocalOptimum::local_optimum(&model, &data, &prior, &prior).map_err(message)?;
     stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
     let far = q.natural()[d..].iter().zip(&expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
     if let Some((found, stated)) = far {

@@ -242,6 +242,9 @@ impl PseudoRows {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+
+#[cfg(test)]
 mod tests {
     use dp_pvi_expfam::any::{Family, Gaussian};
     use dp_pvi_expfam::gaussian::full::svec;
