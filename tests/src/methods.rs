@@ -98,6 +98,10 @@ pub const MODELS: &[Model] = &[
     model("Poisson", "family = \"poisson-regression\"", Data::Counts),
     model("negative binomial", "family = \"negative-binomial-regression\"\ndispersion = 1.5", Data::Counts),
     model("robust", "family = \"robust-regression\"\nscale = 1.0", Data::Counts),
+    model("multinomial", "family = \"multinomial-regression\"\nclasses = 3", Data::Wards),
+    model("multinomial, full", "family = \"multinomial-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Data::Wards),
+    model("ordinal", "family = \"ordinal-regression\"\nclasses = 3", Data::Wards),
+    model("ordinal, full", "family = \"ordinal-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Data::Wards),
     model("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Data::Classes),
     model("network of classes", "family = \"neural-network\"\nhidden = [3]\nsamples = 1\nclasses = 3", Data::Wards),
     model("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 1.0", Data::Counts),
@@ -193,7 +197,8 @@ const GLM: &str = "pvi; dp; natural; bcm, split; global; perturbation; averaging
 #[must_use]
 pub fn tried(model: &str) -> Vec<&'static Update> {
     let names = match model {
-        "linear" | "Poisson" | "negative binomial" | "robust" => vec![GLM],
+        "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" => vec![GLM],
+        "multinomial, full" | "ordinal, full" => vec!["pvi; natural"],
         "linear, full" => vec!["vips, unknown noise; virtual"],
         "logistic" => vec![
             GLM,
@@ -224,7 +229,10 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "logistic" => "natural; global, sampled; perturbation; averaging, tied; virtual; virtual, tied; client-level; sep; ep",
         "logistic, full" => "vips",
         "probit" => "sep, sites; ep, sites",
-        "Poisson" | "negative binomial" | "robust" | "network" | "network of numbers" | "network of classes" => "",
+        "multinomial, full" => "natural",
+        "ordinal" => "natural; virtual",
+        "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal, full" | "network" | "network of numbers"
+        | "network of classes" => "",
         "topics" => "vips, learned clip",
         "mixture" => "sep, sampled; dp-em",
         "mixture, full" => "",

@@ -10,9 +10,12 @@ pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod many_rows;
 mod model;
+pub mod multinomial_regression;
 pub mod negative_binomial_regression;
 pub mod neural_network;
+pub mod ordinal_regression;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod prediction;
@@ -30,6 +33,7 @@ use std::sync::Arc;
 pub use model::{ModelEntry, ModelFamily, ModelSpec, PublicHalf};
 
 use crate::latent_dirichlet::LatentDirichletSpec;
+use crate::many_rows::ManyRows;
 use crate::model::Entry;
 use crate::prediction::{Law, Outcome};
 use crate::predictor::Predictor;
@@ -69,6 +73,17 @@ pub trait ModelRules: Display {
     /// Names of the parameters that mean something by themselves, in order; none where single parameters do not.
     fn names(&self, schema: &Schema) -> Vec<String> {
         schema.coefficient_names()
+    }
+
+    /// Classes of which each has a copy of all coefficients of a row, one after the other; none where there is one linear predictor.
+    fn classes_with_coefficients(&self, schema: &Schema) -> Vec<String> {
+        let _ = schema;
+        Vec::new()
+    }
+
+    /// Whether the intercept of a formula is a coefficient. Where it is not, it counts for the coding of factors and is then left out of the rows.
+    fn has_intercept(&self) -> bool {
+        true
     }
 
     /// Means at which the first fit starts in place of the prior's, where all parameters alike would be no start.
@@ -127,6 +142,21 @@ pub trait ModelRules: Display {
         None
     }
 
+    /// The rows that a record becomes, where it has several linear predictors.
+    fn many_rows(&self) -> Option<&dyn ManyRows> {
+        None
+    }
+
+    /// Whether records can be weighted by what they would add with the other one of two classes.
+    fn has_two_classes(&self) -> bool {
+        self.is_linear() && self.classes() == Some(2) && self.many_rows().is_none()
+    }
+
+    /// Whether an offset of the formula is added to the linear predictor. Default: where there is one predictor.
+    fn takes_offsets(&self) -> bool {
+        self.predictor().is_some()
+    }
+
     /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
     /// logit or a logarithm.
     fn outcome_sd(&self) -> f64 {
@@ -148,6 +178,22 @@ pub trait ModelRules: Display {
     fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
         let _ = ranges;
         None
+    }
+
+    /// Bound on the entries of the rows by which the curvature of a mean field is bounded, `entry` being that of the schema's rows.
+    fn largest_entry(&self, ranges: Ranges, entry: f64) -> f64 {
+        let _ = ranges;
+        entry
+    }
+
+    /// Public bounds of the two blocks of one record's natural gradient, where there are any; `entry` bounds the entries of the schema's rows.
+    fn block_bounds(&self, ranges: Ranges, entry: f64) -> Option<BlockBounds> {
+        let bounds = self.predictor_bounds(ranges)?;
+        Some(BlockBounds {
+            mean: bounds.residual * ranges.row,
+            precision_full: bounds.curvature * (ranges.row * ranges.row),
+            precision_mean_field: bounds.curvature * (ranges.row * self.largest_entry(ranges, entry).min(ranges.row)),
+        })
     }
 
     /// Public bound on the norm of one record's gradient of E_q log p in μ, if there is one.
@@ -188,6 +234,17 @@ pub struct PredictorBounds {
     pub curvature: f64,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
+}
+
+/// What the blocks of one record's natural gradient are no longer than.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockBounds {
+    /// ‖g‖.
+    pub mean: f64,
+    /// ‖svec H‖.
+    pub precision_full: f64,
+    /// ‖diag H‖.
+    pub precision_mean_field: f64,
 }
 
 impl PredictorBounds {
@@ -250,6 +307,8 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<probit_regression::ProbitRegression>(),
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
+    ModelEntry::of::<multinomial_regression::MultinomialRegression>(),
+    ModelEntry::of::<ordinal_regression::OrdinalRegression>(),
     ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
     ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),

@@ -15,6 +15,7 @@ pub mod polya_gamma;
 pub mod quadrature;
 pub mod scales;
 pub mod simplex;
+pub mod softmax_mean;
 pub mod start;
 pub mod student;
 pub mod tilted_softmax;

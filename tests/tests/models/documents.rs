@@ -24,6 +24,8 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         r#"{"family":"robust-regression","degrees_of_freedom":4.0,"scale":1.0}"#,
         "097df7c54dd434a65fe7c6315fcefbd9b554f0ac13262226b07c8aa8d2d48cce",
     ),
+    ("multinomial", r#"{"family":"multinomial-regression","classes":3}"#, ""),
+    ("ordinal", r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#, ""),
     (
         "network",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
@@ -109,6 +111,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("Poisson", "there are no fields", "there are no fields"),
     ("negative binomial", "expected `dispersion`", "expected `dispersion`"),
     ("robust", "expected `degrees_of_freedom` or `scale`", "expected `degrees_of_freedom` or `scale`"),
+    ("multinomial", "expected `classes`", "expected `classes`"),
+    (
+        "ordinal",
+        "expected one of `classes`, `threshold_mean`, `threshold_scale`",
+        "expected one of `classes`, `threshold_mean`, `threshold_scale`",
+    ),
     ("network", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of numbers", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of classes", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),

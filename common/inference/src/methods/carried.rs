@@ -322,6 +322,7 @@ fn strong(records: Records, features: usize) -> [Vec<(Vec<f64>, f64)>; 2] {
     };
     match records {
         Records::Classes => [vec![row(1.0, 1.0)], vec![row(1.0, 0.0)]],
+        Records::Several | Records::Ordered => [vec![row(1.0, 2.0)], vec![row(1.0, 0.0)]],
         Records::Numbers => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Positive => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Points => [vec![row(1.0, 10.0)], vec![row(-1.0, 0.0)]],
@@ -340,7 +341,7 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
         for (unit, share) in graded.iter_mut().zip(std::iter::successors(Some(1.0), |share| Some(0.7 * share))) {
             for (row, target) in unit {
                 row.iter_mut().for_each(|x| *x *= share);
-                *target *= if records == Records::Classes { 1.0 } else { share };
+                *target *= if matches!(records, Records::Classes | Records::Several | Records::Ordered) { 1.0 } else { share };
             }
         }
     }

@@ -47,6 +47,7 @@ centre = 0.0
 scale = 1.0
 "#;
 const CLASS: &str = "kind = \"binary\"\npositive = [\"1\"]";
+const SEVERAL: &str = "kind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]";
 const NUMBER: &str = "kind = \"number\"\nlower = 0.0\nupper = 10.0\ncentre = 0.0\nscale = 1.0";
 const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 3\nthreshold = 127\n";
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 5\ndocument_length = 20\n";
@@ -55,6 +56,10 @@ const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Records {
     Classes,
+    /// One of three.
+    Several,
+    /// One of three, without an intercept column.
+    Ordered,
     Numbers,
     /// Above 0.
     Positive,
@@ -73,6 +78,10 @@ pub(super) const MODELS: &[(&str, &str, Records)] = &[
     ("Poisson", "family = \"poisson-regression\"", Records::Numbers),
     ("negative binomial", "family = \"negative-binomial-regression\"\ndispersion = 1.5", Records::Numbers),
     ("robust", "family = \"robust-regression\"\nscale = 0.7", Records::Numbers),
+    ("multinomial", "family = \"multinomial-regression\"\nclasses = 3", Records::Several),
+    ("multinomial, full", "family = \"multinomial-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Records::Several),
+    ("ordinal", "family = \"ordinal-regression\"\nclasses = 3", Records::Ordered),
+    ("ordinal, full", "family = \"ordinal-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Records::Ordered),
     ("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Records::Classes),
     ("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     ("topics", "family = \"latent-dirichlet\"\ntopics = 2", Records::Documents),
@@ -142,7 +151,10 @@ const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
 /// Which updates serve which model; every other pair is refused before anything runs.
 pub(super) fn served(model: &str) -> String {
     match model {
-        "linear" | "Poisson" | "negative binomial" | "robust" | "gamma" => GLM.into(),
+        "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" | "gamma" => GLM.into(),
+        "multinomial, full" | "ordinal, full" => {
+            "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level".into()
+        }
         "logistic" | "probit" => format!("{GLM}; {PROPAGATION}; dp, balanced"),
         "logistic, full" => {
             let exact = "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level; vips";
@@ -165,6 +177,8 @@ pub(super) fn schema(records: Records) -> String {
         Records::Documents => WORDS.into(),
         Records::Images => PIXELS.into(),
         Records::Classes => format!("[label]\ncolumn = \"y\"\n{CLASS}\n{COLUMNS}"),
+        Records::Several => format!("[label]\ncolumn = \"y\"\n{SEVERAL}\n{COLUMNS}"),
+        Records::Ordered => format!("intercept = false\n{}", schema(Records::Several)),
         Records::Numbers => format!("[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
         Records::Positive => schema(Records::Numbers).replace("lower = 0.0", "lower = 0.5"),
         Records::Points => format!("intercept = false\n[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
@@ -211,6 +225,7 @@ pub(super) fn units(task: &ResolvedTask, records: Records, seed: u64, count: usi
             Records::Images => row.iter_mut().for_each(|x| *x = f64::from(u8::from(*x > 0.0))),
             Records::Positive => *target = 0.5 + 4.0 * (row[0] + 2.0),
             Records::Numbers => *target = (4.0 * (row[0] + 2.0)).floor().clamp(0.0, 10.0),
+            Records::Several | Records::Ordered => *target = (1.5 * (row[0] + 1.0)).floor().clamp(0.0, 2.0),
             Records::Classes | Records::Points => {}
         }
         row.iter_mut().for_each(|x| {

@@ -7,8 +7,10 @@ pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod multinomial_regression;
 pub mod negative_binomial_regression;
 pub mod neural_network;
+pub mod ordinal_regression;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod probit_regression;
@@ -70,6 +72,8 @@ const BUILT_IN: &[Room] = &[
     Room::of::<public::probit_regression::ProbitRegression>(),
     Room::of::<public::linear_regression::LinearRegression>(),
     Room::of::<public::poisson_regression::PoissonRegression>(),
+    Room::of::<public::multinomial_regression::MultinomialRegression>(),
+    Room::of::<public::ordinal_regression::OrdinalRegression>(),
     Room::of::<public::negative_binomial_regression::NegativeBinomialRegression>(),
     Room::of::<public::robust_regression::RobustRegression>(),
     Room::of::<public::neural_network::NeuralNetworkSpec>(),

@@ -121,6 +121,20 @@ impl Setting<'_> {
         Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
     }
 
+    /// w̄: no record counts more often.
+    #[must_use]
+    pub fn max_weight(&self) -> f64 {
+        self.design.and_then(|design| design.weights.as_ref()).map_or(1.0, |weights| weights.largest)
+    }
+
+    /// Public bound on the norm of one record's gradient of E_q log p in μ, its weight included, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::ranges`].
+    pub fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
+        Ok(self.model.rules().gradient_bound(self.ranges()?).map(|bound| self.max_weight() * bound))
+    }
+
     /// The schema.
     ///
     /// # Errors

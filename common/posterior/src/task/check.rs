@@ -17,7 +17,10 @@ impl ResolvedTask {
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
-        crate::spec::check_offset(&schema, self.update.rules().carries_offsets() && self.model.rules().predictor().is_some())?;
+        let (update, model) = (self.update.rules().carries_offsets(), self.model.rules());
+        crate::spec::check_offset(&schema, update && model.takes_offsets())?;
+        let linear = model.predictor().is_some() || model.many_rows().is_some();
+        crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
         self.check_priors()?;
         self.check_early_end()?;
         self.check_lengths()
@@ -38,6 +41,14 @@ impl ResolvedTask {
         require(
             self.prior.mean.abs() <= 1e30 && positive(self.prior.scale),
             "prior_mean must lie between -1e30 and 1e30, and prior_scale between 1e-30 and 1e30",
+        )?;
+        require(
+            self.design.as_ref().is_none_or(|design| design.without_intercept != rules.has_intercept()),
+            "whether rows have an intercept is not what the model says: use the same version on both sides",
+        )?;
+        require(
+            self.features > 0,
+            "the formula has nothing but an intercept, for which the model has other constants: name a column in it",
         )?;
         crate::spec::check_design(schema)?;
         crate::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;

@@ -23,6 +23,8 @@ pub struct Design {
     /// Every factor once.
     pieces: Vec<Piece>,
     offsets: Vec<Offset>,
+    /// The column of the records' weights, and the greatest of them.
+    weights: Option<(usize, f64)>,
     scale_groups: Vec<ScaleGroup>,
     max_nonzeros: usize,
     max_abs: f64,
@@ -158,6 +160,7 @@ impl Design {
             blocks: Vec::new(),
             pieces: Vec::new(),
             offsets: Vec::new(),
+            weights: None,
             scale_groups: Vec::new(),
             max_nonzeros: 0,
             max_abs: 0.0,
@@ -231,6 +234,32 @@ impl Design {
     #[must_use]
     pub fn has_offset(&self) -> bool {
         !self.offsets.is_empty()
+    }
+
+    pub(crate) fn set_weights(&mut self, column: usize, greatest: f64) {
+        self.weights = Some((column, greatest));
+    }
+
+    /// The column whose value is a record's weight, where there is one.
+    #[must_use]
+    pub fn weights(&self) -> Option<usize> {
+        self.weights.map(|(column, _)| column)
+    }
+
+    /// The greatest weight of a record.
+    pub(crate) fn max_weight(&self) -> f64 {
+        self.weights.map_or(1.0, |(_, greatest)| greatest)
+    }
+
+    /// How many times a record counts.
+    #[must_use]
+    pub fn weight(&self, record: &Record<'_>) -> f64 {
+        match self.weights.map(|(column, _)| record.cells[column]) {
+            None => 1.0,
+            Some(Cell::Number(value)) => value,
+            // No such column passes the check; nothing that is no number counts.
+            Some(Cell::Missing | Cell::Level(_)) => 0.0,
+        }
     }
 
     /// Position of the intercept.
@@ -356,6 +385,21 @@ impl Design {
 
     pub(super) fn add_intercept(&mut self) {
         self.add("(Intercept)", vec!["(Intercept)".into()], Worst { bound: 1.0, nonzeros: 1, entry: 1.0 }, Entries::Intercept);
+    }
+
+    /// Without the coefficient of the intercept, which counted for the coding of factors all the same. Bounds on entries stay.
+    pub(crate) fn without_intercept(mut self) -> Self {
+        if self.intercept().is_none() {
+            return self;
+        }
+        self.names.remove(0);
+        self.terms.remove(0);
+        self.blocks.remove(0);
+        self.max_nonzeros -= 1;
+        self.terms.iter_mut().for_each(|term| term.first -= 1);
+        self.blocks.iter_mut().for_each(|block| block.first -= 1);
+        self.scale_groups.iter_mut().for_each(|group| group.first -= 1);
+        self
     }
 
     /// A product of factors; returns the position of its first coefficient.

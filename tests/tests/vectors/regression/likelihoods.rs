@@ -9,7 +9,7 @@ use dp_pvi_inference::models::robust_regression::Robust;
 use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
 use nalgebra::{DMatrix, DVector};
 
-use super::{Check, square};
+use super::{Check, many_rows, square};
 use crate::federation::table;
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
@@ -44,8 +44,8 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
     ("x", Some(input)),
     ("prior_sd", Some(input)),
     ("note", Some(input)),
-    ("multinomial", None),
-    ("ordinal", None),
+    ("multinomial", Some(many_rows::multinomial_oracle)),
+    ("ordinal", Some(many_rows::ordinal_oracle)),
     ("negative_binomial", Some(negative_binomial_oracle)),
     ("survival", None),
     ("weibull", None),
@@ -55,7 +55,7 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
 ];
 
 /// What other checks use.
-fn input(_: &Node<'_>) -> Outcome {
+pub(super) fn input(_: &Node<'_>) -> Outcome {
     Ok(())
 }
 
@@ -232,4 +232,4 @@ fn oracle(node: &Node<'_>, part: &Node<'_>, model: &impl LocalOptimum) -> Outcom
 }
 
 /// Of our own fits in `oracle`.
-const ORACLE_TOLERANCE: f64 = 1e-6;
+pub(super) const ORACLE_TOLERANCE: f64 = 1e-6;

@@ -5,6 +5,7 @@
 
 mod formula;
 mod likelihoods;
+mod many_rows;
 mod personal;
 mod report;
 mod scales;
@@ -35,19 +36,19 @@ const KEYS: &[(&str, Coverage)] = &[
     ("formula_errors", Whole(formula::errors)),
     ("bases", Whole(formula::bases)),
     ("multinomial", Whole(likelihoods::multinomial)),
-    ("multinomial_optimum", NotBuilt),
+    ("multinomial_optimum", Parts(many_rows::MULTINOMIAL_OPTIMUM)),
     ("negative_binomial", Whole(likelihoods::negative_binomial)),
     ("negative_binomial_optimum", Parts(likelihoods::NEGATIVE_BINOMIAL_OPTIMUM)),
     ("robust", Whole(likelihoods::robust)),
     ("robust_optimum", Parts(likelihoods::ROBUST_OPTIMUM)),
-    ("ordinal", NotBuilt),
-    ("ordinal_optimum", NotBuilt),
+    ("ordinal", Whole(many_rows::ordinal_points)),
+    ("ordinal_optimum", Parts(many_rows::ORDINAL_OPTIMUM)),
     ("survival", NotBuilt),
     ("survival_optimum", NotBuilt),
     ("weibull", NotBuilt),
     ("weibull_optimum", NotBuilt),
-    ("mean_field_gradients", NotBuilt),
-    ("bounds", NotBuilt),
+    ("mean_field_gradients", Whole(many_rows::mean_field_gradients)),
+    ("bounds", Whole(many_rows::bounds)),
     ("scale_update", Whole(scales::update)),
     ("noise_aware_scale", Whole(scales::noise_aware)),
     ("site_effects", Whole(scales::site_effects)),
@@ -68,6 +69,7 @@ const INPUTS: &[&str] = &[
     "offset",
     "weights",
     "dispersion",
+    "classes",
     "nu",
     "sd",
     "prior_mean",

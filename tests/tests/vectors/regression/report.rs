@@ -11,7 +11,7 @@ use dp_pvi_reading::effects::{Contrast, Effect, Measure, effects};
 use dp_pvi_reading::summary::{Interval, Level};
 use nalgebra::{DMatrix, DVector};
 
-use super::Check;
+use super::{Check, many_rows};
 use crate::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 
 pub(super) const PARTS: &[(&str, Option<Check>)] = &[
@@ -22,8 +22,8 @@ pub(super) const PARTS: &[(&str, Option<Check>)] = &[
     ("curve", None),
     ("survival_curve", None),
     ("weibull_curve", None),
-    ("class_probabilities", None),
-    ("ordinal_probabilities", None),
+    ("class_probabilities", Some(many_rows::class_probabilities)),
+    ("ordinal_probabilities", Some(many_rows::ordinal_probabilities)),
     ("site_effects", None),
     ("tau_interval", None),
 ];

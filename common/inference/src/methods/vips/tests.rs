@@ -269,8 +269,13 @@ fn without_noise_images_are_reconstructed() {
         assert!(accuracy > 0.82, "{accuracy}");
         let predictor = dp_pvi_reading::predictive::Predictor::of_state(&task, &state).unwrap();
         let record = data.records().next().unwrap();
-        let row =
-            dp_pvi_reading::predictive::Example { indices: record.indices, values: record.values, target: 0.0, offset: record.offset };
+        let row = dp_pvi_reading::predictive::Example {
+            indices: record.indices,
+            values: record.values,
+            target: 0.0,
+            offset: record.offset,
+            extra: Default::default(),
+        };
         let image = predictor.reconstruct(row).unwrap();
         assert!(image.accuracy > 0.5 && (predictor.log_density(row) - image.log_density).abs() < 1e-12 && image.log_density < 0.0);
     }

@@ -44,9 +44,9 @@ pub struct NaturalGradientSpec {
     /// The preconditioner is nowhere below this times K s/τ either: K the gain of the run in steps, s the noise that is left on the
     /// gradient, τ the prior's scale.
     pub shrinkage: f64,
-    /// r̄: residuals are cut to this.
+    /// r̄: residuals are cut to this, before a record's weight multiplies them.
     pub residual_bound: f64,
-    /// c̄: curvatures are cut to this; also the weight of the Gram matrix.
+    /// c̄: curvatures are cut to this, before a record's weight multiplies them; also the weight of the Gram matrix.
     pub curvature_bound: f64,
     /// w: weight of the curvature block against the gradient block.
     pub curvature_weight: f64,
@@ -147,9 +147,9 @@ impl Raw {
         };
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
         let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
-        let radius = task.feature_bound;
+        let (radius, entry) = (task.feature_bound, task.parsed_schema()?.max_abs_entry());
         let square = match task.approximation {
-            Approximation::MeanField => radius * task.parsed_schema()?.max_abs_entry().min(radius),
+            Approximation::MeanField => radius * task.model.rules().largest_entry(task.ranges()?, entry).min(radius),
             Approximation::FullCovariance => radius * radius,
         };
         // A residual that is cut to less has no such relation to the curvature any more: then the shares are added up.
@@ -162,7 +162,7 @@ impl Raw {
                 (weight, (residual * radius).hypot(weight * curvature * square))
             }
         };
-        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(CLIP_SHARE * joint);
+        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(CLIP_SHARE * joint * task.max_weight());
         let step = match preconditioner {
             Preconditioner::Gram => 2.0,
             Preconditioner::Diagonal => (1.5 / f64::from(task.max_nonzeros.max(1))).min(1.0),
@@ -189,7 +189,7 @@ impl Raw {
 fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskError> {
     let rules = task.model.rules();
     let bounds = rules.predictor_bounds(task.ranges()?);
-    Ok(rules.classes() == Some(2) && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
+    Ok(rules.has_two_classes() && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
 }
 
 /// What a visit asks for.
@@ -299,7 +299,9 @@ impl NaturalGradientSpec {
     /// C and z of a visit with this share of the budget.
     pub(crate) fn clip_and_noise(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
         let clip = match self.visit(visit) {
-            NaturalGradientVisit::Gram => checked(ClipNorm::new(self.curvature_bound * task.feature_bound * task.feature_bound))?,
+            NaturalGradientVisit::Gram => {
+                checked(ClipNorm::new(task.max_weight() * self.curvature_bound * task.feature_bound * task.feature_bound))?
+            }
             NaturalGradientVisit::Gradient => self.clip_norm,
         };
         let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;
