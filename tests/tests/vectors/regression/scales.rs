@@ -84,9 +84,7 @@ pub(super) fn site_effects(node: &Node<'_>) -> Outcome {
     let groups = groups(node)?;
     let d = compiled.dimension() as usize;
     let (mean, precision) = prior(node, &groups, d)?;
-    for (key, family) in
-        [("full", Family::FullGaussian { dimension: d }), ("mean_field", Family::DiagonalGaussian { dimension: d })]
-    {
+    for (key, family) in [("full", Family::FullGaussian { dimension: d }), ("mean_field", Family::DiagonalGaussian { dimension: d })] {
         let part = node.get(key)?;
         let (q, scales) = fixed_point(&everybody, family, &mean, &precision, &groups)?;
         part.key_equals("tau2", &scales, SEARCH)?;

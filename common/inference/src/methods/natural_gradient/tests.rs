@@ -223,7 +223,8 @@ fn terms_are_multiplied_by_the_records_weight() {
             let state = task.rule().initial();
             for visit in 0..2 {
                 let terms =
-                    Terms::new(&spec, &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref()).unwrap();
+                    Terms::new(&spec, &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref())
+                        .unwrap();
                 let term = |weight: f64, target: f64| {
                     let mut term = Term::default();
                     terms.add(RecordView { target, extra: Extra { weight, ..Extra::NONE }, ..record }, &mut term);
