@@ -192,6 +192,20 @@ impl Design {
         self.own_site
     }
 
+    /// The column of a term that is no straight line in one column of numbers and nothing else: a spline, a polynomial, a number cut into levels.
+    #[must_use]
+    pub fn bent(&self, term: usize) -> Option<usize> {
+        let Some(Block { entries: Entries::Product(factors), .. }) = self.blocks.get(term) else { return None };
+        let [only] = factors.as_slice() else { return None };
+        let piece = &self.pieces[*only];
+        let bent = match &piece.values {
+            Values::Number(map) => !map.is_affine(),
+            Values::Levels(Levels { cuts, .. }) => cuts.is_some(),
+            _ => true,
+        };
+        bent.then_some(piece.column)
+    }
+
     /// For every coefficient the site whose effect it is, as a position in [`Self::sites`]; none of coefficients that all sites have.
     #[must_use]
     pub fn owners(&self) -> Vec<Option<u32>> {
