@@ -231,7 +231,8 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "probit" => "sep, sites; ep, sites",
         "multinomial, full" => "natural",
         "ordinal" => "natural; virtual",
-        "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal, full" | "network" | "network of numbers" | "network of classes" => "",
+        "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal, full" | "network" | "network of numbers"
+        | "network of classes" => "",
         "topics" => "vips, learned clip",
         "mixture" => "sep, sampled; dp-em",
         "mixture, full" => "",

@@ -213,11 +213,12 @@ impl Rows {
 
     /// A line of the kind that this model's predictions have, of a row of zeros.
     fn shape(&self) -> Line {
-        self.line(RecordView { indices: &[], values: &[], target: 0.0, offset: 0.0 })
+        self.line(RecordView { indices: &[], values: &[], target: 0.0, offset: 0.0, extra: Default::default() })
     }
 
     fn line(&self, record: RecordView<'_>) -> Line {
-        let example = Example { indices: record.indices, values: record.values, target: 0.0, offset: record.offset };
+        let example =
+            Example { indices: record.indices, values: record.values, target: 0.0, offset: record.offset, extra: Default::default() };
         let prediction = self.predictor.predict(example);
         let interval = prediction.interval(self.level);
         match prediction {
@@ -231,7 +232,9 @@ impl Rows {
             | Prediction::HeavyTailed { mean, variance, .. } => {
                 let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
                     LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
-                    LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Absent => (&|entry| entry, Some(variance.sqrt())),
+                    LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Survival(_) | LabelKind::Absent => {
+                        (&|entry| entry, Some(variance.sqrt()))
+                    }
                 };
                 Line::Number { middle: decode(mean), sd, lower: decode(interval.lower), upper: decode(interval.upper) }
             }
@@ -283,7 +286,7 @@ fn csv(line: Option<Line>, shape: &Line, schema: &Schema) -> String {
 fn class_name(schema: &Schema, class: usize) -> &str {
     match &schema.label().kind {
         LabelKind::Classes { values } => values.get(class).map_or("", String::as_str),
-        LabelKind::Binary { .. } | LabelKind::Number(_) | LabelKind::Absent => "",
+        LabelKind::Binary { .. } | LabelKind::Number(_) | LabelKind::Survival(_) | LabelKind::Absent => "",
     }
 }
 

@@ -203,7 +203,7 @@ fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
     let (mut sum, mut total) = (0.0, 0.0);
     for row in world.rows.iter() {
         for &(target, probability) in row.targets.iter().filter(|(_, probability)| *probability > 0.0) {
-            let row = Example { indices: row.indices, values: row.values, target, offset: row.offset };
+            let row = Example { indices: row.indices, values: row.values, target, offset: row.offset, extra: Default::default() };
             sum += probability * (exact.log_density(row) - with.log_density(row));
             total += probability;
         }

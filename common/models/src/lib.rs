@@ -152,6 +152,11 @@ pub trait ModelRules: Display {
         self.is_linear() && self.classes() == Some(2) && self.many_rows().is_none()
     }
 
+    /// Whether an offset of the formula is added to the linear predictor. Default: where there is one predictor.
+    fn takes_offsets(&self) -> bool {
+        self.predictor().is_some()
+    }
+
     /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
     /// logit or a logarithm.
     fn outcome_sd(&self) -> f64 {

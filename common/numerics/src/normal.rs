@@ -121,7 +121,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_tables_and_invert_the_distribution() {
-        for (probability, expected) in [(0.5, 0.0), (0.975, 1.959_963_984_540_054), (1e-10, -6.361_340_902_404_056), (0.9, 1.281_551_565_544_600_4)] {
+        for (probability, expected) in
+            [(0.5, 0.0), (0.975, 1.959_963_984_540_054), (1e-10, -6.361_340_902_404_056), (0.9, 1.281_551_565_544_600_4)]
+        {
             assert!((quantile(probability) - expected).abs() < 1e-12, "{probability}");
         }
         for w in [-8.0, -2.5, -1e-3, 0.7, 3.0] {

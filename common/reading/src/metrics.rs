@@ -341,7 +341,13 @@ mod tests {
         let predictor = certain(&ModelSpec::from(logistic_regression::LogisticRegression {}));
         let logits = [[2.0], [-1.0], [0.5]];
         let targets = [1.0, 1.0, 0.0];
-        let records = logits.iter().zip(targets).map(|(x, target)| Example { indices: &[0], values: x, target, offset: 0.0 });
+        let records = logits.iter().zip(targets).map(|(x, target)| Example {
+            indices: &[0],
+            values: x,
+            target,
+            offset: 0.0,
+            extra: Default::default(),
+        });
         let m = evaluate(&predictor, records);
         let p = |z: f64| 1.0 / (1.0 + (-z).exp());
         assert!((m.log_likelihood - (p(2.0).ln() + p(-1.0).ln() + p(-0.5).ln()) / 3.0).abs() < 1e-9);
@@ -377,7 +383,13 @@ mod tests {
         let rows = [([0.7, 0.2, 0.1], 0.0), ([0.3, 0.4, 0.3], 2.0), ([0.1, 0.1, 0.8], 2.0), ([0.2, 0.5, 0.3], 1.0)];
         let m = evaluate(
             &certain(&ModelSpec::from(logistic_regression::LogisticRegression {})).with_law(Told),
-            rows.iter().map(|(values, target)| Example { indices: &[0, 1, 2], values, target: *target, offset: 0.0 }),
+            rows.iter().map(|(values, target)| Example {
+                indices: &[0, 1, 2],
+                values,
+                target: *target,
+                offset: 0.0,
+                extra: Default::default(),
+            }),
         );
         assert!((m.log_likelihood - (0.7_f64.ln() + 0.3_f64.ln() + 0.8_f64.ln() + 0.5_f64.ln()) / 4.0).abs() < 1e-15);
         assert_eq!((m.accuracy, m.rmse, m.roc.len()), (Some(0.75), None, 0));
@@ -394,7 +406,13 @@ mod tests {
         let predictor = certain(&ModelSpec::from(linear_regression::LinearRegression { noise_sd: 2.0 }));
         let m = evaluate(
             &predictor,
-            [(&[1.0], 2.0), (&[-1.0], 2.0)].map(|(values, target)| Example { indices: &[0], values, target, offset: 0.0 }),
+            [(&[1.0], 2.0), (&[-1.0], 2.0)].map(|(values, target)| Example {
+                indices: &[0],
+                values,
+                target,
+                offset: 0.0,
+                extra: Default::default(),
+            }),
         );
         assert!((m.rmse.unwrap() - 5.0_f64.sqrt()).abs() < 1e-12);
         let log = -0.5 * (2.0 * std::f64::consts::PI * 4.0_f64).ln() - 0.5 * (0.25 + 2.25) / 2.0;

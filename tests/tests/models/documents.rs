@@ -25,11 +25,7 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "097df7c54dd434a65fe7c6315fcefbd9b554f0ac13262226b07c8aa8d2d48cce",
     ),
     ("multinomial", r#"{"family":"multinomial-regression","classes":3}"#, ""),
-    (
-        "ordinal",
-        r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#,
-        "",
-    ),
+    ("ordinal", r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#, ""),
     (
         "network",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,

@@ -9,7 +9,6 @@ use nalgebra::{DMatrix, DVector};
 use super::optimum::{Problem, ascend};
 use super::{Gradients, LocalOptimum, Model};
 use crate::mean_field::{MeanField, ScaleCoordinate};
-use dp_pvi_models::prediction::Example;
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// The private half of a model of many rows.
@@ -19,7 +18,7 @@ pub struct ManyRowsModel<T>(pub T);
 impl<T: ManyRows> Model for ManyRowsModel<T> {
     fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
         let mut rows = PseudoRows::default();
-        self.0.write(example(record), &Place::at(q.standard()), &mut rows);
+        write(&self.0, record, &Place::at(q.standard()), &mut rows);
         rows.expected()
     }
 
@@ -39,7 +38,7 @@ impl<T: ManyRows> Model for ManyRowsModel<T> {
 impl<T: ManyRows> Gradients for ManyRowsModel<T> {
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
         let mut rows = PseudoRows::default();
-        self.0.write(example(record), &Place::at(q), &mut rows);
+        write(&self.0, record, &Place::at(q), &mut rows);
         // A record with a number that is not finite, or that overflows, contributes 0.
         if !rows.is_finite() {
             return;
@@ -98,8 +97,7 @@ impl<T: ManyRows> Problem for OfTable<'_, T> {
         let place = Place { centre: Some(centre), ..Place::at(q.standard()) };
         let mut rows = PseudoRows::default();
         let of = |record: RecordView<'_>| {
-            rows.clear();
-            self.rows.write(example(record), &place, &mut rows);
+            write(self.rows, record, &place, &mut rows);
             rows.expected()
         };
         self.weight * self.table.records().filter(RecordView::is_finite).map(of).sum::<f64>()
@@ -116,8 +114,7 @@ pub(crate) fn sums(model: &dyn ManyRows, table: &RecordTable, q: &Standard) -> (
     let (mut first, mut second) = (DVector::zeros(d), DMatrix::zeros(d, d));
     let mut rows = PseudoRows::default();
     for record in table.records().filter(RecordView::is_finite) {
-        rows.clear();
-        model.write(example(record), &Place::at(q), &mut rows);
+        write(model, record, &Place::at(q), &mut rows);
         if !rows.is_finite() {
             continue;
         }
@@ -135,9 +132,18 @@ pub(crate) fn sums(model: &dyn ManyRows, table: &RecordTable, q: &Standard) -> (
     (first, second)
 }
 
-/// A record as public mathematics sees one.
-pub(crate) fn example(record: RecordView<'_>) -> Example<'_> {
-    Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset }
+/// Writes the rows of a record, times its weight, in place of those that are there.
+pub(crate) fn write(model: &dyn ManyRows, record: RecordView<'_>, place: &Place<'_>, rows: &mut PseudoRows) {
+    rows.clear();
+    model.write(record.example(), place, rows);
+    rows.multiply(record.extra.weight);
+}
+
+/// Writes the rows of a record's bound, times its weight, in place of those that are there.
+pub(crate) fn write_bound(model: &dyn ManyRows, record: RecordView<'_>, dimension: usize, bound: f64, rows: &mut PseudoRows) {
+    rows.clear();
+    model.write_bound(record.example(), dimension, bound, rows);
+    rows.multiply(record.extra.weight);
 }
 
 impl Beliefs for MeanField {

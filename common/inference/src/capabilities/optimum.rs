@@ -92,7 +92,7 @@ fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
         builder.start_unit();
         let indices: Vec<u32> = record.indices.iter().map(|&j| position[j as usize]).collect();
         // Ascending columns keep their order, and the rows are no more and no longer.
-        if builder.push_with_offset(&indices, record.values, record.target, record.offset).is_err() {
+        if builder.push_record(RecordView { indices: &indices, ..record }).is_err() {
             break;
         }
     }
@@ -125,14 +125,14 @@ struct OfPredictor<'a, M> {
 
 impl<M: LinearPredictor> Problem for OfPredictor<'_, M> {
     fn first_curvature(&self, _start: &Gaussian) -> DMatrix<f64> {
-        let typical = |record: RecordView<'_>| self.weight * self.model.typical_curvature(record.target);
+        let typical = |record: RecordView<'_>| self.weight * record.extra.weight * self.model.typical_curvature(record.target);
         glm::sums(self.table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1
     }
 
     fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>) {
         glm::sums(self.table, |record| {
             let (a, s2) = glm::predictor_of(record, q.standard());
-            let glm::Statistics { residual, curvature } = self.model.statistics(a, s2, record.target);
+            let glm::Statistics { residual, curvature } = glm::statistics_of(self.model, record, a, s2);
             glm::Statistics { residual: self.weight * residual, curvature: self.weight * curvature }
         })
     }
@@ -249,10 +249,13 @@ mod tests {
     use crate::mean_field::{MeanField, ScaleCoordinate};
     use crate::models::linear_regression::LinearRegression;
     use crate::models::logistic_regression::LogisticRegression;
+    use crate::models::negative_binomial_regression::NegativeBinomial;
     use crate::models::poisson_regression::Poisson;
+    use crate::models::robust_regression::Robust;
     use crate::testing::{close, random_units};
     use dp_pvi_privacy::mechanism::Term;
     use dp_pvi_records::{RecordTable, RecordView};
+    use dp_pvi_schema::public::Extra;
 
     /// Λ − Λ_c − w Σ c x² and w Σ r x − Λ_c (μ − μ_c), over w + the largest precision of the cavity.
     fn slopes(table: &RecordTable, weight: f64, cavity: &Gaussian, q: &Gaussian) -> Vec<f64> {
@@ -310,7 +313,8 @@ mod tests {
         let (mut with_offset, mut as_feature) = (RecordTable::builder(3), RecordTable::builder(4));
         for (x, target) in raw.iter().flatten() {
             with_offset.start_unit();
-            with_offset.push_with_offset(&[0, 1, 2], &x[..3], *target, x[3]).unwrap();
+            let record = RecordView { indices: &[0, 1, 2], values: &x[..3], target: *target, offset: x[3], extra: Extra::NONE };
+            with_offset.push_record(record).unwrap();
             as_feature.start_unit();
             as_feature.push(&[0, 1, 2, 3], x, *target).unwrap();
         }
@@ -332,11 +336,66 @@ mod tests {
         }
     }
 
+    /// The same records once with weights, and once as often as the weights say.
+    fn weighted_and_repeated(count: usize) -> (RecordTable, RecordTable) {
+        let (mut weighted, mut repeated) = (RecordTable::builder(3), RecordTable::builder(3));
+        for (number, (x, target)) in random_units(11, count, 3).iter().flatten().enumerate() {
+            let times = number % 4;
+            let record = RecordView { indices: &[0, 1, 2], values: x, target: *target, offset: 0.2 * x[0], extra: Extra::NONE };
+            weighted.start_unit();
+            weighted.push_record(RecordView { extra: Extra { weight: times as f64, ..Extra::NONE }, ..record }).unwrap();
+            for _ in 0..times {
+                repeated.start_unit();
+                repeated.push_record(record).unwrap();
+            }
+        }
+        (weighted.finish(), repeated.finish())
+    }
+
+    /// Fits of few records and of many, in both families.
+    #[test]
+    fn a_record_of_weight_three_counts_as_three_records() {
+        for count in [4, 30, 150] {
+            let (weighted, repeated) = weighted_and_repeated(count);
+            for family in [Family::DiagonalGaussian { dimension: 3 }, Family::FullGaussian { dimension: 3 }] {
+                let prior = Gaussian::from_natural(family, family.isotropic(0.1, 0.7)).unwrap();
+                let models: [&dyn LocalOptimum; 5] =
+                    [&LogisticRegression, &Poisson, &LinearRegression::new(0.7), &NegativeBinomial::new(1.7), &Robust::new(4.0, 0.8)];
+                for model in models {
+                    let found = model.local_optimum(&weighted, &prior, &prior).unwrap();
+                    let expected = model.local_optimum(&repeated, &prior, &prior).unwrap();
+                    close(found.natural(), expected.natural(), 1e-7);
+                }
+                let q = LogisticRegression.local_optimum(&repeated, &prior, &prior).unwrap();
+                let totals = [&weighted, &repeated].map(|table| glm::total(&LogisticRegression, table, &q));
+                assert!((totals[0] - totals[1]).abs() < 1e-9 && totals[0] < 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_a_record_is_multiplied_by_its_weight() {
+        let (weighted, repeated) = weighted_and_repeated(40);
+        for coordinate in [ScaleCoordinate::LogScale, ScaleCoordinate::HalfVariance { weight: 0.7 }] {
+            let q = MeanField::new(vec![0.3, -0.2, 0.1], vec![0.5, 0.1, 0.3], coordinate).unwrap();
+            let sum = |table: &RecordTable| {
+                let mut sum = vec![0.0; 6];
+                for record in table.records() {
+                    let mut term = Term::default();
+                    LogisticRegression.gradient(record, &q, &mut term);
+                    term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+                }
+                sum
+            };
+            close(&sum(&weighted), &sum(&repeated), 1e-12);
+        }
+    }
+
     /// What one record adds to a gradient: for numbers, an offset is taken from the label.
     #[test]
     fn the_gradient_of_a_number_with_an_offset_is_that_of_the_rest_of_its_label() {
         let q = MeanField::new(vec![0.3, -0.2], vec![0.5, 0.1], ScaleCoordinate::LogScale).unwrap();
-        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4 };
+        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4, extra: Extra::NONE };
         let rest = RecordView { target: 0.5, offset: 0.0, ..record };
         let term = |record| {
             let mut term = Term::default();

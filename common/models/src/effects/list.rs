@@ -188,7 +188,9 @@ impl Outcome {
                     };
                     Self { comparison, level, centre: rule.centre, scale: rule.scale }
                 }
-                LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Absent => plain(Measure::Difference, Measure::Value),
+                LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Survival(_) | LabelKind::Absent => {
+                    plain(Measure::Difference, Measure::Value)
+                }
             },
         })
     }

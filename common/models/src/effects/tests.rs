@@ -246,6 +246,9 @@ fn classes_have_effects_of_their_own() {
     assert!((first("early").estimate / first("late").estimate - 0.5).abs() < 1e-12);
     assert!(agree(&list, &model, &schema, &q));
     let compared = compare(&model, &schema, &q, &["age=60".into()], &["age=50".into()]).unwrap();
-    assert_eq!(compared.iter().map(|effect| effect.name.as_str()).collect::<Vec<_>>(), ["late: age: 60 against 50", "early: age: 60 against 50"]);
+    assert_eq!(
+        compared.iter().map(|effect| effect.name.as_str()).collect::<Vec<_>>(),
+        ["late: age: 60 against 50", "early: age: 60 against 50"]
+    );
     assert!((compared[1].estimate - 0.2 * 10.0 / 20.0).abs() < 1e-12, "{}", compared[1].estimate);
 }

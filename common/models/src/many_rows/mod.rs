@@ -225,6 +225,15 @@ impl PseudoRows {
         }
     }
 
+    /// Multiplies r and c of every row, and f: a record of this weight.
+    pub fn multiply(&mut self, weight: f64) {
+        for Statistics { residual, curvature } in &mut self.statistics {
+            *residual *= weight;
+            *curvature *= weight;
+        }
+        self.expected *= weight;
+    }
+
     /// Whether every r, c and entry is a finite number.
     #[must_use]
     pub fn is_finite(&self) -> bool {

@@ -49,7 +49,8 @@ pub(super) struct Thresholds {
 
 impl Thresholds {
     pub(super) fn at(centre: &[f64]) -> Self {
-        let slopes: Vec<f64> = centre.iter().enumerate().map(|(j, m)| if j == 0 { 1.0 } else { sigmoid_moments(*m, 0.0).sigmoid }).collect();
+        let slopes: Vec<f64> =
+            centre.iter().enumerate().map(|(j, m)| if j == 0 { 1.0 } else { sigmoid_moments(*m, 0.0).sigmoid }).collect();
         let running = |sum: &mut f64, step: f64| {
             *sum += step;
             Some(*sum)
@@ -76,7 +77,8 @@ impl Logits<'_> {
     fn each(&self, mut take: impl FnMut(&mut dyn Iterator<Item = (u32, f64)>, f64)) {
         let (class, last) = (self.class, self.thresholds.values.len());
         let x = |sign: f64| self.record.indices.iter().zip(self.record.values).map(move |(&j, &x)| (j, sign * x));
-        let slopes = |count: usize, sign: f64| (self.width..).zip(&self.thresholds.slopes[..count]).map(move |(j, slope)| (j, sign * slope));
+        let slopes =
+            |count: usize, sign: f64| (self.width..).zip(&self.thresholds.slopes[..count]).map(move |(j, slope)| (j, sign * slope));
         if class < last {
             take(&mut x(-1.0).chain(slopes(class + 1, 1.0)), self.thresholds.constants[class]);
         }

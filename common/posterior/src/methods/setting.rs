@@ -89,6 +89,19 @@ impl Setting<'_> {
         }
     }
 
+    /// For every coefficient the site whose effect it is; empty where the task has no effects of sites.
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u32>> {
+        let sites = self.design.is_some_and(|design| !design.sites.is_empty());
+        let Some(schema) = Some(self.parsed_schema()).filter(|_| sites).and_then(Result::ok) else { return Vec::new() };
+        let Some(design) = schema.design() else { return Vec::new() };
+        // Every class has its own copy of the coefficients; what a model adds behind them belongs to nobody.
+        let copies = self.model.rules().classes_with_coefficients(&schema).len().max(1);
+        let mut owners = design.owners().repeat(copies);
+        owners.resize(self.dimension as usize, None);
+        owners
+    }
+
     /// λ: the natural parameters of the posterior, which are the head of a state.
     #[must_use]
     pub fn posterior<'a>(&self, state: &'a [f64]) -> &'a [f64] {
@@ -111,6 +124,20 @@ impl Setting<'_> {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn ranges(&self) -> Result<Ranges, TaskError> {
         Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
+    }
+
+    /// w̄: no record counts more often.
+    #[must_use]
+    pub fn max_weight(&self) -> f64 {
+        self.design.and_then(|design| design.weights.as_ref()).map_or(1.0, |weights| weights.largest)
+    }
+
+    /// Public bound on the norm of one record's gradient of E_q log p in μ, its weight included, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::ranges`].
+    pub fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
+        Ok(self.model.rules().gradient_bound(self.ranges()?).map(|bound| self.max_weight() * bound))
     }
 
     /// The schema.

@@ -5,11 +5,12 @@ use serde::Deserialize;
 
 use super::{
     Approximation, DesignSpec, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError,
-    Trust, UpdateSpec,
+    Trust, UpdateSpec, WeightsSpec,
 };
 use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
 use crate::models::ModelFamily;
+use crate::schema::Schema;
 use crate::spec::TermPrior;
 use crate::spec::check::{invalid, require};
 
@@ -79,6 +80,8 @@ pub struct RawModel {
     pub formula: Option<String>,
     /// Names of all sites, where the formula has effects of sites.
     pub sites: Vec<String>,
+    /// Number column with the records' weights, where a formula makes the rows. Default: every record counts once.
+    pub weights: Option<String>,
     /// Priors of single terms of the formula.
     pub priors: Vec<TermPrior>,
     /// Options of the likelihood.
@@ -219,11 +222,12 @@ impl RawTask {
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
         )?;
+        require(design.is_some() || self.model.weights.is_none(), "weights belongs to a formula, which says what rows are made of")?;
         require(
             design.is_some() || self.model.priors.is_empty(),
             "[[model.priors]] are those of a formula's terms: write formula = \"…\" under [model]",
         )?;
-        let schema = crate::spec::schema(schema_text, design.as_ref())?;
+        let (schema, design) = self.weighted(crate::spec::schema(schema_text, design.as_ref())?, design)?;
         let schedule = self.schedule()?;
         let mut task = ResolvedTask {
             format: FORMAT,
@@ -272,6 +276,14 @@ impl RawTask {
         Ok(ResolvedTask { update, ..task })
     }
 
+    /// The schema whose records have the weights that the task names, and what says so.
+    fn weighted(&self, schema: Schema, design: Option<DesignSpec>) -> Result<(Schema, Option<DesignSpec>), TaskError> {
+        let (Some(column), Some(design)) = (&self.model.weights, design.clone()) else { return Ok((schema, design)) };
+        let schema = schema.with_weights(column)?;
+        let weights = Some(WeightsSpec { column: column.clone(), largest: schema.max_weight() });
+        Ok((schema, Some(DesignSpec { weights, ..design })))
+    }
+
     /// The same task with this number of rounds.
     #[must_use]
     pub fn with_rounds(&self, rounds: u32) -> Self {
@@ -309,13 +321,13 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "priors"];
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "weights", "priors"];
 
     /// What rows are made of, where a formula says it.
     #[must_use]
     pub fn design(&self) -> Option<DesignSpec> {
-        let (sites, priors) = (self.sites.clone(), self.priors.clone());
-        self.formula.clone().map(|formula| DesignSpec { formula, sites, priors, without_intercept: false })
+        let design = |formula| DesignSpec { priors: self.priors.clone(), ..DesignSpec::of(formula, self.sites.clone()) };
+        self.formula.clone().map(design)
     }
 }
 
@@ -346,6 +358,7 @@ struct CommonModel {
     formula: Option<String>,
     #[serde(default)]
     sites: Vec<String>,
+    weights: Option<String>,
     #[serde(default)]
     priors: Vec<TermPrior>,
 }
@@ -355,8 +368,8 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, priors } = read(common)?;
-        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, priors, options })
+        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors } = read(common)?;
+        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors, options })
     }
 }
 

@@ -134,7 +134,7 @@ fn event(run: &Run<'_>) -> String {
     let Ok(schema) = run.task.parsed_schema() else { return "the label".into() };
     match &schema.label().kind {
         LabelKind::Binary { positive, .. } => format!("{} = {}", schema.label().column, positive.join(" or ")),
-        LabelKind::Number(_) | LabelKind::Classes { .. } | LabelKind::Absent => schema.label().column.clone(),
+        LabelKind::Number(_) | LabelKind::Classes { .. } | LabelKind::Survival(_) | LabelKind::Absent => schema.label().column.clone(),
     }
 }
 

@@ -62,6 +62,7 @@ fn question(run: &Run<'_>) -> String {
         LabelKind::Binary { positive, .. } => format!("How likely is {label} = {}, given {from}", positive.join(" or ")),
         LabelKind::Classes { .. } => format!("Which {label} is likely, given {from}"),
         LabelKind::Number(_) => format!("How does {label} depend on {from}"),
+        LabelKind::Survival(rule) => format!("How does the time {label} until {} depend on {from}", rule.event_column),
         LabelKind::Absent => format!("What structure is there in {from}"),
     };
     format!("{}? Answered by {model} {over}.", Escaped(&asked))

@@ -9,13 +9,13 @@ use dp_pvi_inference::capabilities::{LocalOptimum, Model};
 use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::{RecordTable, RecordView};
+use dp_pvi_posterior::models::Ranges;
 use dp_pvi_posterior::models::many_rows::{ManyRows, Place, PseudoRows};
 use dp_pvi_posterior::models::multinomial_regression::MultinomialRegression;
 use dp_pvi_posterior::models::negative_binomial_regression::NegativeBinomialRegression;
 use dp_pvi_posterior::models::ordinal_regression::OrdinalRegression;
 use dp_pvi_posterior::models::prediction::{Example, Outcome as Told, Prediction};
 use dp_pvi_posterior::models::robust_regression::RobustRegression;
-use dp_pvi_posterior::models::Ranges;
 use dp_pvi_posterior::numerics::softmax_mean::SoftmaxMean;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::Term;
@@ -108,7 +108,7 @@ pub(super) fn ordinal_points(node: &Node<'_>) -> Outcome {
         let data = table(&[x], &ordered(vec![point.get("target")?.number()?]))?;
         let record = data.records().next().ok_or("no record")?;
         let mut rows = PseudoRows::default();
-        let example = Example { indices: record.indices, values: record.values, target: record.target, offset: 0.0 };
+        let example = record.example();
         model.write(example, &Place::at(&q), &mut rows);
         let (mut gradient, mut hessian) = (DVector::zeros(d), DMatrix::zeros(d, d));
         for (row, at) in rows.iter() {
@@ -139,7 +139,7 @@ pub(super) fn ordinal_probabilities(report: &Node<'_>) -> Outcome {
         let law = model.rules().law(&Told { posterior, state: None, noise_sd: None }).map_err(message)?;
         let data = table(&[case.at("row")?], &[0.0])?;
         let record = data.records().next().ok_or("no record")?;
-        let example = Example { indices: record.indices, values: record.values, target: 0.0, offset: 0.0 };
+        let example = Example { target: 0.0, ..record.example() };
         let Prediction::Classes { probabilities } = law.predict(example) else { return Err("no classes".into()) };
         case.key_equals("probabilities", &probabilities, FIXED_POINT)?;
     }
@@ -197,7 +197,13 @@ pub(super) fn multinomial_oracle(node: &Node<'_>) -> Outcome {
     near(&part, q.standard().mean(), &sd)
 }
 
-fn oracle_fit(node: &Node<'_>, part: &Node<'_>, model: impl LocalOptimum, data: &RecordTable, d: usize) -> Result<(Gaussian, Vec<f64>), String> {
+fn oracle_fit(
+    node: &Node<'_>,
+    part: &Node<'_>,
+    model: impl LocalOptimum,
+    data: &RecordTable,
+    d: usize,
+) -> Result<(Gaussian, Vec<f64>), String> {
     let family = Family::FullGaussian { dimension: d };
     let prior = Gaussian::from_natural(family, family.isotropic(0.0, node.get("prior_sd")?.number()?.powi(2))).map_err(message)?;
     let q = model.local_optimum(data, &prior, &prior).map_err(message)?;

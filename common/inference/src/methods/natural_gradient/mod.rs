@@ -7,6 +7,7 @@
 //!   bounds on r and c (module `methods::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
 //!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
 //!   neither: the mechanism clips and checks every term.
+//! * **Coordinates**: under local trust a site releases those that all sites have and its own effects ([`places`](NaturalGradientSpec::places)); the rest of its vector is 0.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
@@ -14,14 +15,14 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project};
-use crate::capabilities::many_rows::example;
+use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::{self, Model};
@@ -35,7 +36,10 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    let mut mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    if let Some(places) = spec.places(&job.task.setting(), job.visit, job.site)? {
+        mechanism = mechanism.on(places).map_err(TaskError::from)?;
+    }
     Terms::new(spec, job, model)?;
     let permit = only_step(permit, &mechanism.event())?;
     let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
@@ -128,9 +132,10 @@ impl<'a> Terms<'a> {
     #[inline]
     pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
         match &self.kind {
+            Kind::Gram(_) if !record.extra.weight.is_finite() => {}
             Kind::Gram(predictor) => {
                 let (row, factor) = (sparse(record), predictor.largest_curvature(self.spec.curvature_bound, record.target));
-                self.products(row, factor, 0, term);
+                self.products(row, record.extra.weight * factor, 0, term);
             }
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
@@ -148,7 +153,7 @@ impl<'a> Terms<'a> {
             }
             Kind::GramOfRows(model) => {
                 let mut rows = PseudoRows::default();
-                model.write_bound(example(record), self.dimension, self.spec.curvature_bound, &mut rows);
+                many_rows::write_bound(*model, record, self.dimension, self.spec.curvature_bound, &mut rows);
                 if rows.is_finite() {
                     rows.iter().for_each(|(row, at)| self.products(row, at.curvature, 0, term));
                 }
@@ -161,7 +166,7 @@ impl<'a> Terms<'a> {
     fn rows(&self, model: &dyn ManyRows, q: &Standard, record: RecordView<'_>, term: &mut Term) {
         let cut = Cut { residual: self.spec.residual_bound, curvature: self.spec.curvature_bound };
         let mut rows = PseudoRows::default();
-        model.write(example(record), &Place { cut, ..Place::at(q) }, &mut rows);
+        many_rows::write(model, record, &Place { cut, ..Place::at(q) }, &mut rows);
         if !rows.is_finite() {
             return;
         }
@@ -177,16 +182,19 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Residual and curvature within their bounds, times the record's weight where records are weighted.
+    /// Residual and curvature within their bounds, times the record's own weight (`weights` of the model), and times that which keeps it within C where the update
+    /// is `weighted`.
     #[inline]
     fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
         let own = predictor.statistics(mean, variance, record.target);
-        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite()) {
+        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
         }
         let own = self.spec.bounded(own);
+        let times = |factor: f64, s: Statistics| Statistics { residual: factor * s.residual, curvature: factor * s.curvature };
+        let counted = record.extra.weight;
         if !self.spec.weighted {
-            return Some(own);
+            return Some(times(counted, own));
         }
         let other = if self.of_class {
             Statistics { residual: 1.0 - own.residual.abs(), ..own }
@@ -198,8 +206,8 @@ impl<'a> Terms<'a> {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
             Kind::Gram(_) | Kind::Full(..) | Kind::GramOfRows(_) | Kind::Rows(..) => square * square,
         };
-        let factor = self.spec.weight([own, other], square, fourth);
-        Some(Statistics { residual: factor * own.residual, curvature: factor * own.curvature })
+        let own = times(counted, own);
+        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.

@@ -240,7 +240,7 @@ impl Raw {
         let two_classes = model.has_two_classes();
         let weighted = self.weighted.unwrap_or(two_classes && optimizer == Optimizer::Preconditioned);
         let balance = Balance::of(weighted);
-        let bound = task.model.rules().gradient_bound(task.ranges()?).map(|bound| balance.clip * bound);
+        let bound = task.gradient_bound()?.map(|bound| balance.clip * bound);
         let Some(clip) = resolving.clip_norm(self.clip_norm)?.or(bound) else {
             return invalid(&format!(
                 "gradients of {} have no public bound: give clip_norm, the largest gradient norm of a unit that shall count in full",
@@ -351,7 +351,7 @@ impl UpdateRules for DpOptimisationSpec {
         )?;
         if let Some(AdaptiveClipSpec { expected_units, target, rate, weight }) = self.adaptive_clip {
             require(
-                task.model.rules().gradient_bound(task.ranges()?).is_none() && self.max_units.is_some(),
+                task.gradient_bound()?.is_none() && self.max_units.is_some(),
                 "adaptive_clip is for neural networks: gradients of other models have a public bound, or a norm to choose by hand",
             )?;
             require(expected_units >= 1.0 && expected_units.is_finite(), "adaptive_clip needs units of at least 1/sampling_rate")?;
