@@ -216,15 +216,6 @@ impl PseudoRows {
         self.expected += value;
     }
 
-    /// Multiplies f, and r and c of every row.
-    pub fn times(&mut self, weight: f64) {
-        self.expected *= weight;
-        for Statistics { residual, curvature } in &mut self.statistics {
-            *residual *= weight;
-            *curvature *= weight;
-        }
-    }
-
     /// Multiplies r and c of every row, and f: a record of this weight.
     pub fn multiply(&mut self, weight: f64) {
         for Statistics { residual, curvature } in &mut self.statistics {

@@ -62,7 +62,7 @@ impl<M: ManyRows> ManyRows for Weighted<M> {
     fn write(&self, record: Example<'_>, at: &Place<'_>, rows: &mut PseudoRows) {
         let number = record.target as usize;
         self.model.write(Example { target: self.target[number], ..record }, at, rows);
-        rows.times(self.weights[number]);
+        rows.multiply(self.weights[number]);
     }
 
     fn write_bound(&self, record: Example<'_>, dimension: usize, bound: f64, rows: &mut PseudoRows) {
