@@ -10,8 +10,9 @@ use dp_pvi_tests::regression::Records;
 /// Records of a site.
 const SIZES: [usize; 3] = [300, 200, 100];
 
-/// Largest difference from R's estimate, in posterior standard deviations: a mean differs from a maximum.
-const TOLERANCE: f64 = 0.15;
+/// Largest differences from R's estimates, in posterior standard deviations: a mean differs from a maximum. As in the golden vectors.
+const MULTINOMIAL: f64 = 0.3;
+const ORDINAL: f64 = 0.5;
 
 /// Numbers and a class, in a text for R and in files of sites.
 struct Data {
@@ -85,10 +86,10 @@ fn asked(script: &str, package: &str, data: &str) -> Option<Vec<f64>> {
     Some(String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim().parse().unwrap()).collect())
 }
 
-fn check(found: &[(String, f64, f64)], expected: &[f64]) {
+fn check(found: &[(String, f64, f64)], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len());
     for ((name, mean, sd), expected) in found.iter().zip(expected) {
-        assert!((mean - expected).abs() <= TOLERANCE * sd, "{name}: {mean} with sd {sd}, R has {expected}");
+        assert!((mean - expected).abs() <= tolerance * sd, "{name}: {mean} with sd {sd}, R has {expected}");
     }
 }
 
@@ -99,7 +100,7 @@ fn multinomial_regression_ends_where_nnet_does() {
                   fit <- nnet::multinom(y ~ x0 + x1 + x2, d, trace = FALSE, maxit = 1000, reltol = 1e-14)
                   cat(sprintf('%.12g\\n', t(coef(fit)[, c(2, 3, 4, 1)])), sep = '')";
     let Some(expected) = asked(script, "nnet", &all) else { return };
-    check(&fitted("family = \"multinomial-regression\"", true, &sites), &expected);
+    check(&fitted("family = \"multinomial-regression\"", true, &sites), &expected, MULTINOMIAL);
 }
 
 /// Thresholds are compared themselves: they are no linear function of what the task names, but that of its mean is near.
@@ -115,5 +116,5 @@ fn ordinal_regression_ends_where_polr_does() {
     // Var of α_2 is that of its linearisation, of which that of κ_2 is a part: the smaller standard deviation is the stricter test.
     found[4].1 = first + step.exp().ln_1p();
     found[4].2 = found[4].2.min(found[3].2);
-    check(&found, &expected);
+    check(&found, &expected, ORDINAL);
 }

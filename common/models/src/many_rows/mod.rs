@@ -187,7 +187,7 @@ impl PseudoRows {
     }
 
     /// One more row with r and c.
-    pub fn push_with(&mut self, entries: impl Iterator<Item = (u32, f64)>, statistics: Statistics) {
+    pub(crate) fn push_with(&mut self, entries: impl Iterator<Item = (u32, f64)>, statistics: Statistics) {
         let row = self.push(entries);
         self.set(row, statistics);
     }
@@ -212,7 +212,7 @@ impl PseudoRows {
     }
 
     /// Adds to f.
-    pub fn add_expected(&mut self, value: f64) {
+    pub(crate) fn add_expected(&mut self, value: f64) {
         self.expected += value;
     }
 

@@ -61,7 +61,7 @@ impl PublicHalf for OrdinalRegression {
 
 impl ModelRules for OrdinalRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require((3..=MAX_CLASSES).contains(&self.classes), "classes must lie between 3 and 100: for two, use logistic-regression")?;
+        require((3..=MAX_CLASSES).contains(&self.classes), "classes must lie between 3 and 100: two classes have a family of their own")?;
         require(self.threshold_mean.iter().all(|mean| mean.abs() <= 1e3), "threshold_mean must be two numbers between -1000 and 1000")?;
         require(self.threshold_scale.iter().all(|scale| positive(*scale)), "threshold_scale must be two numbers between 1e-30 and 1e30")?;
         let LabelKind::Classes { values } = &schema.label().kind else {
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(check(model(3), without, THREE), Ok(()));
         assert!(check(model(3), "", THREE).unwrap_err().contains("intercept = false"));
         assert!(check(model(4), without, THREE).unwrap_err().contains("number of values"));
-        assert!(check(model(2), without, THREE).unwrap_err().contains("logistic-regression"));
+        assert!(check(model(2), without, THREE).unwrap_err().contains("a family of their own"));
         assert!(check(model(3), without, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("in their order"));
         let wide = OrdinalRegression { threshold_scale: [0.0, 1.0], ..model(3) };
         assert!(check(wide, without, THREE).unwrap_err().contains("threshold_scale"));
