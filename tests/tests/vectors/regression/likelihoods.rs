@@ -9,7 +9,7 @@ use dp_pvi_inference::models::robust_regression::Robust;
 use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
 use nalgebra::{DMatrix, DVector};
 
-use super::{Check, many_rows, square};
+use super::{Check, many_rows, scales, square};
 use crate::federation::table;
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
@@ -50,8 +50,8 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
     ("survival", None),
     ("weibull", None),
     ("robust", Some(robust_oracle)),
-    ("site", None),
-    ("smooth", None),
+    ("site", Some(scales::site_oracle)),
+    ("smooth", Some(scales::smooth_oracle)),
 ];
 
 /// What other checks use.
