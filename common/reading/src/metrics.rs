@@ -130,6 +130,8 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
             Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => classes.push((probability, record.target)),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the position of a class")]
             Prediction::Classes { probabilities } => several.push((probabilities, record.target as usize)),
+            // Is scored beside all others.
+            Prediction::Survival { .. } => {}
             // A mixture predicts no target.
             Prediction::Component { .. } => {}
         }

@@ -41,7 +41,9 @@ pub(crate) fn certain(mean: &[f64]) -> Standard {
 /// g and H are the derivatives of f, by finite differences, rows being kept as they are.
 pub(crate) fn check_derivatives(model: &dyn ManyRows, record: Example<'_>, mean: &DVector<f64>, covariance: &DMatrix<f64>) {
     const STEP: f64 = 1e-5;
-    let at = |mean: &DVector<f64>, covariance: &DMatrix<f64>, centre: &DVector<f64>| blocks(model, record, &gaussian(mean, covariance), centre.as_slice());
+    let at = |mean: &DVector<f64>, covariance: &DMatrix<f64>, centre: &DVector<f64>| {
+        blocks(model, record, &gaussian(mean, covariance), centre.as_slice())
+    };
     let (_, g, h) = at(mean, covariance, mean);
     for j in 0..mean.len() {
         let moved = |sign: f64| {
@@ -68,14 +70,22 @@ pub(crate) fn check_derivatives(model: &dyn ManyRows, record: Example<'_>, mean:
 pub(crate) fn record_and_posterior(d: usize) -> impl Strategy<Value = (Vec<f64>, DVector<f64>, DMatrix<f64>)> {
     let number = -1.0..1.0_f64;
     let root = prop::collection::vec(number.clone(), d * d);
-    (prop::collection::vec(number.clone(), 3), prop::collection::vec(-6.0..6.0_f64, d), root, 0.0..3.0_f64).prop_map(move |(x, mean, root, scale)| {
-        let root = DMatrix::from_vec(d, d, root) * scale;
-        (x, mean.into(), &root * root.transpose() + DMatrix::identity(d, d) * 1e-3)
-    })
+    (prop::collection::vec(number.clone(), 3), prop::collection::vec(-6.0..6.0_f64, d), root, 0.0..3.0_f64).prop_map(
+        move |(x, mean, root, scale)| {
+            let root = DMatrix::from_vec(d, d, root) * scale;
+            (x, mean.into(), &root * root.transpose() + DMatrix::identity(d, d) * 1e-3)
+        },
+    )
 }
 
 /// What a model says of the blocks of every record holds, and of the sum that is above all curvatures.
-pub(crate) fn check_bounds<M: ManyRows + ModelRules>(model: &M, target: f64, x: &[f64], mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Result<(), TestCaseError> {
+pub(crate) fn check_bounds<M: ManyRows + ModelRules>(
+    model: &M,
+    target: f64,
+    x: &[f64],
+    mean: &DVector<f64>,
+    covariance: &DMatrix<f64>,
+) -> Result<(), TestCaseError> {
     let slack = 1.0 + 1e-9;
     let d = mean.len();
     let row = x.iter().map(|x| x * x).sum::<f64>().sqrt().max(0.1);

@@ -249,14 +249,17 @@ mod tests {
     #[test]
     fn predictions_are_probabilities_of_all_classes() {
         let model = MultinomialRegression { classes: 3 };
-        let posterior = Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 4 }, vec![1.0, 0.0, 0.0, 2.0, 1.0, 1.0, 1.0, 4.0]).unwrap());
+        let posterior = Arc::new(
+            Gaussian::from_natural(Family::DiagonalGaussian { dimension: 4 }, vec![1.0, 0.0, 0.0, 2.0, 1.0, 1.0, 1.0, 4.0]).unwrap(),
+        );
         let law = model.law(&Outcome { posterior, state: None, noise_sd: None }).unwrap();
         assert_eq!(law.dimension(), 2);
         let record = |target| Example { indices: &[0, 1], values: &[0.5, 1.0], target, offset: 0.0 };
         let Prediction::Classes { probabilities } = law.predict(record(0.0)) else { panic!("classes") };
         let masses: Vec<f64> = (0..3).map(|k| law.log_density(record(f64::from(k))).exp()).collect();
         assert!(masses.iter().zip(&probabilities).all(|(a, b)| (a - b).abs() < 1e-12) && (masses.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        let three = Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 3 }, vec![0.0, 0.0, 0.0, 1.0, 1.0, 1.0]).unwrap());
+        let three =
+            Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 3 }, vec![0.0, 0.0, 0.0, 1.0, 1.0, 1.0]).unwrap());
         assert!(model.law(&Outcome { posterior: three, state: None, noise_sd: None }).is_err());
     }
 

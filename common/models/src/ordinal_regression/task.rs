@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_label_or_a_row_that_does_not_fit_is_refused_with_what_to_write() {
-        let check = |model: OrdinalRegression, head: &str, label: &str| model.check(&schema(head, label)).map_err(|error| error.to_string());
+        let check =
+            |model: OrdinalRegression, head: &str, label: &str| model.check(&schema(head, label)).map_err(|error| error.to_string());
         let without = "intercept = false\n";
         assert_eq!(check(model(3), without, THREE), Ok(()));
         assert!(check(model(3), "", THREE).unwrap_err().contains("intercept = false"));
