@@ -324,7 +324,7 @@ impl Encoded {
 
     /// The row that a formula makes of the remembered cells.
     fn push_row(&mut self, design: &Design) {
-        let record = Record { cells: &self.cells, filled: &self.filled, site: None };
+        let record = Record { cells: &self.cells, filled: &self.filled, site: design.own_site() };
         self.offset = design.offset(&record);
         self.extra.weight = design.weight(&record);
         design.row(&record, &mut self.space, |position, value| {

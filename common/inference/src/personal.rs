@@ -227,7 +227,7 @@ impl Asked {
         let mut sums = Vec::with_capacity(history.rounds.len());
         for round in &history.rounds {
             let took_part = round.included.contains(site) && !before.is_empty();
-            let job = Job { task: &self.task, visit: round.visit, lambda: &before, state: &SiteState::None };
+            let job = Job { site: None, task: &self.task, visit: round.visit, lambda: &before, state: &SiteState::None };
             sums.push(if took_part { exact_terms(&job, model, table) } else { None });
             before.clone_from(&round.state);
         }

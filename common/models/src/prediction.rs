@@ -270,7 +270,7 @@ impl Level {
     }
 
     /// What is above an interval, and as much below.
-    fn tail(self) -> f64 {
+    pub(crate) fn tail(self) -> f64 {
         normal::cdf(-self.half_width())
     }
 

@@ -58,6 +58,28 @@ impl Group {
     }
 }
 
+/// The value below which an inverse-gamma variable lies with this probability, by halving on a logarithmic scale; NaN for a probability that is not inside (0, 1).
+#[must_use]
+pub fn inverse_gamma_quantile(shape: f64, rate: f64, probability: f64) -> f64 {
+    if !(probability > 0.0 && probability < 1.0 && shape > 0.0 && rate > 0.0) {
+        return f64::NAN;
+    }
+    // P(X ≤ x) = Q(shape, rate/x), which falls with rate/x.
+    let below = |log_x: f64| statrs::function::gamma::gamma_ur(shape, rate * (-log_x).exp());
+    let (mut low, mut high) = ((rate / shape).ln() - 1.0, (rate / shape).ln() + 1.0);
+    while below(low) > probability && low > -700.0 {
+        low -= 2.0 * (high - low);
+    }
+    while below(high) < probability && high < 700.0 {
+        high += 2.0 * (high - low);
+    }
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if below(middle) < probability { low = middle } else { high = middle }
+    }
+    (0.5 * (low + high)).exp()
+}
+
 /// Puts 1/τ² of every group at its coefficients' precisions.
 ///
 /// # Panics
@@ -208,6 +230,17 @@ mod tests {
         assert!((hidden.scales[0] - 0.25).abs() < 1e-3, "{:?}", hidden.scales);
         let expected = GROUP.scale(seen.mean.as_slice(), &seen.variance);
         assert!((seen.scales[0] / expected - 1.0).abs() < 1e-9 && seen.scales[0] > 100.0);
+    }
+
+    /// With shape 1, X = b/E with E exponential: the quantile is −b/ln p. With shape ½, 2b/X is a squared normal.
+    #[test]
+    fn quantiles_of_inverse_gamma_are_known() {
+        for p in [0.05_f64, 0.5, 0.95] {
+            assert!((super::inverse_gamma_quantile(1.0, 0.7, p) / (-0.7 / p.ln()) - 1.0).abs() < 1e-10);
+        }
+        // The median of a squared normal is 0.454936.
+        assert!((super::inverse_gamma_quantile(0.5, 1.0, 0.5) / (2.0 / 0.454_936_423_119_572_8) - 1.0).abs() < 1e-9);
+        assert!(super::inverse_gamma_quantile(1.0, 1.0, 1.0).is_nan());
     }
 
     #[test]

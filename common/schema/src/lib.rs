@@ -292,6 +292,21 @@ impl Schema {
         }
     }
 
+    /// The same schema for the records of one site, whose rows have its effects. Where the formula has no effects of sites, this is the same schema.
+    ///
+    /// # Errors
+    /// The site is not in the formula's list.
+    pub fn of_site(self, name: &str) -> Result<Self, SchemaError> {
+        let Some(design) = self.design.as_deref().cloned().filter(|design| !design.sites().is_empty()) else { return Ok(self) };
+        let known = design.sites().join(", ");
+        match design.of_site(name) {
+            Some(design) => Ok(Self { design: Some(Box::new(design)), ..self }),
+            None => Err(SchemaError::Whole(format!(
+                "site `{name}` is not in the list of [model] sites ({known}): the formula has effects of sites"
+            ))),
+        }
+    }
+
     /// The same schema with rows that are made by a formula. `sites` are the names of all sites, in any order; only effects of sites need them.
     ///
     /// # Errors

@@ -351,7 +351,7 @@ impl Party {
         let run_of = RunId { task: task.hash(), number: 0 };
         let release = ReleaseId { run: run_of, client: ClientId::new(&self.client)?, round: visit };
         let permit = self.ledger.reserve(&release, &task.visit_event(visit)?, Hash::default())?;
-        let job = Job { task, visit, lambda: state, state: &SiteState::None };
+        let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
         let output = run(&job, &self.units, permit, &SeededNoise::new(seed))?;
         let released = output.message.released().ok_or("a share of noise")?;
         Ok(match released.get() {

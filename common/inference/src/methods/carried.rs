@@ -137,7 +137,7 @@ struct At<'a> {
 fn visit(at: At<'_>, site: &Site) -> Result<Sent, InferenceError> {
     let At { task, visit, lambda } = at;
     let permit = permit_under(task.privacy.unit, task.privacy.relation, &task.visit_event(visit).unwrap(), visit);
-    let job = Job { task, visit, lambda, state: &site.state };
+    let job = Job { site: None, task, visit, lambda, state: &site.state };
     let output = run(&job, &site.units, permit, &SeededNoise::new(11))?;
     let payload = match output.message {
         Message::Released(payload) => Masked::Open(payload),
@@ -195,7 +195,7 @@ fn both(at: At<'_>, a: &Site, b: &Site) -> Option<(Sent, Sent, f64)> {
 /// The steps of a visit whose message is the fit that they make. World B takes its gradients where world A does.
 fn inside(at: At<'_>, a: &Site, b: &Site, sent: &Sent) -> f64 {
     let At { task, visit, lambda } = at;
-    let job = Job { task, visit, lambda, state: &a.state };
+    let job = Job { site: None, task, visit, lambda, state: &a.state };
     let (spec, local): (&DpOptimisationSpec, Local) = match &task.update {
         UpdateSpec::DpOptimisation(spec) => (spec, dp_optimisation::local(spec, &job).unwrap()),
         UpdateSpec::Bcm(spec) => (&spec.fit, bcm::local(spec, &job).unwrap()),

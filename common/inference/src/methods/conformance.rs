@@ -263,7 +263,7 @@ struct At<'a> {
 fn try_visit(at: At<'_>, raw: &RawUnits, noise: SeededNoise, event: &DpEvent) -> Result<Output, InferenceError> {
     let At { task, visit, lambda, state } = at;
     let permit = permit_under(task.privacy.unit, task.privacy.relation, event, visit);
-    run(&Job { task, visit, lambda, state }, &Units::new(table(task.features as usize, raw)), permit, &noise)
+    run(&Job { site: None, task, visit, lambda, state }, &Units::new(table(task.features as usize, raw)), permit, &noise)
 }
 
 fn visit(at: At<'_>, raw: &RawUnits, noise: SeededNoise) -> Output {

@@ -51,6 +51,8 @@ pub struct Job<'a> {
     pub visit: u32,
     /// λ: natural parameters of the posterior that the server sent.
     pub lambda: &'a [f64],
+    /// The site's position in the list of sites whose effects are learned; none where there is no list.
+    pub site: Option<u32>,
     /// What the site carries on: λ_m where it is public, or its private-clean factors; nothing before its first included update.
     pub state: &'a SiteState,
 }

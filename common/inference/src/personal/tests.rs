@@ -98,7 +98,7 @@ fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20R
         let sd = clip * spec.noise_multiplier.get() / share.sqrt();
         let mut sum: Vec<f64> = Vec::new();
         for (site, data) in sites.iter().enumerate() {
-            let job = Job { task, visit, lambda: &state, state: &SiteState::None };
+            let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
             let mut own = exact_terms(&job, model.as_ref(), data).unwrap();
             sum.resize(own.len(), 0.0);
             let noisy = task.privacy.trust == Trust::Local || site == 0;

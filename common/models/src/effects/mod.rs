@@ -9,11 +9,15 @@
 
 mod compare;
 mod contrast;
+mod curves;
 mod formula;
 mod list;
+mod scales;
 
 pub use compare::{CompareError, compare};
+pub use curves::{Curve, CurvePoint, curves};
 pub use list::{agree, effects};
+pub use scales::{Member, Place, Scale, scales};
 
 use dp_pvi_expfam::any::Standard;
 use serde::{Deserialize, Serialize};

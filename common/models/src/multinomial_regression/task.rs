@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_class_is_in_the_names_of_its_coefficients() {
         let model = MultinomialRegression { classes: 3 };
-        assert_eq!(model.names(&schema(THREE)), ["late: a", "late: intercept", "early: a", "early: intercept"]);
+        assert_eq!(model.names(&schema(THREE)), ["late: a", "late: (intercept)", "early: a", "early: (intercept)"]);
         assert_eq!((model.parameters(2), model.parameters(u32::MAX)), (4, u32::MAX));
         assert_eq!(ModelSpec::from(model).to_string(), "multinomial regression, 3 classes");
         let rows = Prior { mean: vec![0.5, -0.5], precision: vec![1.0, 4.0], groups: Vec::new() };

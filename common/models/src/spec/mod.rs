@@ -111,15 +111,9 @@ pub fn check_weights(schema: &Schema, design: Option<&DesignSpec>, carried: bool
 /// # Errors
 /// The words for who writes the task.
 pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
-    let Some(design) = schema.design() else {
-        return match schema.columns().iter().find(|column| column.has_indicator) {
-            Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
-            None => Ok(()),
-        };
-    };
-    match design.sites().is_empty() {
-        false => check::invalid("effects of sites are not built yet"),
-        true => Ok(()),
+    match schema.columns().iter().find(|column| column.has_indicator && schema.design().is_none()) {
+        Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
+        None => Ok(()),
     }
 }
 

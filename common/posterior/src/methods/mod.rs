@@ -234,6 +234,11 @@ pub(crate) trait UpdateRules: Display {
         false
     }
 
+    /// Whether a site can send the coordinates that all sites have and its own effects, and nothing for those of others.
+    fn carries_site_effects(&self) -> bool {
+        false
+    }
+
     /// Whether what a site computes knows that a record's predictor has a part without a coefficient; and coefficients have priors of their own.
     fn carries_offsets(&self) -> bool {
         true

@@ -89,6 +89,19 @@ impl Setting<'_> {
         }
     }
 
+    /// For every coefficient the site whose effect it is; empty where the task has no effects of sites.
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u32>> {
+        let sites = self.design.is_some_and(|design| !design.sites.is_empty());
+        let Some(schema) = Some(self.parsed_schema()).filter(|_| sites).and_then(Result::ok) else { return Vec::new() };
+        let Some(design) = schema.design() else { return Vec::new() };
+        // Every class has its own copy of the coefficients; what a model adds behind them belongs to nobody.
+        let copies = self.model.rules().classes_with_coefficients(&schema).len().max(1);
+        let mut owners = design.owners().repeat(copies);
+        owners.resize(self.dimension as usize, None);
+        owners
+    }
+
     /// λ: the natural parameters of the posterior, which are the head of a state.
     #[must_use]
     pub fn posterior<'a>(&self, state: &'a [f64]) -> &'a [f64] {

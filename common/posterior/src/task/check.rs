@@ -55,6 +55,15 @@ impl ResolvedTask {
         rules.check(schema)
     }
 
+    /// The position of a site in the list of sites whose effects are learned; none where the task has no such list.
+    ///
+    /// # Errors
+    /// The site is not in the list.
+    pub fn site(&self, name: &str) -> Result<Option<u32>, TaskError> {
+        let schema = self.parsed_schema()?.of_site(name)?;
+        Ok(schema.design().and_then(crate::schema::formula::Design::own_site))
+    }
+
     /// Priors of single coefficients, and scales that several share.
     fn check_priors(&self) -> Result<(), TaskError> {
         let (prior, rules) = (self.setting().priors(), self.update.rules());
@@ -63,6 +72,11 @@ impl ResolvedTask {
             !own || (self.model.rules().is_linear() && rules.carries_offsets()),
             "terms with priors or scales of their own need a regression and an update that works on it, record by record: not one by moments or summed \
              statistics",
+        )?;
+        let of_sites = self.design.as_ref().is_some_and(|design| !design.sites.is_empty());
+        require(
+            !of_sites || rules.carries_site_effects(),
+            "effects of sites need an update in which a site sends its own: \"natural-gradient\", or \"pvi\" without protection",
         )?;
         if !prior.learns_scales() {
             return Ok(());

@@ -15,6 +15,8 @@ use crate::coding::Coding;
 pub struct Design {
     formula: String,
     sites: Vec<String>,
+    /// The site whose records become rows, as a position in the list.
+    own_site: Option<u32>,
     names: Vec<String>,
     terms: Vec<Term>,
     blocks: Vec<Block>,
@@ -152,6 +154,7 @@ impl Design {
         Self {
             formula,
             sites,
+            own_site: None,
             names: Vec::new(),
             terms: Vec::new(),
             blocks: Vec::new(),
@@ -174,6 +177,47 @@ impl Design {
     #[must_use]
     pub fn sites(&self) -> &[String] {
         &self.sites
+    }
+
+    /// The same for the records of one site: their rows have its effects.
+    #[must_use]
+    pub fn of_site(self, name: &str) -> Option<Self> {
+        let own = self.sites.iter().position(|site| site == name)?;
+        Some(Self { own_site: Some(own as u32), ..self })
+    }
+
+    /// The site whose records become rows, as a position in [`Self::sites`].
+    #[must_use]
+    pub fn own_site(&self) -> Option<u32> {
+        self.own_site
+    }
+
+    /// The column of a term that is no straight line in one column of numbers and nothing else: a spline, a polynomial, a number cut into levels.
+    #[must_use]
+    pub fn bent(&self, term: usize) -> Option<usize> {
+        let Some(Block { entries: Entries::Product(factors), .. }) = self.blocks.get(term) else { return None };
+        let [only] = factors.as_slice() else { return None };
+        let piece = &self.pieces[*only];
+        let bent = match &piece.values {
+            Values::Number(map) => !map.is_affine(),
+            Values::Levels(Levels { cuts, .. }) => cuts.is_some(),
+            _ => true,
+        };
+        bent.then_some(piece.column)
+    }
+
+    /// For every coefficient the site whose effect it is, as a position in [`Self::sites`]; none of coefficients that all sites have.
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u32>> {
+        let mut owners = vec![None; self.names.len()];
+        for block in &self.blocks {
+            if let Entries::Group { effects, by: None, levels } = &block.entries {
+                for (k, owner) in owners[block.first as usize..].iter_mut().take(effects.len() * *levels as usize).enumerate() {
+                    *owner = Some(k as u32 % levels);
+                }
+            }
+        }
+        owners
     }
 
     /// Names of the coefficients, as R's `model.matrix` gives them.

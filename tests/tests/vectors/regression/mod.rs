@@ -8,6 +8,7 @@ mod likelihoods;
 mod many_rows;
 mod personal;
 mod report;
+mod scales;
 mod survival;
 
 use nalgebra::DMatrix;
@@ -51,9 +52,9 @@ const KEYS: &[(&str, Coverage)] = &[
     ("weibull_optimum", Whole(survival::weibull_optimum)),
     ("mean_field_gradients", Whole(many_rows::mean_field_gradients)),
     ("bounds", Whole(many_rows::bounds)),
-    ("scale_update", NotBuilt),
-    ("noise_aware_scale", NotBuilt),
-    ("site_effects", NotBuilt),
+    ("scale_update", Whole(scales::update)),
+    ("noise_aware_scale", Whole(scales::noise_aware)),
+    ("site_effects", Whole(scales::site_effects)),
     ("personalised", Parts(personal::PARTS)),
     ("report", Parts(report::PARTS)),
     ("oracle", Parts(likelihoods::ORACLE)),

@@ -7,6 +7,7 @@
 //!   bounds on r and c (module `methods::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
 //!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
 //!   neither: the mechanism clips and checks every term.
+//! * **Coordinates**: under local trust a site releases those that all sites have and its own effects ([`places`](NaturalGradientSpec::places)); the rest of its vector is 0.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
@@ -14,7 +15,7 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
@@ -35,7 +36,10 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    let mut mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    if let Some(places) = spec.places(&job.task.setting(), job.visit, job.site)? {
+        mechanism = mechanism.on(places).map_err(TaskError::from)?;
+    }
     Terms::new(spec, job, model)?;
     let permit = only_step(permit, &mechanism.event())?;
     let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;

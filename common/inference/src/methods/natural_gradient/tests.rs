@@ -46,7 +46,7 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
     let mut states = vec![rule.initial()];
     for visit in 0..task.visits() {
         let state = states.last().unwrap();
-        let terms = Terms::new(spec, &Job { task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
+        let terms = Terms::new(spec, &Job { site: None, task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
         let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
         let mut term = Term::default();
         for unit in 0..data.len() {
@@ -142,7 +142,7 @@ fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
         let mut state = task.rule().initial();
         let len = task.family().len();
         state[len..][..d].copy_from_slice(&[0.9, -0.4, 0.3, 1.2, -0.7]);
-        let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task: &task, visit: 1, lambda: &state, state: &SiteState::None };
         let terms = [plain, weighted].map(|spec| Terms::new(&spec, &job, model.as_ref()).unwrap());
         let mut shortened = 0;
         for record in data.records() {
@@ -191,7 +191,8 @@ fn no_term_is_longer_than_the_public_bound() {
         }
         let mut longest = 0.0f64;
         for visit in [0, 1] {
-            let terms = Terms::new(&spec, &Job { task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref()).unwrap();
+            let terms = Terms::new(&spec, &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref())
+                .unwrap();
             for record in data.records() {
                 let mut term = Term::default();
                 terms.add(record, &mut term);
@@ -222,7 +223,8 @@ fn terms_are_multiplied_by_the_records_weight() {
             let state = task.rule().initial();
             for visit in 0..2 {
                 let terms =
-                    Terms::new(&spec, &Job { task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref()).unwrap();
+                    Terms::new(&spec, &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref())
+                        .unwrap();
                 let term = |weight: f64, target: f64| {
                     let mut term = Term::default();
                     terms.add(RecordView { target, extra: Extra { weight, ..Extra::NONE }, ..record }, &mut term);

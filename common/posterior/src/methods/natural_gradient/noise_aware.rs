@@ -78,8 +78,8 @@ fn looks(
         point: DVector::from_column_slice(&released.point),
         gradient: DVector::from_column_slice(&released.gradient),
         curvature: DVector::from_column_slice(&released.curvature),
-        noise: DVector::from_element(d, released.noise),
-        curvature_noise: DVector::from_element(len - d, released.noise / spec.curvature_weight.powi(2)),
+        noise: DVector::from_column_slice(&released.noise),
+        curvature_noise: DVector::from_column_slice(&released.curvature_noise),
     };
     Some((visits.iter().map(look).collect(), last))
 }

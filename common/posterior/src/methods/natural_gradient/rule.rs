@@ -27,7 +27,7 @@ use crate::numerics::floor::PrecisionFloor;
 use crate::numerics::noisy_likelihood;
 use crate::numerics::scales::NoisyScales;
 use crate::numerics::uncertain_curvature::without_negative_eigenvalues;
-use crate::spec::{GatheredNoise, Prior};
+use crate::spec::{GatheredNoise, Prior, Trust};
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +42,8 @@ pub struct NaturalGradientRule {
     /// Noise on one coordinate of one site's sum, in every visit.
     noise: Vec<f64>,
     gathered: GatheredNoise,
+    /// The site whose effect a coefficient is, where sites release their own effects only; empty where all release all.
+    owners: Vec<Option<u32>>,
 }
 
 impl NaturalGradientRule {
@@ -59,6 +61,7 @@ impl NaturalGradientRule {
             noise: (0..visits).zip(&shares).map(noise).collect(),
             shares,
             gathered: task.gathered_noise(),
+            owners: if task.privacy.trust == Trust::Local { task.owners() } else { Vec::new() },
             spec,
         }
     }
@@ -147,8 +150,15 @@ impl NaturalGradientRule {
         let gradient = slope.iter().zip(self.from_prior(&prior, old.mean)).map(|(slope, pull)| slope - pull);
         let gain = self.gain(visit).curvature;
         let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| old + (new - old) / gain);
-        let noise = self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
-        Some(ReleasedVisit { point: old.mean.to_vec(), gradient: gradient.collect(), curvature: curvature.collect(), noise })
+        let (noise, of_curvature) = self.noises(visit, sites);
+        let curvature_noise = of_curvature.into_iter().map(|variance| variance / self.spec.curvature_weight.powi(2)).collect();
+        Some(ReleasedVisit {
+            point: old.mean.to_vec(),
+            gradient: gradient.collect(),
+            curvature: curvature.collect(),
+            noise,
+            curvature_noise,
+        })
     }
 
     /// Σ xxᵀ of a state's preconditioner, which a Gram visit over so many sites has set.
@@ -170,7 +180,7 @@ impl NaturalGradientRule {
         if !self.prior.learns_scales() || arrived.visit <= self.visits().1 {
             return Some(parts.scales.to_vec());
         }
-        let (d, noise) = (self.family.dimension(), self.noise(arrived).powi(2));
+        let noise = self.noises(arrived.visit, arrived.sites).0;
         let none = vec![0.0; self.family.len()];
         let told = match self.family {
             Family::FullGaussian { dimension } => {
@@ -179,12 +189,13 @@ impl NaturalGradientRule {
                 likelihood.iter_mut().zip(gradient).for_each(|(h, g)| *h += g);
                 // Directions of which nothing is known have H = 0, and with little noise no inverse of H + N.
                 let least = 1e-9 * curvature.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-                noisy_likelihood::full(&none, &likelihood, &(DMatrix::identity(d, d) * noise.max(least)))?
+                let noise = DVector::from_vec(noise).map(|variance| variance.max(least));
+                noisy_likelihood::full(&none, &likelihood, &DMatrix::from_diagonal(&noise))?
             }
             Family::DiagonalGaussian { .. } => {
                 let mut likelihood = with_mean(self.family, parts.mean, curvature);
                 likelihood.iter_mut().zip(gradient).for_each(|(h, g)| *h += g);
-                noisy_likelihood::diagonal(&none, &likelihood, &vec![noise; d])
+                noisy_likelihood::diagonal(&none, &likelihood, &noise)
             }
         };
         let known = NoisyScales::new(self.family, &told, (&self.prior.mean, &self.prior.precision), &self.prior.groups);
@@ -246,6 +257,28 @@ impl NaturalGradientRule {
         self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0) * self.gathered.of(arrived.sites).sqrt()
     }
 
+    /// Variances of the noise on a gradient visit's sum over so many sites: of the gradient, and of what is sent of the curvature. The effect of one site has
+    /// that site's noise alone, and a product of two sites' effects has none.
+    fn noises(&self, visit: u32, sites: u32) -> (Vec<f64>, Vec<f64>) {
+        let of = |sites| self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
+        let (all, one) = (of(sites), of(1));
+        let d = self.family.dimension();
+        let Some(owners) = Some(&self.owners).filter(|owners| owners.len() == d) else {
+            return (vec![all; d], vec![all; self.family.len() - d]);
+        };
+        let single: Vec<f64> = owners.iter().map(|owner| if owner.is_none() { all } else { one }).collect();
+        let of_pair = |i: usize, j: usize| match (owners[i], owners[j]) {
+            (None, None) => all,
+            (Some(a), Some(b)) if a != b => 0.0,
+            _ => one,
+        };
+        let curvature = match self.family {
+            Family::DiagonalGaussian { .. } => single.clone(),
+            Family::FullGaussian { .. } => (0..d).flat_map(|i| (i..d).map(move |j| of_pair(i, j))).collect(),
+        };
+        (single, curvature)
+    }
+
     /// `shrinkage`·K s/τ.
     fn smallest_precision(&self, arrived: &Arrived<'_>) -> f64 {
         let (visits, first) = self.visits();
@@ -296,8 +329,9 @@ pub(crate) struct ReleasedVisit {
     pub(crate) gradient: Vec<f64>,
     /// The likelihood's curvature there, with its noise: svec, or the diagonal.
     pub(crate) curvature: Vec<f64>,
-    /// Variance of the noise on a coordinate of the gradient.
-    pub(crate) noise: f64,
+    /// Variance of the noise on every coordinate of the gradient, and of the curvature.
+    pub(crate) noise: Vec<f64>,
+    pub(crate) curvature_noise: Vec<f64>,
 }
 
 struct Gain {

@@ -20,7 +20,7 @@ use crate::methods::{
 use crate::models::predictor::Statistics;
 use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use crate::spec::{Approximation, ScheduleSpec, TaskError, Trust};
 
 /// Numbers of bounded natural-gradient variational inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -259,6 +259,37 @@ impl NaturalGradientSpec {
         self.sum_of(task, visit, self.share(visit, task.visits()))?.mechanism(task)
     }
 
+    /// The coordinates of a visit's sum that this site releases, ascending: under local trust those without the effects of other sites. `None`: all.
+    ///
+    /// # Errors
+    /// The task has effects of sites, and the site is none of its list.
+    pub fn places(&self, task: &Setting<'_>, visit: u32, site: Option<u32>) -> Result<Option<Vec<u32>>, TaskError> {
+        let owners = task.owners();
+        if owners.is_empty() || task.privacy.trust == Trust::Aggregated {
+            return Ok(None);
+        }
+        let Some(site) = site else { return invalid("the task has effects of sites, and it is not said which site this is") };
+        let own = |j: usize| owners[j].is_none_or(|owner| owner == site);
+        let d = owners.len();
+        let products = |offset: usize| {
+            let mut place = offset;
+            let mut places = Vec::new();
+            for i in 0..d {
+                places.extend((i..d).filter(|j| own(i) && own(*j)).map(|j| place + j - i));
+                place += d - i;
+            }
+            places
+        };
+        let single = || (0..d).filter(|j| own(*j));
+        let places: Vec<usize> = match (self.visit(visit), task.approximation) {
+            (NaturalGradientVisit::Gram, _) => products(0),
+            (NaturalGradientVisit::Gradient, Approximation::MeanField) => single().chain(single().map(|j| d + j)).collect(),
+            (NaturalGradientVisit::Gradient, Approximation::FullCovariance) => single().chain(products(d)).collect(),
+        };
+        // A sum over so many coordinates exists.
+        Ok(Some(places.into_iter().map(|place| u32::try_from(place).unwrap_or(u32::MAX)).collect()))
+    }
+
     fn sum_of(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<SumSpec, TaskError> {
         let (clip, noise) = self.clip_and_noise(task, visit, share)?;
         let coordinates = u32::try_from(self.coordinates(task, visit));
@@ -288,6 +319,10 @@ impl NaturalGradientSpec {
 
 impl UpdateRules for NaturalGradientSpec {
     fn learns_scales(&self) -> bool {
+        true
+    }
+
+    fn carries_site_effects(&self) -> bool {
         true
     }
 

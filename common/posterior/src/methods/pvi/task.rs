@@ -69,6 +69,10 @@ impl UpdateRules for Pvi {
         true
     }
 
+    fn carries_site_effects(&self) -> bool {
+        true
+    }
+
     fn is_private(&self) -> bool {
         false
     }
