@@ -45,7 +45,8 @@ fn data() -> Data {
 }
 
 fn schema(intercept: bool) -> String {
-    let mut text = format!("intercept = {intercept}\n[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"mild\", \"moderate\", \"severe\"]\n");
+    let mut text =
+        format!("intercept = {intercept}\n[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"mild\", \"moderate\", \"severe\"]\n");
     for j in 0..3 {
         // Writing to a string cannot fail.
         let _ = write!(text, "[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");

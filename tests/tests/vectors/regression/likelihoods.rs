@@ -11,7 +11,7 @@ use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
 use dp_pvi_posterior::schema::public::Extra;
 use nalgebra::{DMatrix, DVector};
 
-use super::{Check, many_rows, square, survival};
+use super::{Check, many_rows, scales, square, survival};
 use crate::federation::{table, table_of};
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
@@ -52,8 +52,8 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
     ("survival", Some(survival::survival_oracle)),
     ("weibull", Some(survival::weibull_oracle)),
     ("robust", Some(robust_oracle)),
-    ("site", None),
-    ("smooth", None),
+    ("site", Some(scales::site_oracle)),
+    ("smooth", Some(scales::smooth_oracle)),
 ];
 
 /// What other checks use.
