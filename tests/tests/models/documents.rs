@@ -27,6 +27,12 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     ("multinomial", r#"{"family":"multinomial-regression","classes":3}"#, ""),
     ("ordinal", r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#, ""),
     (
+        "survival",
+        r#"{"family":"survival-regression","cuts":[0.0,1.0,3.0,10.0],"baseline_mean":-2.302585092994046,"baseline_scale":2.5}"#,
+        "",
+    ),
+    ("Weibull", r#"{"family":"weibull-regression","time_unit":2.0,"shape_mean":0.0,"shape_scale":0.5}"#, ""),
+    (
         "network",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
         "e03bfa703ad764a8be1958fbab145c9f0b32b36d992a35c42d8ff863a024f1f4",
@@ -117,6 +123,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "expected one of `classes`, `threshold_mean`, `threshold_scale`",
         "expected one of `classes`, `threshold_mean`, `threshold_scale`",
     ),
+    ("survival", "expected one of `cuts`, `baseline_mean`, `baseline_scale`", "expected one of `cuts`, `baseline_mean`, `baseline_scale`"),
+    ("Weibull", "expected one of `time_unit`, `shape_mean`, `shape_scale`", "expected one of `time_unit`, `shape_mean`, `shape_scale`"),
     ("network", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of numbers", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of classes", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),

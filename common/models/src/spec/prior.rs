@@ -175,6 +175,15 @@ impl Prior {
         self
     }
 
+    /// One more parameter before all others.
+    #[must_use]
+    pub fn after(mut self, mean: f64, scale: f64) -> Self {
+        self.mean.insert(0, mean);
+        self.precision.insert(0, scale.powi(-2));
+        self.groups.iter_mut().for_each(|group| group.first += 1);
+        self
+    }
+
     /// λ0 = (Λ0 m0, Λ0), in the form of a family.
     #[must_use]
     pub fn natural(&self, family: Family) -> Vec<f64> {
