@@ -38,14 +38,16 @@ impl<'t> Coefficients<'t> {
         });
         // The line of a curve has a prior of its own before its bends.
         let free = group.is_none_or(|group| group.first > own.start);
-        let free = free.then(|| format!("N({}, {}²)", Short(self.prior.mean[own.start]), Short(self.prior.precision[own.start].powf(-0.5))));
+        let free =
+            free.then(|| format!("N({}, {}²)", Short(self.prior.mean[own.start]), Short(self.prior.precision[own.start].powf(-0.5))));
         free.into_iter().chain(scale).collect::<Vec<_>>().join("; ")
     }
 
     /// One term a line, then its coefficients.
     pub(super) fn text(&self) -> String {
         let width = self.design.terms().iter().map(|term| term.name.chars().count()).max().unwrap_or(0).max(4);
-        let mut text = format!("formula                   {}\n{:width$}  bound  coefficients, their prior and names\n", self.design.formula(), "term");
+        let mut text =
+            format!("formula                   {}\n{:width$}  bound  coefficients, their prior and names\n", self.design.formula(), "term");
         for term in self.design.terms() {
             let names = self.names(term);
             let names = if names == [term.name.as_str()] { String::new() } else { names.join(", ") };
@@ -58,7 +60,8 @@ impl<'t> Coefficients<'t> {
     }
 
     pub(super) fn json(&self) -> Value {
-        let term = |term: &Term| json!({ "term": term.name, "bound": term.bound, "coefficients": self.names(term), "prior": self.prior_of(term) });
+        let term =
+            |term: &Term| json!({ "term": term.name, "bound": term.bound, "coefficients": self.names(term), "prior": self.prior_of(term) });
         json!({
             "formula": self.design.formula(),
             "norm_bound": self.bound,

@@ -187,10 +187,7 @@ fn effects_of_sites_and_their_scale_are_those_of_coordinate_ascent() {
     let document = federation.posterior();
     let coefficients = document["coefficients"].as_array().unwrap();
     let names: Vec<&str> = coefficients.iter().map(|c| c["name"].as_str().unwrap()).collect();
-    assert_eq!(
-        names,
-        ["(Intercept)", "x0", "b[(Intercept) site:site-1]", "b[(Intercept) site:site-2]", "b[(Intercept) site:site-3]"]
-    );
+    assert_eq!(names, ["(Intercept)", "x0", "b[(Intercept) site:site-1]", "b[(Intercept) site:site-2]", "b[(Intercept) site:site-3]"]);
     for (j, coefficient) in coefficients.iter().enumerate() {
         assert!((coefficient["mean"].as_f64().unwrap() - mean[j]).abs() < 1e-8, "{coefficient}: {}", mean[j]);
         assert!((coefficient["sd"].as_f64().unwrap() - covariance[(j, j)].sqrt()).abs() < 1e-8, "{coefficient}");

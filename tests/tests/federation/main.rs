@@ -21,3 +21,4 @@ mod private;
 mod programs;
 mod shortage;
 mod site_bytes;
+mod survival;

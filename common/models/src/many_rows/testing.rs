@@ -17,7 +17,7 @@ pub(crate) fn blocks(model: &dyn ManyRows, record: Example<'_>, q: &Standard, ce
     (rows.expected(), g, h)
 }
 
-fn summed(rows: &PseudoRows, d: usize) -> (DVector<f64>, DMatrix<f64>) {
+pub(crate) fn summed(rows: &PseudoRows, d: usize) -> (DVector<f64>, DMatrix<f64>) {
     let (mut g, mut h) = (DVector::zeros(d), DMatrix::zeros(d, d));
     for (row, at) in rows.iter() {
         let mut dense = DVector::zeros(d);

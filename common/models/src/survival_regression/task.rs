@@ -169,3 +169,111 @@ impl Display for SurvivalRegression {
         write!(f, "survival regression, baseline hazard between {cuts}, of prior mean {mean} and scale {scale}")
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_schema::Schema;
+    use dp_pvi_schema::public::{Example, Extra};
+    use nalgebra::{DMatrix, dvector};
+    use proptest::prelude::*;
+
+    use super::SurvivalRegression;
+    use crate::many_rows::testing::{blocks, certain, check_derivatives, summed};
+    use crate::many_rows::{Cut, ManyRows, Place, PseudoRows};
+    use crate::survival::SurvivalModel;
+    use crate::{ModelRules, ModelSpec};
+
+    const SCHEMA: &str = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n\
+                          [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -2\nupper = 2\ncentre = 0\nscale = 1\n";
+
+    fn model() -> SurvivalRegression {
+        SurvivalRegression { cuts: vec![0.0, 1.0, 4.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5 }
+    }
+
+    fn record(entry: f64, target: f64, event: bool, x: &[f64]) -> Example<'_> {
+        Example { indices: &[0, 1], values: x, target, offset: 0.3, extra: Extra { entry, event, ..Extra::NONE } }
+    }
+
+    #[test]
+    fn the_model_is_described_in_words_and_its_coefficients_have_names() {
+        assert_eq!(
+            ModelSpec::from(model()).to_string(),
+            "survival regression, baseline hazard between 0, 1, 4, 9, of prior mean 0 and scale 2.5"
+        );
+        assert_eq!(model().names(&Schema::parse(SCHEMA).unwrap()), ["baseline(0,1]", "baseline(1,4]", "baseline(4,9]", "x"]);
+    }
+
+    #[test]
+    fn what_cuts_and_schema_cannot_be_is_refused() {
+        let check = |cuts: &[f64], schema: &str| {
+            let model = SurvivalRegression { cuts: cuts.to_vec(), ..model() };
+            model.check(&Schema::parse(schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(check(&[0.0, 1.0, 9.0], SCHEMA), "");
+        assert_eq!(check(&[0.0, 12.0], SCHEMA), "");
+        assert!(check(&[0.0, 1.0, 8.0], SCHEMA).contains("do not cover the time's range"));
+        assert!(check(&[0.0, 4.0, 4.0, 9.0], SCHEMA).contains("ascend"));
+        assert!(check(&[1.0, 9.0], SCHEMA).contains("begin with 0"));
+        assert!(check(&[0.0], SCHEMA).contains("at least one"));
+        assert!(check(&[0.0, 9.0], &SCHEMA.replace("intercept = false", "intercept = true")).contains("intercept = false"));
+        let binary = "intercept = false\n[label]\ncolumn = \"d\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"boolean\"\n";
+        assert!(check(&[0.0, 9.0], binary).contains("kind = \"survival\""));
+    }
+
+    #[test]
+    fn g_and_h_are_the_derivatives_of_f() {
+        let mean = dvector![-1.0, -0.5, 0.3, 0.4, -0.2];
+        let covariance = DMatrix::from_fn(5, 5, |i, j| if i == j { 0.3 } else { 0.05 });
+        for (entry, time, event) in [(0.0, 6.0, true), (0.5, 3.0, false), (2.0, 9.0, true)] {
+            check_derivatives(&model(), record(entry, time, event, &[0.7, -0.4]), &mean, &covariance);
+        }
+    }
+
+    /// d ln λ(t) − H(t) + H(entry), for certain coefficients.
+    #[test]
+    fn f_is_the_log_density_of_a_time_above_its_entry() {
+        let mean = [-1.0, -0.5, 0.3, 0.4, -0.2];
+        let q = certain(&mean);
+        let row = record(0.5, 6.0, true, &[0.7, -0.4]);
+        let hazard = |b: usize| (mean[b] + 0.4 * 0.7 + 0.2 * 0.4 + 0.3_f64).exp();
+        let expected = hazard(2).ln() - (0.5 * hazard(0) + 3.0 * hazard(1) + 2.0 * hazard(2));
+        assert!((blocks(&model(), row, &q, &mean).0 - expected).abs() < 1e-9);
+        let cumulative = model().log_cumulative_hazard(&q, row, 6.0);
+        assert!((cumulative.mean.exp() - (hazard(0) + 3.0 * hazard(1) + 2.0 * hazard(2))).abs() < 1e-9);
+        assert!(model().log_cumulative_hazard(&q, row, 0.0).survival() > 1.0 - 1e-15);
+    }
+
+    proptest! {
+        /// Whatever the times are: exposures add up to the time watched, there is one event at most, and a record that left before it came is nothing.
+        #[test]
+        fn expansion_conserves_exposure_and_events(entry in 0.0..9.0_f64, time in 0.0..9.0_f64, event: bool) {
+            let parts: Vec<_> = model().exposures(entry, time, event).collect();
+            let total: f64 = parts.iter().map(|part| part.time).sum();
+            prop_assert!((total - (time - entry).max(0.0)).abs() < 1e-12 && parts.iter().all(|part| part.time > 0.0));
+            let events = parts.iter().filter(|part| part.event).count();
+            prop_assert_eq!(events, usize::from(event && time > entry));
+            prop_assert!(parts.windows(2).all(|pair| pair[0].interval < pair[1].interval));
+        }
+
+        /// Rows are cut one by one, and the matrix of the bound is above all curvatures and no longer than [`ModelRules::lengths`] says.
+        #[test]
+        fn cuts_and_bounds_hold(
+            mean in prop::collection::vec(-4.0..4.0_f64, 5), x in prop::collection::vec(-1.0..1.0_f64, 2), time in 0.0..9.0_f64, event: bool,
+        ) {
+            let cut = Cut { residual: 0.8, curvature: 0.5 };
+            let (q, row) = (certain(&mean), record(0.0, time, event, &x));
+            let mut rows = PseudoRows::default();
+            model().write(row, &Place { cut, ..Place::at(&q) }, &mut rows);
+            prop_assert!(rows.iter().all(|(_, at)| at.residual.abs() <= 0.8 && (0.0..=0.5).contains(&at.curvature)));
+            let h = summed(&rows, 5).1;
+            rows.clear();
+            model().write_bound(row, 5, 0.5, &mut rows);
+            let above = summed(&rows, 5).1;
+            prop_assert!((&above - h).symmetric_eigenvalues().min() > -1e-12);
+            let schema = SCHEMA.replace("lower = -2\nupper = 2", "lower = -1.4142136\nupper = 1.4142136");
+            let lengths = model().lengths(&Schema::parse(&schema).unwrap());
+            prop_assert!(above.norm() <= 0.5 * lengths.gram * (1.0 + 1e-12), "{} {}", above.norm(), lengths.gram);
+        }
+    }
+}

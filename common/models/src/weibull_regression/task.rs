@@ -135,3 +135,73 @@ impl Display for WeibullRegression {
         write!(f, "Weibull regression, times in units of {unit}, log shape of prior mean {mean} and scale {scale}")
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_schema::Schema;
+    use dp_pvi_schema::public::{Example, Extra};
+    use nalgebra::{DMatrix, dvector};
+
+    use super::WeibullRegression;
+    use crate::many_rows::testing::{blocks, certain, check_derivatives, summed};
+    use crate::many_rows::{ManyRows, PseudoRows};
+    use crate::survival::SurvivalModel;
+    use crate::{ModelRules, ModelSpec};
+
+    const MODEL: WeibullRegression = WeibullRegression { time_unit: 2.0, shape_mean: 0.0, shape_scale: 0.5 };
+    const SCHEMA: &str = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 8 }\nevent = { column = \"d\" }\n\
+                          [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+
+    fn record(target: f64, event: bool) -> Example<'static> {
+        Example { indices: &[0, 1], values: &[0.7, 1.0], target, offset: 0.3, extra: Extra { event, ..Extra::NONE } }
+    }
+
+    #[test]
+    fn the_model_is_described_in_words_and_its_shape_has_a_name() {
+        assert_eq!(ModelSpec::from(MODEL).to_string(), "Weibull regression, times in units of 2, log shape of prior mean 0 and scale 0.5");
+        assert_eq!(MODEL.names(&Schema::parse(SCHEMA).unwrap()), ["x", "(intercept)", "log(shape)"]);
+    }
+
+    #[test]
+    fn times_that_may_be_0_and_entries_are_refused() {
+        let check = |schema: &str| MODEL.check(&Schema::parse(schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(check(SCHEMA), "");
+        assert!(check(&SCHEMA.replace("lower = 0.5", "lower = 0")).contains("above 0"));
+        let entry = "entry = { column = \"e\", lower = 0, upper = 8 }\nevent =";
+        assert!(check(&SCHEMA.replace("event =", entry)).contains("no entry times"));
+    }
+
+    #[test]
+    fn g_and_h_are_the_derivatives_of_f_with_rows_that_stay() {
+        let covariance = DMatrix::from_fn(3, 3, |i, j| if i == j { 0.2 } else { 0.04 });
+        for (time, event) in [(0.6, true), (5.0, false), (2.0, true)] {
+            check_derivatives(&MODEL, record(time, event), &dvector![0.4, -0.6, 0.3], &covariance);
+        }
+    }
+
+    /// d(κ + (k − 1) ln t + η) − t^k e^η, for certain coefficients.
+    #[test]
+    fn f_is_the_log_density_of_a_time() {
+        let mean = [0.4, -0.6, 0.3];
+        let (q, eta, shape) = (certain(&mean), 0.4 * 0.7 - 0.6 + 0.3_f64, 0.3_f64.exp());
+        for (time, event) in [(0.6, 1.0), (5.0, 0.0)] {
+            let t: f64 = time / 2.0;
+            let expected = event * (0.3 + (shape - 1.0) * t.ln() + eta) - t.powf(shape) * eta.exp();
+            assert!((blocks(&MODEL, record(time, event > 0.5), &q, &mean).0 - expected).abs() < 1e-9);
+            let hazard = MODEL.log_cumulative_hazard(&q, record(time, false), time);
+            assert!((hazard.mean - (t.powf(shape) * eta.exp()).ln()).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_matrix_of_the_bound_is_no_longer_than_stated() {
+        let lengths = MODEL.lengths(&Schema::parse(SCHEMA).unwrap());
+        for (time, event) in [(0.5, true), (8.0, true), (8.0, false)] {
+            let mut rows = PseudoRows::default();
+            let row = Example { values: &[1.0, 1.0], ..record(time, event) };
+            MODEL.write_bound(row, 3, 0.7, &mut rows);
+            assert!(summed(&rows, 3).1.norm() <= 0.7 * lengths.gram * (1.0 + 1e-12));
+        }
+    }
+}
