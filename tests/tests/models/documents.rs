@@ -24,8 +24,16 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         r#"{"family":"robust-regression","degrees_of_freedom":4.0,"scale":1.0}"#,
         "097df7c54dd434a65fe7c6315fcefbd9b554f0ac13262226b07c8aa8d2d48cce",
     ),
-    ("multinomial", r#"{"family":"multinomial-regression","classes":3}"#, ""),
-    ("ordinal", r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#, ""),
+    (
+        "multinomial",
+        r#"{"family":"multinomial-regression","classes":3}"#,
+        "84ca8b93e989f5e8c542eed5b898893f2aa82f32498b053749457e162214ca18",
+    ),
+    (
+        "ordinal",
+        r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#,
+        "212fa9f5727f06cb13ef776f7a6fba136807ede3e9f79cd692faaae81b43a914",
+    ),
     (
         "survival",
         r#"{"family":"survival-regression","cuts":[0.0,1.0,3.0,10.0],"baseline_mean":-2.302585092994046,"baseline_scale":2.5}"#,
