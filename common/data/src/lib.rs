@@ -64,6 +64,7 @@ use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 use encode::Purpose;
+pub use source::{DataFile, RecordFile};
 use source::Reading;
 use std::io::Read;
 use std::path::Path;
@@ -125,7 +126,7 @@ pub struct Rows {
 ///
 /// # Errors
 /// See [`DataError`]: a file as a whole cannot be used, or has more than a table holds. Neither a cell nor a line is an error.
-pub fn load_for_run<P: AsRef<Path>>(schema: &Schema, files: &[P], key: &[u8; 32]) -> Result<Snapshot, DataError> {
+pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) -> Result<Snapshot, DataError> {
     let table = table(schema, files, Purpose::Run)?.table;
     let fingerprint = fingerprint::of(&table, key);
     Ok(Snapshot { units: Units::new(table), fingerprint })
@@ -146,11 +147,11 @@ pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
 ///
 /// # Errors
 /// As [`load_for_run`].
-pub fn load_for_formula<P: AsRef<Path>>(
+pub fn load_for_formula(
     plain: &Schema,
     by_formula: &Schema,
     slots: Option<u64>,
-    files: &[P],
+    files: &[impl RecordFile],
     key: &[u8; 32],
 ) -> Result<Snapshot, DataError> {
     let room = slots.map(|units| Room { units, entries: MOST_FORMULA_ENTRIES / units.max(1) });
@@ -193,7 +194,7 @@ where
 ///
 /// # Errors
 /// See [`DataError`].
-pub fn load<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Loaded, DataError> {
+pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataError> {
     let Assembled { table, counts, .. } = table(schema, files, Purpose::Check)?;
     Ok(Loaded { units: Units::new(table), counts })
 }
@@ -230,7 +231,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
 /// [`DataError::Io`], also for bytes that are no UTF-8.
 pub fn read_text(path: &Path) -> Result<String, DataError> {
     let mut text = String::new();
-    let read = source::open_plain(path, source::Start::Header)?.read_to_string(&mut text);
+    let read = source::open_plain(&path, source::Start::Header)?.read_to_string(&mut text);
     read.map(|_| text).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
@@ -249,7 +250,7 @@ where
     assembler.finish()
 }
 
-fn table<P: AsRef<Path>>(schema: &Schema, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
+fn table(schema: &Schema, files: &[impl RecordFile], purpose: Purpose) -> Result<Assembled, DataError> {
     match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, purpose);

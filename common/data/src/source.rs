@@ -6,9 +6,9 @@ use dp_pvi_records::{LineProblem, RecordError, Row, Source, Visitor};
 use dp_pvi_schema::{ColumnKind, OtherColumns, Schema};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Takes the rows of a data set one by one.
 pub(crate) trait Sink {
@@ -106,30 +106,82 @@ impl Container {
     }
 }
 
-/// Opens a regular file. Anything else would make the program wait for bytes that may never come, or never end.
-fn open(path: &Path) -> Result<File, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
-    if !std::fs::metadata(path).map_err(io)?.is_file() {
-        return Err(DataError::NotAFile { path: path.to_owned() });
+/// A file of records.
+pub trait RecordFile {
+    /// What messages call it.
+    fn name(&self) -> &Path;
+
+    /// Opens it, to be read from its first byte on.
+    ///
+    /// # Errors
+    /// It is no regular file, or the operating system says no.
+    fn open(&self) -> Result<File, DataError>;
+}
+
+impl<P: AsRef<Path>> RecordFile for P {
+    fn name(&self) -> &Path {
+        self.as_ref()
     }
-    File::open(path).map_err(io)
+
+    /// Anything but a regular file would make the program wait for bytes that may never come, or never end.
+    fn open(&self) -> Result<File, DataError> {
+        let path = self.as_ref();
+        let io = |source| DataError::Io { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(io)?.is_file() {
+            return Err(DataError::NotAFile { path: path.to_owned() });
+        }
+        File::open(path).map_err(io)
+    }
+}
+
+/// A file that is found by its path whenever it is read, or one that is open already and may have no path: what a site keeps of the answer to a
+/// query, which is gone with the process.
+#[derive(Debug)]
+pub enum DataFile {
+    /// By its path.
+    At(PathBuf),
+    /// Open. Read from one thread at a time.
+    Open {
+        /// What messages call it.
+        name: PathBuf,
+        /// The file.
+        file: File,
+    },
+}
+
+impl RecordFile for DataFile {
+    fn name(&self) -> &Path {
+        match self {
+            Self::At(path) | Self::Open { name: path, .. } => path,
+        }
+    }
+
+    fn open(&self) -> Result<File, DataError> {
+        match self {
+            Self::At(path) => path.open(),
+            Self::Open { name, file } => {
+                let rewound = file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
+                rewound.map_err(|source| DataError::Io { path: name.clone(), source })
+            }
+        }
+    }
 }
 
 /// A file's bytes, without gzip.
-pub(crate) fn open_plain(path: &Path, start: Start) -> Result<Box<dyn Read>, DataError> {
-    let (file, bytes) = opened(path)?;
-    Ok(match Container::of(path, &bytes, start) {
-        Container::Gzip => Box::new(gunzip(bytes, file)),
-        Container::Plain | Container::Parquet => Box::new(Cursor::new(bytes).chain(file)),
+pub(crate) fn open_plain(file: &impl RecordFile, start: Start) -> Result<Box<dyn Read>, DataError> {
+    let (opened, bytes) = opened(file)?;
+    Ok(match Container::of(file.name(), &bytes, start) {
+        Container::Gzip => Box::new(gunzip(bytes, opened)),
+        Container::Plain | Container::Parquet => Box::new(Cursor::new(bytes).chain(opened)),
     })
 }
 
 /// A file and its first bytes.
-pub(crate) fn opened(path: &Path) -> Result<(File, Vec<u8>), DataError> {
-    let mut file = open(path)?;
+pub(crate) fn opened(file: &impl RecordFile) -> Result<(File, Vec<u8>), DataError> {
+    let mut opened = file.open()?;
     let mut bytes = Vec::with_capacity(4);
-    (&mut file).take(4).read_to_end(&mut bytes).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    Ok((file, bytes))
+    (&mut opened).take(4).read_to_end(&mut bytes).map_err(|source| DataError::Io { path: file.name().to_owned(), source })?;
+    Ok((opened, bytes))
 }
 
 pub(crate) fn gunzip(start: Vec<u8>, file: File) -> impl Read {
