@@ -64,8 +64,8 @@ use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 use encode::Purpose;
-pub use source::{DataFile, RecordFile};
 use source::Reading;
+pub use source::{DataFile, RecordFile};
 use std::io::Read;
 use std::path::Path;
 
