@@ -410,7 +410,7 @@ impl RawConfig {
             }
             _ => {}
         }
-        let files = files.iter().map(|uri| file_of(uri, folder)).collect::<Result<Vec<_>>>()?;
+        let files = files.iter().map(|uri| files_of(uri, folder)).collect::<Result<Vec<_>>>()?.concat();
         if self.policy.allow_trust.is_empty() {
             return Err(ClientError::config("policy.allow_trust", "allows nothing: list \"local\", \"aggregated\" or both"));
         }
@@ -520,7 +520,8 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
     ClientId::new(name).map(|_| ()).map_err(|e| ClientError::config(field, Problem::of(e)))
 }
 
-fn file_of(uri: &str, folder: &Path) -> Result<PathBuf> {
+/// The file that a URI names, or all that a name with `*` fits, in the order of their names.
+fn files_of(uri: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     let path = match uri.split_once("://") {
         Some(("file", path)) => path,
         Some((scheme, _)) => {
@@ -534,7 +535,16 @@ fn file_of(uri: &str, folder: &Path) -> Result<PathBuf> {
     if path.is_empty() {
         return Err(ClientError::config("data.uri", "is empty"));
     }
-    Ok(folder.join(path))
+    let path = folder.join(path);
+    let Some(pattern) = path.to_str().filter(|_| uri.contains('*')) else { return Ok(vec![path]) };
+    let found = glob::glob(pattern).map_err(|e| ClientError::config("data.uri", format!("{uri} is no pattern of names ({e})")))?;
+    let mut files =
+        found.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| ClientError::config("data.uri", format!("{uri}: {e}")))?;
+    files.sort();
+    if files.is_empty() {
+        return Err(ClientError::config("data.uri", format!("{uri} fits no file in {}", folder.display())));
+    }
+    Ok(files)
 }
 
 fn split_server(server: &str) -> Result<(String, u16)> {

@@ -77,6 +77,23 @@ fn a_full_file_becomes_checked_types() {
     assert_eq!(floors, Floors { min_contributors: 5, colluders: 0, max_honest: 7, max_rounds: 30 });
 }
 
+/// The files of today, in the order of their names, and an error where there are none.
+#[test]
+fn a_name_with_a_star_is_all_files_that_it_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    ["part-2.parquet", "part-10.parquet", "part-1.parquet", "other.csv"]
+        .iter()
+        .for_each(|name| std::fs::write(folder.path().join(name), "").unwrap());
+    let of = |uri: &str| Config::parse(&SITE.replacen("[\"a.csv\", \"file:///b.parquet\"]", uri, 1), folder.path(), []);
+    let names = |uri: &str| -> Vec<_> {
+        of(uri).unwrap().data.files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("\"part-*.parquet\""), ["part-1.parquet", "part-10.parquet", "part-2.parquet"]);
+    assert_eq!(names("[\"other.csv\", \"part-1*\"]"), ["other.csv", "part-1.parquet", "part-10.parquet"]);
+    let error = of("\"no-*.csv\"").unwrap_err().to_string();
+    assert!(error.contains("data.uri: no-*.csv fits no file"), "{error}");
+}
+
 /// What a value of a record may be is decided at the site, whoever approves a task. An evaluator has its own copy, too.
 #[test]
 fn finding_privacy_2_every_client_has_its_own_schema() {

@@ -1,7 +1,7 @@
 //! From files to privacy units: CSV and Parquet, documents and images, through the public schema.
 //!
 //! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (every range,
-//! constant and category list is public). Files are text (CSV, plain or gzip) or Parquet, told apart by
+//! constant and category list is public). Files are text (CSV, plain, gzip or Zstandard) or Parquet, told apart by
 //! their first bytes; several files are one data set, in the given order.
 //!
 //! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
@@ -27,7 +27,7 @@
 //! * A record of a text file is one line. Every line after the header is one, also if it is empty or looks like a comment, so that no
 //!   record moves another. A quote that is not closed ends with its line. A line ends with a line feed; a header that ends in a carriage
 //!   return alone is refused.
-//! * Whether a file is gzip or Parquet is told by its first bytes where they belong to a header, and by its name (`.gz`, `.parquet`)
+//! * Whether a file is packed or Parquet is told by its first bytes where they belong to a header, and by its name (`.gz`, `.zst`, `.parquet`)
 //!   where they belong to a record.
 //! * How many records there are, none included, is no error (a table holds 2³² entries, 50 GB of them).
 //!

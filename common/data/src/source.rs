@@ -80,6 +80,7 @@ impl<K: Sink> Visitor for Counted<'_, K> {
 pub(crate) enum Container {
     Plain,
     Gzip,
+    Zstd,
     Parquet,
 }
 
@@ -94,15 +95,16 @@ pub(crate) enum Start {
 
 impl Container {
     pub(crate) fn of(path: &Path, bytes: &[u8], start: Start) -> Self {
-        let gzip = match start {
-            Start::Header if bytes.starts_with(b"PAR1") => return Self::Parquet,
-            Start::Header => bytes.starts_with(&[0x1f, 0x8b]),
-            Start::Record => match path.extension().and_then(|extension| extension.to_str()) {
-                Some("parquet") => return Self::Parquet,
-                extension => extension == Some("gz"),
-            },
-        };
-        if gzip { Self::Gzip } else { Self::Plain }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match start {
+            Start::Header if bytes.starts_with(b"PAR1") => Self::Parquet,
+            Start::Header if bytes.starts_with(&[0x1f, 0x8b]) => Self::Gzip,
+            Start::Header if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => Self::Zstd,
+            Start::Record if extension == Some("parquet") => Self::Parquet,
+            Start::Record if extension == Some("gz") => Self::Gzip,
+            Start::Record if extension == Some("zst") => Self::Zstd,
+            Start::Header | Start::Record => Self::Plain,
+        }
     }
 }
 
@@ -167,11 +169,12 @@ impl RecordFile for DataFile {
     }
 }
 
-/// A file's bytes, without gzip.
+/// A file's bytes, unpacked.
 pub(crate) fn open_plain(file: &impl RecordFile, start: Start) -> Result<Box<dyn Read>, DataError> {
     let (opened, bytes) = opened(file)?;
     Ok(match Container::of(file.name(), &bytes, start) {
         Container::Gzip => Box::new(gunzip(bytes, opened)),
+        Container::Zstd => Box::new(unzstd(file.name(), bytes, opened)?),
         Container::Plain | Container::Parquet => Box::new(Cursor::new(bytes).chain(opened)),
     })
 }
@@ -186,6 +189,11 @@ pub(crate) fn opened(file: &impl RecordFile) -> Result<(File, Vec<u8>), DataErro
 
 pub(crate) fn gunzip(start: Vec<u8>, file: File) -> impl Read {
     flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, Cursor::new(start).chain(file)))
+}
+
+/// All frames of a file, one after the other.
+pub(crate) fn unzstd(path: &Path, start: Vec<u8>, file: File) -> Result<impl Read + use<>, DataError> {
+    zstd::stream::read::Decoder::new(Cursor::new(start).chain(file)).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
 impl Reading<'_> {
