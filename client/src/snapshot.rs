@@ -22,7 +22,7 @@ use dp_pvi_data::{DataFile, MOST_FORMULA_ENTRIES, load_for_formula, load_for_run
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
-use dp_pvi_privacy::{Hash, RunId, Units};
+use dp_pvi_privacy::{ClientId, Hash, RunId, Units};
 use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,7 @@ pub struct Snapshot {
     units: Arc<Units<RecordTable>>,
     fingerprint: Hash,
     file: PathBuf,
+    site: ClientId,
     source: Source,
     /// The same records as rows of a task's formula.
     by_formula: Mutex<Option<(DesignSpec, Arc<Units<RecordTable>>)>>,
@@ -134,7 +135,16 @@ impl Snapshot {
         let read = load_for_run(schema.schema(), &source.files, &source.key).map_err(|e| ClientError::Data(Problem::of(e)))?;
         let units = source.over_slots(read.units);
         let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
-        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file, source, by_formula, run };
+        let snapshot = Self {
+            schema,
+            units: Arc::new(units),
+            fingerprint: read.fingerprint,
+            file,
+            site: config.site.name.clone(),
+            source,
+            by_formula,
+            run,
+        };
         let now = snapshot.fingerprint.to_string();
         match joined(&snapshot.file)?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
             None => Ok(snapshot),
@@ -146,11 +156,22 @@ impl Snapshot {
         }
     }
 
-    /// Whether a task can be computed on these records, by what is public: where they come from, and the declared number of units.
+    /// The site's position in the task's list of sites, where it has one.
     ///
     /// # Errors
-    /// [`ClientError::Data`]: the formula makes too many entries; the task gives units a place by their order, which a query's rows do not have.
+    /// [`ClientError::Data`]: the site is not in the list.
+    pub fn place(&self, task: &ResolvedTask) -> Result<Option<u32>> {
+        task.site(self.site.as_str()).map_err(|e| ClientError::Data(Problem::of(e)))
+    }
+
+    /// Whether a task can be computed on these records, by what is public: the list of sites, where the records come from, and the declared number of
+    /// units.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: the site is not in the list; the formula makes too many entries; the task gives units a place by their order, which a query's
+    /// rows do not have.
     pub fn fits(&self, task: &ResolvedTask) -> Result<()> {
+        self.place(task)?;
         if self.source.of_query
             && let Some(update) = task.cuts_by_order()
         {
@@ -196,8 +217,10 @@ impl Snapshot {
     }
 
     fn by_formula(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
-        let schema =
-            task.parsed_schema().map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
+        let schema = task
+            .parsed_schema()
+            .and_then(|schema| Ok(schema.of_site(self.site.as_str())?))
+            .map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
         let read = load_for_formula(self.schema.schema(), &schema, self.source.slots, &self.source.files, &self.source.key)
             .map_err(|e| ClientError::Data(Problem::of(e)))?;
         if read.fingerprint != self.fingerprint {

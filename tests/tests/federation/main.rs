@@ -19,5 +19,6 @@ mod methods;
 mod personal;
 mod postgres;
 mod private;
+mod programs;
 mod shortage;
 mod site_bytes;

@@ -356,7 +356,7 @@ impl<'a> Checker<'a> {
                     Some(whose) => whose.clone(),
                     // What a function gives is told by nobody here: the doubt above stands for it.
                     None if args.is_some() => Whose::Public,
-                    None if self.asked.public_tables.iter().any(|table| *table == full) => Whose::Public,
+                    None if self.asked.public_tables.contains(&full) => Whose::Public,
                     None => Whose::Table,
                 };
                 let called = alias.as_ref().map_or_else(|| last(name), |alias| lower(&alias.name));

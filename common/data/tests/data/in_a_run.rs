@@ -207,7 +207,7 @@ fn a_file_in_zstandard_is_the_file() {
         let path = write(&directory, "cohort.csv", packed.clone());
         assert_eq!(load_for_run(&schema, &[path], &[7; 32]).unwrap().fingerprint, expected);
     }
-    let cut = write(&directory, "cut.csv.zst", whole[..whole.len() - 5].to_vec());
+    let cut = write(&directory, "cut.csv.zst", &whole[..whole.len() - 5]);
     assert!(load_for_run(&schema, &[cut], &[7; 32]).is_err());
 }
 
