@@ -17,6 +17,7 @@ mod hostile;
 mod inputs;
 mod methods;
 mod personal;
+mod postgres;
 mod private;
 mod programs;
 mod shortage;
