@@ -337,7 +337,7 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             Ok(())
         }
         Command::Data(DataCommand::Inspect { schema, formula, site }) => {
-            let design = formula.map(|formula| DesignSpec { formula, sites: site });
+            let design = formula.map(|formula| DesignSpec::of(formula, site));
             data::inspect(&Config::load(file)?, schema.as_deref(), design.as_ref(), output)
         }
         Command::Budget(BudgetCommand::Show) => budget::show(&Config::load(file)?, output),

@@ -21,7 +21,7 @@ use dp_pvi_data::{MOST_FORMULA_ENTRIES, load_for_formula, load_for_run};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
-use dp_pvi_privacy::{Hash, RunId, Units};
+use dp_pvi_privacy::{ClientId, Hash, RunId, Units};
 use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,7 @@ pub struct Snapshot {
     units: Arc<Units<RecordTable>>,
     fingerprint: Hash,
     file: PathBuf,
+    site: ClientId,
     source: Source,
     /// The same records as rows of a task's formula.
     by_formula: Mutex<Option<(DesignSpec, Arc<Units<RecordTable>>)>>,
@@ -125,7 +126,16 @@ impl Snapshot {
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
         let units = source.over_slots(read.units);
         let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
-        let snapshot = Self { schema, units: Arc::new(units), fingerprint: read.fingerprint, file, source, by_formula, run };
+        let snapshot = Self {
+            schema,
+            units: Arc::new(units),
+            fingerprint: read.fingerprint,
+            file,
+            site: config.site.name.clone(),
+            source,
+            by_formula,
+            run,
+        };
         let now = snapshot.fingerprint.to_string();
         match snapshot.joined()?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
             None => Ok(snapshot),
@@ -137,11 +147,20 @@ impl Snapshot {
         }
     }
 
+    /// The site's position in the task's list of sites, where it has one.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: the site is not in the list.
+    pub fn place(&self, task: &ResolvedTask) -> Result<Option<u32>> {
+        task.site(self.site.as_str()).map_err(|e| ClientError::Data(Problem::of(e)))
+    }
+
     /// Whether a task's rows can be held here, by the declared number of units alone.
     ///
     /// # Errors
     /// [`ClientError::Data`]: the formula makes too many entries.
     pub fn check_size(&self, task: &ResolvedTask) -> Result<()> {
+        self.place(task)?;
         let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
         if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
             return Ok(());
@@ -175,8 +194,10 @@ impl Snapshot {
     }
 
     fn by_formula(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
-        let schema =
-            task.parsed_schema().map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
+        let schema = task
+            .parsed_schema()
+            .and_then(|schema| Ok(schema.of_site(self.site.as_str())?))
+            .map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
         let read = load_for_formula(self.schema.schema(), &schema, self.source.slots, &self.source.files, &self.source.key)
             .map_err(|e| ClientError::Data(Problem::of(e)))?;
         if read.fingerprint != self.fingerprint {

@@ -66,7 +66,8 @@ impl Trainer for SiteTrainer {
         blocking(move || {
             let units = snapshot.units(&job.task).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })?;
             let TrainJob { task, visit, lambda, state, permit } = job;
-            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+            let site = snapshot.place(&task).map_err(|e| internal(e.to_string()))?;
+            let job = Job { site, task: &task, visit, lambda: &lambda, state: &state };
             let output = methods::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
             Ok(Trained { message: output.message, pending: output.pending })
         })

@@ -25,7 +25,7 @@ impl Compute for Records {
         let units = Arc::clone(&self.0);
         Box::new(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
-            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+            let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
             let output = methods::run(&job, &units, permit, &SeededNoise::new(1))
                 .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
             Ok(Trained { message: output.message, pending: output.pending })

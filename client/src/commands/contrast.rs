@@ -22,10 +22,12 @@ pub fn contrast(posterior: &Path, of: &[String], against: &[String], which: Whic
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
     let schema = task.parsed_schema().map_err(|e| invalid(Problem::of(e)))?;
     let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
-    let effect =
+    let effects =
         compare(&task.model, &schema, predictor.posterior(), of, against).map_err(|e| ClientError::config("contrast", Problem::of(e)))?;
     predict::warn_of_intervals(&document, which);
-    output.object(|| json!(effect), || words(&effect, &schema.label().column));
+    for effect in &effects {
+        output.object(|| json!(effect), || words(effect, &schema.label().column));
+    }
     Ok(())
 }
 

@@ -4,8 +4,9 @@ use crate::encode::{Encoded, Encoder, Fate, Purpose};
 use crate::error::{DataError, RowProblem};
 use crate::source::{RowError, Sink, field_name};
 use crate::{LocalCounts, Unreadable};
-use dp_pvi_records::{LineProblem, RecordTable, RecordTableBuilder, Row};
+use dp_pvi_records::{LineProblem, RecordTable, RecordTableBuilder, RecordView, Row};
 use dp_pvi_schema::Schema;
+use dp_pvi_schema::public::Extra;
 use std::collections::HashMap;
 
 /// Collects the rows of a data set.
@@ -61,13 +62,14 @@ pub(crate) struct Room {
     pub(crate) entries: u64,
 }
 
-/// A kept record: whose it is, where its entries end, its target and its offset.
+/// A kept record: whose it is, where its entries end, and its other numbers.
 #[derive(Clone, Copy)]
 struct OfPerson {
     person: u32,
     end: usize,
     target: f64,
     offset: f64,
+    extra: Extra,
 }
 
 impl<'s> Assembler<'s> {
@@ -91,7 +93,7 @@ impl<'s> Assembler<'s> {
 
     /// Keeps the text of one more column beside the rows.
     pub(crate) fn keeping_ids(self) -> Self {
-        let fields = Encoder::label_field(self.schema) + 1 + usize::from(self.schema.unit_column().is_some());
+        let fields = Encoder::unit_field(self.schema) + usize::from(self.schema.unit_column().is_some());
         Self { id: Some(fields), ..self }
     }
 
@@ -156,9 +158,7 @@ impl Sink for Assembler<'_> {
             UnitsOf::Records => {
                 self.table.start_unit();
                 if fate == Fate::Kept && fits(self.records - 1, entries) {
-                    self.table
-                        .push_with_offset(&self.row.indices, &self.row.values, self.row.target, self.row.offset)
-                        .map_err(RowError::Table)?;
+                    self.table.push_record(self.row.view()).map_err(RowError::Table)?;
                 }
             }
             UnitsOf::Persons(persons) => {
@@ -177,7 +177,8 @@ impl Sink for Assembler<'_> {
                     persons.indices.extend_from_slice(&self.row.indices);
                     persons.values.extend_from_slice(&self.row.values);
                     let end = persons.indices.len();
-                    persons.records.push(OfPerson { person, end, target: self.row.target, offset: self.row.offset });
+                    let Encoded { target, offset, extra, .. } = self.row;
+                    persons.records.push(OfPerson { person, end, target, offset, extra });
                 }
             }
         }
@@ -242,9 +243,10 @@ impl Persons {
         for person in (0_u32..).take(self.numbers.len()) {
             table.start_unit();
             while let Some(record) = next.next_if(|&record| self.records[record].person == person) {
-                let OfPerson { end, target, offset, .. } = self.records[record];
+                let OfPerson { end, target, offset, extra, .. } = self.records[record];
                 let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
-                table.push_with_offset(&self.indices[start..end], &self.values[start..end], target, offset)?;
+                let (indices, values) = (&self.indices[start..end], &self.values[start..end]);
+                table.push_record(RecordView { indices, values, target, offset, extra })?;
             }
         }
         Ok(())

@@ -1,9 +1,13 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
 use crate::error::CellProblem;
-use dp_pvi_records::{CellValue, Row};
+use dp_pvi_records::{CellValue, RecordView, Row};
 use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
-use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, LabelKind, Matching, NumberRule, Outside, Place, Schema};
+use dp_pvi_schema::public::Extra;
+use dp_pvi_schema::{
+    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, LabelKind, Matching, NumberRule, Outside, Place, Schema,
+    SurvivalRule,
+};
 use std::collections::HashMap;
 
 /// What the rows are read for, and so what happens to one that the schema rejects.
@@ -60,6 +64,7 @@ pub(crate) struct Encoded {
     pub(crate) values: Vec<f64>,
     pub(crate) target: f64,
     pub(crate) offset: f64,
+    pub(crate) extra: Extra,
     /// For formulas: one cell a column, and whether it had no value.
     cells: Vec<Cell>,
     filled: Vec<bool>,
@@ -115,14 +120,14 @@ impl<'s> Encoder<'s> {
         Self { schema, purpose, levels: levels.collect() }
     }
 
-    /// Number of the label's field.
+    /// Number of the label's first field.
     pub(crate) fn label_field(schema: &Schema) -> usize {
         schema.columns().len()
     }
 
     /// Number of the unit id's field.
     pub(crate) fn unit_field(schema: &Schema) -> usize {
-        schema.columns().len() + 1
+        Self::label_field(schema) + schema.label().columns().count()
     }
 
     /// Encodes a row. Every cell is looked at, so that a rejected one is found wherever it stands; after an error `out` holds nothing
@@ -132,6 +137,7 @@ impl<'s> Encoder<'s> {
         out.values.clear();
         out.target = 0.0;
         out.offset = 0.0;
+        out.extra = Extra::NONE;
         out.cells.clear();
         out.filled.clear();
         let design = self.schema.design();
@@ -154,7 +160,11 @@ impl<'s> Encoder<'s> {
         }
         if self.purpose.has_labels() {
             let field = Self::label_field(self.schema);
-            match self.label(row, field, watch).map_err(|problem| Fault { field, problem })? {
+            let target = match &self.schema.label().kind {
+                LabelKind::Survival(rule) => self.survival(rule, row, field, &mut out.extra, watch)?,
+                _ => self.label(row, field, watch).map_err(|problem| Fault { field, problem })?,
+            };
+            match target {
                 Some(target) => out.target = target,
                 None => fate = Fate::Dropped,
             }
@@ -190,6 +200,8 @@ impl<'s> Encoder<'s> {
         let cell = self.present(row.cell(field));
         let coded = match &label.kind {
             LabelKind::Number(rule) => number(rule, cell, field, watch)?,
+            // Has a rule of its own.
+            LabelKind::Survival(_) => return Ok(None),
             LabelKind::Absent => return Ok(Some(0.0)),
             LabelKind::Classes { values } => match cell {
                 None => absent(label.missing, field, watch)?,
@@ -232,6 +244,31 @@ impl<'s> Encoder<'s> {
         })
     }
 
+    /// The time of a survival label, with entry and event in `extra`; absent where the record is dropped. Fields: time, event, entry.
+    fn survival(
+        &self,
+        rule: &SurvivalRule,
+        row: &impl Row,
+        first: usize,
+        extra: &mut Extra,
+        watch: &mut impl Watch,
+    ) -> Result<Option<f64>, Fault> {
+        let at = |field: usize| move |problem| Fault { field, problem };
+        let time = number(&rule.time, self.present(row.cell(first)), first, watch).map_err(at(first))?;
+        let field = first + 1;
+        let event = boolean(&rule.event, self.present(row.cell(field)), field, watch).map_err(at(field))?;
+        let field = first + 2;
+        let entry = match &rule.entry {
+            None => Coded::Number(0.0),
+            Some(EntryRule { rule, .. }) => number(rule, self.present(row.cell(field)), field, watch).map_err(at(field))?,
+        };
+        let (Coded::Number(time), Coded::Level(event), Coded::Number(entry)) = (time, event, entry) else { return Ok(None) };
+        // Nobody is watched beyond the range: an event there is none before it.
+        extra.event = event == 1 && time <= rule.time.upper;
+        extra.entry = rule.entry.as_ref().map_or(0.0, |part| part.rule.encode(entry));
+        Ok(Some(rule.time.encode(time)))
+    }
+
     /// The cell, unless it says that there is no value.
     #[inline]
     fn present<'a>(&self, cell: CellValue<'a>) -> Option<CellValue<'a>> {
@@ -244,6 +281,12 @@ impl<'s> Encoder<'s> {
 }
 
 impl Encoded {
+    /// The row as a record.
+    pub(crate) fn view(&self) -> RecordView<'_> {
+        let Self { target, offset, extra, .. } = *self;
+        RecordView { indices: &self.indices, values: &self.values, target, offset, extra }
+    }
+
     #[inline]
     fn push(&mut self, index: u32, value: f64) {
         if value != 0.0 {
@@ -281,8 +324,9 @@ impl Encoded {
 
     /// The row that a formula makes of the remembered cells.
     fn push_row(&mut self, design: &Design) {
-        let record = Record { cells: &self.cells, filled: &self.filled, site: None };
+        let record = Record { cells: &self.cells, filled: &self.filled, site: design.own_site() };
         self.offset = design.offset(&record);
+        self.extra.weight = design.weight(&record);
         design.row(&record, &mut self.space, |position, value| {
             self.indices.push(position);
             self.values.push(value);

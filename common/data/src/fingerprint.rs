@@ -2,6 +2,7 @@
 
 use dp_pvi_privacy::{Hash, UnitTable};
 use dp_pvi_records::RecordTable;
+use dp_pvi_schema::public::Extra;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -34,6 +35,10 @@ pub(crate) fn of(table: &RecordTable, key: &[u8; 32]) -> Hash {
                 // No number of entries is this large.
                 word(u64::MAX);
                 word(record.offset.to_bits());
+            }
+            if record.extra != Extra::NONE {
+                word(u64::MAX - 1);
+                dp_pvi_records::words(record.extra).into_iter().for_each(&mut word);
             }
             record.indices.iter().for_each(|&index| word(index.into()));
             record.values.iter().for_each(|value| word(value.to_bits()));

@@ -142,6 +142,20 @@ struct Counter<'s> {
     persons: HashMap<Box<[u8]>, u64>,
 }
 
+/// Levels of every field of the label; a number has none.
+fn label_fields(schema: &Schema) -> Vec<Vec<String>> {
+    let truth = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    match &schema.label().kind {
+        LabelKind::Binary { .. } => vec![truth(["0", "1"])],
+        LabelKind::Classes { values } => vec![values.clone()],
+        LabelKind::Number(_) | LabelKind::Absent => vec![Vec::new()],
+        LabelKind::Survival(rule) => {
+            let entry = rule.entry.iter().map(|_| Vec::new());
+            [Vec::new(), truth(["false", "true"])].into_iter().chain(entry).collect()
+        }
+    }
+}
+
 /// Counts per field.
 struct Tally {
     counts: Vec<FieldCounts>,
@@ -155,11 +169,7 @@ struct Tally {
 impl<'s> Counter<'s> {
     fn new(schema: &'s Schema) -> Self {
         let mut levels: Vec<Vec<u64>> = schema.columns().iter().map(|column| vec![0; level_count(&column.kind)]).collect();
-        levels.push(match &schema.label().kind {
-            LabelKind::Binary { .. } => vec![0; 2],
-            LabelKind::Classes { values } => vec![0; values.len()],
-            LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
-        });
+        levels.extend(label_fields(schema).iter().map(|names| vec![0; names.len()]));
         let tally = Tally {
             counts: vec![FieldCounts::default(); levels.len()],
             levels,
@@ -203,12 +213,9 @@ impl<'s> Counter<'s> {
                 self.tally.report(field, column.name.clone(), kind, names)
             })
             .collect();
-        let names = match &self.schema.label().kind {
-            LabelKind::Binary { .. } => vec!["0".to_owned(), "1".to_owned()],
-            LabelKind::Classes { values } => values.clone(),
-            LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
-        };
-        reports.push(self.tally.report(Encoder::label_field(self.schema), self.schema.label().column.clone(), "label", names));
+        let parts = self.schema.label().columns().zip(label_fields(self.schema)).enumerate();
+        let first = Encoder::label_field(self.schema);
+        reports.extend(parts.map(|(part, (column, names))| self.tally.report(first + part, column.to_owned(), "label", names)));
         let grouped = self.schema.unit_column().is_some();
         Inspection {
             units: if grouped { self.persons.len() as u64 } else { self.records },

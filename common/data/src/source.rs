@@ -195,19 +195,21 @@ impl Reading<'_> {
     }
 }
 
-/// The name of a field: a column, the label, or the unit column (empty where the schema has none).
+/// The name of a field: a column, the label's columns, or the unit column (empty where the schema has none).
 pub(crate) fn field_name(schema: &Schema, field: usize) -> &str {
     match schema.columns().get(field) {
         Some(column) => &column.name,
-        None if field == Encoder::label_field(schema) => &schema.label().column,
-        None => schema.unit_column().unwrap_or_default(),
+        None => {
+            let of_label = schema.label().columns().nth(field - Encoder::label_field(schema));
+            of_label.or(schema.unit_column()).unwrap_or_default()
+        }
     }
 }
 
 /// Which fields are looked at.
 fn needed_fields(schema: &Schema, purpose: Purpose) -> Vec<bool> {
     let mut needed: Vec<bool> = schema.columns().iter().map(|column| column.kind != ColumnKind::Ignored).collect();
-    needed.push(purpose.has_labels());
+    needed.extend(schema.label().columns().map(|_| purpose.has_labels()));
     if schema.unit_column().is_some() {
         needed.push(purpose.has_labels());
     }

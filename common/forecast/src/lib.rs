@@ -182,9 +182,10 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
     })
 }
 
-/// Width of a coefficient's 90 % interval under the prior.
+/// Width of the widest 90 % interval of a coefficient under the prior.
 fn widest(task: &ResolvedTask) -> f64 {
-    2.0 * Level::P90.half_width() * task.prior.scale
+    let least = task.setting().priors().precision.into_iter().fold(f64::INFINITY, f64::min);
+    2.0 * Level::P90.half_width() / least.sqrt()
 }
 
 fn published(schema: &dp_pvi_posterior::schema::Schema) -> (u32, u32) {
@@ -202,7 +203,7 @@ fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
     let (mut sum, mut total) = (0.0, 0.0);
     for row in world.rows.iter() {
         for &(target, probability) in row.targets.iter().filter(|(_, probability)| *probability > 0.0) {
-            let row = Example { indices: row.indices, values: row.values, target, offset: row.offset };
+            let row = Example { indices: row.indices, values: row.values, target, offset: row.offset, extra: Default::default() };
             sum += probability * (exact.log_density(row) - with.log_density(row));
             total += probability;
         }

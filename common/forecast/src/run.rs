@@ -59,19 +59,19 @@ const STEPS: usize = 30;
 #[must_use]
 pub fn unprotected(task: &ResolvedTask, rows: &Rows, start: &[f64]) -> Option<Gaussian> {
     let predictor = task.model.rules().predictor()?;
-    let d = start.len();
-    let (prior_mean, prior_precision) = (task.prior.mean, task.prior.scale.powi(-2));
-    let prior = DMatrix::identity(d, d) * prior_precision;
+    let priors = task.setting().priors();
+    let (prior_mean, prior_precision) = (DVector::from_vec(priors.mean), DVector::from_vec(priors.precision));
+    let prior = DMatrix::from_diagonal(&prior_precision);
     let mut mean = DVector::from_column_slice(start);
     let mut matrix = &prior + rows.gram(|_| 1.0) * predictor.statistics(0.0, 0.0, 0.0).curvature.min(1.0);
     let mut q = packed(task, &mean, &matrix)?;
     for _ in 0..STEPS {
         let sums = rows.sums(predictor, q.standard(), |_, statistics, _| statistics);
         matrix = &prior + sums.second;
-        let slope = sums.first + (DVector::from_element(d, prior_mean) - &mean) * prior_precision;
+        let slope = sums.first + (&prior_mean - &mean).component_mul(&prior_precision);
         let step = Cholesky::new(matrix.clone())?.solve(&slope);
         // Far from linear a whole step may overshoot: none is longer than a prior's standard deviation in any coordinate.
-        let longest = step.amax() / task.prior.scale;
+        let longest = step.component_mul(&prior_precision.map(f64::sqrt)).amax();
         mean += &step / longest.max(1.0);
         q = packed(task, &mean, &matrix)?;
         let moved = step.iter().zip(matrix.diagonal().iter()).map(|(s, p)| s.abs() * p.sqrt()).fold(0.0, f64::max);

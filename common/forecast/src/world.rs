@@ -219,7 +219,8 @@ fn for_formula(column: &Column, cell: Cell) -> (formula::Cell, bool) {
 }
 
 fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut Draws) -> Option<Vec<f64>> {
-    let mut truth: Vec<f64> = (0..task.dimension).map(|_| task.prior.mean + task.prior.scale * draws.normal()).collect();
+    let priors = task.setting().priors();
+    let mut truth: Vec<f64> = priors.mean.iter().zip(&priors.precision).map(|(m, p)| m + draws.normal() / p.sqrt()).collect();
     let most = log_uniform(SPREAD, draws);
     let spread = |truth: &[f64]| {
         let (mean, square) = moments(rows.iter().map(|row| dot(row.indices, row.values, truth, schema.intercept())));
@@ -271,7 +272,7 @@ fn scale(truth: &mut [f64], intercept: Option<u32>, factor: f64) {
 
 /// Standard deviation of the predictor that leaves a label with this mean and standard deviation.
 fn explained_spread(law: &dyn Law, mean: f64, sd: f64) -> f64 {
-    match law.predict(Example { indices: &[], values: &[], target: 0.0, offset: 0.0 }) {
+    match law.predict(Example { indices: &[], values: &[], target: 0.0, offset: 0.0, extra: Default::default() }) {
         Prediction::Number { variance, .. } | Prediction::HeavyTailed { variance, .. } => (sd * sd - variance).max(0.0).sqrt(),
         // Var y = E y + (E y)² (e^{s²} (1 + 1/φ) − 1) for a log-rate of standard deviation s.
         Prediction::Count { dispersion, .. } if mean > 0.0 => {
@@ -315,7 +316,7 @@ fn response(prediction: &Prediction) -> (f64, f64) {
         Prediction::Number { mean, variance }
         | Prediction::Count { mean, variance, .. }
         | Prediction::HeavyTailed { mean, variance, .. } => (mean, variance),
-        Prediction::Classes { .. } | Prediction::Component { .. } => (0.0, 0.0),
+        Prediction::Classes { .. } | Prediction::Survival { .. } | Prediction::Component { .. } => (0.0, 0.0),
     }
 }
 
@@ -328,7 +329,7 @@ fn law(task: &ResolvedTask, truth: &[f64]) -> Option<Arc<dyn Law>> {
 }
 
 fn example(row: Row<'_>) -> Example<'_> {
-    Example { indices: row.indices, values: row.values, target: 0.0, offset: row.offset }
+    Example { indices: row.indices, values: row.values, target: 0.0, offset: row.offset, extra: Default::default() }
 }
 
 fn dot(indices: &[u32], values: &[f64], truth: &[f64], without: Option<u32>) -> f64 {

@@ -195,7 +195,7 @@ impl Site {
         let event = task.visit_event(visit).expect("a resolved task");
         let permit = self.ledger.reserve(&release, &event, Hash::default()).expect("the task's epsilon is the budget");
         let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
-        let job = Job { task, visit, lambda: state, state: &carried };
+        let job = Job { site: None, task, visit, lambda: state, state: &carried };
         let output = run(&job, &self.units, permit, &SecureNoise).expect("an update");
         if let Some(change) = output.pending.public() {
             let rho = task.damping[visit as usize];

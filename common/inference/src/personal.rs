@@ -26,7 +26,7 @@ use dp_pvi_reading::noise_aware::{self, Contribution, History, OwnNoise};
 use dp_pvi_reading::personal::{Others, Released, Way, others};
 use serde::{Deserialize, Serialize};
 
-use crate::capabilities::glm::{self, LinearPredictor};
+use crate::capabilities::sums;
 use crate::error::InferenceError;
 use crate::methods::asked::{copied, text};
 use crate::methods::{Job, exact_terms};
@@ -157,7 +157,7 @@ struct Asked {
 impl Asked {
     fn of(known: &Known<'_>) -> Result<Self, InferenceError> {
         let model = models::from_spec(&known.task.model)?;
-        if model.linear_predictor().is_none() || model.local_optimum().is_none() {
+        if (model.linear_predictor().is_none() && model.many_rows().is_none()) || model.local_optimum().is_none() {
             return Err(InferenceError::Capability("a personal posterior", "an exact optimum of a linear predictor"));
         }
         if known.task.family().dimension() > LARGEST_DIMENSION {
@@ -217,7 +217,7 @@ impl Asked {
 
     fn others(&self, model: &dyn Model, table: &RecordTable) -> Option<Others> {
         let told = self.others.clone();
-        told.or_else(|| self.of_sums(model, table)).or_else(|| self.of_posterior(model.linear_predictor()?, table))
+        told.or_else(|| self.of_sums(model, table)).or_else(|| self.of_posterior(model, table))
     }
 
     /// The sums without this site's exact terms: where what it sent hides its part, or was not kept.
@@ -227,7 +227,7 @@ impl Asked {
         let mut sums = Vec::with_capacity(history.rounds.len());
         for round in &history.rounds {
             let took_part = round.included.contains(site) && !before.is_empty();
-            let job = Job { task: &self.task, visit: round.visit, lambda: &before, state: &SiteState::None };
+            let job = Job { site: None, task: &self.task, visit: round.visit, lambda: &before, state: &SiteState::None };
             sums.push(if took_part { exact_terms(&job, model, table) } else { None });
             before.clone_from(&round.state);
         }
@@ -237,18 +237,15 @@ impl Asked {
     }
 
     /// The posterior without this site's exact factor there.
-    fn of_posterior(&self, predictor: &dyn LinearPredictor, table: &RecordTable) -> Option<Others> {
+    fn of_posterior(&self, model: &dyn Model, table: &RecordTable) -> Option<Others> {
         let q = Gaussian::from_natural(self.task.family(), self.plain.clone()).ok()?;
-        Some(Others::divided(&self.plain, &exact_factor(predictor, table, &q), Way::ExactFactor))
+        Some(Others::divided(&self.plain, &exact_factor(model, table, &q)?, Way::ExactFactor))
     }
 }
 
 /// λ_k = (Σ(g + Hμ), ΣH) over the finite records of a table, at q; natural parameters of its family.
-fn exact_factor(predictor: &dyn LinearPredictor, table: &RecordTable, q: &Gaussian) -> Vec<f64> {
-    let (gradient, curvature) = glm::sums(table, |record| {
-        let (mean, variance) = glm::predictor_of(record, q.standard());
-        predictor.statistics(mean, variance, record.target)
-    });
+fn exact_factor(model: &dyn Model, table: &RecordTable, q: &Gaussian) -> Option<Vec<f64>> {
+    let (gradient, curvature) = sums(model, table, q.standard())?;
     let mean = q.standard().mean();
     let (carried, precision) = match q.family() {
         Family::DiagonalGaussian { .. } => {
@@ -260,7 +257,7 @@ fn exact_factor(predictor: &dyn LinearPredictor, table: &RecordTable, q: &Gaussi
             (svec_times(&precision, mean), precision)
         }
     };
-    gradient.iter().zip(carried).map(|(g, carried)| g + carried).chain(precision).collect()
+    Some(gradient.iter().zip(carried).map(|(g, carried)| g + carried).chain(precision).collect())
 }
 
 #[cfg(test)]

@@ -21,7 +21,12 @@ fn predict(bencher: Bencher<'_, '_>, hidden: &[usize], rows: usize) {
         })
         .collect();
     bencher.bench(|| {
-        table.iter().map(|(indices, values)| predictor.log_density(Example { indices, values, target: 1.0, offset: 0.0 })).sum::<f64>()
+        table
+            .iter()
+            .map(|(indices, values)| {
+                predictor.log_density(Example { indices, values, target: 1.0, offset: 0.0, extra: Default::default() })
+            })
+            .sum::<f64>()
     });
 }
 

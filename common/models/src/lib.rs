@@ -10,9 +10,12 @@ pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod linear_regression;
 pub mod logistic_regression;
+pub mod many_rows;
 mod model;
+pub mod multinomial_regression;
 pub mod negative_binomial_regression;
 pub mod neural_network;
+pub mod ordinal_regression;
 pub mod pbp_network;
 pub mod poisson_regression;
 pub mod prediction;
@@ -23,6 +26,9 @@ pub mod robust_regression;
 pub mod rows;
 pub mod sigmoid_belief;
 pub mod spec;
+pub mod survival;
+pub mod survival_regression;
+pub mod weibull_regression;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -30,12 +36,14 @@ use std::sync::Arc;
 pub use model::{ModelEntry, ModelFamily, ModelSpec, PublicHalf};
 
 use crate::latent_dirichlet::LatentDirichletSpec;
+use crate::many_rows::ManyRows;
 use crate::model::Entry;
 use crate::prediction::{Law, Outcome};
 use crate::predictor::Predictor;
 use crate::registry::{Named, RegisterError, Registry};
 use crate::sigmoid_belief::SigmoidBeliefSpec;
-use crate::spec::TaskError;
+use crate::spec::{Prior, PriorSpec, TaskError};
+use crate::survival::SurvivalModel;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
@@ -59,9 +67,37 @@ pub trait ModelRules: Display {
         features
     }
 
+    /// The prior of all parameters, from that of the entries of a feature row. Default: the same, or `spec` for every parameter where they are not those
+    /// of rows.
+    fn prior(&self, rows: Prior, spec: PriorSpec) -> Prior {
+        let d = self.parameters(u32::try_from(rows.len()).unwrap_or(u32::MAX)) as usize;
+        if d == rows.len() { rows } else { Prior::isotropic(spec, d) }
+    }
+
     /// Names of the parameters that mean something by themselves, in order; none where single parameters do not.
     fn names(&self, schema: &Schema) -> Vec<String> {
         schema.coefficient_names()
+    }
+
+    /// Classes of which each has a copy of all coefficients of a row, one after the other; none where there is one linear predictor.
+    fn classes_with_coefficients(&self, schema: &Schema) -> Vec<String> {
+        let _ = schema;
+        Vec::new()
+    }
+
+    /// Parameters of the model's own that stand before the coefficients of a row.
+    fn own_before_rows(&self) -> u32 {
+        0
+    }
+
+    /// What it says of survival times, where it is about such.
+    fn survival(&self) -> Option<&dyn SurvivalModel> {
+        None
+    }
+
+    /// Whether the intercept of a formula is a coefficient. Where it is not, it counts for the coding of factors and is then left out of the rows.
+    fn has_intercept(&self) -> bool {
+        true
     }
 
     /// Means at which the first fit starts in place of the prior's, where all parameters alike would be no start.
@@ -120,6 +156,21 @@ pub trait ModelRules: Display {
         None
     }
 
+    /// The rows that a record becomes, where it has several linear predictors.
+    fn many_rows(&self) -> Option<&dyn ManyRows> {
+        None
+    }
+
+    /// Whether records can be weighted by what they would add with the other one of two classes.
+    fn has_two_classes(&self) -> bool {
+        self.is_linear() && self.classes() == Some(2) && self.many_rows().is_none()
+    }
+
+    /// Whether an offset of the formula is added to the linear predictor. Default: where there is one predictor.
+    fn takes_offsets(&self) -> bool {
+        self.predictor().is_some()
+    }
+
     /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
     /// logit or a logarithm.
     fn outcome_sd(&self) -> f64 {
@@ -143,6 +194,29 @@ pub trait ModelRules: Display {
         None
     }
 
+    /// Bound on the entries of the rows by which the curvature of a mean field is bounded, `entry` being that of the schema's rows.
+    fn largest_entry(&self, ranges: Ranges, entry: f64) -> f64 {
+        let _ = ranges;
+        entry
+    }
+
+    /// Public bounds of the two blocks of one record's natural gradient, where there are any; `entry` bounds the entries of the schema's rows.
+    fn block_bounds(&self, ranges: Ranges, entry: f64) -> Option<BlockBounds> {
+        let bounds = self.predictor_bounds(ranges)?;
+        Some(BlockBounds {
+            mean: bounds.residual * ranges.row,
+            precision_full: bounds.curvature * (ranges.row * ranges.row),
+            precision_mean_field: bounds.curvature * (ranges.row * self.largest_entry(ranges, entry).min(ranges.row)),
+        })
+    }
+
+    /// What residuals and curvatures are multiplied by in a record, at most. Default: those of one row of features.
+    fn lengths(&self, schema: &Schema) -> Lengths {
+        let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
+        let largest = self.largest_entry(Ranges { row: radius, label: schema.max_abs_target() }, entry).min(radius);
+        Lengths { gradient: radius, full: radius * radius, diagonal: radius * largest, gram: radius * radius }
+    }
+
     /// Public bound on the norm of one record's gradient of E_q log p in μ, if there is one.
     fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
         let _ = ranges;
@@ -159,6 +233,19 @@ pub struct Ranges {
     pub label: f64,
 }
 
+/// Largest norms of what residuals and curvatures are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lengths {
+    /// ‖ρ‖.
+    pub gradient: f64,
+    /// ‖svec ρρᵀ‖.
+    pub full: f64,
+    /// ‖ρ∘ρ‖.
+    pub diagonal: f64,
+    /// ‖Σ svec ρρᵀ‖ over all rows of a record.
+    pub gram: f64,
+}
+
 /// What a linear predictor xᵀθ is measured in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredictorScale {
@@ -166,6 +253,8 @@ pub enum PredictorScale {
     LogOdds,
     /// ln E y of a count.
     LogRate,
+    /// ln of a hazard.
+    LogHazard,
     /// Φ⁻¹ P(y = 1).
     Probit,
     /// The encoded label.
@@ -181,6 +270,17 @@ pub struct PredictorBounds {
     pub curvature: f64,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
+}
+
+/// What the blocks of one record's natural gradient are no longer than.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockBounds {
+    /// ‖g‖.
+    pub mean: f64,
+    /// ‖svec H‖.
+    pub precision_full: f64,
+    /// ‖diag H‖.
+    pub precision_mean_field: f64,
 }
 
 impl PredictorBounds {
@@ -243,6 +343,10 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<probit_regression::ProbitRegression>(),
     ModelEntry::of::<linear_regression::LinearRegression>(),
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
+    ModelEntry::of::<multinomial_regression::MultinomialRegression>(),
+    ModelEntry::of::<ordinal_regression::OrdinalRegression>(),
+    ModelEntry::of::<survival_regression::SurvivalRegression>(),
+    ModelEntry::of::<weibull_regression::WeibullRegression>(),
     ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
     ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),

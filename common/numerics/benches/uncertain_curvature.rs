@@ -24,7 +24,8 @@ fn mode(bencher: divan::Bencher<'_, '_>, dimension: usize) {
         curvature: &curvature,
         noise: &noise,
         variances: &variances,
-        prior: (0.0, 1.0),
+        prior_mean: &DVector::zeros(dimension),
+        prior_precision: &DVector::from_element(dimension, 1.0),
     };
     let starts = [reference.clone()];
     bencher.bench(|| known.mode(divan::black_box(&starts)).unwrap());

@@ -64,9 +64,15 @@ pub fn log_cdf(w: f64) -> LogCdf {
     LogCdf { value: -0.5 * w * w - LN_SQRT_TAU - ratio.ln(), ratio, excess }
 }
 
+/// Φ⁻¹(`probability`), for a probability in [0, 1].
+#[must_use]
+pub fn quantile(probability: f64) -> f64 {
+    -std::f64::consts::SQRT_2 * statrs::function::erf::erfc_inv(2.0 * probability)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{TAIL, cdf, density, log_cdf, log_density};
+    use super::{TAIL, cdf, density, log_cdf, log_density, quantile};
 
     /// w, ln Φ(w), φ/Φ by multiprecision computation.
     const TABLE: [[f64; 3]; 6] = [
@@ -111,5 +117,18 @@ mod tests {
         // Further than any logit goes, nothing overflows.
         let far = log_cdf(-1e8);
         assert!(far.value.is_finite() && (far.ratio * far.excess - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_tables_and_invert_the_distribution() {
+        for (probability, expected) in
+            [(0.5, 0.0), (0.975, 1.959_963_984_540_054), (1e-10, -6.361_340_902_404_056), (0.9, 1.281_551_565_544_600_4)]
+        {
+            assert!((quantile(probability) - expected).abs() < 1e-12, "{probability}");
+        }
+        for w in [-8.0, -2.5, -1e-3, 0.7, 3.0] {
+            assert!((quantile(cdf(w)) - w).abs() < 1e-12, "{w}");
+        }
+        assert!(quantile(0.0).is_infinite() && quantile(1.0).is_infinite());
     }
 }

@@ -8,7 +8,7 @@
 //! that the size of the residual tells something too: a large distance from μ with errors of H on it would leave a large residual.
 //! [`UncertainCurvature::mode`] looks for the maximum of
 //!
-//! ℓ(θ) = −½ rᵀS⁻¹r − ½ log det S − ½ λ0‖θ − m0‖².
+//! ℓ(θ) = −½ rᵀS⁻¹r − ½ log det S − ½ (θ − m0)ᵀΛ0(θ − m0).
 //!
 //! Source: this project; a regression with errors in its variables whose error variances are known.
 
@@ -54,8 +54,10 @@ pub struct UncertainCurvature<'a> {
     pub noise: &'a DMatrix<f64>,
     /// Variances of the errors of the entries of H.
     pub variances: &'a DMatrix<f64>,
-    /// m0 and λ0 of every coefficient.
-    pub prior: (f64, f64),
+    /// m0.
+    pub prior_mean: &'a DVector<f64>,
+    /// The diagonal of Λ0.
+    pub prior_precision: &'a DVector<f64>,
 }
 
 /// ℓ at a θ, with what a step from there needs.
@@ -73,7 +75,7 @@ impl UncertainCurvature<'_> {
         self.curvature + self.noise + error(self.variances, &(&distance * distance.transpose()))
     }
 
-    /// λ0 I + H S⁻¹ H for an S: what the residual alone tells, with its covariance known.
+    /// Λ0 + H S⁻¹ H for an S: what the residual alone tells, with its covariance known.
     ///
     /// `None` where S is not positive definite.
     #[must_use]
@@ -97,7 +99,7 @@ impl UncertainCurvature<'_> {
     pub fn gaussian(&self, near: &DVector<f64>) -> Option<DVector<f64>> {
         let factor = Cholesky::new(self.covariance(near))?;
         let told = self.curvature * factor.solve(&(self.gradient + self.curvature * self.reference));
-        Some(Cholesky::new(self.precision_by(&factor))?.solve(&told.add_scalar(self.prior.0 * self.prior.1)))
+        Some(Cholesky::new(self.precision_by(&factor))?.solve(&(told + self.prior_mean.component_mul(self.prior_precision))))
     }
 
     /// Steps uphill, each halved until ℓ does not fall.
@@ -121,8 +123,9 @@ impl UncertainCurvature<'_> {
         let factor = Cholesky::new(self.covariance(&theta))?;
         let residual = self.residual(&theta);
         let half_log_determinant: f64 = factor.l_dirty().diagonal().iter().map(|entry| entry.ln()).sum();
-        let from_prior = theta.add_scalar(-self.prior.0).norm_squared();
-        let value = -0.5 * residual.dot(&factor.solve(&residual)) - half_log_determinant - 0.5 * self.prior.1 * from_prior;
+        let from_prior = &theta - self.prior_mean;
+        let from_prior = from_prior.component_mul(self.prior_precision).dot(&from_prior);
+        let value = -0.5 * residual.dot(&factor.solve(&residual)) - half_log_determinant - 0.5 * from_prior;
         value.is_finite().then_some(At { theta, value, factor })
     }
 
@@ -135,18 +138,18 @@ impl UncertainCurvature<'_> {
         // A factor of a positive definite matrix has no 0 on its diagonal.
         factor.l_dirty().solve_lower_triangular_mut(&mut whitened);
         let mut precision = whitened.tr_mul(&whitened);
-        (0..precision.nrows()).for_each(|j| precision[(j, j)] += self.prior.1);
+        (0..precision.nrows()).for_each(|j| precision[(j, j)] += self.prior_precision[j]);
         precision
     }
 
-    /// A step uphill, (λ0 I + H S⁻¹ H + K)⁻¹ ∇ℓ, and by how much it would raise a parabola. With u = S⁻¹r the gradient is Hu + (B − K)δ − λ0(θ − m0). B is [`error`] of the
+    /// A step uphill, (Λ0 + H S⁻¹ H + K)⁻¹ ∇ℓ, and by how much it would raise a parabola. With u = S⁻¹r the gradient is Hu + (B − K)δ − Λ0(θ − m0). B is [`error`] of the
     /// variances and uuᵀ, K that of the variances and S⁻¹, which is the mean of B.
     fn step(&self, at: &At) -> Option<(DVector<f64>, f64)> {
         let distance = &at.theta - self.reference;
         let u = at.factor.solve(&self.residual(&at.theta));
         let restoring = error(self.variances, &at.factor.inverse());
         let pulling = error(self.variances, &(&u * u.transpose()));
-        let prior = at.theta.add_scalar(-self.prior.0) * self.prior.1;
+        let prior = (&at.theta - self.prior_mean).component_mul(self.prior_precision);
         let gradient = self.curvature * u + (pulling - &restoring) * distance - prior;
         let step = Cholesky::new(self.precision_by(&at.factor) + restoring)?.solve(&gradient);
         let promised = 0.5 * step.dot(&gradient);
@@ -184,7 +187,8 @@ mod tests {
             curvature: &known,
             noise: &noise,
             variances: &none,
-            prior: (0.2, 0.5),
+            prior_mean: &DVector::from_element(3, 0.2),
+            prior_precision: &DVector::from_element(3, 0.5),
         };
         let weight = &known * (&known + &noise).try_inverse().unwrap();
         let precision = &weight * &known + DMatrix::identity(3, 3) * 0.5;
@@ -207,7 +211,8 @@ mod tests {
             curvature: &known,
             noise: &noise,
             variances: &variances,
-            prior: (0.2, 0.5),
+            prior_mean: &DVector::from_element(3, 0.2),
+            prior_precision: &DVector::from_element(3, 0.5),
         };
         let value = |theta: &DVector<f64>| {
             let distance = theta - &reference;
@@ -242,7 +247,8 @@ mod tests {
             curvature: &one,
             noise: &one,
             variances: &one,
-            prior: (0.0, 1.0),
+            prior_mean: &DVector::from_element(1, 0.0),
+            prior_precision: &DVector::from_element(1, 1.0),
         };
         assert!(likelihood.mode(&[DVector::zeros(1)]).is_none());
     }
@@ -259,7 +265,8 @@ mod tests {
             curvature: &curvature,
             noise: &noise,
             variances: &variances,
-            prior: (0.0, 3.7),
+            prior_mean: &DVector::from_element(1, 0.0),
+            prior_precision: &DVector::from_element(1, 3.7),
         };
         let starts = [reference.clone(), DVector::zeros(1), likelihood.gaussian(&reference).unwrap()];
         let (near, found) = (likelihood.mode(&starts[..1]).unwrap()[0], likelihood.mode(&starts).unwrap()[0]);

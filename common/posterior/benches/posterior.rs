@@ -33,11 +33,16 @@ fn predictions_with_uncertainty_9768_rows(bencher: divan::Bencher<'_, '_>) {
         .map(|row| ((0..14).map(|k| 7 * k + (row * 31 + k * 13) % 7).collect(), (0..14).map(|k| if k < 5 { 0.3 } else { 1.0 }).collect()))
         .collect();
     bencher.bench(|| {
-        let total =
-            |(indices, values): &(Vec<u32>, Vec<f64>)| match predictor.predict(Example { indices, values, target: 0.0, offset: 0.0 }) {
-                Prediction::Class { probability, logit_sd, .. } => probability + logit_sd,
-                _ => 0.0,
-            };
+        let total = |(indices, values): &(Vec<u32>, Vec<f64>)| match predictor.predict(Example {
+            indices,
+            values,
+            target: 0.0,
+            offset: 0.0,
+            extra: Default::default(),
+        }) {
+            Prediction::Class { probability, logit_sd, .. } => probability + logit_sd,
+            _ => 0.0,
+        };
         rows.iter().map(total).sum::<f64>()
     });
 }

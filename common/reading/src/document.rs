@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::agreement::Agreement;
 use crate::convergence::Convergence;
 use crate::divided::{Divided, Noise, Without};
-use crate::effects::{self, Effect};
+use crate::effects::{self, Effect, Scale};
 use crate::metrics::HeldOutMetrics;
 use crate::noise_aware::{self, Absent};
 use crate::predictive::Predictor;
@@ -50,6 +50,9 @@ pub struct PosteriorDocument {
     /// What the coefficients say in the units that people use; none where they are no effects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
+    /// Scales that coefficients share, with the effects of sites or levels; none where the formula has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scales: Vec<Scale>,
     /// What the intervals contain.
     pub intervals: Intervals,
     /// The variational posterior as it came out of the run, where the noise-aware one stands above.
@@ -195,6 +198,7 @@ impl PosteriorDocument {
             covariance: read.covariance,
             correlation: read.correlation,
             effects: read.effects,
+            scales: read.scales,
             intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
             plain: None,
             convergence: None,
@@ -229,6 +233,7 @@ impl PosteriorDocument {
             covariance: None,
             correlation: None,
             effects: Vec::new(),
+            scales: Vec::new(),
             intervals: Intervals::absent(Absent::Diverged),
             plain: None,
             convergence: None,
@@ -257,6 +262,7 @@ impl PosteriorDocument {
                     natural_parameters: std::mem::replace(&mut self.natural_parameters, natural_parameters),
                 });
                 (self.covariance, self.correlation, self.effects) = (read.covariance, read.correlation, read.effects);
+                self.scales = read.scales;
                 self.signal_to_noise = Some(signal_to_noise);
                 self.intervals = Intervals::aware(self.family);
             }
@@ -370,6 +376,9 @@ impl PosteriorDocument {
         } else if !effects::agree(&self.effects, &task.model, &task.parsed_schema()?, posterior.standard()) {
             return Err(DocumentError::Inconsistent("the effects are not those of the natural parameters"));
         }
+        if self.scales.len() != read.scales.len() || !self.scales.iter().zip(&read.scales).all(|(a, b)| a.agrees(b)) {
+            return Err(DocumentError::Inconsistent("the scales are not those of the natural parameters"));
+        }
         if let Some(plain) = &self.plain {
             let posterior = Gaussian::from_natural(self.family, plain.natural_parameters.clone())?;
             stated(&plain.coefficients, &coefficients(&task.parameter_names()?, posterior.standard()))?;
@@ -436,17 +445,19 @@ struct Read {
     covariance: Option<Vec<Vec<f64>>>,
     correlation: Option<Vec<Vec<f64>>>,
     effects: Vec<Effect>,
+    scales: Vec<Scale>,
 }
 
 impl Read {
     fn of(task: &ResolvedTask, posterior: &Gaussian) -> Result<Self, TaskError> {
         let (names, standard) = (task.parameter_names()?, posterior.standard());
-        let covariance = matrices::covariance(standard, names.len());
+        let (covariance, schema) = (matrices::covariance(standard, names.len()), task.parsed_schema()?);
         Ok(Self {
+            scales: effects::scales(&task.model, &task.setting().priors(), &schema, &names, standard),
             coefficients: coefficients(&names, standard),
             correlation: covariance.as_deref().map(matrices::correlation),
             covariance,
-            effects: effects::effects(&task.model, &task.parsed_schema()?, standard),
+            effects: effects::effects(&task.model, &schema, standard),
         })
     }
 }

@@ -102,7 +102,7 @@ mod tests {
         // Λ = diag(4, 1), μ = (0.5, −1), noise sd 0.3; x = (2, 0, …) sparse.
         let family = Family::DiagonalGaussian { dimension: 2 };
         let predictor = Predictor::new(&LinearRegression { noise_sd: 0.3 }.into(), family, &[2.0, -1.0, 4.0, 1.0]).unwrap();
-        let row = Example { indices: &[0], values: &[2.0], target: 1.5, offset: 0.0 };
+        let row = Example { indices: &[0], values: &[2.0], target: 1.5, offset: 0.0, extra: Default::default() };
         let Prediction::Number { mean, variance } = predictor.predict(row) else { panic!("a number") };
         assert!((mean - 1.0).abs() < 1e-15 && (variance - 1.09).abs() < 1e-15);
         let expected = -0.5 * ((2.0 * std::f64::consts::PI * 1.09).ln() + 0.25 / 1.09);
@@ -118,7 +118,7 @@ mod tests {
         let mut natural = vec![0.3, -0.8];
         natural.extend(svec(&precision));
         let predictor = Predictor::new(&LogisticRegression {}.into(), family, &natural).unwrap();
-        let row = |target| Example { indices: &[0, 1], values: &[1.0, -2.0], target, offset: 0.0 };
+        let row = |target| Example { indices: &[0, 1], values: &[1.0, -2.0], target, offset: 0.0, extra: Default::default() };
         let Prediction::Class { probability, logit_mean, logit_sd } = predictor.predict(row(1.0)) else { panic!("a class") };
         assert!((predictor.log_density(row(1.0)).exp() + predictor.log_density(row(0.0)).exp() - 1.0).abs() < 1e-14);
         assert!((predictor.log_density(row(1.0)).exp() - probability).abs() < 1e-15);

@@ -10,7 +10,7 @@ use dp_pvi_models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::ModelSpec;
 
 fn row(target: f64) -> Example<'static> {
-    Example { indices: &[0, 2, 3], values: &[1.0, -0.5, 1.0], target, offset: 0.0 }
+    Example { indices: &[0, 2, 3], values: &[1.0, -0.5, 1.0], target, offset: 0.0, extra: Default::default() }
 }
 
 /// A posterior over the weights of a network.

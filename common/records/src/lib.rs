@@ -9,7 +9,7 @@ mod source;
 pub use source::{CellValue, LineProblem, Row, Source, Visitor};
 
 use dp_pvi_privacy::{ContentId, StableIds, UnitTable};
-use dp_pvi_schema::public::{Example, TestRecords};
+use dp_pvi_schema::public::{Example, Extra, TestRecords};
 
 /// A row that a table cannot hold. Messages name positions, never values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,9 +50,18 @@ pub struct RecordView<'a> {
     pub target: f64,
     /// What is added to the linear predictor without a coefficient: 0, unless the task's formula has an offset.
     pub offset: f64,
+    /// Weight and survival time.
+    pub extra: Extra,
 }
 
 impl<'a> RecordView<'a> {
+    /// The same numbers as a row to predict or to score, where nobody has to protect them or nothing leaves.
+    #[must_use]
+    pub fn example(self) -> Example<'a> {
+        let Self { indices, values, target, offset, extra } = self;
+        Example { indices, values, target, offset, extra }
+    }
+
     /// Pairs (position, value).
     #[inline]
     pub fn entries(self) -> impl Iterator<Item = (usize, f64)> + 'a {
@@ -63,7 +72,11 @@ impl<'a> RecordView<'a> {
     #[inline]
     #[must_use]
     pub fn is_finite(&self) -> bool {
-        self.target.is_finite() && self.offset.is_finite() && self.values.iter().all(|value| value.is_finite())
+        self.target.is_finite()
+            && self.offset.is_finite()
+            && self.extra.weight.is_finite()
+            && self.extra.entry.is_finite()
+            && self.values.iter().all(|value| value.is_finite())
     }
 }
 
@@ -98,6 +111,8 @@ pub struct RecordTable {
     targets: Vec<f64>,
     /// One a record, or none at all where no record has one.
     offsets: Vec<f64>,
+    /// One a record, or none at all where no record has one.
+    extras: Vec<Extra>,
 }
 
 impl RecordTable {
@@ -113,6 +128,7 @@ impl RecordTable {
                 values: Vec::new(),
                 targets: Vec::new(),
                 offsets: Vec::new(),
+                extras: Vec::new(),
             },
         }
     }
@@ -135,7 +151,8 @@ impl RecordTable {
     fn record(&self, position: usize) -> RecordView<'_> {
         let entries = self.rows[position] as usize..self.rows[position + 1] as usize;
         let offset = self.offsets.get(position).copied().unwrap_or(0.0);
-        RecordView { indices: &self.indices[entries.clone()], values: &self.values[entries], target: self.targets[position], offset }
+        let extra = self.extras.get(position).copied().unwrap_or(Extra::NONE);
+        RecordView { indices: &self.indices[entries.clone()], values: &self.values[entries], target: self.targets[position], offset, extra }
     }
 }
 
@@ -154,7 +171,7 @@ impl UnitTable for RecordTable {
 
 impl TestRecords for RecordTable {
     fn examples(&self) -> impl Iterator<Item = Example<'_>> {
-        self.records().map(|r| Example { indices: r.indices, values: r.values, target: r.target, offset: r.offset })
+        self.records().map(RecordView::example)
     }
 }
 
@@ -170,6 +187,10 @@ impl StableIds for RecordTable {
                 id.absorb(u64::MAX);
                 id.absorb(record.offset.to_bits());
             }
+            if record.extra != Extra::NONE {
+                id.absorb(u64::MAX - 1);
+                words(record.extra).into_iter().for_each(|word| id.absorb(word));
+            }
             for (&index, value) in record.indices.iter().zip(record.values) {
                 id.absorb(index.into());
                 id.absorb(value.to_bits());
@@ -177,6 +198,12 @@ impl StableIds for RecordTable {
         }
         id.finish()
     }
+}
+
+/// The bits of what a record has beside features, target and offset, for fingerprints.
+#[must_use]
+pub fn words(extra: Extra) -> [u64; 3] {
+    [extra.weight.to_bits(), extra.entry.to_bits(), extra.event.into()]
 }
 
 /// Builds a [`RecordTable`] unit by unit.
@@ -198,14 +225,15 @@ impl RecordTableBuilder {
     /// # Errors
     /// The row has no unit, is not sorted, does not fit the dimension, or the table is full.
     pub fn push(&mut self, indices: &[u32], values: &[f64], target: f64) -> Result<(), RecordError> {
-        self.push_with_offset(indices, values, target, 0.0)
+        self.push_record(RecordView { indices, values, target, offset: 0.0, extra: Extra::NONE })
     }
 
-    /// [`push`](Self::push) of a record whose linear predictor has a part without a coefficient.
+    /// [`push`](Self::push) of a record that may have an offset, a weight and a survival time.
     ///
     /// # Errors
     /// As [`push`](Self::push).
-    pub fn push_with_offset(&mut self, indices: &[u32], values: &[f64], target: f64, offset: f64) -> Result<(), RecordError> {
+    pub fn push_record(&mut self, record: RecordView<'_>) -> Result<(), RecordError> {
+        let RecordView { indices, values, target, offset, extra } = record;
         let table = &mut self.table;
         if table.units.is_empty() {
             return Err(RecordError::NoUnit);
@@ -229,6 +257,10 @@ impl RecordTableBuilder {
             table.offsets.resize(table.targets.len(), 0.0);
             table.offsets.push(offset);
         }
+        if extra != Extra::NONE || !table.extras.is_empty() {
+            table.extras.resize(table.targets.len(), Extra::NONE);
+            table.extras.push(extra);
+        }
         table.targets.push(target);
         Ok(())
     }
@@ -245,6 +277,7 @@ impl RecordTableBuilder {
         table.values.shrink_to_fit();
         table.targets.shrink_to_fit();
         table.offsets.shrink_to_fit();
+        table.extras.shrink_to_fit();
         table
     }
 }
@@ -278,15 +311,32 @@ mod tests {
         let mut builder = RecordTable::builder(1);
         builder.start_unit();
         builder.push(&[0], &[1.0], 1.0).unwrap();
-        builder.push_with_offset(&[0], &[1.0], 1.0, 0.5).unwrap();
+        let plain = RecordView { indices: &[0], values: &[1.0], target: 1.0, offset: 0.0, extra: Extra::NONE };
+        builder.push_record(RecordView { offset: 0.5, ..plain }).unwrap();
         builder.push(&[0], &[1.0], 1.0).unwrap();
         builder.start_unit();
-        builder.push_with_offset(&[0], &[1.0], 1.0, f64::NAN).unwrap();
+        builder.push_record(RecordView { offset: f64::NAN, ..plain }).unwrap();
         let table = builder.finish();
         let offsets: Vec<f64> = table.records().map(|record| record.offset).collect();
         assert_eq!(offsets[..3], [0.0, 0.5, 0.0]);
         assert_eq!(table.records().filter(RecordView::is_finite).count(), 3);
         assert_ne!(table.id(0), table.id(1));
+    }
+
+    #[test]
+    fn a_record_has_the_weight_and_the_times_that_it_was_given_and_others_have_none() {
+        let mut builder = RecordTable::builder(1);
+        let plain = RecordView { indices: &[0], values: &[1.0], target: 1.0, offset: 0.0, extra: Extra::NONE };
+        let extras = [Extra::NONE, Extra { weight: 2.0, ..Extra::NONE }, Extra::NONE, Extra { entry: 0.5, event: true, ..Extra::NONE }];
+        for extra in extras {
+            builder.start_unit();
+            builder.push_record(RecordView { extra, ..plain }).unwrap();
+        }
+        let table = builder.finish();
+        assert_eq!(table.records().map(|record| record.extra).collect::<Vec<_>>(), extras);
+        assert_eq!((0..4).map(|unit| table.id(unit)).collect::<std::collections::BTreeSet<_>>().len(), 3);
+        let odd = RecordView { extra: Extra { weight: f64::NAN, ..Extra::NONE }, ..plain };
+        assert!(plain.is_finite() && !odd.is_finite());
     }
 
     #[test]

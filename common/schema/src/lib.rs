@@ -145,7 +145,7 @@ pub struct BooleanRule {
 /// What is predicted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Label {
-    /// Name of the column.
+    /// Name of the column; for survival that of the time.
     pub column: String,
     /// What it holds.
     pub kind: LabelKind,
@@ -176,8 +176,33 @@ pub enum LabelKind {
     },
     /// A number, with the same rule as a feature.
     Number(NumberRule),
+    /// A time until an event, or until the record was not watched any more.
+    Survival(SurvivalRule),
     /// Nothing is predicted; every target is 0.
     Absent,
+}
+
+/// A survival time: the target is the time, in the unit of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SurvivalRule {
+    /// Times, without transform, centre and scale. Who is watched beyond the upper end without `outside = "reject"` or `"drop"` counts as watched until there, without
+    /// an event.
+    pub time: NumberRule,
+    /// Name of the column that says whether the time ended with the event.
+    pub event_column: String,
+    /// Its rule.
+    pub event: BooleanRule,
+    /// The time from which on a record was watched; absent: from 0 on.
+    pub entry: Option<EntryRule>,
+}
+
+/// The time from which on a record was watched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntryRule {
+    /// Name of the column.
+    pub column: String,
+    /// Its rule, without transform, centre and scale.
+    pub rule: NumberRule,
 }
 
 /// What happens to a number outside its range.
@@ -267,6 +292,21 @@ impl Schema {
         }
     }
 
+    /// The same schema for the records of one site, whose rows have its effects. Where the formula has no effects of sites, this is the same schema.
+    ///
+    /// # Errors
+    /// The site is not in the formula's list.
+    pub fn of_site(self, name: &str) -> Result<Self, SchemaError> {
+        let Some(design) = self.design.as_deref().cloned().filter(|design| !design.sites().is_empty()) else { return Ok(self) };
+        let known = design.sites().join(", ");
+        match design.of_site(name) {
+            Some(design) => Ok(Self { design: Some(Box::new(design)), ..self }),
+            None => Err(SchemaError::Whole(format!(
+                "site `{name}` is not in the list of [model] sites ({known}): the formula has effects of sites"
+            ))),
+        }
+    }
+
     /// The same schema with rows that are made by a formula. `sites` are the names of all sites, in any order; only effects of sites need them.
     ///
     /// # Errors
@@ -285,13 +325,26 @@ impl Schema {
         let scope = formula::Scope {
             text: formula.text(),
             columns: &self.columns,
-            label: &self.label.column,
+            label: &self.label,
             unit: self.unit_column(),
             has_codings: self.written.has_codings,
         };
         let design = formula::compile(&formula, &scope, sites)?;
+        Ok(self.with_design(design))
+    }
+
+    /// The same without a coefficient for the intercept of a formula, which counts for the coding of factors all the same: of models that have other constants.
+    #[must_use]
+    pub fn without_intercept(mut self) -> Self {
+        match self.design.take() {
+            Some(design) => self.with_design(design.without_intercept()),
+            None => self,
+        }
+    }
+
+    fn with_design(self, design: formula::Design) -> Self {
         let worst_case_norm = rounded_up(design.worst_case_norm());
-        Ok(Self {
+        Self {
             intercept: design.intercept(),
             dimension: design.dimension(),
             max_nonzeros: design.max_nonzeros(),
@@ -299,7 +352,44 @@ impl Schema {
             norm_bound: self.written.norm_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
             design: Some(Box::new(design)),
             ..self
-        })
+        }
+    }
+
+    /// The same schema whose records count as many times as a number column says: its value in the unit of the file, clamped to its range. The formula does not name it.
+    ///
+    /// # Errors
+    /// There is no formula, or the column is no number that is 0 or more and that every record has.
+    pub fn with_weights(mut self, column: &str) -> Result<Self, SchemaError> {
+        let fail = |problem: &str| Err(SchemaError::Column { column: column.to_owned(), problem: problem.to_owned() });
+        let Some(design) = &mut self.design else {
+            return Err(SchemaError::Whole("`weights` needs a formula under [model]: without one its column would be a feature".into()));
+        };
+        let Some(position) = self.columns.iter().position(|described| described.name == column) else {
+            return fail("is to be the weight of records and is not described: add it to `[[columns]]` with kind = \"number\"");
+        };
+        let described = &self.columns[position];
+        let ColumnKind::Number(rule) = &described.kind else {
+            return fail("is to be the weight of records and is no number: give it kind = \"number\"");
+        };
+        if rule.lower < 0.0 {
+            return fail("is the weight of records: it needs `lower` of 0 or more");
+        }
+        if rule.missing == CellPolicy::Zero || rule.invalid == CellPolicy::Zero || described.has_indicator {
+            return fail(
+                "is the weight of records, for which nothing stands in: use `missing = \"drop\"` or \"reject\", and so for `invalid`",
+            );
+        }
+        if design.uses(position) {
+            return fail("is the weight of records: it can be no term and no offset of the formula");
+        }
+        design.set_weights(position, rule.upper);
+        Ok(self)
+    }
+
+    /// The greatest weight of a record: 1 where records have none.
+    #[must_use]
+    pub fn max_weight(&self) -> f64 {
+        self.design().map_or(1.0, formula::Design::max_weight)
     }
 
     /// How a formula makes rows; absent: columns fill entries one after the other.
@@ -403,6 +493,7 @@ impl Schema {
             LabelKind::Binary { .. } => 1.0,
             LabelKind::Classes { values } => values.len().saturating_sub(1) as f64,
             LabelKind::Number(rule) => rule.max_abs(),
+            LabelKind::Survival(rule) => rule.time.max_abs(),
             LabelKind::Absent => 0.0,
         }
     }
@@ -471,6 +562,18 @@ impl Schema {
 }
 
 impl Label {
+    /// The columns that it is read from: one, or for survival time, event and, where there is one, entry.
+    pub fn columns(&self) -> impl Iterator<Item = &str> + Clone {
+        let survival = match &self.kind {
+            LabelKind::Survival(rule) => Some(rule),
+            _ => None,
+        };
+        let others = survival
+            .into_iter()
+            .flat_map(|rule| std::iter::once(rule.event_column.as_str()).chain(rule.entry.iter().map(|entry| entry.column.as_str())));
+        std::iter::once(self.column.as_str()).chain(others)
+    }
+
     /// Whether the target is a class, 0 or 1.
     #[cfg(test)]
     pub(crate) fn is_binary(&self) -> bool {

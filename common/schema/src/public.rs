@@ -15,6 +15,30 @@ pub struct Example<'a> {
     pub target: f64,
     /// What is added to the linear predictor without a coefficient.
     pub offset: f64,
+    /// What else is known of the record.
+    pub extra: Extra,
+}
+
+/// What a record has beside features, target and offset: nothing, for most tasks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Extra {
+    /// So many times the record's log likelihood counts.
+    pub weight: f64,
+    /// Survival: the time from which on the record was watched. The target is the time at which that ended.
+    pub entry: f64,
+    /// Survival: whether it ended with the event.
+    pub event: bool,
+}
+
+impl Extra {
+    /// Counts once; no survival time.
+    pub const NONE: Self = Self { weight: 1.0, entry: 0.0, event: false };
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// A value that nobody has to protect.

@@ -4,8 +4,8 @@ use super::coding::Coding;
 use super::content::Content;
 use super::published::{self, Form};
 use super::{
-    Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, Label, LabelKind, Matching, NumberRule, OtherColumns,
-    Outside, Schema, SchemaError, Transform, Written, first_repeated, worst_case_norm,
+    Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, EntryRule, Label, LabelKind, Matching, NumberRule,
+    OtherColumns, Outside, Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, worst_case_norm,
 };
 use serde::Deserialize;
 
@@ -55,6 +55,50 @@ enum RawLabel {
     Binary(RawBinary),
     Classes(RawClasses),
     Number(RawNumberLabel),
+    Survival(RawSurvival),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSurvival {
+    event: RawEvent,
+    #[serde(default = "clamp")]
+    outside: Outside,
+    lower: f64,
+    upper: f64,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+    entry: Option<RawEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEvent {
+    column: String,
+    #[serde(default = "true_values")]
+    true_values: Vec<String>,
+    #[serde(default = "false_values")]
+    false_values: Vec<String>,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    column: String,
+    lower: f64,
+    upper: f64,
+    #[serde(default = "clamp")]
+    outside: Outside,
+    #[serde(default)]
+    missing: RawPolicy,
+    #[serde(default)]
+    invalid: RawPolicy,
 }
 
 #[derive(Deserialize)]
@@ -395,6 +439,10 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
 }
 
 fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
+    let is_survival = table.get("kind").and_then(toml::Value::as_str) == Some("survival");
+    if is_survival {
+        table = survival_table(table)?;
+    }
     let column = match table.remove("column") {
         Some(toml::Value::String(column)) if !column.is_empty() => column,
         _ => return Err(SchemaError::Whole("`[label]` needs `column = \"…\"`: the name of the column that is predicted".into())),
@@ -456,7 +504,63 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
             let published = published.checked(Form::Moments(&rule)).map_err(fail)?;
             Ok(Label { column, kind: LabelKind::Number(rule), missing, invalid, published })
         }
+        RawLabel::Survival(raw) => {
+            let published = published.checked(Form::Nothing).map_err(fail)?;
+            let rule = survival(raw).map_err(fail)?;
+            Ok(Label { column, missing: rule.time.missing, invalid: rule.time.invalid, kind: LabelKind::Survival(rule), published })
+        }
     }
+}
+
+/// `[label]` of survival times: `time` is a table with a column as `event` and `entry` are; its keys become the label's own.
+fn survival_table(mut table: toml::Table) -> Result<toml::Table, SchemaError> {
+    let wrong = || {
+        SchemaError::Whole(
+            "`[label]` of kind \"survival\" needs `time = { column = \"…\", lower = 0, upper = … }` and `event = { column = \"…\" }`, and may have `entry = { … }` as time"
+                .into(),
+        )
+    };
+    let Some(toml::Value::Table(time)) = table.remove("time") else { return Err(wrong()) };
+    if !matches!(table.get("event"), Some(toml::Value::Table(_))) || time.contains_key("event") || time.contains_key("entry") {
+        return Err(wrong());
+    }
+    match table.keys().find(|key| !["kind", "event", "entry", "published"].contains(&key.as_str())) {
+        Some(key) => {
+            Err(SchemaError::Whole(format!("`{key}` of `[label]` is no key of kind \"survival\": its keys are time, event and entry")))
+        }
+        None => {
+            table.extend(time);
+            Ok(table)
+        }
+    }
+}
+
+fn survival(raw: RawSurvival) -> Result<SurvivalRule, String> {
+    let time = checked_time(raw.lower, raw.upper, raw.outside, (raw.missing, raw.invalid)).map_err(|problem| format!("time: {problem}"))?;
+    let RawEvent { column: event_column, true_values, false_values, missing, invalid } = raw.event;
+    let of_event = |problem: String| format!("event: {problem}");
+    let event = BooleanRule {
+        true_values,
+        false_values,
+        missing: label_policy(missing, "missing").map_err(of_event)?,
+        invalid: label_policy(invalid, "invalid").map_err(of_event)?,
+    };
+    let event = checked_boolean(event).map_err(of_event)?;
+    let entry = raw.entry.map(|RawEntry { column, lower, upper, outside, missing, invalid }| {
+        let rule = checked_time(lower, upper, outside, (missing, invalid)).map_err(|problem| format!("entry: {problem}"))?;
+        Ok::<_, String>(EntryRule { column, rule })
+    });
+    Ok(SurvivalRule { time, event_column, event, entry: entry.transpose()? })
+}
+
+/// A time in the unit of the file.
+fn checked_time(lower: f64, upper: f64, outside: Outside, (missing, invalid): (RawPolicy, RawPolicy)) -> Result<NumberRule, String> {
+    if lower < 0.0 {
+        return Err("`lower` must be 0 or more: times are counted from 0".into());
+    }
+    let (missing, invalid) = (label_policy(missing, "missing")?, label_policy(invalid, "invalid")?);
+    let (transform, report_per, fill) = (Transform::Identity, 1.0, None);
+    checked_number(NumberRule { lower, upper, outside, transform, centre: 0.0, scale: 1.0, report_per, missing, fill, invalid })
 }
 
 fn checked_number(rule: NumberRule) -> Result<NumberRule, String> {
@@ -586,7 +690,13 @@ fn check_names(columns: &[Column], label: &Label, unit_column: Option<&str>) -> 
     if unit_column == Some("") {
         return Err(SchemaError::Whole("`unit_column` is empty: name the column that says whose record a row is, or leave it out".into()));
     }
-    let names = columns.iter().map(|column| column.name.as_str()).chain([label.column.as_str()]).chain(unit_column);
+    if let Some(empty) = label.columns().find(|name| name.is_empty()) {
+        return Err(SchemaError::Column {
+            column: empty.to_owned(),
+            problem: "a part of the label has no name: write its `column`".into(),
+        });
+    }
+    let names = columns.iter().map(|column| column.name.as_str()).chain(label.columns()).chain(unit_column);
     match first_repeated(names) {
         None => Ok(()),
         Some(name) => Err(SchemaError::Column {
@@ -607,8 +717,7 @@ fn check_csv_names(
     if let Some(name) = first_repeated(names.iter().map(String::as_str)) {
         return fail(name, "is listed twice in `csv.names`: every column needs its own name");
     }
-    let described: Vec<&str> =
-        columns.iter().map(|column| column.name.as_str()).chain([label.column.as_str()]).chain(unit_column).collect();
+    let described: Vec<&str> = columns.iter().map(|column| column.name.as_str()).chain(label.columns()).chain(unit_column).collect();
     for name in &described {
         if !names.iter().any(|listed| listed == name) {
             return fail(name, "is not in `csv.names`: list the file's columns in their order");

@@ -71,7 +71,7 @@ fn visit(bencher: divan::Bencher<'_, '_>, name: &str, rows: usize) {
     let (experiment, path) = experiment(name);
     let task = experiment.resolve(&path).unwrap().0;
     let (units, state) = (units(rows), task.rule().initial());
-    let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
+    let job = Job { site: None, task: &task, visit: 1, lambda: &state, state: &SiteState::None };
     bencher.with_inputs(|| permit(&task)).bench_local_values(|permit| methods::run(&job, &units, permit, &SecureNoise).unwrap());
 }
 

@@ -26,7 +26,7 @@ use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SiteState, UnitTable, Units};
 use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
 use dp_pvi_reading::personal::Released;
-use dp_pvi_reading::predictive::{Example, Predictor};
+use dp_pvi_reading::predictive::Predictor;
 use dp_pvi_simulator::noise::{SeededNoise, stream};
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;
@@ -311,9 +311,7 @@ fn federation(task: &ResolvedTask, trust: Trust, sites: &[Site], seed: u64) -> R
 
 fn held_out(predictor: &Predictor, site: &Site) -> f64 {
     let records: Vec<_> = site.held_out.get().records().collect();
-    let density = |record: &dp_pvi_inference::records::RecordView<'_>| {
-        predictor.log_density(Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset })
-    };
+    let density = |record: &dp_pvi_inference::records::RecordView<'_>| predictor.log_density(record.example());
     records.iter().map(density).sum::<f64>() / records.len().max(1) as f64
 }
 
@@ -353,7 +351,7 @@ impl Party {
         let run_of = RunId { task: task.hash(), number: 0 };
         let release = ReleaseId { run: run_of, client: ClientId::new(&self.client)?, round: visit };
         let permit = self.ledger.reserve(&release, &task.visit_event(visit)?, Hash::default())?;
-        let job = Job { task, visit, lambda: state, state: &SiteState::None };
+        let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
         let output = run(&job, &self.units, permit, &SeededNoise::new(seed))?;
         let released = output.message.released().ok_or("a share of noise")?;
         Ok(match released.get() {

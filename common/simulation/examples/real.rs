@@ -20,7 +20,7 @@ use dp_pvi_inference::personal::fit;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_reading::noise_aware::of_run;
-use dp_pvi_reading::predictive::{Example, Predictor};
+use dp_pvi_reading::predictive::Predictor;
 use dp_pvi_records::RecordTable;
 use federation::federate;
 use sets::{Set, load, sets, split};
@@ -43,9 +43,7 @@ fn task(set: &Set, epsilon: f64, sites: usize) -> ResolvedTask {
 /// Mean log predictive density of records.
 fn held_out(task: &ResolvedTask, natural: &[f64], records: &RecordTable) -> f64 {
     let predictor = Predictor::new(&task.model, task.family(), natural).unwrap();
-    let all = records.records().map(|record| {
-        predictor.log_density(Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset })
-    });
+    let all = records.records().map(|record| predictor.log_density(record.example()));
     all.sum::<f64>() / records.len() as f64
 }
 

@@ -18,5 +18,6 @@ mod inputs;
 mod methods;
 mod personal;
 mod private;
+mod programs;
 mod shortage;
 mod site_bytes;

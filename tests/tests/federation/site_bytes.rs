@@ -207,7 +207,7 @@ impl Trainer for SameNoise {
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
         let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
         let units = self.0.units(&task).map_err(|error| TrainError { kind: TrainErrorKind::Resource, message: error.to_string() })?;
         let output = methods::run(&job, &units, permit, &SeededNoise::new(1))
             .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;

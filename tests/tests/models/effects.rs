@@ -67,7 +67,8 @@ fn listed(formula: &str) -> Vec<(String, f64)> {
 fn compared(formula: &str, of: &[&str], against: &[&str]) -> Result<Effect, CompareError> {
     let schema = schema(formula);
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    compare(&PoissonRegression {}.into(), &schema, posterior(&schema).standard(), &texts(of), &texts(against))
+    let compared = compare(&PoissonRegression {}.into(), &schema, posterior(&schema).standard(), &texts(of), &texts(against))?;
+    Ok(compared.into_iter().next().unwrap())
 }
 
 #[track_caller]

@@ -173,7 +173,7 @@ fn the_density_is_one() {
     let family = dp_pvi_expfam::any::Family::DiagonalGaussian { dimension: 2 };
     for options in ["", "shape = 2.0"] {
         let predictor = Predictor::new(&spec(options), family, &natural).unwrap();
-        let row = |target: f64| Example { indices: &[0, 1], values: &[0.7, 0.4], target, offset: 0.0 };
+        let row = |target: f64| Example { indices: &[0, 1], values: &[0.7, 0.4], target, offset: 0.0, extra: Default::default() };
         let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
         // In ln y, where the density is smooth.
         let step = 0.01;

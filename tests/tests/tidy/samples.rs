@@ -117,6 +117,10 @@ fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
         format!("{label}no_such_key = 1\n"),
         format!("[label]\ncolumn = \"y\"\nkind = \"number\"\n{range}\nno_such_key = 1\n"),
         "[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"a\", \"b\"]\nno_such_key = 1\n".into(),
+        "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1, no_such_key = 1 }\nevent = { column = \"d\" }\n"
+            .into(),
+        "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\", no_such_key = 1 }\n"
+            .into(),
         with_column(&format!("kind = \"number\"\n{range}")),
         with_column("kind = \"category\"\nvalues = [\"a\"]"),
         with_column("kind = \"boolean\""),

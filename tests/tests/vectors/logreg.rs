@@ -134,7 +134,7 @@ pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outc
     let mut state = rule.initial();
     for visit in 0..visits {
         let q = Gaussian::from_natural(problem.family, task.posterior(&state).to_vec()).map_err(message)?;
-        let job = Job { task: &task, visit, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None };
         let terms = Terms::new(&spec, &job, model.as_ref()).map_err(message)?;
         let mut sum = vec![0.0; task.message(visit).map_err(message)?.coordinates.try_into().map_err(message)?];
         let mut term = Term::default();
@@ -177,7 +177,7 @@ pub(crate) fn one_round_of_shards(root: &Node<'_>, node: &Node<'_>) -> Outcome {
             let spec = task::shards(method, u32::try_from(count).map_err(message)?, 1, FactorState::Released, metric, 1e6)?;
             let task = task::synchronous(problem.model.clone(), problem.family, UpdateSpec::Shards(spec.clone()), vec![1.0])?;
             let (model, coding) = (models::from_spec(&task.model).map_err(message)?, Coding::new(&task.setting(), spec.clone()));
-            let job = Job { task: &task, visit: 0, lambda: &problem.prior, state: &SiteState::None };
+            let job = Job { site: None, task: &task, visit: 0, lambda: &problem.prior, state: &SiteState::None };
             let fit = Fit::new(&spec, &job, model.as_ref()).map_err(message)?;
             let mut sum = vec![0.0; len];
             for (shard, expected) in shards.iter().zip(&expected) {

@@ -39,7 +39,7 @@ impl Problem {
     }
 
     fn record(&self) -> RecordView<'_> {
-        RecordView { indices: &self.indices, values: &self.x, target: self.y, offset: 0.0 }
+        RecordView { indices: &self.indices, values: &self.x, target: self.y, offset: 0.0, extra: Default::default() }
     }
 
     fn activations(&self) -> Activations {

@@ -9,4 +9,5 @@ mod other_sources;
 mod parquet_files;
 mod random_files;
 mod shared_data;
+mod survival;
 mod text_files;

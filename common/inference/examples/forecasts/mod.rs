@@ -10,7 +10,7 @@ use dp_pvi_forecast::{Forecast, unprotected};
 use dp_pvi_posterior::models::rows::Rows;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_reading::noise_aware::{History, of_run};
-use dp_pvi_reading::predictive::{Example, Predictor};
+use dp_pvi_reading::predictive::Predictor;
 use dp_pvi_reading::summary::Level;
 use dp_pvi_records::RecordTable;
 
@@ -30,9 +30,7 @@ impl Outcome {
         let score = |natural: &[f64]| {
             let predictor = Predictor::new(&task.model, task.family(), natural).unwrap();
             let records = held_out.iter().flat_map(RecordTable::records);
-            records
-                .map(|r| predictor.log_density(Example { indices: r.indices, values: r.values, target: r.target, offset: r.offset }))
-                .sum::<f64>()
+            records.map(|r| predictor.log_density(r.example())).sum::<f64>()
         };
         let records: usize = held_out.iter().map(|table| table.records().len()).sum();
         let loss = (score(exact.natural()) - score(&aware)) / records as f64;

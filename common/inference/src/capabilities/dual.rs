@@ -9,7 +9,7 @@ use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Gaussian;
 use nalgebra::{DMatrix, DVector};
 
-use crate::capabilities::glm::{LinearPredictor, Statistics};
+use crate::capabilities::glm::{LinearPredictor, Statistics, density_of, statistics_of};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Iterations of either set of equations; a handful suffice.
@@ -55,9 +55,9 @@ fn single(
     let entries = || record.indices.iter().map(|&j| j as usize).zip(record.values);
     // a is the predictor without its offset.
     let (start, reach) = cavity.standard().project(record.indices, record.values);
-    let statistics = |a: f64, s2: f64| model.statistics(a + record.offset, s2, record.target);
+    let statistics = |a: f64, s2: f64| statistics_of(model, record, a + record.offset, s2);
     let spread = |curvature: f64| entries().map(|(j, x)| x * x / (precision[j] + weight * curvature * x * x)).sum::<f64>();
-    let (mut a, mut s2) = (start, spread(model.typical_curvature(record.target)));
+    let (mut a, mut s2) = (start, spread(record.extra.weight * model.typical_curvature(record.target)));
     for _ in 0..ITERATIONS {
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
         let mut at = statistics(a, s2);
@@ -111,7 +111,7 @@ fn few(
     let mut s2: Vec<f64> = projected.iter().map(|p| p.1).collect();
     let mut u = DVector::zeros(n);
     let statistics = |a: &DVector<f64>, s2: &[f64]| -> Vec<Statistics> {
-        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| model.statistics(*a + record.offset, *s2, record.target)).collect()
+        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| statistics_of(model, *record, *a + record.offset, *s2)).collect()
     };
     for _ in 0..ITERATIONS {
         let bound = |u: &DVector<f64>, gu: &DVector<f64>| {
@@ -119,7 +119,7 @@ fn few(
                 .iter()
                 .zip(&s2)
                 .enumerate()
-                .map(|(i, (record, s2))| model.expected_log_density(start[i] + gu[i] + record.offset, *s2, record.target))
+                .map(|(i, (record, s2))| density_of(model, *record, start[i] + gu[i] + record.offset, *s2))
                 .sum();
             weight * fit - 0.5 * u.dot(gu)
         };

@@ -5,6 +5,7 @@
 //! *residual* r = ∂f/∂a and the *curvature* c = −2 ∂f/∂s² ≥ 0. Then
 //!
 //! * ∂/∂μ = r x, ∂/∂v_j = −½ c x_j², ∂/∂log σ_j = −c x_j² σ_j²;
+//! * f, r and c of a record that has a weight are multiplied by it;
 //! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
@@ -33,6 +34,22 @@ pub trait LinearPredictor: Send + Sync {
 
     /// A curvature of about the size that a record with this target has near an optimum: where an exact fit starts, and nothing else.
     fn typical_curvature(&self, target: f64) -> f64;
+}
+
+/// Residual and curvature of a record at a predictor with this mean and variance, offset included: times its weight.
+#[inline]
+#[must_use]
+pub fn statistics_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<'_>, mean: f64, variance: f64) -> Statistics {
+    let Statistics { residual, curvature } = model.statistics(mean, variance, record.target);
+    let weight = record.extra.weight;
+    Statistics { residual: weight * residual, curvature: weight * curvature }
+}
+
+/// f of a record at a predictor with this mean and variance, offset included: times its weight.
+#[inline]
+#[must_use]
+pub fn density_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
+    record.extra.weight * model.expected_log_density(mean, variance, record.target)
 }
 
 /// A likelihood that is log-concave in its linear predictor. The local bound then has one maximum, which natural-gradient ascent finds: such a
@@ -67,7 +84,7 @@ impl<M: LinearPredictor> Gradients for M {
     #[inline]
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
         let (mean, variance) = project(record, q);
-        let Statistics { residual, curvature } = self.statistics(mean, variance, record.target);
+        let Statistics { residual, curvature } = statistics_of(self, record, mean, variance);
         // A record with a number that is not finite, or that overflows, contributes 0.
         if !(residual.is_finite() && variance.is_finite()) {
             return;
@@ -99,7 +116,7 @@ pub fn predictor_of(record: RecordView<'_>, q: &Standard) -> (f64, f64) {
 /// f at one record, for a q of either family.
 pub fn expected_log_likelihood(model: &impl LinearPredictor, record: RecordView<'_>, q: &Gaussian) -> f64 {
     let (mean, variance) = predictor_of(record, q.standard());
-    model.expected_log_density(mean, variance, record.target)
+    density_of(model, record, mean, variance)
 }
 
 /// Σ f over the finite records of a table.

@@ -7,21 +7,24 @@
 //! | [`LocalOptimum`] | PVI without noise, methods over shards |
 //! | [`Gradients`], [`BatchedGradients`] | DP optimisation, global VI, the committee machine |
 //! | [`MomentMatching`] | expectation propagation |
-//! | [`LinearPredictor`] | bounded natural gradients |
+//! | [`LinearPredictor`], [`ManyRows`] | bounded natural gradients |
 //! | [`ExpectedStatistics`](statistics::ExpectedStatistics) | VIPS |
 
 mod dual;
 pub mod glm;
 mod indicator;
+pub mod many_rows;
 pub(crate) mod optimum;
 pub mod statistics;
 pub mod tilted;
 
 use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_models::many_rows::ManyRows;
 use dp_pvi_posterior::task::AdaptiveClipSpec;
 use dp_pvi_privacy::mechanism::{BatchSummation, Summed, Term};
+use nalgebra::{DMatrix, DVector};
 
 use self::glm::LinearPredictor;
 pub(crate) use self::indicator::WithIndicator;
@@ -45,6 +48,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// The rows that a record becomes, where it has several linear predictors.
+    fn many_rows(&self) -> Option<&dyn ManyRows> {
+        None
+    }
+
     /// Gradients that are summed batch by batch, where single ones would cost too much.
     fn batch_gradients(&self) -> Option<&dyn BatchedGradients> {
         None
@@ -60,6 +68,18 @@ pub trait Model: Send + Sync {
     fn gradients(&self) -> Option<&dyn Gradients> {
         None
     }
+}
+
+/// Σ g and ΣH over the finite records of a table at q, of a model that has them.
+pub(crate) fn sums(model: &dyn Model, table: &RecordTable, q: &Standard) -> Option<(DVector<f64>, DMatrix<f64>)> {
+    if let Some(rows) = model.many_rows() {
+        return Some(many_rows::sums(rows, table, q));
+    }
+    let predictor = model.linear_predictor()?;
+    Some(glm::sums(table, |record| {
+        let (mean, variance) = glm::predictor_of(record, q);
+        predictor.statistics(mean, variance, record.target)
+    }))
 }
 
 /// The maximiser of the local bound.

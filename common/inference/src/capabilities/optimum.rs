@@ -63,7 +63,8 @@ pub(crate) fn ascent_on_support(
                 Gaussian::from_natural(Family::DiagonalGaussian { dimension: support.len() }, natural)
             };
             let (small_cavity, small_start) = (narrow(cavity)?, narrow(start)?);
-            let fit = ascend(model, &restricted(table, &support, d), weight, tolerance, &small_cavity, &small_start)?;
+            let small = restricted(table, &support, d);
+            let fit = ascend(&OfPredictor { model, table: &small, weight }, tolerance, &small_cavity, &small_start)?;
             let mut natural = cavity.natural().to_vec();
             for (position, &j) in support.iter().enumerate() {
                 natural[j] = fit.natural()[position];
@@ -72,7 +73,7 @@ pub(crate) fn ascent_on_support(
             return Gaussian::from_natural(*cavity.family(), natural);
         }
     }
-    ascend(model, table, weight, tolerance, cavity, start)
+    ascend(&OfPredictor { model, table, weight }, tolerance, cavity, start)
 }
 
 /// Columns that have an entry, ascending.
@@ -91,54 +92,91 @@ fn restricted(table: &RecordTable, support: &[usize], d: usize) -> RecordTable {
         builder.start_unit();
         let indices: Vec<u32> = record.indices.iter().map(|&j| position[j as usize]).collect();
         // Ascending columns keep their order, and the rows are no more and no longer.
-        if builder.push_with_offset(&indices, record.values, record.target, record.offset).is_err() {
+        if builder.push_record(RecordView { indices: &indices, ..record }).is_err() {
             break;
         }
     }
     builder.finish()
 }
 
-/// The search over all columns of the table.
-fn ascend(
-    model: &impl LinearPredictor,
-    table: &RecordTable,
+/// A likelihood of some records, as the search sees it.
+pub(crate) trait Problem {
+    /// The curvature with which the search begins, for a mean at that of `start`.
+    fn first_curvature(&self, start: &Gaussian) -> DMatrix<f64>;
+
+    /// Σ g and ΣH at q, rows being those at the mean of q.
+    fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>);
+
+    /// Curvature beside ΣH by which steps of the mean are divided.
+    fn left_out(&self, q: &Gaussian) -> Option<DMatrix<f64>> {
+        let _ = q;
+        None
+    }
+
+    /// Σ f at q, rows being those at `centre`.
+    fn value(&self, q: &Gaussian, centre: &[f64]) -> f64;
+
+    /// Whether rows move with the mean.
+    fn depends_on_centre(&self) -> bool {
+        false
+    }
+}
+
+/// Records with one linear predictor each.
+struct OfPredictor<'a, M> {
+    model: &'a M,
+    table: &'a RecordTable,
     weight: f64,
-    tolerance: f64,
-    cavity: &Gaussian,
-    start: &Gaussian,
-) -> Result<Gaussian, InvalidParameters> {
+}
+
+impl<M: LinearPredictor> Problem for OfPredictor<'_, M> {
+    fn first_curvature(&self, _start: &Gaussian) -> DMatrix<f64> {
+        let typical = |record: RecordView<'_>| self.weight * record.extra.weight * self.model.typical_curvature(record.target);
+        glm::sums(self.table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1
+    }
+
+    fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>) {
+        glm::sums(self.table, |record| {
+            let (a, s2) = glm::predictor_of(record, q.standard());
+            let glm::Statistics { residual, curvature } = glm::statistics_of(self.model, record, a, s2);
+            glm::Statistics { residual: self.weight * residual, curvature: self.weight * curvature }
+        })
+    }
+
+    fn value(&self, q: &Gaussian, _centre: &[f64]) -> f64 {
+        self.weight * glm::total(self.model, self.table, q)
+    }
+}
+
+/// The search over all columns. Where rows move with the mean, a step is judged with the rows that it started from: at the end, where nothing moves, g is 0.
+pub(crate) fn ascend(problem: &dyn Problem, tolerance: f64, cavity: &Gaussian, start: &Gaussian) -> Result<Gaussian, InvalidParameters> {
     let family = *cavity.family();
     let shape = Shape { family };
     let cavity_precision = shape.matrix(cavity);
     let cavity_h = DVector::from_column_slice(&cavity.natural()[..family.dimension()]);
-    let bound = |q: &Gaussian| weight * glm::total(model, table, q) - q.kl(cavity);
+    let bound = |q: &Gaussian, centre: &[f64]| problem.value(q, centre) - q.kl(cavity);
 
-    let typical = |record: RecordView<'_>| weight * model.typical_curvature(record.target);
-    let first = glm::sums(table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1;
     let mut mean = DVector::from_column_slice(start.standard().mean());
-    let mut precision = shape.restrict(&cavity_precision + first);
+    let mut precision = shape.restrict(&cavity_precision + problem.first_curvature(start));
     let mut q = shape.distribution(&mean, &precision)?;
-    let mut value = bound(&q);
+    let mut value = bound(&q, mean.as_slice());
     for _ in 0..ITERATIONS {
-        let (gradient, curvature) = glm::sums(table, |record| {
-            let (a, s2) = glm::predictor_of(record, q.standard());
-            let glm::Statistics { residual, curvature } = model.statistics(a, s2, record.target);
-            glm::Statistics { residual: weight * residual, curvature: weight * curvature }
-        });
+        let (gradient, curvature) = problem.sums(&q);
         let matrix = &cavity_precision + curvature;
         let slope = gradient + &cavity_h - &cavity_precision * &mean;
-        let factor = Cholesky::new(matrix.clone()).ok_or(InvalidParameters::Domain("the preconditioner is not positive definite"))?;
+        let divisor = problem.left_out(&q).map_or_else(|| matrix.clone(), |left_out| &matrix + left_out);
+        let factor = Cholesky::new(divisor).ok_or(InvalidParameters::Domain("the preconditioner is not positive definite"))?;
         let direction = factor.solve(&slope);
         let target = shape.restrict(matrix);
         let mut rho = 1.0;
         let mut accepted = None;
         for _ in 0..=HALVINGS {
-            let mean = &mean + &direction * rho;
+            let new_mean = &mean + &direction * rho;
             let precision = &precision * (1.0 - rho) + &target * rho;
-            let candidate = shape.distribution(&mean, &precision)?;
-            let candidate_value = bound(&candidate);
+            let candidate = shape.distribution(&new_mean, &precision)?;
+            let candidate_value = bound(&candidate, mean.as_slice());
             if candidate_value >= value - SLACK * (1.0 + value.abs()) {
-                accepted = Some((mean, precision, candidate, candidate_value));
+                accepted = Some((new_mean, precision, candidate, candidate_value));
                 break;
             }
             rho *= 0.5;
@@ -149,6 +187,9 @@ fn ascend(
         (mean, precision, q, value) = (new_mean, new_precision, new_q, new_value);
         if still {
             break;
+        }
+        if problem.depends_on_centre() {
+            value = bound(&q, mean.as_slice());
         }
     }
     Ok(q)
@@ -209,16 +250,19 @@ fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
 mod tests {
     use dp_pvi_expfam::any::{Family, Gaussian};
 
-    use super::{ascend, natural_gradient};
+    use super::{OfPredictor, ascend, natural_gradient};
     use crate::capabilities::glm::{self, LinearPredictor};
     use crate::capabilities::{Gradients, LocalOptimum};
     use crate::mean_field::{MeanField, ScaleCoordinate};
     use crate::models::linear_regression::LinearRegression;
     use crate::models::logistic_regression::LogisticRegression;
+    use crate::models::negative_binomial_regression::NegativeBinomial;
     use crate::models::poisson_regression::Poisson;
+    use crate::models::robust_regression::Robust;
     use crate::testing::{close, random_units};
     use dp_pvi_privacy::mechanism::Term;
     use dp_pvi_records::{RecordTable, RecordView};
+    use dp_pvi_schema::public::Extra;
 
     /// Λ − Λ_c − w Σ c x² and w Σ r x − Λ_c (μ − μ_c), over w + the largest precision of the cavity.
     fn slopes(table: &RecordTable, weight: f64, cavity: &Gaussian, q: &Gaussian) -> Vec<f64> {
@@ -261,7 +305,8 @@ mod tests {
                 let table = builder.finish();
                 let reduced = natural_gradient(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
                 close(&slopes(&table, weight, &cavity, &reduced), &[0.0; 12], 1e-10);
-                let whole = ascend(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let problem = OfPredictor { model: &LogisticRegression, table: &table, weight };
+                let whole = ascend(&problem, 1e-12, &cavity, &start).unwrap();
                 let relative = |q: &Gaussian| q.natural().iter().map(|v| v / precision.max(weight)).collect::<Vec<_>>();
                 close(&relative(&reduced), &relative(&whole), 1e-6);
             }
@@ -275,7 +320,8 @@ mod tests {
         let (mut with_offset, mut as_feature) = (RecordTable::builder(3), RecordTable::builder(4));
         for (x, target) in raw.iter().flatten() {
             with_offset.start_unit();
-            with_offset.push_with_offset(&[0, 1, 2], &x[..3], *target, x[3]).unwrap();
+            let record = RecordView { indices: &[0, 1, 2], values: &x[..3], target: *target, offset: x[3], extra: Extra::NONE };
+            with_offset.push_record(record).unwrap();
             as_feature.start_unit();
             as_feature.push(&[0, 1, 2, 3], x, *target).unwrap();
         }
@@ -297,11 +343,66 @@ mod tests {
         }
     }
 
+    /// The same records once with weights, and once as often as the weights say.
+    fn weighted_and_repeated(count: usize) -> (RecordTable, RecordTable) {
+        let (mut weighted, mut repeated) = (RecordTable::builder(3), RecordTable::builder(3));
+        for (number, (x, target)) in random_units(11, count, 3).iter().flatten().enumerate() {
+            let times = number % 4;
+            let record = RecordView { indices: &[0, 1, 2], values: x, target: *target, offset: 0.2 * x[0], extra: Extra::NONE };
+            weighted.start_unit();
+            weighted.push_record(RecordView { extra: Extra { weight: times as f64, ..Extra::NONE }, ..record }).unwrap();
+            for _ in 0..times {
+                repeated.start_unit();
+                repeated.push_record(record).unwrap();
+            }
+        }
+        (weighted.finish(), repeated.finish())
+    }
+
+    /// Fits of few records and of many, in both families.
+    #[test]
+    fn a_record_of_weight_three_counts_as_three_records() {
+        for count in [4, 30, 150] {
+            let (weighted, repeated) = weighted_and_repeated(count);
+            for family in [Family::DiagonalGaussian { dimension: 3 }, Family::FullGaussian { dimension: 3 }] {
+                let prior = Gaussian::from_natural(family, family.isotropic(0.1, 0.7)).unwrap();
+                let models: [&dyn LocalOptimum; 5] =
+                    [&LogisticRegression, &Poisson, &LinearRegression::new(0.7), &NegativeBinomial::new(1.7), &Robust::new(4.0, 0.8)];
+                for model in models {
+                    let found = model.local_optimum(&weighted, &prior, &prior).unwrap();
+                    let expected = model.local_optimum(&repeated, &prior, &prior).unwrap();
+                    close(found.natural(), expected.natural(), 1e-7);
+                }
+                let q = LogisticRegression.local_optimum(&repeated, &prior, &prior).unwrap();
+                let totals = [&weighted, &repeated].map(|table| glm::total(&LogisticRegression, table, &q));
+                assert!((totals[0] - totals[1]).abs() < 1e-9 && totals[0] < 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_a_record_is_multiplied_by_its_weight() {
+        let (weighted, repeated) = weighted_and_repeated(40);
+        for coordinate in [ScaleCoordinate::LogScale, ScaleCoordinate::HalfVariance { weight: 0.7 }] {
+            let q = MeanField::new(vec![0.3, -0.2, 0.1], vec![0.5, 0.1, 0.3], coordinate).unwrap();
+            let sum = |table: &RecordTable| {
+                let mut sum = vec![0.0; 6];
+                for record in table.records() {
+                    let mut term = Term::default();
+                    LogisticRegression.gradient(record, &q, &mut term);
+                    term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+                }
+                sum
+            };
+            close(&sum(&weighted), &sum(&repeated), 1e-12);
+        }
+    }
+
     /// What one record adds to a gradient: for numbers, an offset is taken from the label.
     #[test]
     fn the_gradient_of_a_number_with_an_offset_is_that_of_the_rest_of_its_label() {
         let q = MeanField::new(vec![0.3, -0.2], vec![0.5, 0.1], ScaleCoordinate::LogScale).unwrap();
-        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4 };
+        let record = RecordView { indices: &[0, 1], values: &[0.7, -1.2], target: 0.9, offset: 0.4, extra: Extra::NONE };
         let rest = RecordView { target: 0.5, offset: 0.0, ..record };
         let term = |record| {
             let mut term = Term::default();

@@ -17,6 +17,7 @@ pub(super) struct Asked {
     pub(super) task: ResolvedTask,
     pub(super) visit: u32,
     pub(super) lambda: Vec<f64>,
+    pub(super) site: Option<u32>,
     /// The site's state, where it is public.
     pub(super) state: Option<Vec<f64>>,
 }
@@ -28,13 +29,13 @@ impl Asked {
             SiteState::Public(values) => Some(values.clone()),
             SiteState::None | SiteState::Private(_) => None,
         };
-        copied(&Self { task: job.task.clone(), visit: job.visit, lambda: job.lambda.to_vec(), state })
+        copied(&Self { task: job.task.clone(), visit: job.visit, lambda: job.lambda.to_vec(), site: job.site, state })
     }
 
     /// Runs `f` on the job; a private state is none here.
     pub(super) fn job<R>(&self, f: impl FnOnce(&Job<'_>) -> R) -> R {
         let state = self.state.clone().map_or(SiteState::None, SiteState::Public);
-        f(&Job { task: &self.task, visit: self.visit, lambda: &self.lambda, state: &state })
+        f(&Job { site: self.site, task: &self.task, visit: self.visit, lambda: &self.lambda, state: &state })
     }
 }
 

@@ -36,7 +36,7 @@ use super::conformance::{MODELS, RawUnits, Records, UPDATES, intruders, schema, 
 use super::dp_optimisation::{self, GradientSum, Iterate};
 use super::{Job, Local, bcm, run};
 use crate::InferenceError;
-use crate::testing::{SeededNoise, permit_under, register_guests, release, table};
+use crate::testing::{SeededNoise, permit_under, register_guests, release, table_for};
 
 /// Visits of tasks whose sites keep a private state: what one unit moved adds up there.
 const PRIVATE_VISITS: &str = "rounds = 6";
@@ -73,7 +73,7 @@ impl Site {
         let identity = LedgerIdentity { data: "carried".into(), unit: task.privacy.unit, relation: task.privacy.relation };
         let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
         let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
-        Self { units: Units::new(table(task.features as usize, raw)), ledger, state: SiteState::None }
+        Self { units: Units::new(table_for(task, raw)), ledger, state: SiteState::None }
     }
 
     /// Moves the state as a ledger does when an update was included, or was not.
@@ -137,7 +137,7 @@ struct At<'a> {
 fn visit(at: At<'_>, site: &Site) -> Result<Sent, InferenceError> {
     let At { task, visit, lambda } = at;
     let permit = permit_under(task.privacy.unit, task.privacy.relation, &task.visit_event(visit).unwrap(), visit);
-    let job = Job { task, visit, lambda, state: &site.state };
+    let job = Job { site: None, task, visit, lambda, state: &site.state };
     let output = run(&job, &site.units, permit, &SeededNoise::new(11))?;
     let payload = match output.message {
         Message::Released(payload) => Masked::Open(payload),
@@ -195,7 +195,7 @@ fn both(at: At<'_>, a: &Site, b: &Site) -> Option<(Sent, Sent, f64)> {
 /// The steps of a visit whose message is the fit that they make. World B takes its gradients where world A does.
 fn inside(at: At<'_>, a: &Site, b: &Site, sent: &Sent) -> f64 {
     let At { task, visit, lambda } = at;
-    let job = Job { task, visit, lambda, state: &a.state };
+    let job = Job { site: None, task, visit, lambda, state: &a.state };
     let (spec, local): (&DpOptimisationSpec, Local) = match &task.update {
         UpdateSpec::DpOptimisation(spec) => (spec, dp_optimisation::local(spec, &job).unwrap()),
         UpdateSpec::Bcm(spec) => (&spec.fit, bcm::local(spec, &job).unwrap()),
@@ -322,6 +322,8 @@ fn strong(records: Records, features: usize) -> [Vec<(Vec<f64>, f64)>; 2] {
     };
     match records {
         Records::Classes => [vec![row(1.0, 1.0)], vec![row(1.0, 0.0)]],
+        Records::Several | Records::Ordered => [vec![row(1.0, 2.0)], vec![row(1.0, 0.0)]],
+        Records::Times => [vec![row(1.0, -0.5)], vec![row(1.0, 10.0)]],
         Records::Numbers => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Positive => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Points => [vec![row(1.0, 10.0)], vec![row(-1.0, 0.0)]],
@@ -340,7 +342,7 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
         for (unit, share) in graded.iter_mut().zip(std::iter::successors(Some(1.0), |share| Some(0.7 * share))) {
             for (row, target) in unit {
                 row.iter_mut().for_each(|x| *x *= share);
-                *target *= if records == Records::Classes { 1.0 } else { share };
+                *target *= if matches!(records, Records::Classes | Records::Several | Records::Ordered) { 1.0 } else { share };
             }
         }
     }

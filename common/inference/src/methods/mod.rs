@@ -51,6 +51,8 @@ pub struct Job<'a> {
     pub visit: u32,
     /// λ: natural parameters of the posterior that the server sent.
     pub lambda: &'a [f64],
+    /// The site's position in the list of sites whose effects are learned; none where there is no list.
+    pub site: Option<u32>,
     /// What the site carries on: λ_m where it is public, or its private-clean factors; nothing before its first included update.
     pub state: &'a SiteState,
 }
@@ -116,14 +118,15 @@ pub(crate) struct Local {
 impl Local {
     fn new(job: &Job) -> Result<Self, InferenceError> {
         let family = job.task.family();
-        let factor =
-            job.state.public(job.lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+        // What a rule appends to λ is its own.
+        let lambda = job.task.setting().posterior(job.lambda);
+        let factor = job.state.public(lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
         Ok(Self {
-            global: Gaussian::from_natural(family, job.lambda.to_vec())
+            global: Gaussian::from_natural(family, lambda.to_vec())
                 .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
-            cavity: cavity(family, &job.task.prior_natural(), job.lambda, &factor)?,
+            cavity: cavity(family, &job.task.setting().priors_at(job.lambda).natural(family), lambda, &factor)?,
             prior_scale: job.task.prior.scale,
-            start: if job.lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
+            start: if lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
             scales: vec![1.0; family.dimension()],
             visit: job.visit,
         })

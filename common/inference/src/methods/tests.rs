@@ -47,7 +47,7 @@ fn registry() -> Vec<ResolvedTask> {
 
 fn visit(task: &ResolvedTask, raw: &RawUnits, noise: &impl NoiseSource) -> Result<Output, InferenceError> {
     let lambda = task.prior_natural();
-    let job = Job { task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    let job = Job { site: None, task, visit: 0, lambda: &lambda, state: &SiteState::None };
     run(&job, &units(raw), permit(&task.visit_event(0).unwrap(), 0), noise)
 }
 
@@ -79,7 +79,7 @@ fn the_permit_must_be_for_the_event_of_the_task_and_is_used_up() {
     let raw = random_units(1, 10, D);
     for task in registry() {
         let lambda = task.prior_natural();
-        let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+        let job = Job { site: None, task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
         let counting = Counting::new();
         let event = task.visit_event(0).unwrap();
         run(&job, &units(&raw), permit(&event, 0), &counting).unwrap();
@@ -285,7 +285,7 @@ fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
     let (mut lambda, mut factor) = (task.prior_natural(), vec![0.0; 2 * D]);
     let mut sums = Vec::new();
     for visit in 0..3 {
-        let job = Job { task: &task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
+        let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
         let mut iterate = dp_optimisation::Iterate::start(&spec, &dp_optimisation::local(&spec, &job).unwrap()).unwrap();
         for _ in 0..spec.steps {
             sums.push(without_noise(&task.model, &spec, &mechanism, iterate.point(), &raw, &own));
@@ -379,7 +379,7 @@ fn fitted(task: &ResolvedTask, raw: &RawUnits, visits: u32) -> Vec<f64> {
     let mut factor = vec![0.0; prior.len()];
     for visit in 0..visits {
         let lambda: Vec<f64> = prior.iter().zip(&factor).map(|(p, f)| p + f).collect();
-        let job = Job { task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
+        let job = Job { site: None, task, visit, lambda: &lambda, state: &SiteState::Public(factor.clone()) };
         let output = run(&job, &units(raw), permit(&task.visit_event(0).unwrap(), visit), &SeededNoise::new(9)).unwrap();
         factor.iter_mut().zip(output.pending.public().unwrap()).for_each(|(f, c)| *f += c);
     }
@@ -400,13 +400,13 @@ fn a_job_that_does_not_fit_is_refused() {
     negative[D] = -1.0;
     for (lambda, factor) in [(&good[1..], &zero[..]), (&good, &zero[1..]), (&negative, &zero)] {
         let state = SiteState::Public(factor.to_vec());
-        let job = Job { task: &task, visit: 0, lambda, state: &state };
+        let job = Job { site: None, task: &task, visit: 0, lambda, state: &state };
         let result = run(&job, &units(&raw), permit(&DpEvent::NonPrivate, 0), &SeededNoise::new(1));
         assert!(matches!(result, Err(InferenceError::Job(_))), "{result:?}");
     }
     // A cavity of any sign is usable: its precision is raised to a tenth of the prior's.
     let factor: Vec<f64> = zero[..D].iter().copied().chain(vec![5.0; D]).collect();
-    let job = Job { task: &task, visit: 0, lambda: &good, state: &SiteState::Public(factor) };
+    let job = Job { site: None, task: &task, visit: 0, lambda: &good, state: &SiteState::Public(factor) };
     let local = Local::new(&job).unwrap();
     assert_eq!(local.cavity.natural()[D..], vec![0.1; D]);
     assert!(run(&job, &units(&raw), permit(&DpEvent::NonPrivate, 0), &SeededNoise::new(1)).is_ok());

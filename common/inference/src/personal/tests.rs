@@ -28,7 +28,7 @@ fn an_exact_factor_is_what_the_records_added() {
     for family in [Family::FullGaussian { dimension: 3 }, Family::DiagonalGaussian { dimension: 3 }] {
         let prior = family.isotropic(0.3, 2.0);
         let (q, _) = fit(&LogisticRegression, &data, family, &prior, &prior[3..]).unwrap();
-        let factor = exact_factor(&LogisticRegression, &data, &q);
+        let factor = exact_factor(&LogisticRegression, &data, &q).unwrap();
         let back: Vec<f64> = prior.iter().zip(&factor).map(|(prior, factor)| prior + factor).collect();
         close(&back, q.natural(), 1e-8);
     }
@@ -98,7 +98,7 @@ fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20R
         let sd = clip * spec.noise_multiplier.get() / share.sqrt();
         let mut sum: Vec<f64> = Vec::new();
         for (site, data) in sites.iter().enumerate() {
-            let job = Job { task, visit, lambda: &state, state: &SiteState::None };
+            let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
             let mut own = exact_terms(&job, model.as_ref(), data).unwrap();
             sum.resize(own.len(), 0.0);
             let noisy = task.privacy.trust == Trust::Local || site == 0;
@@ -146,7 +146,7 @@ fn without_noise_every_way_is_the_posterior_over_all_records() {
             (run.released(1), Way::OthersReleased),
             (run.hidden(1), Way::OthersOfSums),
             (Released::Unknown, Way::ExactFactor),
-            (Released::Factor(exact_factor(&LinearRegression::new(0.5), &sites[1], &expected)), Way::ReleasedFactor),
+            (Released::Factor(exact_factor(&LinearRegression::new(0.5), &sites[1], &expected).unwrap()), Way::ReleasedFactor),
         ];
         for (released, way) in ways {
             let personal = of_table(&Known { task: &task, plain, released: &released, spread: Spread::None }, &sites[1]).unwrap();

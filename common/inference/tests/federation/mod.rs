@@ -278,6 +278,8 @@ struct Site {
     ledger: Ledger<MemoryStore, SigningKey>,
     client: ClientId,
     factor: Vec<f64>,
+    /// Position in the task's list of sites, where it has one.
+    place: Option<u32>,
     releases: u32,
     noise: Seeded,
 }
@@ -288,7 +290,8 @@ impl Site {
         let budget = Budget { epsilon: task.privacy.epsilon.unwrap(), delta: task.privacy.delta, per_run: None, allow_non_private: false };
         let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[1; 32]), identity, budget).unwrap();
         let client = ClientId::new(format!("site-{number}")).unwrap();
-        Self { units: Units::new(table), ledger, client, factor: vec![0.0; task.site_state().len()], releases: 0, noise: Seeded(seed) }
+        let (factor, place) = (vec![0.0; task.site_state().len()], task.site(client.as_str()).unwrap());
+        Self { units: Units::new(table), ledger, client, factor, place, releases: 0, noise: Seeded(seed) }
     }
 
     fn update(&mut self, task: &ResolvedTask, visit: u32, state: &[f64]) -> Vec<f64> {
@@ -296,7 +299,7 @@ impl Site {
         self.releases += 1;
         let permit = self.ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
         let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
-        let job = Job { task, visit, lambda: state, state: &carried };
+        let job = Job { site: self.place, task, visit, lambda: state, state: &carried };
         let output = run(&job, &self.units, permit, &self.noise).unwrap();
         if let Some(change) = output.pending.public() {
             let rho = task.damping[visit as usize];

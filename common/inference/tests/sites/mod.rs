@@ -159,7 +159,7 @@ pub(crate) fn run(task: &ResolvedTask, cells: &Cells, sites: &[Vec<f64>], random
     for visit in 0..task.visits() {
         let SumMechanism::Local(mechanism) = spec.mechanism(&task.setting(), visit).unwrap() else { panic!("local trust") };
         let sd = mechanism.clip_norm().get() * mechanism.noise_multiplier().get();
-        let job = Job { task, visit, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
         let terms = Terms::new(spec, &job, model.as_ref()).unwrap();
         let mut sent = vec![vec![0.0; mechanism.dimension() as usize]; sites.len()];
         for (cell, record) in cells.table.records().enumerate() {

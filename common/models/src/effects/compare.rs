@@ -57,7 +57,8 @@ pub enum CompareError {
     Same,
 }
 
-/// The effect that leads from the record `against` to the record `of`, each written as COLUMN=VALUE with values of the file.
+/// The effect that leads from the record `against` to the record `of`, each written as COLUMN=VALUE with values of the file. Where classes have coefficients of their
+/// own, there is one for each.
 ///
 /// # Errors
 /// See [`CompareError`].
@@ -67,7 +68,7 @@ pub fn compare(
     posterior: &Standard,
     of: &[String],
     against: &[String],
-) -> Result<Effect, CompareError> {
+) -> Result<Vec<Effect>, CompareError> {
     let outcome = Outcome::of(model, schema).ok_or_else(|| CompareError::NoEffects(model.to_string()))?;
     let (of, against) = (record(schema, of)?, record(schema, against)?);
     let one_sided = |these: &[Set<'_>], those: &[Set<'_>]| {
@@ -103,8 +104,17 @@ pub fn compare(
         .collect();
     let column = if let [only] = of.as_slice() { Some(only.column.name.clone()) } else { None };
     let contrast = outcome.difference(contrast);
-    let effect = Effect::new(words.join("; "), column, outcome.comparison, &contrast, &schema.coefficient_names(), posterior);
-    if effect.is_finite() { Ok(effect) } else { Err(CompareError::TooLarge) }
+    let (name, names) = (words.join("; "), model.rules().names(schema));
+    let effect = |name: String, contrast: &Contrast| {
+        let effect = Effect::new(name, column.clone(), outcome.comparison, contrast, &names, posterior);
+        if effect.is_finite() { Ok(effect) } else { Err(CompareError::TooLarge) }
+    };
+    let classes = model.rules().classes_with_coefficients(schema);
+    if classes.is_empty() {
+        return effect(name, &contrast.shifted(model.rules().own_before_rows())).map(|effect| vec![effect]);
+    }
+    let of_class = |(number, class): (u32, &String)| effect(format!("{class}: {name}"), &contrast.shifted(number * schema.dimension()));
+    (0_u32..).zip(&classes).map(of_class).collect()
 }
 
 /// What is not written has to cancel.
@@ -298,7 +308,8 @@ kind = "ignored"
     }
 
     fn asked(of: &[&str], against: &[&str], posterior: &Standard) -> Result<Effect, CompareError> {
-        compare(&LogisticRegression {}.into(), &Schema::parse(SCHEMA).unwrap(), posterior, &texts(of), &texts(against))
+        let compared = compare(&LogisticRegression {}.into(), &Schema::parse(SCHEMA).unwrap(), posterior, &texts(of), &texts(against))?;
+        Ok(compared.into_iter().next().unwrap())
     }
 
     /// What stands in the list is found again.

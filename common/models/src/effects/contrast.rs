@@ -48,6 +48,12 @@ impl Contrast {
         self
     }
 
+    /// The same of coefficients that stand so many places further.
+    #[must_use]
+    pub(super) fn shifted(&self, places: u32) -> Self {
+        Self { weights: self.weights.iter().map(|(position, weight)| (position + places, *weight)).collect(), constant: self.constant }
+    }
+
     /// Ascending positions whose weight is not 0, and their weights.
     pub(super) fn entries(&self) -> (Vec<u32>, Vec<f64>) {
         self.weights.iter().filter(|(_, weight)| **weight != 0.0).map(|(position, weight)| (*position, *weight)).unzip()

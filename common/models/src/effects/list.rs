@@ -19,6 +19,8 @@ use dp_pvi_schema::{Column, ColumnKind, LabelKind, NumberRule, Schema, Transform
 /// Where a formula makes the rows, only columns that stand in no product have effects of their own, and of numbers those that are straight lines or
 /// cut into levels.
 ///
+/// Where classes have coefficients of their own, each has the whole list, by `class: name`, against the first class.
+///
 /// The label's centre and scale are undone: a linear regression's effects are in the unit of the file. An effect that is too large for a number is left
 /// out.
 #[must_use]
@@ -36,12 +38,31 @@ pub fn agree(stated: &[Effect], model: &ModelSpec, schema: &Schema, posterior: &
 
 /// Every effect with its contrast. One that is too large for a number is left out.
 fn derived(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<(Contrast, Effect)> {
-    let names = schema.coefficient_names();
+    let names = model.rules().names(schema);
     let effect = |listed: Listed| {
         let effect = Effect::new(listed.name, listed.column, listed.measure, &listed.contrast, &names, posterior);
         effect.is_finite().then_some((listed.contrast, effect))
     };
-    listed(model, schema).into_iter().filter_map(effect).collect()
+    copies(listed(model, schema), model, schema).into_iter().filter_map(effect).collect()
+}
+
+/// What is listed of one linear predictor, for every class that has coefficients of its own.
+fn copies(listed: Vec<Listed>, model: &ModelSpec, schema: &Schema) -> Vec<Listed> {
+    let classes = model.rules().classes_with_coefficients(schema);
+    if classes.is_empty() {
+        let own = model.rules().own_before_rows();
+        return listed.into_iter().map(|one| Listed { contrast: one.contrast.shifted(own), ..one }).collect();
+    }
+    let copy = |(number, class): (u32, &String)| {
+        let of = |one: &Listed| Listed {
+            name: format!("{class}: {}", one.name),
+            column: one.column.clone(),
+            measure: one.measure,
+            contrast: one.contrast.shifted(number * schema.dimension()),
+        };
+        listed.iter().map(of).collect::<Vec<_>>()
+    };
+    (0_u32..).zip(&classes).flat_map(copy).collect()
 }
 
 /// An effect before a posterior.
@@ -159,6 +180,7 @@ impl Outcome {
         Some(match model.rules().predictor_scale()? {
             PredictorScale::LogOdds => plain(Measure::OddsRatio, Measure::Odds),
             PredictorScale::LogRate => plain(Measure::RateRatio, Measure::Rate),
+            PredictorScale::LogHazard => plain(Measure::HazardRatio, Measure::Hazard),
             PredictorScale::Probit => plain(Measure::ProbitDifference, Measure::Probit),
             PredictorScale::Label => match &schema.label().kind {
                 LabelKind::Number(rule) => {
@@ -168,7 +190,9 @@ impl Outcome {
                     };
                     Self { comparison, level, centre: rule.centre, scale: rule.scale }
                 }
-                LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Absent => plain(Measure::Difference, Measure::Value),
+                LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Survival(_) | LabelKind::Absent => {
+                    plain(Measure::Difference, Measure::Value)
+                }
             },
         })
     }

@@ -8,6 +8,7 @@ use super::{CompareError, Contrast, Effect, Measure, agree, compare, effects};
 use crate::ModelSpec;
 use crate::linear_regression::LinearRegression;
 use crate::logistic_regression::LogisticRegression;
+use crate::multinomial_regression::MultinomialRegression;
 use crate::negative_binomial_regression::NegativeBinomialRegression;
 use crate::poisson_regression::PoissonRegression;
 use crate::prediction::Level;
@@ -228,4 +229,26 @@ fn a_changed_list_does_not_agree() {
     for (number, change) in changes.iter().enumerate() {
         assert!(!agrees(&changed(change)), "change {number}");
     }
+}
+
+/// Every class has the list of its own coefficients, against the first.
+#[test]
+fn classes_have_effects_of_their_own() {
+    let label = "[label]\ncolumn = \"died\"\nkind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]\n";
+    let schema = schema(label, AGE);
+    let model: crate::ModelSpec = MultinomialRegression { classes: 3 }.into();
+    let q = gaussian(dvector![0.4, -1.0, 0.2, -2.0], DMatrix::identity(4, 4) * 0.01);
+    let list = effects(&model, &schema, &q);
+    let intercept = "intercept, numbers at their centres";
+    let first = |class: &str| list.iter().find(|effect| effect.name.starts_with(&format!("{class}: age"))).unwrap();
+    assert!(list.iter().any(|effect| effect.name == format!("early: {intercept}")) && list.len() == 6);
+    assert_eq!((first("late").measure, first("late").contrast[0].coefficient.as_str()), (Measure::OddsRatio, "late: age"));
+    assert!((first("early").estimate / first("late").estimate - 0.5).abs() < 1e-12);
+    assert!(agree(&list, &model, &schema, &q));
+    let compared = compare(&model, &schema, &q, &["age=60".into()], &["age=50".into()]).unwrap();
+    assert_eq!(
+        compared.iter().map(|effect| effect.name.as_str()).collect::<Vec<_>>(),
+        ["late: age: 60 against 50", "early: age: 60 against 50"]
+    );
+    assert!((compared[1].estimate - 0.2 * 10.0 / 20.0).abs() < 1e-12, "{}", compared[1].estimate);
 }

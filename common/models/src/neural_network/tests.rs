@@ -7,7 +7,7 @@ const INDICES: [u32; 3] = [0, 2, 3];
 const VALUES: [f64; 3] = [1.0, -0.5, 1.0];
 
 fn row(target: f64) -> Example<'static> {
-    Example { indices: &INDICES, values: &VALUES, target, offset: 0.0 }
+    Example { indices: &INDICES, values: &VALUES, target, offset: 0.0, extra: Default::default() }
 }
 
 /// A posterior over the weights of a network.

@@ -3,10 +3,12 @@
 
 mod aggregation;
 pub mod check;
+mod prior;
 pub mod words;
 
 pub use aggregation::{AggregationSpec, RawAggregation};
 pub use check::TaskError;
+pub use prior::{Prior, PriorSpec, TermPrior};
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_expfam::any::Family;
@@ -23,18 +25,8 @@ pub enum Approximation {
     FullCovariance,
 }
 
-/// Prior of every coefficient.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PriorSpec {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation.
-    pub scale: f64,
-}
-
 /// What rows are made of, where a formula says it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesignSpec {
     /// The formula, as it was written.
@@ -42,6 +34,34 @@ pub struct DesignSpec {
     /// Names of all sites, where effects of sites are learned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<String>,
+    /// How many times a record counts, where records have weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightsSpec>,
+    /// Priors of single terms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priors: Vec<TermPrior>,
+    /// Whether the model has other constants in place of the formula's intercept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_intercept: bool,
+}
+
+/// Weights of records: f, r and c of a record are multiplied by its own. They are no part of the row. Not the same as the option `weighted` of natural gradients and DP
+/// optimisation, which shortens terms that would be clipped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsSpec {
+    /// The number column that holds them.
+    pub column: String,
+    /// w̄: no record has a greater one.
+    pub largest: f64,
+}
+
+impl DesignSpec {
+    /// Rows by a formula, records that count once.
+    #[must_use]
+    pub fn of(formula: impl Into<String>, sites: Vec<String>) -> Self {
+        Self { formula: formula.into(), sites, weights: None, priors: Vec::new(), without_intercept: false }
+    }
 }
 
 /// The schema of a text, with rows by a formula where there is one.
@@ -50,9 +70,12 @@ pub struct DesignSpec {
 /// The text is no schema, or the formula none for it.
 pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaError> {
     let schema = Schema::parse(text)?;
-    match design {
+    let Some(DesignSpec { formula, sites, weights, without_intercept, .. }) = design else { return Ok(schema) };
+    let schema = schema.with_formula(formula, sites)?;
+    let schema = if *without_intercept { schema.without_intercept() } else { schema };
+    match weights {
         None => Ok(schema),
-        Some(design) => schema.with_formula(&design.formula, &design.sites),
+        Some(weights) => schema.with_weights(&weights.column),
     }
 }
 
@@ -67,21 +90,29 @@ pub fn check_offset(schema: &Schema, carried: bool) -> Result<(), TaskError> {
     )
 }
 
+/// Refuses weights where model or update do not carry them.
+///
+/// # Errors
+/// The words for who writes the task.
+pub fn check_weights(schema: &Schema, design: Option<&DesignSpec>, carried: bool) -> Result<(), TaskError> {
+    let Some(weights) = design.and_then(|design| design.weights.as_ref()) else { return Ok(()) };
+    check::require(
+        carried,
+        "weights need a regression of linear predictors and an update that works on it, record by record: not one by moments or summed statistics",
+    )?;
+    check::require(
+        check::positive(weights.largest) && weights.largest == schema.max_weight(),
+        "the largest weight is not that of the schema's column, or is 0: use the same version on both sides, and an `upper` above 0",
+    )
+}
+
 /// Refuses what a formula or its columns say and no update carries.
 ///
 /// # Errors
 /// The words for who writes the task.
 pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
-    let Some(design) = schema.design() else {
-        return match schema.columns().iter().find(|column| column.has_indicator) {
-            Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
-            None => Ok(()),
-        };
-    };
-    match design.scale_groups().first() {
-        Some(group) => {
-            check::invalid(&format!("`{}` has a scale of its own, which is not built yet: use bs(…), ns(…) or bin(…)", group.term))
-        }
+    match schema.columns().iter().find(|column| column.has_indicator && schema.design().is_none()) {
+        Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
         None => Ok(()),
     }
 }

@@ -63,6 +63,9 @@ pub enum NotTested {
     /// More than fits into memory.
     #[error("the sites sent too many numbers to hold all of them at once")]
     TooMany,
+    /// The model itself says that they differ.
+    #[error("the formula has effects of sites: how far sites differ is what they and their common scale say")]
+    OwnEffects,
     /// Not finite.
     #[error("the released sums left the range of what can be computed")]
     Diverged,

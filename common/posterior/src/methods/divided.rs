@@ -62,6 +62,9 @@ pub enum Undividable {
     /// More than fits into memory.
     #[error("the sites sent too many numbers to hold all of them at once: run the task again without the site")]
     TooMany,
+    /// The scale of the sites' effects was learned with this site.
+    #[error("the formula has effects of sites, whose scale was learned from all of them: run the task again without the site")]
+    OwnEffects,
     /// Not finite, or no distribution.
     #[error("what is left without the site is no distribution: run the task again without it")]
     Diverged,

@@ -21,6 +21,7 @@ pub mod propagation;
 pub mod pvi;
 pub mod rehearsal;
 mod rule;
+pub(crate) mod scaled;
 pub mod schedule;
 pub mod sep;
 mod setting;
@@ -228,7 +229,17 @@ pub(crate) trait UpdateRules: Display {
         false
     }
 
-    /// Whether what a site computes knows that a record's predictor has a part without a coefficient.
+    /// Whether the server learns scales that coefficients share, after each round.
+    fn learns_scales(&self) -> bool {
+        false
+    }
+
+    /// Whether a site can send the coordinates that all sites have and its own effects, and nothing for those of others.
+    fn carries_site_effects(&self) -> bool {
+        false
+    }
+
+    /// Whether what a site computes knows that a record's predictor has a part without a coefficient; and coefficients have priors of their own.
     fn carries_offsets(&self) -> bool {
         true
     }

@@ -6,7 +6,7 @@ use dp_pvi_expfam::any::Family;
 use crate::models::{ModelSpec, Ranges};
 use crate::schema::Schema;
 use crate::spec::{
-    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
+    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
 };
 
 /// A task as models and methods see it. The fields are those of the task's document.
@@ -66,7 +66,40 @@ impl Setting<'_> {
     /// λ0: natural parameters of the prior.
     #[must_use]
     pub fn prior_natural(&self) -> Vec<f64> {
-        self.family().isotropic(self.prior.mean, self.prior.scale * self.prior.scale)
+        self.priors().natural(self.family())
+    }
+
+    /// The prior of every parameter.
+    #[must_use]
+    pub fn priors(&self) -> Prior {
+        let rows = self.design.and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
+        // A task that was checked has a schema and priors of its terms.
+        let rows = rows.unwrap_or_else(|| Prior::isotropic(self.prior, self.features as usize));
+        self.model.rules().prior(rows, self.prior)
+    }
+
+    /// The prior of every parameter in a state, which ends with the scales that were learned.
+    #[must_use]
+    pub fn priors_at(&self, state: &[f64]) -> Prior {
+        let prior = self.priors();
+        let learned = if prior.learns_scales() { prior.groups.len() } else { 0 };
+        match state.len().checked_sub(learned) {
+            Some(end) if learned > 0 && end >= self.family().len() => prior.with(&state[end..]),
+            _ => prior,
+        }
+    }
+
+    /// For every coefficient the site whose effect it is; empty where the task has no effects of sites.
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u32>> {
+        let sites = self.design.is_some_and(|design| !design.sites.is_empty());
+        let Some(schema) = Some(self.parsed_schema()).filter(|_| sites).and_then(Result::ok) else { return Vec::new() };
+        let Some(design) = schema.design() else { return Vec::new() };
+        // Every class has its own copy of the coefficients; what a model adds behind them belongs to nobody.
+        let copies = self.model.rules().classes_with_coefficients(&schema).len().max(1);
+        let mut owners = design.owners().repeat(copies);
+        owners.resize(self.dimension as usize, None);
+        owners
     }
 
     /// λ: the natural parameters of the posterior, which are the head of a state.
@@ -91,6 +124,32 @@ impl Setting<'_> {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn ranges(&self) -> Result<Ranges, TaskError> {
         Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
+    }
+
+    /// Norm of what the bound of a record's curvature is multiplied by in the Gram matrix.
+    ///
+    /// # Errors
+    /// As [`Self::ranges`].
+    pub(crate) fn gram_length(&self) -> Result<f64, TaskError> {
+        let rules = self.model.rules();
+        match rules.many_rows() {
+            None => Ok(self.feature_bound * self.feature_bound),
+            Some(_) => Ok(rules.lengths(&self.parsed_schema()?).gram),
+        }
+    }
+
+    /// w̄: no record counts more often.
+    #[must_use]
+    pub fn max_weight(&self) -> f64 {
+        self.design.and_then(|design| design.weights.as_ref()).map_or(1.0, |weights| weights.largest)
+    }
+
+    /// Public bound on the norm of one record's gradient of E_q log p in μ, its weight included, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::ranges`].
+    pub fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
+        Ok(self.model.rules().gradient_bound(self.ranges()?).map(|bound| self.max_weight() * bound))
     }
 
     /// The schema.

@@ -149,7 +149,7 @@ fn check_numbers(count: u64, what: &str) -> Result<(), TaskError> {
 /// Names and values that a schema may print anywhere.
 fn check_texts(schema: &Schema) -> Result<(), TaskError> {
     let label = schema.label();
-    let mut names: Vec<&str> = vec![&label.column];
+    let mut names: Vec<&str> = label.columns().collect();
     names.extend(schema.unit_column());
     names.extend(schema.missing_tokens().iter().map(String::as_str));
     names.extend(schema.csv().names.iter().flatten().map(String::as_str));
@@ -158,6 +158,7 @@ fn check_texts(schema: &Schema) -> Result<(), TaskError> {
             names.extend(positive.iter().chain(negative.iter().flatten()).chain(strip_suffix).map(String::as_str));
         }
         LabelKind::Classes { values } => names.extend(values.iter().map(String::as_str)),
+        LabelKind::Survival(rule) => names.extend(rule.event.true_values.iter().chain(&rule.event.false_values).map(String::as_str)),
         LabelKind::Number(_) | LabelKind::Absent => {}
     }
     if let crate::schema::content::Content::Documents(rule) = schema.content() {

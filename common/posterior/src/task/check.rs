@@ -3,7 +3,7 @@
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 
-use super::{ResolvedTask, TaskError};
+use super::{ResolvedTask, ScheduleSpec, TaskError};
 use crate::schema::Schema;
 use crate::spec::check::{invalid, positive, require};
 
@@ -17,7 +17,11 @@ impl ResolvedTask {
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
-        crate::spec::check_offset(&schema, self.update.rules().carries_offsets() && self.model.rules().predictor().is_some())?;
+        let (update, model) = (self.update.rules().carries_offsets(), self.model.rules());
+        crate::spec::check_offset(&schema, update && model.takes_offsets())?;
+        let linear = model.predictor().is_some() || model.many_rows().is_some();
+        crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
+        self.check_priors()?;
         self.check_early_end()?;
         self.check_lengths()
     }
@@ -38,8 +42,54 @@ impl ResolvedTask {
             self.prior.mean.abs() <= 1e30 && positive(self.prior.scale),
             "prior_mean must lie between -1e30 and 1e30, and prior_scale between 1e-30 and 1e30",
         )?;
+        require(
+            self.design.as_ref().is_none_or(|design| design.without_intercept != rules.has_intercept()),
+            "whether rows have an intercept is not what the model says: use the same version on both sides",
+        )?;
+        require(
+            self.features > 0,
+            "the formula has nothing but an intercept, for which the model has other constants: name a column in it",
+        )?;
         crate::spec::check_design(schema)?;
+        crate::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
         rules.check(schema)
+    }
+
+    /// The position of a site in the list of sites whose effects are learned; none where the task has no such list.
+    ///
+    /// # Errors
+    /// The site is not in the list.
+    pub fn site(&self, name: &str) -> Result<Option<u32>, TaskError> {
+        let schema = self.parsed_schema()?.of_site(name)?;
+        Ok(schema.design().and_then(crate::schema::formula::Design::own_site))
+    }
+
+    /// Priors of single coefficients, and scales that several share.
+    fn check_priors(&self) -> Result<(), TaskError> {
+        let (prior, rules) = (self.setting().priors(), self.update.rules());
+        let own = !prior.groups.is_empty() || self.design.as_ref().is_some_and(|design| !design.priors.is_empty());
+        require(
+            !own || (self.model.rules().is_linear() && rules.carries_offsets()),
+            "terms with priors or scales of their own need a regression and an update that works on it, record by record: not one by moments or summed \
+             statistics",
+        )?;
+        let of_sites = self.design.as_ref().is_some_and(|design| !design.sites.is_empty());
+        require(
+            !of_sites || rules.carries_site_effects(),
+            "effects of sites need an update in which a site sends its own: \"natural-gradient\", or \"pvi\" without protection",
+        )?;
+        if !prior.learns_scales() {
+            return Ok(());
+        }
+        require(
+            rules.learns_scales(),
+            "s(…) and (… | …) have a scale that the server learns after each round, which this update does not allow: use update = \"natural-gradient\", or \
+             fix the scale of a curve by s(…, sd = 0.5)",
+        )?;
+        require(
+            matches!(self.schedule, ScheduleSpec::Synchronous { .. }),
+            "a scale that is learned is learned after rounds of all sites: use schedule = \"synchronous\"",
+        )
     }
 
     fn check_schedule(&self) -> Result<(), TaskError> {

@@ -18,7 +18,9 @@ pub use crate::methods::{
     Preconditioner, PropagationSpec, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
 pub use crate::models::{ModelFamily, ModelSpec};
-pub use crate::spec::{AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust};
+pub use crate::spec::{
+    AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust, WeightsSpec,
+};
 pub use early_end::EarlyEndSpec;
 pub use names::names;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};

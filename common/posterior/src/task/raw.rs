@@ -5,11 +5,13 @@ use serde::Deserialize;
 
 use super::{
     Approximation, DesignSpec, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError,
-    Trust, UpdateSpec,
+    Trust, UpdateSpec, WeightsSpec,
 };
 use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
 use crate::models::ModelFamily;
+use crate::schema::Schema;
+use crate::spec::TermPrior;
 use crate::spec::check::{invalid, require};
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
@@ -78,6 +80,10 @@ pub struct RawModel {
     pub formula: Option<String>,
     /// Names of all sites, where the formula has effects of sites.
     pub sites: Vec<String>,
+    /// Number column with the records' weights, where a formula makes the rows. Default: every record counts once.
+    pub weights: Option<String>,
+    /// Priors of single terms of the formula.
+    pub priors: Vec<TermPrior>,
     /// Options of the likelihood.
     pub options: toml::Table,
 }
@@ -210,14 +216,19 @@ impl RawTask {
     /// An option that is missing, out of range, or does not belong to this combination; a schema that is none; a target ε that no
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
-        let design = self.model.design();
+        let model = self.model.family.resolve(&self.model.options)?;
+        let design = self.model.design().map(|design| DesignSpec { without_intercept: !model.rules().has_intercept(), ..design });
         require(
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
         )?;
-        let schema = crate::spec::schema(schema_text, design.as_ref())?;
+        require(design.is_some() || self.model.weights.is_none(), "weights belongs to a formula, which says what rows are made of")?;
+        require(
+            design.is_some() || self.model.priors.is_empty(),
+            "[[model.priors]] are those of a formula's terms: write formula = \"…\" under [model]",
+        )?;
+        let (schema, design) = self.weighted(crate::spec::schema(schema_text, design.as_ref())?, design)?;
         let schedule = self.schedule()?;
-        let model = self.model.family.resolve(&self.model.options)?;
         let mut task = ResolvedTask {
             format: FORMAT,
             engine: ENGINE.to_owned(),
@@ -265,6 +276,14 @@ impl RawTask {
         Ok(ResolvedTask { update, ..task })
     }
 
+    /// The schema whose records have the weights that the task names, and what says so.
+    fn weighted(&self, schema: Schema, design: Option<DesignSpec>) -> Result<(Schema, Option<DesignSpec>), TaskError> {
+        let (Some(column), Some(design)) = (&self.model.weights, design.clone()) else { return Ok((schema, design)) };
+        let schema = schema.with_weights(column)?;
+        let weights = Some(WeightsSpec { column: column.clone(), largest: schema.max_weight() });
+        Ok((schema, Some(DesignSpec { weights, ..design })))
+    }
+
     /// The same task with this number of rounds.
     #[must_use]
     pub fn with_rounds(&self, rounds: u32) -> Self {
@@ -302,12 +321,13 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites"];
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "weights", "priors"];
 
     /// What rows are made of, where a formula says it.
     #[must_use]
     pub fn design(&self) -> Option<DesignSpec> {
-        self.formula.clone().map(|formula| DesignSpec { formula, sites: self.sites.clone() })
+        let design = |formula| DesignSpec { priors: self.priors.clone(), ..DesignSpec::of(formula, self.sites.clone()) };
+        self.formula.clone().map(design)
     }
 }
 
@@ -338,6 +358,9 @@ struct CommonModel {
     formula: Option<String>,
     #[serde(default)]
     sites: Vec<String>,
+    weights: Option<String>,
+    #[serde(default)]
+    priors: Vec<TermPrior>,
 }
 
 impl TryFrom<toml::Table> for RawModel {
@@ -345,8 +368,8 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites } = read(common)?;
-        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, options })
+        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors } = read(common)?;
+        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors, options })
     }
 }
 

@@ -54,6 +54,7 @@ impl ResolvedTask {
     /// # Errors
     /// Why it never has one.
     pub fn sites_are_comparable(&self) -> Result<(), NotTested> {
+        self.has_no_site_effects().map_err(|()| NotTested::OwnEffects)?;
         self.update.rules().sites_are_comparable()
     }
 
@@ -62,6 +63,7 @@ impl ResolvedTask {
     /// # Errors
     /// Why nothing was compared.
     pub fn agreement(&self, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        self.has_no_site_effects().map_err(|()| NotTested::OwnEffects)?;
         self.update.rules().agreement(&self.setting(), releases)
     }
 
@@ -70,6 +72,11 @@ impl ResolvedTask {
     /// # Errors
     /// Why there is none.
     pub fn without(&self, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        self.has_no_site_effects().map_err(|()| Undividable::OwnEffects)?;
         self.update.rules().without(&self.setting(), releases, site)
+    }
+
+    fn has_no_site_effects(&self) -> Result<(), ()> {
+        if self.design.as_ref().is_none_or(|design| design.sites.is_empty()) { Ok(()) } else { Err(()) }
     }
 }

@@ -44,6 +44,8 @@ pub struct LatticeSum {
     path: LatticePath,
     lattice: Lattice,
     sampler: DiscreteGaussianSampler,
+    /// Coordinates that are released, ascending; all where absent.
+    places: Option<Vec<u32>>,
 }
 
 impl LatticeSum {
@@ -67,7 +69,23 @@ impl LatticeSum {
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
-        Ok(Self { dimension, clip, noise, sampling, terms, path, lattice, sampler })
+        Ok(Self { dimension, clip, noise, sampling, terms, path, lattice, sampler, places: None })
+    }
+
+    /// The same sum of which only these coordinates are released: the others are 0, without value and without noise.
+    ///
+    /// # Privacy
+    /// Proof: [`crate::proofs::layouts`]. The places are public, and do not depend on records. What is released is the sum over fewer coordinates, whose terms are no longer than before, with the
+    /// same noise on each; the rest is a constant. The event stays that of all coordinates.
+    ///
+    /// # Errors
+    /// The places are not ascending, or one is beyond the dimension.
+    pub fn on(self, places: Vec<u32>) -> Result<Self, LatticeOverflow> {
+        let ascending = places.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || places.last().is_some_and(|last| *last >= self.dimension) {
+            return Err(LatticeOverflow("the places of a sum must be ascending coordinates of it"));
+        }
+        Ok(Self { places: Some(places), ..self })
     }
 
     /// What one release is to an accountant.
@@ -192,7 +210,14 @@ impl LatticeSum {
         // Everything that a release needs of randomness comes before a record is touched.
         let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
         let mut noised = vec![0i64; self.dimension as usize];
-        self.sampler.fill(&mut stream(Purpose::Noise)?, &mut noised).map_err(ReleaseError::from)?;
+        match &self.places {
+            None => self.sampler.fill(&mut stream(Purpose::Noise)?, &mut noised).map_err(ReleaseError::from)?,
+            Some(places) => {
+                let mut drawn = vec![0i64; places.len()];
+                self.sampler.fill(&mut stream(Purpose::Noise)?, &mut drawn).map_err(ReleaseError::from)?;
+                places.iter().zip(drawn).for_each(|(&place, noise)| noised[place as usize] = noise);
+            }
+        }
         #[cfg(feature = "planted-bugs")]
         crate::planted::spoil(&mut noised);
         let sample = match self.sampling {
@@ -218,6 +243,9 @@ impl LatticeSum {
             std::mem::forget(result);
         } else {
             result.map_err(ReleaseError::from)??;
+        }
+        if let Some(places) = &self.places {
+            keep_only(places, &mut totals.sums);
         }
         if let Some(most) = form.most_units {
             confine(&mut totals.sums, u128::from(most) * self.lattice.bound_squared.isqrt());
@@ -282,6 +310,16 @@ impl<'k> Form<'k> {
     /// And the terms.
     pub(super) fn keeping(self, kept: &'k mut CleanTerms) -> Self {
         Self { kept: Some(kept), ..self }
+    }
+}
+
+/// Sets all other coordinates to 0.
+fn keep_only(places: &[u32], sums: &mut [i64]) {
+    let mut places = places.iter().copied().peekable();
+    for (j, sum) in (0_u32..).zip(sums) {
+        if places.next_if_eq(&j).is_none() {
+            *sum = 0;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::ledger::StepPermit;
-use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
+use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
 use crate::noise::NoiseSource;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::release::{LatticeVector, Payload};
@@ -98,6 +98,17 @@ impl SumMechanism {
         match self {
             Self::Local(sum) => sum.exponent(),
             Self::Shared(sum) => sum.exponent(),
+        }
+    }
+
+    /// As [`LatticeSum::on`]. Under aggregation all coordinates are in the sum, and stay.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on(self, places: Vec<u32>) -> Result<Self, LatticeOverflow> {
+        match self {
+            Self::Local(sum) => sum.on(places).map(Self::Local),
+            shared @ Self::Shared(_) => Ok(shared),
         }
     }
 

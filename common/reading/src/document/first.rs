@@ -49,6 +49,7 @@ impl From<Document> for PosteriorDocument {
             covariance,
             correlation: None,
             effects: Vec::new(),
+            scales: Vec::new(),
             intervals,
             plain: None,
             convergence: None,

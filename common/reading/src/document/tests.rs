@@ -66,7 +66,7 @@ fn documents_come_back_bit_by_bit() {
         assert_eq!(back.task().unwrap(), task);
         assert_eq!(back.task_hash().unwrap(), task.hash());
         assert_eq!(back.coefficients[0].name, "age");
-        let row = Example { indices: &[0, 1], values: &[0.5, 1.0], target: 0.0, offset: 0.0 };
+        let row = Example { indices: &[0, 1], values: &[0.5, 1.0], target: 0.0, offset: 0.0, extra: Default::default() };
         let Prediction::Class { logit_mean, .. } = back.predictor().unwrap().predict(row) else { panic!("a class") };
         assert!((logit_mean - (0.5 * 0.7 / 3.0 - 0.3)).abs() < 1e-15);
     }
@@ -97,7 +97,7 @@ fn documents_that_were_changed_are_refused() {
 fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it() {
     let plain = document(&private());
     assert!(!plain.intervals.complete);
-    let row = Example { indices: &[0], values: &[1.0], target: 0.0, offset: 0.0 };
+    let row = Example { indices: &[0], values: &[1.0], target: 0.0, offset: 0.0, extra: Default::default() };
     let sd = |document: &PosteriorDocument, which| match document.predictor_with(which).unwrap().predict(row) {
         Prediction::Class { logit_sd, .. } => logit_sd,
         other => panic!("{other:?}"),

@@ -6,9 +6,9 @@ use super::algebra::{Expanded, Group, Term as Set, expand};
 use super::design::{By, Design, Grouped, Offset, ScaleGroup};
 use super::piece::Piece;
 use super::scope::Scope;
-use super::syntax::{Node, Response};
+use super::syntax::{Name, Node, Response};
 use super::{Formula, FormulaError};
-use crate::{Column, ColumnKind};
+use crate::{Column, ColumnKind, LabelKind};
 
 /// A model with more coefficients than this is refused.
 const MOST_COEFFICIENTS: usize = 1 << 20;
@@ -50,13 +50,27 @@ fn sorted(sites: &[String]) -> Vec<String> {
 }
 
 fn check_response(formula: &Formula, scope: &Scope<'_>) -> Result<(), FormulaError> {
+    let label = scope.label;
+    let LabelKind::Survival(rule) = &label.kind else {
+        return match &formula.tree.response {
+            Response::Column(name) if name.text == label.column => Ok(()),
+            Response::Column(name) => {
+                scope.fail(name.at, format!("`{}` is not the schema's label: before `~` stands `{}`", name.text, label.column))
+            }
+            Response::Survival { at, .. } => {
+                scope.fail(*at, format!("survival times need a label with kind = \"survival\": the schema's label is `{}`", label.column))
+            }
+        };
+    };
+    // Entry, time, event: as they stand in the formula.
+    let parts: Vec<&str> =
+        rule.entry.iter().map(|entry| entry.column.as_str()).chain([label.column.as_str(), &rule.event_column]).collect();
+    let column = super::print::column;
+    let expected = format!("Surv({})", parts.iter().map(|part| column(part)).collect::<Vec<_>>().join(", "));
     match &formula.tree.response {
-        Response::Column(name) if name.text == scope.label => Ok(()),
-        Response::Column(name) => {
-            scope.fail(name.at, format!("`{}` is not the schema's label: before `~` stands `{}`", name.text, scope.label))
-        }
-        Response::Survival { at, .. } => {
-            scope.fail(*at, format!("survival times need a label of that kind: the schema's label is `{}`", scope.label))
+        Response::Survival { columns, .. } if columns.iter().map(|name| name.text.as_str()).eq(parts.iter().copied()) => Ok(()),
+        Response::Survival { at, .. } | Response::Column(Name { at, .. }) => {
+            scope.fail(*at, format!("the schema's label is a survival time: before `~` stands `{expected}`"))
         }
     }
 }

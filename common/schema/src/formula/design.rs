@@ -15,12 +15,16 @@ use crate::coding::Coding;
 pub struct Design {
     formula: String,
     sites: Vec<String>,
+    /// The site whose records become rows, as a position in the list.
+    own_site: Option<u32>,
     names: Vec<String>,
     terms: Vec<Term>,
     blocks: Vec<Block>,
     /// Every factor once.
     pieces: Vec<Piece>,
     offsets: Vec<Offset>,
+    /// The column of the records' weights, and the greatest of them.
+    weights: Option<(usize, f64)>,
     scale_groups: Vec<ScaleGroup>,
     max_nonzeros: usize,
     max_abs: f64,
@@ -150,11 +154,13 @@ impl Design {
         Self {
             formula,
             sites,
+            own_site: None,
             names: Vec::new(),
             terms: Vec::new(),
             blocks: Vec::new(),
             pieces: Vec::new(),
             offsets: Vec::new(),
+            weights: None,
             scale_groups: Vec::new(),
             max_nonzeros: 0,
             max_abs: 0.0,
@@ -171,6 +177,47 @@ impl Design {
     #[must_use]
     pub fn sites(&self) -> &[String] {
         &self.sites
+    }
+
+    /// The same for the records of one site: their rows have its effects.
+    #[must_use]
+    pub fn of_site(self, name: &str) -> Option<Self> {
+        let own = self.sites.iter().position(|site| site == name)?;
+        Some(Self { own_site: Some(own as u32), ..self })
+    }
+
+    /// The site whose records become rows, as a position in [`Self::sites`].
+    #[must_use]
+    pub fn own_site(&self) -> Option<u32> {
+        self.own_site
+    }
+
+    /// The column of a term that is no straight line in one column of numbers and nothing else: a spline, a polynomial, a number cut into levels.
+    #[must_use]
+    pub fn bent(&self, term: usize) -> Option<usize> {
+        let Some(Block { entries: Entries::Product(factors), .. }) = self.blocks.get(term) else { return None };
+        let [only] = factors.as_slice() else { return None };
+        let piece = &self.pieces[*only];
+        let bent = match &piece.values {
+            Values::Number(map) => !map.is_affine(),
+            Values::Levels(Levels { cuts, .. }) => cuts.is_some(),
+            _ => true,
+        };
+        bent.then_some(piece.column)
+    }
+
+    /// For every coefficient the site whose effect it is, as a position in [`Self::sites`]; none of coefficients that all sites have.
+    #[must_use]
+    pub fn owners(&self) -> Vec<Option<u32>> {
+        let mut owners = vec![None; self.names.len()];
+        for block in &self.blocks {
+            if let Entries::Group { effects, by: None, levels } = &block.entries {
+                for (k, owner) in owners[block.first as usize..].iter_mut().take(effects.len() * *levels as usize).enumerate() {
+                    *owner = Some(k as u32 % levels);
+                }
+            }
+        }
+        owners
     }
 
     /// Names of the coefficients, as R's `model.matrix` gives them.
@@ -201,6 +248,32 @@ impl Design {
     #[must_use]
     pub fn has_offset(&self) -> bool {
         !self.offsets.is_empty()
+    }
+
+    pub(crate) fn set_weights(&mut self, column: usize, greatest: f64) {
+        self.weights = Some((column, greatest));
+    }
+
+    /// The column whose value is a record's weight, where there is one.
+    #[must_use]
+    pub fn weights(&self) -> Option<usize> {
+        self.weights.map(|(column, _)| column)
+    }
+
+    /// The greatest weight of a record.
+    pub(crate) fn max_weight(&self) -> f64 {
+        self.weights.map_or(1.0, |(_, greatest)| greatest)
+    }
+
+    /// How many times a record counts.
+    #[must_use]
+    pub fn weight(&self, record: &Record<'_>) -> f64 {
+        match self.weights.map(|(column, _)| record.cells[column]) {
+            None => 1.0,
+            Some(Cell::Number(value)) => value,
+            // No such column passes the check; nothing that is no number counts.
+            Some(Cell::Missing | Cell::Level(_)) => 0.0,
+        }
     }
 
     /// Position of the intercept.
@@ -326,6 +399,21 @@ impl Design {
 
     pub(super) fn add_intercept(&mut self) {
         self.add("(Intercept)", vec!["(Intercept)".into()], Worst { bound: 1.0, nonzeros: 1, entry: 1.0 }, Entries::Intercept);
+    }
+
+    /// Without the coefficient of the intercept, which counted for the coding of factors all the same. Bounds on entries stay.
+    pub(crate) fn without_intercept(mut self) -> Self {
+        if self.intercept().is_none() {
+            return self;
+        }
+        self.names.remove(0);
+        self.terms.remove(0);
+        self.blocks.remove(0);
+        self.max_nonzeros -= 1;
+        self.terms.iter_mut().for_each(|term| term.first -= 1);
+        self.blocks.iter_mut().for_each(|block| block.first -= 1);
+        self.scale_groups.iter_mut().for_each(|group| group.first -= 1);
+        self
     }
 
     /// A product of factors; returns the position of its first coefficient.

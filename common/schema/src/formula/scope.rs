@@ -8,15 +8,14 @@ use super::piece::{Levels, Map, Piece, Step, Values, bare_number, bin_labels};
 use super::print;
 use super::syntax::{Call, Value};
 use crate::coding::Coding;
-use crate::{CategoryRule, Column, ColumnKind, NumberRule};
+use crate::{CategoryRule, Column, ColumnKind, Label, NumberRule};
 
 /// What a formula is compiled against: public values only.
 pub(crate) struct Scope<'a> {
     /// The formula's text, for errors.
     pub(crate) text: &'a str,
     pub(crate) columns: &'a [Column],
-    /// The label's column.
-    pub(crate) label: &'a str,
+    pub(crate) label: &'a Label,
     pub(crate) unit: Option<&'a str>,
     /// Whether the schema says how categories are coded; without it the first level is the reference.
     pub(crate) has_codings: bool,
@@ -48,7 +47,7 @@ impl Scope<'_> {
 
     /// The position of a column that can be a term.
     pub(super) fn find(&self, name: &str, at: usize) -> Result<usize, FormulaError> {
-        if name == self.label {
+        if self.label.columns().any(|column| column == name) {
             return self.fail(at, format!("`{name}` is the label: it is predicted, and can be no term"));
         }
         if self.unit == Some(name) {

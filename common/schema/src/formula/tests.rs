@@ -335,3 +335,107 @@ proptest! {
         prop_assert_eq!(schema.widths().iter().sum::<usize>(), schema.dimension() as usize);
     }
 }
+
+const SURVIVAL: &str = r#"
+[label]
+kind = "survival"
+time = { column = "days", lower = 0, upper = 365 }
+event = { column = "died" }
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 100
+centre = 50
+scale = 25
+[[columns]]
+name = "w"
+kind = "number"
+lower = 0
+upper = 4
+centre = 0
+scale = 1
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["a", "b"]
+"#;
+
+#[test]
+fn the_response_of_a_survival_time_is_the_schemas() {
+    let with_entry = SURVIVAL.replace("event =", "entry = { column = \"since\", lower = 0, upper = 9 }\nevent =");
+    let of = |schema: &str, formula: &str| Schema::parse(schema).unwrap().with_formula(formula, &[]);
+    let ok = of(SURVIVAL, "Surv(days, died) ~ age").unwrap();
+    assert_eq!(ok.coefficient_names(), ["(Intercept)", "age"]);
+    assert_eq!(of(&with_entry, "Surv(since, days, died) ~ age").unwrap().dimension(), 2);
+    for (schema, formula, at, words) in [
+        (SURVIVAL, "days ~ age", 0, "`Surv(days, died)`"),
+        (SURVIVAL, "Surv(died, days) ~ age", 0, "`Surv(days, died)`"),
+        (SURVIVAL, "Surv(since, days, died) ~ age", 0, "`Surv(days, died)`"),
+        (with_entry.as_str(), "Surv(days, died) ~ age", 0, "`Surv(since, days, died)`"),
+        (SURVIVAL, "Surv(days, died) ~ age + died", 25, "is the label"),
+        (with_entry.as_str(), "Surv(since, days, died) ~ since", 26, "is the label"),
+    ] {
+        let Err(SchemaError::Formula(error)) = of(schema, formula) else { panic!("{formula}") };
+        assert_eq!(error.at(), at, "{error}");
+        assert!(error.problem().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn an_intercept_that_the_model_replaces_counts_for_the_coding_alone() {
+    let all = Schema::parse(SURVIVAL).unwrap().with_formula("Surv(days, died) ~ ward + age", &[]).unwrap();
+    let without = all.clone().without_intercept();
+    assert_eq!((all.intercept(), without.intercept(), without.dimension(), without.max_nonzeros()), (Some(0), None, 2, 2));
+    assert_eq!(without.coefficient_names(), ["wardb", "age"]);
+    assert!((all.worst_case_norm().powi(2) - without.worst_case_norm().powi(2) - 1.0).abs() < 1e-9);
+    let record = |schema: &Schema| {
+        let cells = [Cell::Number(75.0), Cell::Number(1.0), Cell::Level(1)];
+        let mut row = Vec::new();
+        let record = Record { cells: &cells, filled: &[false; 3], site: None };
+        schema.design().unwrap().row(&record, &mut RowSpace::default(), |j, x| row.push((j, x)));
+        row
+    };
+    assert_eq!(record(&all), [(0, 1.0), (1, 1.0), (2, 1.0)]);
+    assert_eq!(record(&without), [(0, 1.0), (1, 1.0)]);
+    // Without an intercept in the formula the factor has all its levels.
+    let full = Schema::parse(SURVIVAL).unwrap().with_formula("Surv(days, died) ~ 0 + ward", &[]).unwrap().without_intercept();
+    assert_eq!(full.coefficient_names(), ["warda", "wardb"]);
+}
+
+#[test]
+fn the_weight_of_a_record_is_a_number_that_every_record_has() {
+    let with = |schema: &str, formula: &str, column: &str| {
+        Schema::parse(schema).unwrap().with_formula(formula, &[]).unwrap().with_weights(column).map_err(|error| error.to_string())
+    };
+    let weighted = with(SURVIVAL, "Surv(days, died) ~ age", "w").unwrap();
+    let cells = [Cell::Number(75.0), Cell::Number(2.5), Cell::Level(1)];
+    let record = Record { cells: &cells, filled: &[false; 3], site: None };
+    assert_eq!((weighted.design().unwrap().weight(&record), weighted.max_weight(), weighted.dimension()), (2.5, 4.0, 2));
+    let own = |from: &str, to: &str| SURVIVAL.replace(from, to);
+    for (schema, column, words) in [
+        (SURVIVAL.to_owned(), "v", "not described"),
+        (SURVIVAL.to_owned(), "ward", "no number"),
+        (SURVIVAL.to_owned(), "age", "no term"),
+        (own("upper = 4", "upper = 4\nmissing = \"zero\""), "w", "nothing stands in"),
+        (own("lower = 0\nupper = 4", "lower = -1\nupper = 4"), "w", "0 or more"),
+    ] {
+        let error = with(&schema, "Surv(days, died) ~ age", column).unwrap_err();
+        assert!(error.contains(words) && error.contains(column), "{error}");
+    }
+    assert!(Schema::parse(SURVIVAL).unwrap().with_weights("w").unwrap_err().to_string().contains("needs a formula"));
+}
+
+#[test]
+fn labels_of_survival_say_all_their_columns() {
+    let refused = |from: &str, to: &str| Schema::parse(&SURVIVAL.replace(from, to)).unwrap_err().to_string();
+    let time = "time = { column = \"days\", lower = 0, upper = 365 }";
+    assert!(refused(time, "").contains("needs `time = {"));
+    assert!(refused("event = { column = \"died\" }", "").contains("needs `time = {"));
+    assert!(refused(time, "time = { column = \"days\", lower = -1, upper = 365 }").contains("0 or more"));
+    assert!(refused(time, "time = { column = \"days\", lower = 0, upper = 365, scale = 2 }").contains("scale"));
+    assert!(refused(time, "time = { column = \"age\", lower = 0, upper = 365 }").contains("more than once"));
+    assert!(refused(time, &format!("{time}\nlower = 0")).contains("`lower`"));
+    assert!(refused("\"died\" }", "\"died\", missing = \"zero\" }").contains("event: a label has no value"));
+    assert!(refused("\"died\" }", "\"died\", true_values = [] }").contains("event: `true_values`"));
+}

@@ -215,7 +215,7 @@ impl Site {
             SiteState::Public(values) => Some(values.clone()),
             SiteState::None | SiteState::Private(_) => None,
         };
-        let job = Job { task, visit, lambda, state: &self.state };
+        let job = Job { site: None, task, visit, lambda, state: &self.state };
         let output = methods::run(&job, units, permit, noise)?;
         let keeps = task.site_state() != SiteStateForm::None && !matches!(output.pending, Pending::None);
         let (released, attachment) = match output.message {

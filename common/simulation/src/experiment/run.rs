@@ -13,6 +13,7 @@ use dp_pvi_accounting::Prices;
 use dp_pvi_data::{Public, load_public, select_public};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Budget;
 use dp_pvi_privacy::{ClientId, NoiseSource, UnitTable, Units};
@@ -41,6 +42,8 @@ pub struct Session {
     task: ResolvedTask,
     /// One table for every file with `slicing = "files"`, else one.
     tables: Vec<Public<RecordTable>>,
+    /// Where the task has effects of sites: the records as rows of each client.
+    own: Vec<Public<RecordTable>>,
     test: Option<Public<RecordTable>>,
     /// What the task's visits cost; for all runs.
     prices: OnceLock<Prices>,
@@ -66,19 +69,33 @@ impl Session {
         let (task, schema) = experiment.resolve(path)?;
         let locate = |files: &[PathBuf]| files.iter().map(|file| data.join(file)).collect::<Vec<_>>();
         let files = locate(&experiment.data.files);
-        let load = |files: &[PathBuf]| {
+        let load = |schema: &Schema, files: &[PathBuf]| {
             if let Some(missing) = files.iter().find(|file| !file.is_file()) {
                 let source = std::io::Error::from(std::io::ErrorKind::NotFound);
                 return Err(ExperimentError::Unreadable { path: missing.clone(), source });
             }
-            Ok(load_public(&schema, files, None)?)
+            Ok(load_public(schema, files, None)?)
         };
         let tables = match experiment.clients.slicing {
-            Slicing::Files => files.iter().map(|file| load(std::slice::from_ref(file))).collect::<Result<_, _>>()?,
-            Slicing::Contiguous | Slicing::Hashed => vec![load(&files)?],
+            Slicing::Files => files.iter().map(|file| load(&schema, std::slice::from_ref(file))).collect::<Result<_, _>>()?,
+            Slicing::Contiguous | Slicing::Hashed => vec![load(&schema, &files)?],
         };
-        let test = experiment.data.test_files.as_deref().map(|files| load(&locate(files))).transpose()?;
-        Ok(Self { experiment, task, tables, test, prices: OnceLock::new() })
+        let test = experiment.data.test_files.as_deref().map(|files| load(&schema, &locate(files))).transpose()?;
+        let of_sites = task.design.as_ref().is_some_and(|design| !design.sites.is_empty());
+        let own = |number: usize| -> Result<Public<RecordTable>, ExperimentError> {
+            let schema = schema.clone().of_site(client(number, experiment.number_of_clients()).as_str());
+            let schema = schema.map_err(|problem| {
+                ExperimentError::Config(format!(
+                    "{problem}; the clients of an experiment are client-1, client-2, …, with as many digits as the last"
+                ))
+            })?;
+            match experiment.clients.slicing {
+                Slicing::Files => load(&schema, std::slice::from_ref(&files[number])),
+                Slicing::Contiguous | Slicing::Hashed => load(&schema, &files),
+            }
+        };
+        let own = if of_sites { (0..experiment.number_of_clients()).map(own).collect::<Result<_, _>>()? } else { Vec::new() };
+        Ok(Self { experiment, task, tables, own, test, prices: OnceLock::new() })
     }
 
     /// The experiment.
@@ -126,13 +143,15 @@ impl Session {
                 training.retain(|&unit| kept[unit]);
                 test.retain(|&unit| kept[unit]);
             }
+            // With effects of sites every client has its own rows of the same records.
+            let own = |client: usize| self.own.get(client).map_or(table, Public::get);
             if self.experiment.clients.slicing == Slicing::Files {
-                clients.push(split::select(table, &training));
+                clients.push(split::select(own(clients.len()), &training));
             } else {
                 let class = |unit| split::is_positive(table.unit(unit));
                 let number = self.experiment.number_of_clients();
                 let shares = split::share_out(&training, class, number, &self.experiment.clients, seed)?;
-                clients.extend(shares.iter().map(|share| split::select(table, share)));
+                clients.extend(shares.iter().enumerate().map(|(client, share)| split::select(own(client), share)));
             }
             held_out.push((public, test));
         }
@@ -179,13 +198,13 @@ impl Session {
         spoil: impl FnOnce(&mut Vec<Site>),
     ) -> Result<SeedResult, ExperimentError> {
         let (tables, test) = self.split(seed)?;
-        let width = tables.len().to_string().len();
+        let count = tables.len();
         let sites = tables.into_iter().enumerate().map(|(number, table)| {
-            // Digits and hyphens only, at most 64 bytes.
-            let client = ClientId::new(format!("client-{:0width$}", number + 1)).expect("a valid name");
+            let client = client(number, count);
             let units = table.len() as u64;
             // As a site's program does: layouts and bounds go by the declared number.
-            let compute = Inference { units: Arc::new(Units::new(table).over_slots(units)), noise: noise.clone() };
+            let site = self.task.site(client.as_str()).ok().flatten();
+            let compute = Inference { units: Arc::new(Units::new(table).over_slots(units)), site, noise: noise.clone() };
             Site::new(client, units, &self.task, self.budget(), Rc::new(RefCell::new(compute)))
         });
         let mut sites: Vec<Site> = sites.collect();
@@ -262,18 +281,26 @@ impl Session {
     }
 }
 
+/// Name of a client, by its number from 0.
+fn client(number: usize, clients: usize) -> ClientId {
+    let width = clients.to_string().len();
+    // Digits and hyphens only, at most 64 bytes.
+    ClientId::new(format!("client-{:0width$}", number + 1)).expect("a valid name")
+}
+
 /// The real update on a site's records.
 struct Inference<N> {
     units: Arc<Units<RecordTable>>,
+    site: Option<u32>,
     noise: N,
 }
 
 impl<N: NoiseSource + Clone + 'static> Compute for Inference<N> {
     fn train(&mut self, job: TrainJob) -> Visit {
-        let (units, noise) = (Arc::clone(&self.units), self.noise.clone());
+        let (units, site, noise) = (Arc::clone(&self.units), self.site, self.noise.clone());
         Box::new(move || {
             let TrainJob { task, visit, lambda, state, permit } = job;
-            let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+            let job = Job { site, task: &task, visit, lambda: &lambda, state: &state };
             let output = methods::run(&job, &units, permit, &noise)
                 .map_err(|error| TrainError { kind: TrainErrorKind::Internal, message: error.to_string() })?;
             Ok(Trained { message: output.message, pending: output.pending })

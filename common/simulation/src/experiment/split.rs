@@ -160,7 +160,7 @@ pub(super) fn select(table: &RecordTable, positions: &[usize]) -> RecordTable {
         selected.start_unit();
         for record in table.unit(position).records() {
             // Part of a table that was built from valid rows, under the same limits.
-            selected.push(record.indices, record.values, record.target).expect("rows of a table fit a table");
+            selected.push_record(record).expect("rows of a table fit a table");
         }
     }
     selected.finish()

@@ -49,7 +49,7 @@ pub(super) fn rounds(task: &ResolvedTask, table: RecordTable, seed: u64) -> Resu
         let client = ClientId::new("site").map_err(wrong)?;
         let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client, round: visit };
         let permit = ledger.reserve(&release, &task.visit_event(visit)?, Hash::default()).map_err(wrong)?;
-        let job = Job { task, visit, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
         let output = run(&job, &units, permit, &noise).map_err(wrong)?;
         let sum = match output.message.released().map(|payload| payload.get()) {
             Some(Payload::Lattice(sum)) => sum.to_f64(),

@@ -16,7 +16,7 @@ use dp_pvi_posterior::methods::NOISE_PRIOR;
 use dp_pvi_posterior::models::pbp_network::predictive::NetworkPredictor;
 use dp_pvi_posterior::models::pbp_network::{Network, Posterior, PriorFactors};
 use dp_pvi_posterior::numerics::normal::log_density;
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_reading::predictive::{Prediction, Predictor};
 use rand::seq::SliceRandom as _;
 
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
@@ -378,7 +378,7 @@ fn private(
     let state = rounds(&task, training, seed)?;
     let predictor = Predictor::of_state(&task, &state).map_err(wrong)?;
     Ok(score(held_out, unit, |record| {
-        let row = Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset };
+        let row = record.example();
         let mean = if let Prediction::Number { mean, .. } = predictor.predict(row) { mean } else { f64::NAN };
         (mean, predictor.log_density(row))
     }))

@@ -120,7 +120,7 @@ impl Alone {
         let client = ClientId::new("site").map_err(|error| wrong(&error))?;
         let release = ReleaseId { run: RunId { task: self.task.hash(), number: 0 }, client, round: visit };
         let permit = self.ledger.reserve(&release, &self.task.visit_event(visit)?, Hash::default()).map_err(|error| wrong(&error))?;
-        let job = Job { task: &self.task, visit, lambda: &self.state, state: &SiteState::None };
+        let job = Job { site: None, task: &self.task, visit, lambda: &self.state, state: &SiteState::None };
         let output = methods::run(&job, &self.units, permit, &self.noise).map_err(|error| wrong(&error))?;
         let sum = match output.message.released().map(Released::get) {
             Some(Payload::Lattice(sum)) => sum.to_f64(),

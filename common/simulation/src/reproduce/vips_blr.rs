@@ -286,7 +286,7 @@ fn metrics(method: &str, epsilon: Option<f64>, score: &dyn Fn(Example<'_>) -> Sc
     let mut scores = Vec::new();
     let mut likelihood = 0.0;
     for record in test.records() {
-        let scored = score(Example { indices: record.indices, values: record.values, target: record.target, offset: record.offset });
+        let scored = score(record.example());
         likelihood += scored.log_likelihood;
         scores.push((scored.score, record.target > 0.5));
     }

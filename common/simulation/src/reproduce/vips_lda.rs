@@ -136,7 +136,7 @@ fn free(task: &ResolvedTask, sites: &[RecordTable], progress: &Progress) -> Resu
         if let Some(clip) = state.last_mut() {
             *clip = LENGTH;
         }
-        let job = Job { task, visit, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
         let point = Point::new(spec, &job).map_err(|error| wrong(&error))?;
         #[allow(clippy::cast_possible_truncation, reason = "fits memory")]
         let mut sum = vec![0.0; task.message(visit)?.coordinates as usize];

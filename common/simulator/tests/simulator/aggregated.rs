@@ -78,7 +78,7 @@ struct Real {
 
 impl Real {
     fn run(&self, job: &TrainJob, permit: Permit) -> methods::Output {
-        let job = Job { task: &job.task, visit: job.visit, lambda: &job.lambda, state: &job.state };
+        let job = Job { site: None, task: &job.task, visit: job.visit, lambda: &job.lambda, state: &job.state };
         methods::run(&job, &self.units, permit, &self.noise).unwrap()
     }
 }
@@ -93,7 +93,7 @@ impl Compute for Real {
         let Message::Share(share) = self.run(&job, permit).message else { panic!("an aggregated update is a share") };
         self.shares.borrow_mut().insert(release.clone(), share.mask(&mut NoPad).into_inner().values);
         let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
         let output = methods::run(&job, &self.units, permit, &self.noise).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }

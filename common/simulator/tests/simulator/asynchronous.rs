@@ -187,7 +187,7 @@ struct Real {
 impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
         let output = methods::run(&job, &self.units, permit, &SeededNoise::new(1)).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }

@@ -165,7 +165,8 @@ fn without_a_quorum_the_run_ends_and_everybody_hears_it() {
 fn evaluators_do_not_change_a_bit() {
     let alone = federation(&synchronous(3), 1, numbers()).0.simulate();
     let (mut watched, _) = federation(&synchronous(3), 1, numbers());
-    let records: Public<Vec<Example<'static>>> = Public::declare(vec![Example { indices: &[0], values: &[1.0], target: 1.0, offset: 0.0 }]);
+    let records: Public<Vec<Example<'static>>> =
+        Public::declare(vec![Example { indices: &[0], values: &[1.0], target: 1.0, offset: 0.0, extra: Default::default() }]);
     let task = synchronous(3);
     let good = move |lambda: &[f64]| {
         let predictor = Predictor::new(&task.model, task.family(), lambda).unwrap();
@@ -227,7 +228,7 @@ struct Real(Units<RecordTable>);
 impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
         let output = methods::run(&job, &self.0, permit, &SeededNoise::new(0)).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }

@@ -75,7 +75,7 @@ struct Real(Units<RecordTable>);
 impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
         let TrainJob { task, visit, lambda, state, permit } = job;
-        let job = Job { task: &task, visit, lambda: &lambda, state: &state };
+        let job = Job { site: None, task: &task, visit, lambda: &lambda, state: &state };
         let output = methods::run(&job, &self.0, permit, &SeededNoise::new(SEED)).unwrap();
         Box::new(move || Ok(Trained { message: output.message, pending: output.pending }))
     }

@@ -11,7 +11,12 @@ use dp_pvi_posterior::schema::{Column, ColumnKind};
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
 /// A schema of the file's columns, with a label of this name.
-fn schema(columns: &Node<'_>, label: &str) -> Result<Schema, String> {
+pub(super) fn schema(columns: &Node<'_>, label: &str) -> Result<Schema, String> {
+    Schema::parse(&schema_text(columns, label)?).map_err(message)
+}
+
+/// Its text.
+pub(super) fn schema_text(columns: &Node<'_>, label: &str) -> Result<String, String> {
     let mut text = format!("[label]\ncolumn = {label:?}\nkind = \"binary\"\npositive = [\"1\"]\n");
     for column in columns.list()? {
         write!(text, "[[columns]]\nname = {:?}\nkind = {:?}\n", column.get("name")?.text()?, column.get("kind")?.text()?)
@@ -34,14 +39,14 @@ fn schema(columns: &Node<'_>, label: &str) -> Result<Schema, String> {
         let missing = column.get("missing").ok().map_or(Ok("zero"), |missing| missing.text())?;
         writeln!(text, "missing = {missing:?}").map_err(message)?;
     }
-    Schema::parse(&text).map_err(message)
+    Ok(text)
 }
 
-fn label(formula: &str) -> &str {
+pub(super) fn label(formula: &str) -> &str {
     formula.split('~').next().unwrap_or_default().trim()
 }
 
-fn compiled(schema: &Schema, formula: &str, sites: &[String]) -> Result<Schema, String> {
+pub(super) fn compiled(schema: &Schema, formula: &str, sites: &[String]) -> Result<Schema, String> {
     schema.clone().with_formula(formula, sites).map_err(|error| format!("{formula}: {error}"))
 }
 
@@ -54,7 +59,7 @@ pub(super) fn names(node: &Node<'_>) -> Outcome {
     Ok(())
 }
 
-fn same_texts(stated: &Node<'_>, found: &[String], formula: &str) -> Outcome {
+pub(super) fn same_texts(stated: &Node<'_>, found: &[String], formula: &str) -> Outcome {
     let stated = stated.list()?.iter().map(Node::text).collect::<Result<Vec<_>, _>>()?;
     if stated == found { Ok(()) } else { Err(format!("{formula}: {found:?}, the file has {stated:?}")) }
 }

@@ -78,9 +78,7 @@ pub(super) fn run<N: NoiseSource>(
 
 /// The local problem, with the public scales of its features.
 pub(super) fn local(spec: &DpOptimisationSpec, job: &Job<'_>) -> Result<Local, InferenceError> {
-    // The rest of the state is what the last round measured.
-    let lambda = job.task.setting().posterior(job.lambda);
-    Ok(Local { scales: spec.feature_scales(&job.task.setting())?, ..Local::new(&Job { lambda, ..*job })? })
+    Ok(Local { scales: spec.feature_scales(&job.task.setting())?, ..Local::new(job)? })
 }
 
 /// How the clipped gradients of a model are summed.

@@ -35,7 +35,7 @@ fn network_task(rate: f64, steps: u32, clip: f64, noise: f64) -> ResolvedTask {
 
 fn visit(task: &ResolvedTask, raw: &RawUnits, event: &DpEvent, seed: u64) -> Result<Output, InferenceError> {
     let lambda = task.prior_natural();
-    let job = Job { task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    let job = Job { site: None, task, visit: 0, lambda: &lambda, state: &SiteState::None };
     run(&job, &Units::new(table(FEATURES, raw)), permit(event, 0), &SeededNoise::new(seed))
 }
 
@@ -196,7 +196,7 @@ fn the_clipping_norm_follows_the_share_of_units_within_it() {
     let task = adaptive_task(1.0, 10, 2.0, 0.8);
     let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("DP optimisation") };
     let lambda = task.prior_natural();
-    let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    let job = Job { site: None, task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
     let start = || Iterate::start(spec, &super::local(spec, &job).unwrap()).unwrap();
     assert_eq!(start().clip().unwrap().get(), 2.0);
     let released = |within: f64| {
@@ -220,7 +220,7 @@ fn positivity_preserving_steps_stay_positive() {
     let UpdateSpec::DpOptimisation(spec) = &mut task.update else { panic!("DP optimisation") };
     (spec.optimizer, spec.learning_rate) = (Optimizer::PositivityPreserving, 1.0);
     let (spec, lambda) = (*spec, task.prior_natural());
-    let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+    let job = Job { site: None, task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
     let d = task.dimension as usize;
     let start = Iterate::start(&spec, &super::local(&spec, &job).unwrap()).unwrap();
     let before: Vec<f64> = start.point().variance().collect();

@@ -7,19 +7,22 @@
 //!   bounds on r and c (module `methods::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
 //!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
 //!   neither: the mechanism clips and checks every term.
+//! * **Coordinates**: under local trust a site releases those that all sites have and its own effects ([`places`](NaturalGradientSpec::places)); the rest of its vector is 0.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project};
+use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::{self, Model};
@@ -33,7 +36,10 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
-    let mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    let mut mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    if let Some(places) = spec.places(&job.task.setting(), job.visit, job.site)? {
+        mechanism = mechanism.on(places).map_err(TaskError::from)?;
+    }
     Terms::new(spec, job, model)?;
     let permit = only_step(permit, &mechanism.event())?;
     let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
@@ -88,27 +94,33 @@ enum Kind<'a> {
     Gram(&'a dyn LinearPredictor),
     MeanField(&'a dyn LinearPredictor, MeanField),
     Full(&'a dyn LinearPredictor, Standard),
+    /// Of models whose record becomes several rows.
+    GramOfRows(&'a dyn ManyRows),
+    Rows(&'a dyn ManyRows, Standard),
 }
 
 impl<'a> Terms<'a> {
     /// At the point of the job's state.
     ///
     /// # Errors
-    /// The model has no linear predictor, or the state is not of this task.
+    /// The model has no linear predictors, or the state is not of this task.
     pub fn new(spec: &NaturalGradientSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
-        let predictor = model.linear_predictor().ok_or(InferenceError::Capability("natural gradients", "a linear predictor"))?;
+        let (rows, predictor) = (model.many_rows(), model.linear_predictor());
+        let predictor = || predictor.ok_or(InferenceError::Capability("natural gradients", "a linear predictor"));
         let family = job.task.family();
-        let kind = match spec.visit(job.visit) {
-            NaturalGradientVisit::Gram => Kind::Gram(predictor),
-            NaturalGradientVisit::Gradient => {
+        let kind = match (spec.visit(job.visit), rows) {
+            (NaturalGradientVisit::Gram, Some(rows)) => Kind::GramOfRows(rows),
+            (NaturalGradientVisit::Gram, None) => Kind::Gram(predictor()?),
+            (NaturalGradientVisit::Gradient, _) => {
                 let other = |_| InferenceError::Job("the state is not one of this update");
                 let point: Gaussian = NaturalGradientRule::point(family, job.lambda).map_err(other)?;
-                match point.standard() {
-                    Standard::Diagonal(q) => {
+                match (point.standard(), rows) {
+                    (q, Some(rows)) => Kind::Rows(rows, q.clone()),
+                    (Standard::Diagonal(q), None) => {
                         let q = MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?;
-                        Kind::MeanField(predictor, q)
+                        Kind::MeanField(predictor()?, q)
                     }
-                    full @ Standard::Full(_) => Kind::Full(predictor, full.clone()),
+                    (full @ Standard::Full(_), None) => Kind::Full(predictor()?, full.clone()),
                 }
             }
         };
@@ -120,8 +132,10 @@ impl<'a> Terms<'a> {
     #[inline]
     pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
         match &self.kind {
+            Kind::Gram(_) if !record.extra.weight.is_finite() => {}
             Kind::Gram(predictor) => {
-                self.products(record, predictor.largest_curvature(self.spec.curvature_bound, record.target), 0, term);
+                let (row, factor) = (sparse(record), predictor.largest_curvature(self.spec.curvature_bound, record.target));
+                self.products(row, record.extra.weight * factor, 0, term);
             }
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
@@ -135,21 +149,52 @@ impl<'a> Terms<'a> {
                 let (mean, variance) = predictor_of(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
-                self.products(record, self.spec.curvature_weight * curvature, self.offset(), term);
+                self.products(sparse(record), self.spec.curvature_weight * curvature, self.offset(), term);
+            }
+            Kind::GramOfRows(model) => {
+                let mut rows = PseudoRows::default();
+                many_rows::write_bound(*model, record, self.dimension, self.spec.curvature_bound, &mut rows);
+                if rows.is_finite() {
+                    rows.iter().for_each(|(row, at)| self.products(row, at.curvature, 0, term));
+                }
+            }
+            Kind::Rows(model, q) => self.rows(*model, q, record, term),
+        }
+    }
+
+    /// Σ r ρ, and Σ c ρ∘ρ or Σ c svec(ρρᵀ), of a record's rows.
+    fn rows(&self, model: &dyn ManyRows, q: &Standard, record: RecordView<'_>, term: &mut Term) {
+        let cut = Cut { residual: self.spec.residual_bound, curvature: self.spec.curvature_bound };
+        let mut rows = PseudoRows::default();
+        many_rows::write(model, record, &Place { cut, ..Place::at(q) }, &mut rows);
+        if !rows.is_finite() {
+            return;
+        }
+        for (row, at) in rows.iter().filter(|(_, at)| at.residual != 0.0) {
+            term.extend(row.entries().map(|(j, x)| (j, at.residual * x)));
+        }
+        let (offset, weight) = (self.offset(), self.spec.curvature_weight);
+        for (row, at) in rows.iter().filter(|(_, at)| at.curvature != 0.0) {
+            match q {
+                Standard::Diagonal(_) => term.extend(row.entries().map(|(j, x)| (offset + j, weight * at.curvature * x * x))),
+                Standard::Full(_) => self.products(row, weight * at.curvature, offset, term),
             }
         }
     }
 
-    /// Residual and curvature within their bounds, times the record's weight where records are weighted.
+    /// Residual and curvature within their bounds, times the record's own weight (`weights` of the model), and times that which keeps it within C where the update
+    /// is `weighted`.
     #[inline]
     fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
         let own = predictor.statistics(mean, variance, record.target);
-        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite()) {
+        if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
         }
         let own = self.spec.bounded(own);
+        let times = |factor: f64, s: Statistics| Statistics { residual: factor * s.residual, curvature: factor * s.curvature };
+        let counted = record.extra.weight;
         if !self.spec.weighted {
-            return Some(own);
+            return Some(times(counted, own));
         }
         let other = if self.of_class {
             Statistics { residual: 1.0 - own.residual.abs(), ..own }
@@ -159,22 +204,23 @@ impl<'a> Terms<'a> {
         let square: f64 = record.values.iter().map(|x| x * x).sum();
         let fourth = match self.kind {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
-            Kind::Gram(_) | Kind::Full(..) => square * square,
+            Kind::Gram(_) | Kind::Full(..) | Kind::GramOfRows(_) | Kind::Rows(..) => square * square,
         };
-        let factor = self.spec.weight([own, other], square, fourth);
-        Some(Statistics { residual: factor * own.residual, curvature: factor * own.curvature })
+        let own = times(counted, own);
+        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.
-    fn products(&self, record: RecordView<'_>, factor: f64, offset: u32, term: &mut Term) {
-        for (k, (i, x)) in record.entries().enumerate() {
+    fn products(&self, x: Sparse<'_>, factor: f64, offset: u32, term: &mut Term) {
+        for (k, (&index, value)) in x.indices.iter().zip(x.values).enumerate() {
+            let i = index as usize;
             // Row i of the upper triangle begins after rows 0..i, of d, d − 1, … entries.
             let row = i * (2 * self.dimension - i + 1) / 2;
             #[allow(clippy::cast_possible_truncation, reason = "below the number of coordinates, which is a 32-bit number")]
             let row = offset + (row - i) as u32;
-            let scaled = factor * x;
-            term.add(row + record.indices[k], scaled * x);
-            let rest = record.indices[k + 1..].iter().zip(&record.values[k + 1..]);
+            let scaled = factor * value;
+            term.add(row + index, scaled * value);
+            let rest = x.indices[k + 1..].iter().zip(&x.values[k + 1..]);
             term.extend(rest.map(|(&j, y)| (row + j, std::f64::consts::SQRT_2 * scaled * y)));
         }
     }
@@ -183,6 +229,11 @@ impl<'a> Terms<'a> {
         // A mechanism over more coordinates than these exists.
         u32::try_from(self.dimension).unwrap_or(u32::MAX)
     }
+}
+
+/// A record's row.
+fn sparse(record: RecordView<'_>) -> Sparse<'_> {
+    Sparse { indices: record.indices, values: record.values }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{Job, Terms};
 use crate::models::{self, Model};
 use crate::testing::{close, matrix, random_units, rows, table, task, vector, vectors};
 use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_schema::public::Extra;
 
 fn spec() -> NaturalGradientSpec {
     NaturalGradientSpec {
@@ -45,7 +46,7 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
     let mut states = vec![rule.initial()];
     for visit in 0..task.visits() {
         let state = states.last().unwrap();
-        let terms = Terms::new(spec, &Job { task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
+        let terms = Terms::new(spec, &Job { site: None, task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
         let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
         let mut term = Term::default();
         for unit in 0..data.len() {
@@ -141,7 +142,7 @@ fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
         let mut state = task.rule().initial();
         let len = task.family().len();
         state[len..][..d].copy_from_slice(&[0.9, -0.4, 0.3, 1.2, -0.7]);
-        let job = Job { task: &task, visit: 1, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task: &task, visit: 1, lambda: &state, state: &SiteState::None };
         let terms = [plain, weighted].map(|spec| Terms::new(&spec, &job, model.as_ref()).unwrap());
         let mut shortened = 0;
         for record in data.records() {
@@ -190,7 +191,8 @@ fn no_term_is_longer_than_the_public_bound() {
         }
         let mut longest = 0.0f64;
         for visit in [0, 1] {
-            let terms = Terms::new(&spec, &Job { task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref()).unwrap();
+            let terms = Terms::new(&spec, &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref())
+                .unwrap();
             for record in data.records() {
                 let mut term = Term::default();
                 terms.add(record, &mut term);
@@ -203,5 +205,46 @@ fn no_term_is_longer_than_the_public_bound() {
             }
         }
         assert!(longest > 0.5, "{longest}");
+    }
+}
+
+/// A record of weight w adds w times what it adds alone, in every visit and with both families, within w̄ times the bound of one; where terms are shortened to C, by a
+/// factor that does not see the class.
+#[test]
+fn terms_are_multiplied_by_the_records_weight() {
+    let spec = spec();
+    let record = RecordView { indices: &[0, 2], values: &[1.5, -0.5], target: 1.0, offset: 0.0, extra: Extra::NONE };
+    for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
+        for weighted in [false, true] {
+            let clip_norm = ClipNorm::new(if weighted { 0.9 } else { 100.0 }).unwrap();
+            let spec = NaturalGradientSpec { weighted, clip_norm, ..spec };
+            let task = task_with(spec, approximation, 3, 2);
+            let model = models::from_spec(&task.model).unwrap();
+            let state = task.rule().initial();
+            for visit in 0..2 {
+                let terms =
+                    Terms::new(&spec, &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }, model.as_ref())
+                        .unwrap();
+                let term = |weight: f64, target: f64| {
+                    let mut term = Term::default();
+                    terms.add(RecordView { target, extra: Extra { weight, ..Extra::NONE }, ..record }, &mut term);
+                    term.entries().iter().map(|(_, value)| *value).collect::<Vec<_>>()
+                };
+                let norm = |term: &[f64]| term.iter().map(|x| x * x).sum::<f64>().sqrt();
+                let (one, three) = (term(1.0, 1.0), term(3.0, 1.0));
+                if weighted && visit == 1 {
+                    assert!(norm(&three) <= 0.9 * (1.0 + 1e-12));
+                    // The factor is that of the longer of the two classes.
+                    let factor = |target| {
+                        term(3.0, target)[0].abs()
+                            / (3.0 * model.linear_predictor().unwrap().statistics(0.0, 2.5, target).residual.abs() * 1.5)
+                    };
+                    assert!((factor(0.0) - factor(1.0)).abs() < 1e-12);
+                } else {
+                    close(&three, &one.iter().map(|x| 3.0 * x).collect::<Vec<_>>(), 1e-14);
+                }
+                assert!(term(0.0, 1.0).iter().all(|x| *x == 0.0) && term(f64::NAN, 1.0).iter().all(|x| x.is_finite()));
+            }
+        }
     }
 }

@@ -80,7 +80,7 @@ fn single(seed: u64, count: usize) -> RawUnits {
 }
 
 fn visit(task: &ResolvedTask, state: &[f64], kept: &SiteState, raw: &RawUnits, seed: u64) -> Output {
-    let job = Job { task, visit: 0, lambda: state, state: kept };
+    let job = Job { site: None, task, visit: 0, lambda: state, state: kept };
     let units: Units<RecordTable> = Units::new(table(D, raw));
     let permit = permit_under(task.privacy.unit, task.privacy.relation, &task.visit_event(0).unwrap(), 0);
     run(&job, &units, permit, &SeededNoise::new(seed)).unwrap()

@@ -36,7 +36,7 @@ pub(super) fn run(
             let q = model.local_optimum()?.local_optimum(table, &local.cavity, &local.global).ok()?;
             Some(local.change(q.natural()))
         };
-        fit().unwrap_or_else(|| vec![0.0; asked.lambda.len()])
+        fit().unwrap_or_else(|| vec![0.0; asked.task.family().len()])
     });
     let released = release_non_private(change, permit)?;
     let pending = Pending::Public(released.clone());

@@ -87,7 +87,7 @@ fn table(shard: Shard<'_, RecordTable>) -> RecordTable {
         builder.start_unit();
         for record in unit.records() {
             // A row of a table fits a table of the same width that holds no more rows.
-            if builder.push_with_offset(record.indices, record.values, record.target, record.offset).is_err() {
+            if builder.push_record(record).is_err() {
                 break;
             }
         }

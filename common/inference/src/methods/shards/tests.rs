@@ -51,7 +51,7 @@ fn clean_round(task: &ResolvedTask, spec: &ShardSpec, shards: &[Vec<RecordTable>
     let model = models::from_spec(&task.model).unwrap();
     let q = Gaussian::from_natural(task.family(), lambda.to_vec()).unwrap();
     let coding = Coding::new(&task.setting(), spec.clone());
-    let fit = Fit::new(spec, &Job { task, visit: 0, lambda, state: &SiteState::None }, model.as_ref()).unwrap();
+    let fit = Fit::new(spec, &Job { site: None, task, visit: 0, lambda, state: &SiteState::None }, model.as_ref()).unwrap();
     let mut sum = vec![0.0; lambda.len()];
     for (site, factors) in shards.iter().zip(kept) {
         for (shard, factor) in site.iter().zip(factors) {
@@ -85,7 +85,7 @@ fn one_round_from_the_prior_is_the_golden_one() {
             let model = models::from_spec(&task.model).unwrap();
             let lambda = task.prior_natural();
             let q = Gaussian::from_natural(task.family(), lambda.clone()).unwrap();
-            let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+            let job = Job { site: None, task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
             let fit = Fit::new(&spec, &job, model.as_ref()).unwrap();
             let mut sum = vec![0.0; 6];
             for (shard, expected) in shards.iter().zip(golden["per_shard"].as_array().unwrap()) {
@@ -170,7 +170,7 @@ struct Visit {
 }
 
 fn visit(task: &ResolvedTask, raw: &[Vec<(Vec<f64>, f64)>], lambda: &[f64], state: &SiteState, relation: Relation, seed: u64) -> Visit {
-    let job = Job { task, visit: 0, lambda, state };
+    let job = Job { site: None, task, visit: 0, lambda, state };
     let permit = permit_under(task.privacy.unit, relation, &task.visit_event(0).unwrap(), 0);
     let output = run(&job, &Units::new(table(task.dimension as usize, raw)), permit, &SeededNoise::new(seed)).unwrap();
     let Payload::Lattice(sum) = output.message.released().unwrap().get().clone() else { panic!("a lattice vector") };
@@ -307,7 +307,7 @@ fn the_permit_must_be_for_the_event_of_the_task() {
     for spec in registry() {
         let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, 3, 0.5);
         let lambda = task.prior_natural();
-        let job = Job { task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+        let job = Job { site: None, task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
         let event = task.visit_event(0).unwrap();
         let wrong = permit_under(task.privacy.unit, Relation::ReplaceOne, &event.repeated(2), 0);
         assert!(run(&job, &Units::new(table(3, &raw)), wrong, &SeededNoise::new(1)).is_err());

@@ -42,7 +42,7 @@ fn rows(d: usize, rows: &[(&[f64], f64)]) -> RecordTable {
 
 /// Clipped terms of all units at a public state.
 fn terms(task: &ResolvedTask, visit: u32, state: &[f64], data: &RecordTable) -> Vec<Vec<f64>> {
-    let point = Point::new(&spec_of(task), &Job { task, visit, lambda: state, state: &SiteState::None }).unwrap();
+    let point = Point::new(&spec_of(task), &Job { site: None, task, visit, lambda: state, state: &SiteState::None }).unwrap();
     let length = usize::try_from(task.message(visit).unwrap().coordinates).unwrap();
     let clip = clip_of(task, visit);
     let one = |unit| {
@@ -65,7 +65,7 @@ fn attack(task: &ResolvedTask, data: &RecordTable, others: usize, victim: &Recor
     for visit in 0..VISITS {
         let event = task.visit_event(visit).unwrap();
         let permit = permit_under(task.privacy.unit, Relation::AddRemove, &event, visit);
-        let job = Job { task, visit, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
         let output = run(&job, &Units::new(data.clone()), permit, &SeededNoise::new(seed)).unwrap();
         let dp_pvi_privacy::Payload::Lattice(released) = output.message.released().unwrap().get() else { panic!("a sum") };
         let released = released.to_f64();

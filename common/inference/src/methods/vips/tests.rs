@@ -123,7 +123,7 @@ pub(super) fn clip_of(task: &ResolvedTask, visit: u32) -> f64 {
 
 /// Sum of the units' clipped terms at a state: the mechanism without lattice and noise.
 fn sum_at(task: &ResolvedTask, visit: u32, state: &[f64], data: &RecordTable) -> Vec<f64> {
-    let point = Point::new(&spec_of(task), &Job { task, visit, lambda: state, state: &SiteState::None }).unwrap();
+    let point = Point::new(&spec_of(task), &Job { site: None, task, visit, lambda: state, state: &SiteState::None }).unwrap();
     let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
     let clip = clip_of(task, visit);
     let mut term = Term::default();
@@ -269,8 +269,13 @@ fn without_noise_images_are_reconstructed() {
         assert!(accuracy > 0.82, "{accuracy}");
         let predictor = dp_pvi_reading::predictive::Predictor::of_state(&task, &state).unwrap();
         let record = data.records().next().unwrap();
-        let row =
-            dp_pvi_reading::predictive::Example { indices: record.indices, values: record.values, target: 0.0, offset: record.offset };
+        let row = dp_pvi_reading::predictive::Example {
+            indices: record.indices,
+            values: record.values,
+            target: 0.0,
+            offset: record.offset,
+            extra: Default::default(),
+        };
         let image = predictor.reconstruct(row).unwrap();
         assert!(image.accuracy > 0.5 && (predictor.log_density(row) - image.log_density).abs() < 1e-12 && image.log_density < 0.0);
     }
@@ -285,7 +290,7 @@ fn images_are_summed_alike_by_batches_and_by_terms() {
         let batches = spec_of(&task).batches(&task.setting(), 0).unwrap().unwrap();
         let event = task.visit_event(0).unwrap();
         assert_eq!(event, batches.event());
-        let job = Job { task: &task, visit: 0, lambda: &state, state: &SiteState::None };
+        let job = Job { site: None, task: &task, visit: 0, lambda: &state, state: &SiteState::None };
         let run = |data: &RecordTable| {
             let output = crate::methods::run(&job, &Units::new(data.clone()), permit(&event, 0), &SeededNoise::new(3)).unwrap();
             let dp_pvi_privacy::Payload::Lattice(sum) = output.message.released().unwrap().get() else { panic!("a sum") };
@@ -346,7 +351,8 @@ fn terms_are_within_the_clip() {
         let mut state = rule.initial();
         for visit in 0..task.visits() {
             let clip = clip_of(&task, visit);
-            let point = Point::new(&spec_of(&task), &Job { task: &task, visit, lambda: &state, state: &SiteState::None }).unwrap();
+            let point =
+                Point::new(&spec_of(&task), &Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None }).unwrap();
             let mut largest = 0.0_f64;
             for unit in 0..data.len() {
                 let kept = data.unit(unit).records().all(|r| r.values.iter().map(|x| x * x).sum::<f64>().sqrt() <= task.feature_bound);
@@ -373,7 +379,7 @@ fn a_visit_is_one_release_and_a_pure_function() {
         for visit in 0..2 {
             let event = task.visit_event(visit).unwrap();
             let run = |seed| {
-                let job = Job { task: &task, visit, lambda: &state, state: &SiteState::None };
+                let job = Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None };
                 let output = crate::methods::run(&job, &Units::new(data.clone()), permit(&event, visit), &SeededNoise::new(seed)).unwrap();
                 assert!(matches!(output.pending, dp_pvi_privacy::Pending::None));
                 output.message.released().unwrap().clone()
@@ -395,7 +401,9 @@ fn huge_noise_leaves_a_usable_state() {
             let sum: Vec<f64> = sum_at(&task, visit, &state, &data).iter().map(|s| s + 1e4 * uniform(&mut rng)).collect();
             state = rule.apply(&state, &Arrived { visit, sites: 3, sum: &sum }).state;
             assert!(Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).is_ok());
-            assert!(Point::new(&spec_of(&task), &Job { task: &task, visit: 0, lambda: &state, state: &SiteState::None }).is_ok());
+            assert!(
+                Point::new(&spec_of(&task), &Job { site: None, task: &task, visit: 0, lambda: &state, state: &SiteState::None }).is_ok()
+            );
         }
         // What is no sum of this visit leaves the state as it is.
         let broken = vec![f64::NAN; sum_at(&task, 0, &state, &data).len()];

@@ -81,8 +81,10 @@ impl LocalOptimum for LinearRegression {
         _start: &Gaussian,
     ) -> Result<Gaussian, InvalidParameters> {
         let precision = weight * self.precision;
-        let (xy, xx) =
-            glm::sums(table, |record| Statistics { residual: precision * (record.target - record.offset), curvature: precision });
+        let (xy, xx) = glm::sums(table, |record| {
+            let precision = precision * record.extra.weight;
+            Statistics { residual: precision * (record.target - record.offset), curvature: precision }
+        });
         let family = *cavity.family();
         let d = family.dimension();
         let (h, precision) = cavity.natural().split_at(d);

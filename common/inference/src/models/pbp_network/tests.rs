@@ -27,7 +27,8 @@ fn log_z(network: &Network, q: &Posterior, record: RecordView<'_>) -> f64 {
     log_normalisers(record.target, activations.output(), q.shape, q.rate)[0]
 }
 
-const RECORD: RecordView<'static> = RecordView { indices: &[0, 1, 2], values: &[0.6, -1.1, 0.3], target: 0.8, offset: 0.0 };
+const RECORD: RecordView<'static> =
+    RecordView { indices: &[0, 1, 2], values: &[0.6, -1.1, 0.3], target: 0.8, offset: 0.0, extra: dp_pvi_schema::public::Extra::NONE };
 
 #[test]
 fn gradients_equal_finite_differences_through_two_hidden_layers() {

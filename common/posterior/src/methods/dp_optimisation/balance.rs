@@ -44,7 +44,7 @@ impl DpOptimisationSpec {
 
     pub(crate) fn check_balance(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         require(
-            !self.weighted || (task.model.rules().is_linear() && task.model.rules().classes() == Some(2)),
+            !self.weighted || task.model.rules().has_two_classes(),
             "weighted = true needs a model of two classes: logistic-regression or probit-regression",
         )?;
         if let Some(exponent) = self.level_exponent {

@@ -13,6 +13,7 @@ use super::rule::Measured;
 use crate::methods::noise_aware::correlations::Correlations;
 use crate::methods::noise_aware::looks::{Look, Looks};
 use crate::methods::noise_aware::{Absent, History, LARGEST, Posterior};
+use crate::methods::scaled::learned;
 use crate::methods::{DpOptimisationSpec, Setting};
 
 pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: &History) -> Result<Posterior, Absent> {
@@ -24,24 +25,24 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         return Err(Absent::TooLarge(LARGEST));
     }
     let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == d).ok_or(Absent::Diverged)?;
-    let looks = looks(spec, &DVector::from_vec(scales), history).ok_or(Absent::Diverged)?;
+    let learned = usize::try_from(learned(task)).unwrap_or(usize::MAX);
+    let looks = looks(spec, &DVector::from_vec(scales), history, learned).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
-    let prior = (task.prior.mean, task.prior.scale.powi(-2));
-    let looks = Looks { family: task.family(), looks, correlations: Correlations::new(task, None), prior, near: None };
+    let looks = Looks { family: task.family(), looks, correlations: Correlations::new(task, None), prior: task.priors(), near: None };
     looks.posterior().ok_or(Absent::Diverged)
 }
 
-/// One look a visit. `None` where a state is not one of this rule, or a site is unknown.
-fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History) -> Option<Vec<Look>> {
+/// One look a visit; states end with so many learned scales. `None` where a state is not one of this rule, or a site is unknown.
+fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History, learned: usize) -> Option<Vec<Look>> {
     let d = scales.len();
     let noise_of_one = noise_of_one(spec, scales);
     let mut visits: Vec<(u32, Gathered)> = Vec::new();
     let mut before: &[f64] = &[];
     for round in history.rounds.iter().filter(|round| !round.included.is_empty()) {
-        let measured = Measured::of(&round.state, d)?;
+        let measured = Measured::of(round.state.get(..round.state.len().checked_sub(learned)?)?, d)?;
         // A sum that could not be used left the state as it was.
         if round.state == before {
             continue;
@@ -73,6 +74,12 @@ fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History) ->
 pub(super) fn noise_of_one(spec: &DpOptimisationSpec, scales: &DVector<f64>) -> DVector<f64> {
     let noise = spec.noise_multiplier.get() * spec.clip_norm.get() / spec.sampling_rate.get();
     scales.map(|scale| (noise / scale).powi(2) / f64::from(spec.steps))
+}
+
+/// The same for a task; absent where it has no scales of features.
+pub(super) fn noise_of_visit(task: &Setting<'_>, spec: &DpOptimisationSpec) -> Option<Vec<f64>> {
+    let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == task.dimension as usize)?;
+    Some(noise_of_one(spec, &DVector::from_vec(scales)).as_slice().to_vec())
 }
 
 /// By how much a sum over Poisson samples varies besides.

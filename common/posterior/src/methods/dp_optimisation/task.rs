@@ -7,15 +7,18 @@ use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
 use serde::{Deserialize, Serialize};
 
-use super::rule::MeasuredRule;
+use super::noise_aware::noise_of_visit;
+use super::rule::{Measured, MeasuredRule};
 use crate::clipping::adaptive;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
-use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::methods::scaled::{ScaledRule, learned};
+use crate::methods::{Arrived, MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::numerics::floor::PrecisionFloor;
+use crate::numerics::noisy_likelihood;
 use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
 use crate::spec::{Approximation, TaskError};
@@ -234,10 +237,10 @@ impl Raw {
             weight: LARGEST_WEIGHT,
         });
         let task = &resolving.task;
-        let two_classes = model.is_linear() && model.classes() == Some(2);
+        let two_classes = model.has_two_classes();
         let weighted = self.weighted.unwrap_or(two_classes && optimizer == Optimizer::Preconditioned);
         let balance = Balance::of(weighted);
-        let bound = task.model.rules().gradient_bound(task.ranges()?).map(|bound| balance.clip * bound);
+        let bound = task.gradient_bound()?.map(|bound| balance.clip * bound);
         let Some(clip) = resolving.clip_norm(self.clip_norm)?.or(bound) else {
             return invalid(&format!(
                 "gradients of {} have no public bound: give clip_norm, the largest gradient norm of a unit that shall count in full",
@@ -348,7 +351,7 @@ impl UpdateRules for DpOptimisationSpec {
         )?;
         if let Some(AdaptiveClipSpec { expected_units, target, rate, weight }) = self.adaptive_clip {
             require(
-                task.model.rules().gradient_bound(task.ranges()?).is_none() && self.max_units.is_some(),
+                task.gradient_bound()?.is_none() && self.max_units.is_some(),
                 "adaptive_clip is for neural networks: gradients of other models have a public bound, or a norm to choose by hand",
             )?;
             require(expected_units >= 1.0 && expected_units.is_finite(), "adaptive_clip needs units of at least 1/sampling_rate")?;
@@ -374,7 +377,7 @@ impl UpdateRules for DpOptimisationSpec {
     }
 
     fn state_len(&self, task: &Setting<'_>) -> u64 {
-        task.family_len() + if self.measured { 3 * u64::from(task.dimension) } else { 0 }
+        task.family_len() + if self.measured { 3 * u64::from(task.dimension) + learned(task) } else { 0 }
     }
 
     fn passes(&self) -> u32 {
@@ -387,7 +390,26 @@ impl UpdateRules for DpOptimisationSpec {
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
         let pvi = PviRule::new(task);
-        if self.measured { Box::new(MeasuredRule { pvi, dimension: task.dimension as usize }) } else { Box::new(pvi) }
+        if !self.measured {
+            return Box::new(pvi);
+        }
+        let dimension = task.dimension as usize;
+        let noise = noise_of_visit(task, self);
+        // Of a measured visit: [Σḡ + ΣH̄ μ̄, ΣH̄], with the noise of ḡ.
+        let told = move |state: &[f64], arrived: &Arrived<'_>| {
+            let seen = Measured::of(state, dimension)?;
+            let curvature: Vec<f64> = seen.curvature.iter().map(|h| h.max(0.0)).collect();
+            let h = seen.gradient.iter().zip(&curvature).zip(seen.point).map(|((g, h), mu)| g + h * mu);
+            let likelihood: Vec<f64> = h.chain(curvature.iter().copied()).collect();
+            let noise: Vec<f64> = noise.as_ref()?.iter().map(|variance| variance * f64::from(arrived.sites)).collect();
+            Some(noisy_likelihood::diagonal(&vec![0.0; 2 * dimension], &likelihood, &noise))
+        };
+        let inner = move |prior| -> Box<dyn Rule> { Box::new(MeasuredRule { pvi: pvi.clone().with_prior(prior), dimension }) };
+        ScaledRule::over(Box::new(inner), task, Some(Box::new(told)))
+    }
+
+    fn learns_scales(&self) -> bool {
+        self.measured
     }
 
     fn is_asynchronous(&self) -> bool {

@@ -7,6 +7,7 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 
 use crate::methods::{Arrived, GlobalViSpec, Rule, Setting, Step};
 use crate::numerics::optim::Adam;
+use crate::spec::Prior;
 
 /// Bounds of log σ.
 const LOG_SCALE: (f64, f64) = (-10.0, 2.0);
@@ -16,15 +17,14 @@ const LOG_SCALE: (f64, f64) = (-10.0, 2.0);
 pub struct GlobalViRule {
     spec: GlobalViSpec,
     family: Family,
-    prior_mean: f64,
-    prior_precision: f64,
+    prior: Prior,
 }
 
 impl GlobalViRule {
     /// The rule of a task with this update.
     #[must_use]
     pub fn new(task: &Setting<'_>, spec: GlobalViSpec) -> Self {
-        Self { spec, family: task.family(), prior_mean: task.prior.mean, prior_precision: task.prior.scale.powi(-2) }
+        Self { spec, family: task.family(), prior: task.priors() }
     }
 
     fn step(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
@@ -40,8 +40,8 @@ impl GlobalViRule {
         let weight = 1.0 / self.spec.sampling_rate.get();
         // Adam descends.
         let gradient: Vec<f64> = (0..d)
-            .map(|j| -(weight * arrived.sum[j] + self.prior_precision * (self.prior_mean - mean[j])))
-            .chain((0..d).map(|j| -(weight * arrived.sum[d + j] + 1.0 - self.prior_precision * variance[j])))
+            .map(|j| -(weight * arrived.sum[j] + self.prior.precision[j] * (self.prior.mean[j] - mean[j])))
+            .chain((0..d).map(|j| -(weight * arrived.sum[d + j] + 1.0 - self.prior.precision[j] * variance[j])))
             .collect();
         let mut adam = Adam::resume(first.to_vec(), second.to_vec(), arrived.visit);
         adam.step(&mut parameters, &gradient, self.spec.learning_rate);
@@ -58,7 +58,8 @@ impl GlobalViRule {
 impl Rule for GlobalViRule {
     fn initial(&self) -> Vec<f64> {
         let d = self.family.dimension();
-        let mut state = self.family.isotropic(self.prior_mean, (2.0 * self.spec.initial_log_scale).exp());
+        let start = Prior { precision: vec![(-2.0 * self.spec.initial_log_scale).exp(); d], ..self.prior.clone() };
+        let mut state = start.natural(self.family);
         state.resize(6 * d, 0.0);
         state
     }
@@ -77,6 +78,7 @@ mod tests {
     use super::GlobalViRule;
     use crate::methods::GlobalViSpec;
     use crate::methods::{Arrived, Rule};
+    use crate::spec::{Prior, PriorSpec};
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
     use dp_pvi_expfam::any::{Family, Gaussian};
 
@@ -88,7 +90,8 @@ mod tests {
             learning_rate: 0.02,
             initial_log_scale: -1.0,
         };
-        GlobalViRule { spec, family: Family::DiagonalGaussian { dimension: 2 }, prior_mean: 0.5, prior_precision: 4.0 }
+        let prior = Prior::isotropic(PriorSpec { mean: 0.5, scale: 0.5 }, 2);
+        GlobalViRule { spec, family: Family::DiagonalGaussian { dimension: 2 }, prior }
     }
 
     /// Without any record the optimum is the prior.

@@ -48,7 +48,7 @@ const LOG_SCALE: std::ops::RangeInclusive<f64> = -10.0..=2.0;
 pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError> {
     let raw: Raw = resolving.options("global-vi")?;
     let task = &resolving.task;
-    let bound = task.model.rules().gradient_bound(task.ranges()?).map(|bound| 0.5 * bound);
+    let bound = task.gradient_bound()?.map(|bound| 0.5 * bound);
     let Some(clip) = resolving.clip_norm(raw.clip_norm)?.or(bound) else {
         return invalid(&format!("gradients of {} have no public bound: give clip_norm", task.model));
     };

@@ -2,7 +2,6 @@
 //! [look](crate::methods::noise_aware::looks) at the likelihood. With a mean field the Gram matrix has the correlations.
 
 use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::triangle;
 use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
@@ -28,18 +27,17 @@ pub(crate) fn posterior(
     let all = all.and_then(|all| Gaussian::from_natural(family, all.natural_parameters).ok());
     let near = all.map(|all| DVector::from_column_slice(all.standard().mean()));
     let rule = NaturalGradientRule::new(task, *spec);
-    let (looks, preconditioner) = looks(&rule, family, spec, history, without).ok_or(Absent::Diverged)?;
+    let (looks, last) = looks(&rule, family, spec, history, without).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
-    let products = products(&rule, history, &preconditioner);
+    let products = products(&rule, history, &last).ok_or(Absent::Diverged)?;
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
-    let prior = (task.prior.mean, task.prior.scale.powi(-2));
-    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior, near };
+    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior: task.priors(), near };
     looks.posterior().ok_or(Absent::Diverged)
 }
 
-/// Reads what was released off the states between visits, and the preconditioner. `None` where a state is not one of this rule.
+/// Reads what was released off the states between visits, and the last state. `None` where a state is not one of this rule.
 fn looks(
     rule: &NaturalGradientRule,
     family: Family,
@@ -50,9 +48,10 @@ fn looks(
     let (d, len) = (family.dimension(), family.len());
     let mut visits = Vec::new();
     let (mut before, mut last) = (rule.initial(), rule.initial());
+    let before_len = before.len();
     for (number, round) in history.rounds.iter().enumerate().filter(|(_, round)| !round.included.is_empty()) {
         let after = &round.state;
-        if !after.is_empty() && (after.len() != 2 * len + triangle(d) || !after.iter().all(|v| v.is_finite())) {
+        if !after.is_empty() && (after.len() != before_len || !after.iter().all(|v| v.is_finite())) {
             return None;
         }
         // A sum that could not be used left the state as it was.
@@ -79,15 +78,15 @@ fn looks(
         point: DVector::from_column_slice(&released.point),
         gradient: DVector::from_column_slice(&released.gradient),
         curvature: DVector::from_column_slice(&released.curvature),
-        noise: DVector::from_element(d, released.noise),
-        curvature_noise: DVector::from_element(len - d, released.noise / spec.curvature_weight.powi(2)),
+        noise: DVector::from_column_slice(&released.noise),
+        curvature_noise: DVector::from_column_slice(&released.curvature_noise),
     };
-    Some((visits.iter().map(look).collect(), last.get(2 * len..)?.to_vec()))
+    Some((visits.iter().map(look).collect(), last))
 }
 
 /// The Gram matrix of a run, which its first round with a site has released.
-pub(super) fn products(rule: &NaturalGradientRule, history: &History, preconditioner: &[f64]) -> Products {
-    rule.products(preconditioner, history.rounds.iter().find(|round| !round.included.is_empty()).map_or(0, sites))
+pub(super) fn products(rule: &NaturalGradientRule, history: &History, state: &[f64]) -> Option<Products> {
+    rule.products(state, history.rounds.iter().find(|round| !round.included.is_empty()).map_or(0, sites))
 }
 
 /// What is taken out of a round's sum.

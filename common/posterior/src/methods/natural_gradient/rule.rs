@@ -1,7 +1,7 @@
 //! The server's step of bounded natural-gradient variational inference.
 //!
-//! The state is [λ | μ | H̄ | svec P]: the posterior, the point at which the next gradient is taken, the running mean of the released
-//! curvatures, and the preconditioner (absent with a diagonal one, 0 before it is known). λ has the mean of the averaged iterates and
+//! The state is [λ | μ | H̄ | svec P | τ²]: the posterior, the point at which the next gradient is taken, the running mean of the released
+//! curvatures, the preconditioner (absent with a diagonal one, 0 before it is known), and the scales that are learned (absent where none is). λ has the mean of the averaged iterates and
 //! precision Λ = Λ0 + H̄, floored at Λ0.
 //!
 //! * Gram visit: P = Λ0 + V max(E, f) Vᵀ with V E Vᵀ the released matrix. Since c ≤ c̄, P is a bound on the Hessian wherever q is
@@ -24,22 +24,26 @@ use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
 use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step};
 use crate::numerics::floor::PrecisionFloor;
-use crate::spec::GatheredNoise;
+use crate::numerics::noisy_likelihood;
+use crate::numerics::scales::NoisyScales;
+use crate::numerics::uncertain_curvature::without_negative_eigenvalues;
+use crate::spec::{GatheredNoise, Prior, Trust};
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NaturalGradientRule {
     spec: NaturalGradientSpec,
     family: Family,
-    /// λ0.
-    prior: Vec<f64>,
-    prior_mean: f64,
-    prior_precision: f64,
+    prior: Prior,
+    /// The standard deviation of a coefficient that a task begins with.
+    prior_scale: f64,
     /// Budget share of every visit.
     shares: Vec<f64>,
     /// Noise on one coordinate of one site's sum, in every visit.
     noise: Vec<f64>,
     gathered: GatheredNoise,
+    /// The site whose effect a coefficient is, where sites release their own effects only; empty where all release all.
+    owners: Vec<Option<u32>>,
 }
 
 impl NaturalGradientRule {
@@ -52,12 +56,12 @@ impl NaturalGradientRule {
         let shares = spec.shares(visits);
         Self {
             family: task.family(),
-            prior: task.prior_natural(),
-            prior_mean: task.prior.mean,
-            prior_precision: task.prior.scale.powi(-2),
+            prior: task.priors(),
+            prior_scale: task.prior.scale,
             noise: (0..visits).zip(&shares).map(noise).collect(),
             shares,
             gathered: task.gathered_noise(),
+            owners: if task.privacy.trust == Trust::Local { task.owners() } else { Vec::new() },
             spec,
         }
     }
@@ -74,24 +78,25 @@ impl NaturalGradientRule {
 
     fn gram(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
         let d = self.family.dimension();
-        let parts = Parts::new(self.family, state)?;
+        let parts = self.parts(state)?;
         if arrived.sum.len() != triangle(d) || parts.preconditioner.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let floor = (self.spec.eigenvalue_floor * self.noise(arrived) * (d as f64 / 2.0).sqrt()).max(self.smallest_precision(arrived));
         let eigen = SymmetricEigen::try_new(unsvec(arrived.sum, d), f64::EPSILON, 1000 * d.max(10))?;
-        let raised = DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(floor) + self.prior_precision));
-        let matrix = svec(&(&eigen.eigenvectors * raised * eigen.eigenvectors.transpose()));
+        let raised = DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(floor)));
+        let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
+        let matrix = svec(&(&eigen.eigenvectors * raised * eigen.eigenvectors.transpose() + prior));
         let mut state = state.to_vec();
-        let start = state.len() - matrix.len();
-        state[start..].copy_from_slice(&matrix);
+        let start = state.len() - matrix.len() - parts.scales.len();
+        state[start..start + matrix.len()].copy_from_slice(&matrix);
         Some(state)
     }
 
     fn gradient(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
         let d = self.family.dimension();
-        let parts = Parts::new(self.family, state)?;
+        let parts = self.parts(state)?;
         if arrived.sum.len() != d + parts.curvature.len() || !arrived.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
@@ -103,12 +108,15 @@ impl NaturalGradientRule {
             .zip(curvature)
             .map(|(mean, released)| mean + gain.curvature * (released / self.spec.curvature_weight - mean))
             .collect();
-        let mut precision: Vec<f64> = self.prior[d..].iter().zip(&curvature).map(|(prior, h)| prior + h).collect();
+        let prior = self.prior.precisions(parts.scales);
+        let slope: Vec<f64> = gradient.iter().zip(self.from_prior(&prior, parts.mean)).map(|(g, pull)| g + pull).collect();
+        let scales = self.scales(&parts, arrived, gradient, &curvature)?;
+        let new_prior = self.prior.with(&scales).natural(self.family);
+        let mut precision: Vec<f64> = new_prior[d..].iter().zip(&curvature).map(|(prior, h)| prior + h).collect();
         let mut floored = 0;
-        if let Some(raised) = PrecisionFloor::LogConcave.apply(self.family, &self.prior[d..], &precision) {
+        if let Some(raised) = PrecisionFloor::LogConcave.apply(self.family, &new_prior[d..], &precision) {
             (precision, floored) = (raised.precision, raised.directions);
         }
-        let slope: Vec<f64> = gradient.iter().zip(parts.mean).map(|(g, mu)| g + self.prior_precision * (self.prior_mean - mu)).collect();
         let direction = match self.spec.preconditioner {
             Preconditioner::Gram => Cholesky::new(unsvec(parts.preconditioner, d))?.solve(&DVector::from_vec(slope)).as_slice().to_vec(),
             Preconditioner::Diagonal => {
@@ -123,7 +131,8 @@ impl NaturalGradientRule {
         let average: Vec<f64> = mean.iter().zip(old.standard().mean()).map(|(new, old)| old + gain.mean * (new - old)).collect();
         let lambda = with_mean(self.family, &average, &precision);
         Gaussian::from_natural(self.family, lambda.clone()).ok()?;
-        let next = Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: parts.preconditioner }.concat();
+        let preconditioner = self.preconditioner(&parts, &scales);
+        let next = Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: &preconditioner, scales: &scales }.concat();
         next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
     }
 
@@ -131,24 +140,92 @@ impl NaturalGradientRule {
     /// rule with its Gram matrix.
     pub(crate) fn released(&self, before: &[f64], after: &[f64], visit: u32, sites: u32) -> Option<ReleasedVisit> {
         let d = self.family.dimension();
-        let (old, new) = (Parts::new(self.family, before)?, Parts::new(self.family, after)?);
-        if new.preconditioner.len() != triangle(d) {
+        let (old, new) = (self.parts(before)?, self.parts(after)?);
+        if old.preconditioner.len() != triangle(d) {
             return None;
         }
         let moved: Vec<f64> = new.mean.iter().zip(old.mean).map(|(new, old)| (new - old) / self.spec.step).collect();
-        let slope = svec_times(new.preconditioner, &moved);
-        let gradient = slope.iter().zip(old.mean).map(|(slope, mu)| slope - self.prior_precision * (self.prior_mean - mu));
+        let slope = svec_times(old.preconditioner, &moved);
+        let prior = self.prior.precisions(old.scales);
+        let gradient = slope.iter().zip(self.from_prior(&prior, old.mean)).map(|(slope, pull)| slope - pull);
         let gain = self.gain(visit).curvature;
         let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| old + (new - old) / gain);
-        let noise = self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
-        Some(ReleasedVisit { point: old.mean.to_vec(), gradient: gradient.collect(), curvature: curvature.collect(), noise })
+        let (noise, of_curvature) = self.noises(visit, sites);
+        let curvature_noise = of_curvature.into_iter().map(|variance| variance / self.spec.curvature_weight.powi(2)).collect();
+        Some(ReleasedVisit {
+            point: old.mean.to_vec(),
+            gradient: gradient.collect(),
+            curvature: curvature.collect(),
+            noise,
+            curvature_noise,
+        })
     }
 
     /// Σ xxᵀ of a state's preconditioner, which a Gram visit over so many sites has set.
-    pub(super) fn products(&self, preconditioner: &[f64], sites: u32) -> Products {
-        let d = self.family.dimension();
-        let matrix = unsvec(preconditioner, d) - DMatrix::identity(d, d) * self.prior_precision;
-        Products { matrix, noise: self.noise(&Arrived { visit: 0, sites, sum: &[] }).powi(2) }
+    pub(super) fn products(&self, state: &[f64], sites: u32) -> Option<Products> {
+        let (d, parts) = (self.family.dimension(), self.parts(state)?);
+        let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
+        let matrix = unsvec(parts.preconditioner, d) - prior;
+        Some(Products { matrix, noise: self.noise(&Arrived { visit: 0, sites, sum: &[] }).powi(2) })
+    }
+
+    /// Λ0(m0 − μ), for a Λ0 of this diagonal.
+    fn from_prior(&self, precision: &[f64], mean: &[f64]) -> Vec<f64> {
+        self.prior.mean.iter().zip(precision).zip(mean).map(|((m0, p), mu)| p * (m0 - mu)).collect()
+    }
+
+    /// τ² of every group after a visit. What the visit released is one look at the likelihood, (g + H̄μ, H̄) with the noise of g; the ascent is that of
+    /// [`scales`](crate::numerics::scales). The first gradient, which is one at the prior's mean, says nothing of the size of effects.
+    fn scales(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, gradient: &[f64], curvature: &[f64]) -> Option<Vec<f64>> {
+        if !self.prior.learns_scales() || arrived.visit <= self.visits().1 {
+            return Some(parts.scales.to_vec());
+        }
+        let noise = self.noises(arrived.visit, arrived.sites).0;
+        let none = vec![0.0; self.family.len()];
+        let told = match self.family {
+            Family::FullGaussian { dimension } => {
+                let curvature = svec(&without_negative_eigenvalues(unsvec(curvature, dimension))?);
+                let mut likelihood = with_mean(self.family, parts.mean, &curvature);
+                likelihood.iter_mut().zip(gradient).for_each(|(h, g)| *h += g);
+                // Directions of which nothing is known have H = 0, and with little noise no inverse of H + N.
+                let least = 1e-9 * curvature.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+                let noise = DVector::from_vec(noise).map(|variance| variance.max(least));
+                noisy_likelihood::full(&none, &likelihood, &DMatrix::from_diagonal(&noise))?
+            }
+            Family::DiagonalGaussian { .. } => {
+                let mut likelihood = with_mean(self.family, parts.mean, curvature);
+                likelihood.iter_mut().zip(gradient).for_each(|(h, g)| *h += g);
+                noisy_likelihood::diagonal(&none, &likelihood, &noise)
+            }
+        };
+        let known = NoisyScales::new(self.family, &told, (&self.prior.mean, &self.prior.precision), &self.prior.groups);
+        Some(known.fixed_point(parts.scales)?.scales)
+    }
+
+    /// P with the prior of these scales.
+    fn preconditioner(&self, parts: &Parts<'_>, scales: &[f64]) -> Vec<f64> {
+        let (d, mut matrix) = (self.family.dimension(), parts.preconditioner.to_vec());
+        if !matrix.is_empty() && scales != parts.scales {
+            let (old, new) = (self.prior.precisions(parts.scales), self.prior.precisions(scales));
+            let mut place = 0;
+            for j in 0..d {
+                matrix[place] += new[j] - old[j];
+                place += d - j;
+            }
+        }
+        matrix
+    }
+
+    /// A state of this rule, cut.
+    fn parts<'s>(&self, state: &'s [f64]) -> Option<Parts<'s>> {
+        let parts = Parts::new(self.family, state)?;
+        let (preconditioner, scales) = parts.preconditioner.split_at_checked(parts.preconditioner.len().checked_sub(self.learned())?)?;
+        Some(Parts { preconditioner, scales, ..parts })
+    }
+
+    /// Number of τ² in a state: none where no scale is learned.
+    fn learned(&self) -> usize {
+        if self.prior.learns_scales() { self.prior.groups.len() } else { 0 }
     }
 
     /// Σ over rounds of (g̃ + H̃μ, H̃) of one site, with the weights that the mean of the curvatures gives to rounds; μ is the point of the round. `None`
@@ -165,7 +242,7 @@ impl NaturalGradientRule {
                 if round.included.contains(&part.site) {
                     let (gradient, curvature) = sum.as_ref().filter(|sum| sum.len() == factor.len())?.split_at(d);
                     let curvature: Vec<f64> = curvature.iter().map(|h| h / self.spec.curvature_weight).collect();
-                    let h = with_mean(self.family, Parts::new(self.family, before)?.mean, &curvature);
+                    let h = with_mean(self.family, self.parts(before)?.mean, &curvature);
                     factor.iter_mut().zip(&h).for_each(|(value, h)| *value += gain * h);
                     factor.iter_mut().zip(gradient).for_each(|(value, g)| *value += gain * g);
                 }
@@ -180,6 +257,28 @@ impl NaturalGradientRule {
         self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0) * self.gathered.of(arrived.sites).sqrt()
     }
 
+    /// Variances of the noise on a gradient visit's sum over so many sites: of the gradient, and of what is sent of the curvature. The effect of one site has
+    /// that site's noise alone, and a product of two sites' effects has none.
+    fn noises(&self, visit: u32, sites: u32) -> (Vec<f64>, Vec<f64>) {
+        let of = |sites| self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
+        let (all, one) = (of(sites), of(1));
+        let d = self.family.dimension();
+        let Some(owners) = Some(&self.owners).filter(|owners| owners.len() == d) else {
+            return (vec![all; d], vec![all; self.family.len() - d]);
+        };
+        let single: Vec<f64> = owners.iter().map(|owner| if owner.is_none() { all } else { one }).collect();
+        let of_pair = |i: usize, j: usize| match (owners[i], owners[j]) {
+            (None, None) => all,
+            (Some(a), Some(b)) if a != b => 0.0,
+            _ => one,
+        };
+        let curvature = match self.family {
+            Family::DiagonalGaussian { .. } => single.clone(),
+            Family::FullGaussian { .. } => (0..d).flat_map(|i| (i..d).map(move |j| of_pair(i, j))).collect(),
+        };
+        (single, curvature)
+    }
+
     /// `shrinkage`·K s/τ.
     fn smallest_precision(&self, arrived: &Arrived<'_>) -> f64 {
         let (visits, first) = self.visits();
@@ -189,7 +288,7 @@ impl NaturalGradientRule {
         let share: f64 = (first..visits).map(gradient).sum();
         let gathered = self.gathered.of(arrived.sites);
         let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (gathered / share.max(f64::MIN_POSITIVE)).sqrt();
-        self.spec.shrinkage * gain * noise * self.prior_precision.sqrt()
+        self.spec.shrinkage * gain * noise / self.prior_scale
     }
 
     /// Number of visits, and the first one that brings a gradient.
@@ -230,8 +329,9 @@ pub(crate) struct ReleasedVisit {
     pub(crate) gradient: Vec<f64>,
     /// The likelihood's curvature there, with its noise: svec, or the diagonal.
     pub(crate) curvature: Vec<f64>,
-    /// Variance of the noise on a coordinate of the gradient.
-    pub(crate) noise: f64,
+    /// Variance of the noise on every coordinate of the gradient, and of the curvature.
+    pub(crate) noise: Vec<f64>,
+    pub(crate) curvature_noise: Vec<f64>,
 }
 
 struct Gain {
@@ -246,9 +346,10 @@ impl Rule for NaturalGradientRule {
             Preconditioner::Gram => triangle(d),
             Preconditioner::Diagonal => 0,
         };
-        let (mean, curvature) = (vec![self.prior_mean; d], vec![0.0; self.family.len() - d]);
-        let preconditioner = vec![0.0; preconditioner];
-        Parts { lambda: &self.prior, mean: &mean, curvature: &curvature, preconditioner: &preconditioner }.concat()
+        let (lambda, curvature) = (self.prior.natural(self.family), vec![0.0; self.family.len() - d]);
+        let (preconditioner, scales) = (vec![0.0; preconditioner], self.prior.starts());
+        let scales = &scales[..self.learned()];
+        Parts { lambda: &lambda, mean: &self.prior.mean, curvature: &curvature, preconditioner: &preconditioner, scales }.concat()
     }
 
     fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
@@ -266,19 +367,21 @@ struct Parts<'a> {
     mean: &'a [f64],
     curvature: &'a [f64],
     preconditioner: &'a [f64],
+    scales: &'a [f64],
 }
 
 impl<'a> Parts<'a> {
+    /// τ² stand with the preconditioner.
     fn new(family: Family, state: &'a [f64]) -> Option<Self> {
         let (len, d) = (family.len(), family.dimension());
         let (lambda, rest) = state.split_at_checked(len)?;
         let (mean, rest) = rest.split_at_checked(d)?;
         let (curvature, preconditioner) = rest.split_at_checked(len - d)?;
-        Some(Self { lambda, mean, curvature, preconditioner })
+        Some(Self { lambda, mean, curvature, preconditioner, scales: &[] })
     }
 
     fn concat(&self) -> Vec<f64> {
-        [self.lambda, self.mean, self.curvature, self.preconditioner].concat()
+        [self.lambda, self.mean, self.curvature, self.preconditioner, self.scales].concat()
     }
 }
 

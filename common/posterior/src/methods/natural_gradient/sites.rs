@@ -39,8 +39,8 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                             point: DVector::from_vec(released.point),
                             gradient: sent.rows(0, d).into_owned(),
                             curvature: sent.rows(d, len - d) / spec.curvature_weight,
-                            noise: DVector::from_element(d, released.noise),
-                            curvature_noise: DVector::from_element(len - d, released.noise / spec.curvature_weight.powi(2)),
+                            noise: DVector::from_column_slice(&released.noise),
+                            curvature_noise: DVector::from_column_slice(&released.curvature_noise),
                         });
                         sites.get_mut(site)?.looks.insert(round.visit, look?.informed(task));
                     }
@@ -49,7 +49,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
         }
         before.clone_from(&round.state);
     }
-    let products = products(&rule, releases.history, before.get(2 * len..)?);
+    let products = products(&rule, releases.history, &before)?;
     Some(Sites { task, correlations: Correlations::new(task, Some(products)), sites })
 }
 

@@ -20,7 +20,7 @@ use crate::methods::{
 use crate::models::predictor::Statistics;
 use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use crate::spec::{Approximation, ScheduleSpec, TaskError, Trust};
 
 /// Numbers of bounded natural-gradient variational inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -44,9 +44,9 @@ pub struct NaturalGradientSpec {
     /// The preconditioner is nowhere below this times K s/τ either: K the gain of the run in steps, s the noise that is left on the
     /// gradient, τ the prior's scale.
     pub shrinkage: f64,
-    /// r̄: residuals are cut to this.
+    /// r̄: residuals are cut to this, before a record's weight multiplies them.
     pub residual_bound: f64,
-    /// c̄: curvatures are cut to this; also the weight of the Gram matrix.
+    /// c̄: curvatures are cut to this, before a record's weight multiplies them; also the weight of the Gram matrix.
     pub curvature_bound: f64,
     /// w: weight of the curvature block against the gradient block.
     pub curvature_weight: f64,
@@ -147,10 +147,11 @@ impl Raw {
         };
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
         let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
-        let radius = task.feature_bound;
+        let lengths = task.model.rules().lengths(&task.parsed_schema()?);
+        let radius = lengths.gradient;
         let square = match task.approximation {
-            Approximation::MeanField => radius * task.parsed_schema()?.max_abs_entry().min(radius),
-            Approximation::FullCovariance => radius * radius,
+            Approximation::MeanField => lengths.diagonal,
+            Approximation::FullCovariance => lengths.full,
         };
         // A residual that is cut to less has no such relation to the curvature any more: then the shares are added up.
         let free = bounds.filter(|b| residual >= b.residual && curvature >= b.curvature).and_then(|b| b.free_curvature);
@@ -162,7 +163,7 @@ impl Raw {
                 (weight, (residual * radius).hypot(weight * curvature * square))
             }
         };
-        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(CLIP_SHARE * joint);
+        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(CLIP_SHARE * joint * task.max_weight());
         let step = match preconditioner {
             Preconditioner::Gram => 2.0,
             Preconditioner::Diagonal => (1.5 / f64::from(task.max_nonzeros.max(1))).min(1.0),
@@ -189,7 +190,7 @@ impl Raw {
 fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskError> {
     let rules = task.model.rules();
     let bounds = rules.predictor_bounds(task.ranges()?);
-    Ok(rules.classes() == Some(2) && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
+    Ok(rules.has_two_classes() && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
 }
 
 /// What a visit asks for.
@@ -258,6 +259,37 @@ impl NaturalGradientSpec {
         self.sum_of(task, visit, self.share(visit, task.visits()))?.mechanism(task)
     }
 
+    /// The coordinates of a visit's sum that this site releases, ascending: under local trust those without the effects of other sites. `None`: all.
+    ///
+    /// # Errors
+    /// The task has effects of sites, and the site is none of its list.
+    pub fn places(&self, task: &Setting<'_>, visit: u32, site: Option<u32>) -> Result<Option<Vec<u32>>, TaskError> {
+        let owners = task.owners();
+        if owners.is_empty() || task.privacy.trust == Trust::Aggregated {
+            return Ok(None);
+        }
+        let Some(site) = site else { return invalid("the task has effects of sites, and it is not said which site this is") };
+        let own = |j: usize| owners[j].is_none_or(|owner| owner == site);
+        let d = owners.len();
+        let products = |offset: usize| {
+            let mut place = offset;
+            let mut places = Vec::new();
+            for i in 0..d {
+                places.extend((i..d).filter(|j| own(i) && own(*j)).map(|j| place + j - i));
+                place += d - i;
+            }
+            places
+        };
+        let single = || (0..d).filter(|j| own(*j));
+        let places: Vec<usize> = match (self.visit(visit), task.approximation) {
+            (NaturalGradientVisit::Gram, _) => products(0),
+            (NaturalGradientVisit::Gradient, Approximation::MeanField) => single().chain(single().map(|j| d + j)).collect(),
+            (NaturalGradientVisit::Gradient, Approximation::FullCovariance) => single().chain(products(d)).collect(),
+        };
+        // A sum over so many coordinates exists.
+        Ok(Some(places.into_iter().map(|place| u32::try_from(place).unwrap_or(u32::MAX)).collect()))
+    }
+
     fn sum_of(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<SumSpec, TaskError> {
         let (clip, noise) = self.clip_and_noise(task, visit, share)?;
         let coordinates = u32::try_from(self.coordinates(task, visit));
@@ -268,7 +300,7 @@ impl NaturalGradientSpec {
     /// C and z of a visit with this share of the budget.
     pub(crate) fn clip_and_noise(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
         let clip = match self.visit(visit) {
-            NaturalGradientVisit::Gram => checked(ClipNorm::new(self.curvature_bound * task.feature_bound * task.feature_bound))?,
+            NaturalGradientVisit::Gram => checked(ClipNorm::new(task.max_weight() * self.curvature_bound * task.gram_length()?))?,
             NaturalGradientVisit::Gradient => self.clip_norm,
         };
         let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;
@@ -286,6 +318,14 @@ impl NaturalGradientSpec {
 }
 
 impl UpdateRules for NaturalGradientSpec {
+    fn learns_scales(&self) -> bool {
+        true
+    }
+
+    fn carries_site_effects(&self) -> bool {
+        true
+    }
+
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         requires_epsilon(task, "natural-gradient")?;
         require(
@@ -360,13 +400,13 @@ impl UpdateRules for NaturalGradientSpec {
         1
     }
 
-    /// Behind λ: the mean of the iterate, the curvature, and the Gram matrix.
+    /// Behind λ: the mean of the iterate, the curvature, the Gram matrix, and learned scales.
     fn state_len(&self, task: &Setting<'_>) -> u64 {
         let preconditioner = match self.preconditioner {
             Preconditioner::Gram => triangle_numbers(task.dimension.into()),
             Preconditioner::Diagonal => 0,
         };
-        2 * task.family_len() + preconditioner
+        2 * task.family_len() + preconditioner + crate::methods::scaled::learned(task)
     }
 
     fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {

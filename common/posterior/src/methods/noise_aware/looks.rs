@@ -37,7 +37,9 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 use super::correlations::Correlations;
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
+use crate::numerics::scales::NoisyScales;
 use crate::numerics::uncertain_curvature::{UncertainCurvature, error, without_negative_eigenvalues};
+use crate::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
@@ -73,8 +75,7 @@ pub(crate) struct Looks {
     pub(crate) looks: Vec<Look>,
     /// What is known of the entries of H off the diagonal beside what was released.
     pub(crate) correlations: Correlations,
-    /// m0 and Λ0 of every coefficient.
-    pub(crate) prior: (f64, f64),
+    pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
     pub(crate) near: Option<DVector<f64>>,
 }
@@ -122,8 +123,11 @@ impl Looks {
         let (mut spread, mut starts) = (DMatrix::zeros(d, d), None);
         let mut weights = normalised(noise.iter().map(|noise| 1.0 / noise));
         let mut result = None;
+        let prior_mean = DVector::from_column_slice(&self.prior.mean);
+        let mut scales = self.prior.starts();
         let mut correlations = self.correlations.at(&self.looks.last()?.point);
         for pass in 0..PASSES {
+            let prior_precision = DVector::from_vec(self.prior.precisions(&scales));
             let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
@@ -134,19 +138,22 @@ impl Looks {
                 curvature: &likelihood.curvature,
                 noise: &noise_of_gradient,
                 variances: &likelihood.doubt,
-                prior: self.prior,
+                prior_mean: &prior_mean,
+                prior_precision: &prior_precision,
             };
             let mean = match &self.near {
                 Some(near) => known.gaussian(near)?,
                 None => {
-                    let first =
-                        || Some(vec![known.gaussian(known.reference)?, known.reference.clone(), DVector::from_element(d, self.prior.0)]);
+                    let first = || Some(vec![known.gaussian(known.reference)?, known.reference.clone(), prior_mean.clone()]);
                     known.mode(&starts.map_or_else(first, Some)?)?
                 }
             };
             starts = Some(vec![mean.clone()]);
             let residual = known.covariance(self.near.as_ref().unwrap_or(&mean));
             spread = Cholesky::new(known.precision(residual.clone())?)?.inverse();
+            let new_scales = self.scales(&likelihood, &residual, &scales)?;
+            let still = new_scales.iter().zip(&scales).all(|(new, old)| (new / old).ln().abs() < 1e-4);
+            scales = new_scales;
             correlations = self.correlations.at(&mean);
             // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
@@ -171,11 +178,32 @@ impl Looks {
             let covariance = spread.clone();
             result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), ahead, curvature: likelihood.curvature });
             // The first pass does not know how far away looks are.
-            if pass > 1 && moved < 1e-4 {
+            if pass > 1 && moved < 1e-4 && still {
                 break;
             }
         }
         result.filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()))
+    }
+
+    /// τ² of every group of coefficients that share a scale, where the likelihood is what these looks tell with a residual of this covariance.
+    fn scales(&self, likelihood: &Likelihood, residual: &DMatrix<f64>, start: &[f64]) -> Option<Vec<f64>> {
+        if !self.prior.learns_scales() {
+            return Some(start.to_vec());
+        }
+        let factor = Cholesky::new(residual.clone())?;
+        let told = &likelihood.gradient + &likelihood.curvature * &likelihood.reference;
+        let (natural, precision) =
+            (&likelihood.curvature * factor.solve(&told), &likelihood.curvature * factor.solve(&likelihood.curvature));
+        // Correlations are known here, whatever the family of the result is.
+        let known = NoisyScales {
+            natural,
+            precision,
+            prior_mean: &self.prior.mean,
+            prior_precision: &self.prior.precision,
+            groups: &self.prior.groups,
+            mean_field: false,
+        };
+        Some(known.fixed_point(start)?.scales)
     }
 
     /// By how much the curvature may change on a way that leads away from the looks, relative to itself and at most 1. The earlier look whose curvature was the most
@@ -231,13 +259,14 @@ impl Looks {
     fn likelihood(&self, weights: &[f64], correlations: &Correlations) -> Option<Likelihood> {
         let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
         let released = of(|look| &look.curvature);
+        let curvature_noise = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w)));
         let (curvature, mut doubt) = match self.family {
             Family::FullGaussian { dimension } => {
                 let mut seen = unsvec(released.as_slice(), dimension);
-                // svec multiplies entries off the diagonal by √2, and then adds noise.
-                let noise = 0.5 * sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w))).mean();
+                let noise = variances_of_entries(&curvature_noise, dimension);
                 let (guess, mut variances) = correlations.guess(&seen.diagonal().map(|entry| entry.max(0.0)));
                 for (i, j) in (0..dimension).flat_map(|i| (0..dimension).map(move |j| (i, j))).filter(|(i, j)| i != j) {
+                    let noise = noise[(i, j)];
                     let weight = if noise > 0.0 { variances[(i, j)] / (variances[(i, j)] + noise) } else { 1.0 };
                     seen[(i, j)] = guess[(i, j)] + weight * (seen[(i, j)] - guess[(i, j)]);
                     variances[(i, j)] = weight * noise;
@@ -249,9 +278,8 @@ impl Looks {
                 (correlations.matrix(&diagonal), correlations.doubt(&diagonal))
             }
         };
-        let curvature_noise = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w)));
         doubt.set_diagonal(&match self.family {
-            Family::FullGaussian { dimension } => DVector::from_element(dimension, curvature_noise.mean()),
+            Family::FullGaussian { dimension } => variances_of_entries(&curvature_noise, dimension).diagonal(),
             Family::DiagonalGaussian { .. } => curvature_noise.clone(),
         });
         Some(Likelihood {
@@ -271,6 +299,13 @@ impl Looks {
             Family::DiagonalGaussian { .. } => marginal(mean, &Cholesky::new(precision.clone())?.inverse()),
         })
     }
+}
+
+/// Variances of the noise on the entries of a matrix, from those on its svec: entries off the diagonal are multiplied by √2 before noise is added.
+pub(super) fn variances_of_entries(svec: &DVector<f64>, dimension: usize) -> DMatrix<f64> {
+    // unsvec divides entries off the diagonal by √2.
+    let matrix = unsvec(svec.as_slice(), dimension);
+    DMatrix::from_fn(dimension, dimension, |i, j| if i == j { matrix[(i, j)] } else { std::f64::consts::FRAC_1_SQRT_2 * matrix[(i, j)] })
 }
 
 /// Natural parameters of a mean field with these means and marginal variances.

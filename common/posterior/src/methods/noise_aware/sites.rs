@@ -17,7 +17,7 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
 use super::correlations::{Correlations, Products};
-use super::looks::{Carried, Look, Looks, normalised, sum};
+use super::looks::{Carried, Look, Looks, normalised, sum, variances_of_entries};
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
@@ -64,7 +64,8 @@ impl Sites<'_> {
         let evidence: Vec<Option<Evidence>> = self.sites.iter().map(evidence).collect::<Option<_>>().ok_or(NotTested::Diverged)?;
         let present: Vec<Evidence> = evidence.iter().flatten().cloned().collect();
         let intercept = self.task.parsed_schema().ok().and_then(|schema| schema.intercept()).map(|j| j as usize);
-        let compared = compare(&present, allowance(self.task.model), intercept, self.prior().1).ok_or(NotTested::Diverged)?;
+        let compared =
+            compare(&present, allowance(self.task.model), intercept, self.task.prior.scale.powi(-2)).ok_or(NotTested::Diverged)?;
         let mut compared = compared.into_iter();
         Ok(evidence.iter().map(|evidence| evidence.as_ref().and_then(|_| compared.next())).collect())
     }
@@ -90,10 +91,6 @@ impl Sites<'_> {
         let natural_parameters = others.natural(&left.mean, &precision).ok_or(Undividable::Diverged)?;
         let noise = Noise::Contained { signal_to_noise: left.posterior.signal_to_noise };
         Ok(Divided { natural_parameters, noise, raised: 0, plain: None })
-    }
-
-    fn prior(&self) -> (f64, f64) {
-        (self.task.prior.mean, self.task.prior.scale.powi(-2))
     }
 
     /// Looks of the sites that `keep` names, by visit.
@@ -122,7 +119,7 @@ impl Sites<'_> {
             }
         };
         let looks = self.visits(&keep).into_values().map(look).collect();
-        Looks { family: self.task.family(), looks, correlations: self.correlations.clone(), prior: self.prior(), near: None }
+        Looks { family: self.task.family(), looks, correlations: self.correlations.clone(), prior: self.task.priors(), near: None }
     }
 
     /// What a site with looks says at the mean of the run's posterior. `None` for numbers that cannot be computed with.
@@ -146,10 +143,7 @@ impl Sites<'_> {
         let released = of(|look| &look.curvature);
         let (curvature, doubt) = match family {
             Family::FullGaussian { dimension } => {
-                // svec multiplies entries off the diagonal by √2, and then adds noise.
-                let size = released_noise.mean();
-                let variances = DMatrix::from_fn(dimension, dimension, |i, j| if i == j { size } else { 0.5 * size });
-                noise += error(&variances, &square);
+                noise += error(&variances_of_entries(&released_noise, dimension), &square);
                 (unsvec(released.as_slice(), dimension), 0.0)
             }
             Family::DiagonalGaussian { dimension } => {

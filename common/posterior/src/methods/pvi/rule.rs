@@ -32,6 +32,11 @@ impl PviRule {
         Self { family, prior, floor, damping }
     }
 
+    /// The same with another λ0.
+    pub(in crate::methods) fn with_prior(self, prior: Vec<f64>) -> Self {
+        Self { prior, ..self }
+    }
+
     /// λ0: the prior's natural parameters.
     #[must_use]
     pub fn initial(&self) -> Vec<f64> {

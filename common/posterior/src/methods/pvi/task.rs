@@ -10,6 +10,7 @@ use crate::methods::agreement::SiteReleases;
 use crate::methods::check::requires_local_trust;
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::Absent;
+use crate::methods::scaled::{ScaledRule, learned};
 use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
@@ -46,6 +47,10 @@ impl UpdateRules for Pvi {
         Ok(MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 })
     }
 
+    fn state_len(&self, task: &Setting<'_>) -> u64 {
+        task.family_len() + learned(task)
+    }
+
     /// The local optimum has its own bound on iterations.
     fn passes(&self) -> u32 {
         1
@@ -56,7 +61,16 @@ impl UpdateRules for Pvi {
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
-        Box::new(PviRule::new(task))
+        let rule = PviRule::new(task);
+        ScaledRule::over(Box::new(move |prior| Box::new(rule.clone().with_prior(prior))), task, None)
+    }
+
+    fn learns_scales(&self) -> bool {
+        true
+    }
+
+    fn carries_site_effects(&self) -> bool {
+        true
     }
 
     fn is_private(&self) -> bool {

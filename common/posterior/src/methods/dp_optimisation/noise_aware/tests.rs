@@ -37,7 +37,7 @@ fn round(visit: u32, included: &[usize], measured: [f64; 3]) -> ClosedRound {
 fn the_sites_of_a_visit_are_one_look() {
     let rounds = vec![round(0, &[0], [3.0, 1.0, 10.0]), round(0, &[1], [5.0, 2.0, 30.0])];
     let history = History { shares: vec![0.25, 0.75], rounds };
-    let looks = looks(&spec(), &DVector::from_element(1, 0.5), &history).unwrap();
+    let looks = looks(&spec(), &DVector::from_element(1, 0.5), &history, 0).unwrap();
     assert_eq!(looks.len(), 1);
     let look = &looks[0];
     assert!((look.gradient[0] - 8.0).abs() < 1e-12 && (look.curvature[0] - 40.0).abs() < 1e-12);
@@ -49,7 +49,7 @@ fn the_sites_of_a_visit_are_one_look() {
 #[test]
 fn a_visit_of_some_sites_counts_as_their_part_of_the_whole() {
     let history = History { shares: vec![0.25, 0.75], rounds: vec![round(0, &[0], [3.0, 1.0, 10.0]), round(1, &[0, 1], [8.0, 1.5, 40.0])] };
-    let looks = looks(&spec(), &DVector::from_element(1, 1.0), &history).unwrap();
+    let looks = looks(&spec(), &DVector::from_element(1, 1.0), &history, 0).unwrap();
     assert!((looks[0].gradient[0] - 12.0).abs() < 1e-12 && (looks[0].noise[0] - 16.0 * 9.0).abs() < 1e-12);
     assert!((looks[1].gradient[0] - 8.0).abs() < 1e-12 && (looks[1].noise[0] - 18.0).abs() < 1e-12);
 }
@@ -59,7 +59,7 @@ fn a_visit_of_some_sites_counts_as_their_part_of_the_whole() {
 fn a_sampled_gradient_varies_by_its_sample() {
     let sampled = DpOptimisationSpec { sampling_rate: SamplingRate::nearest(0.5).unwrap(), ..spec() };
     let history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
-    let look = looks(&sampled, &DVector::from_element(1, 1.0), &history).unwrap().remove(0);
+    let look = looks(&sampled, &DVector::from_element(1, 1.0), &history, 0).unwrap().remove(0);
     assert!((look.noise[0] - (36.0 + 10.0)).abs() < 1e-9, "{}", look.noise[0]);
 }
 
@@ -67,5 +67,5 @@ fn a_sampled_gradient_varies_by_its_sample() {
 fn states_of_another_rule_are_no_looks() {
     let mut history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
     history.rounds[0].state.pop();
-    assert!(looks(&spec(), &DVector::from_element(1, 1.0), &history).is_none());
+    assert!(looks(&spec(), &DVector::from_element(1, 1.0), &history, 0).is_none());
 }

@@ -6,6 +6,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{Look, Looks, error};
 use crate::methods::noise_aware::{correlations::Correlations, full};
+use crate::spec::Prior;
 
 const PRIOR: (f64, f64) = (0.2, 0.5);
 
@@ -35,7 +36,7 @@ fn released(looks: Vec<Look>) -> Looks {
         family: Family::FullGaussian { dimension: 3 },
         looks,
         correlations: Correlations::of_gram(curvature()),
-        prior: PRIOR,
+        prior: Prior { mean: vec![PRIOR.0; 3], precision: vec![PRIOR.1; 3], groups: Vec::new() },
         near: None,
     }
 }

@@ -1,0 +1,91 @@
+//! Survival times with entry and event, and weights of records.
+
+use dp_pvi_data::{inspect, load, load_for_prediction, load_public};
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::public::Extra;
+use std::path::PathBuf;
+
+const SCHEMA: &str = r#"
+unit_column = "patient"
+[label]
+kind = "survival"
+time = { column = "days", lower = 0, upper = 365, missing = "drop" }
+event = { column = "died", true_values = ["yes"], false_values = ["no"], missing = "drop" }
+entry = { column = "since", lower = 0, upper = 365 }
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 100
+centre = 50
+scale = 25
+[[columns]]
+name = "w"
+kind = "number"
+lower = 0
+upper = 3
+centre = 0
+scale = 1
+missing = "drop"
+"#;
+
+const ROWS: &str = "patient,since,days,died,age,w\n\
+                    1,0,100,yes,75,1\n\
+                    2,30,500,yes,50,9\n\
+                    1,100,200.5,no,75,0.5\n\
+                    3,0,10,,50,1\n\
+                    4,0,10,no,50,\n";
+
+fn file(text: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.csv");
+    std::fs::write(&path, text).unwrap();
+    (folder, vec![path])
+}
+
+fn schema() -> Schema {
+    Schema::parse(SCHEMA).unwrap().with_formula("Surv(since, days, died) ~ age", &[]).unwrap()
+}
+
+#[test]
+fn times_entries_events_and_weights_are_read() {
+    let (_folder, files) = file(ROWS);
+    let weighted = schema().with_weights("w").unwrap();
+    assert_eq!((weighted.dimension(), weighted.max_weight(), weighted.max_abs_target()), (2, 3.0, 365.0));
+    let table = load_public(&weighted, &files, None).unwrap().into_inner();
+    let found: Vec<(f64, Extra)> = table.records().map(|record| (record.target, record.extra)).collect();
+    let extra = |weight, entry, event| Extra { weight, entry, event };
+    // Nobody is watched beyond the range: who dies later is alive at its end. Records of one person stand side by side; a dropped one is none.
+    assert_eq!(found, [(100.0, extra(1.0, 0.0, true)), (200.5, extra(0.5, 100.0, false)), (365.0, extra(3.0, 30.0, false))]);
+    let unweighted = load_public(&schema(), &files, None).unwrap().into_inner();
+    assert!(unweighted.records().all(|record| record.extra.weight.to_bits() == 1f64.to_bits()));
+    assert_eq!(unweighted.records().count(), 3);
+}
+
+#[test]
+fn what_is_no_time_and_no_event_is_refused_before_a_run() {
+    for (from, to, column) in
+        [("1,0,100,yes", "1,0,100,perhaps", "`died`"), ("2,30,500", "2,early,500", "`since`"), ("1,0,100", "1,0,x", "`days`")]
+    {
+        let (_folder, files) = file(&ROWS.replace(from, to));
+        let error = load(&schema(), &files).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(column) && !error.contains("perhaps"), "{error}");
+    }
+}
+
+#[test]
+fn every_column_of_the_label_is_counted() {
+    let (_folder, files) = file(ROWS);
+    let report = inspect(&schema(), &files).unwrap();
+    let of_label: Vec<(&str, usize)> =
+        report.columns.iter().filter(|column| column.kind == "label").map(|column| (column.name.as_str(), column.levels.len())).collect();
+    assert_eq!(of_label, [("days", 0), ("died", 2), ("since", 0)]);
+}
+
+/// To predict, neither times nor the unit are looked at.
+#[test]
+fn rows_to_predict_need_no_label() {
+    let (_folder, files) = file("age,w\n75,1\n50,2\n");
+    let rows = load_for_prediction(&schema(), &files).unwrap().table;
+    assert_eq!(rows.records().map(|record| record.target).collect::<Vec<_>>(), [0.0, 0.0]);
+}

@@ -1,0 +1,131 @@
+//! Coefficients that share a scale, as they are read: τ with its interval, and every coefficient with what it was drawn towards 0 by.
+
+use dp_pvi_expfam::any::Standard;
+use dp_pvi_numerics::scales::{Group, inverse_gamma_quantile};
+use serde::{Deserialize, Serialize};
+
+use crate::ModelSpec;
+use crate::prediction::{Interval, Level};
+use crate::spec::Prior;
+use dp_pvi_schema::Schema;
+
+/// A scale τ: of how far sites differ, or how much a curve bends. τ² is inverse-gamma(a + K/2, b + S/2), see [`dp_pvi_numerics::scales`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// The term of the formula; of several classes with the class before it.
+    pub term: String,
+    /// Which effect of a group: `(Intercept)`, `age`; absent for curves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    /// τ, of which 1/τ² is the expected prior precision.
+    pub estimate: f64,
+    /// Central 90 % interval; absent where τ was stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_90: Option<Interval>,
+    /// Central 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_95: Option<Interval>,
+    /// The coefficients of a group, in their order; none of a curve, whose coefficients mean nothing by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
+}
+
+/// A coefficient of a group: a site's effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// The coefficient's name.
+    pub name: String,
+    /// Posterior mean.
+    pub mean: f64,
+    /// Posterior standard deviation.
+    pub sd: f64,
+    /// Central 90 % interval.
+    pub interval_90: Interval,
+    /// Central 95 % interval.
+    pub interval_95: Interval,
+    /// 1 − v/τ²: 0 where the data say nothing of it, near 1 where they say all.
+    pub known: f64,
+}
+
+/// Where a group belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The term.
+    pub term: &'a str,
+    /// The class, where the model has several predictors.
+    pub class: Option<&'a str>,
+    /// The effect of a group of levels or sites.
+    pub effect: Option<&'a str>,
+}
+
+/// What a posterior says of all groups of a prior; `names` are those of all coefficients.
+#[must_use]
+pub fn scales(model: &ModelSpec, prior: &Prior, schema: &Schema, names: &[String], posterior: &Standard) -> Vec<Scale> {
+    let Some(design) = schema.design() else { return Vec::new() };
+    let classes = model.rules().classes_with_coefficients(schema);
+    let of = design.scale_groups();
+    let scale = |(number, group): (usize, &Group)| {
+        let own = &of[number % of.len()];
+        let class = classes.get(number / of.len()).map(String::as_str);
+        Scale::new(Place { term: &own.term, class, effect: own.effect.as_deref() }, group, names, posterior)
+    };
+    prior.groups.iter().enumerate().map(scale).collect()
+}
+
+impl Scale {
+    /// What a posterior says of a group; `names` are those of all coefficients.
+    #[must_use]
+    pub fn new(place: Place<'_>, group: &Group, names: &[String], posterior: &Standard) -> Self {
+        let (mean, variance) = (posterior.mean(), posterior.variances());
+        let (shape, rate) = group.posterior(mean, &variance);
+        let square = group.scale(mean, &variance);
+        let interval = |level: Level| {
+            let end = |probability| inverse_gamma_quantile(shape, rate, probability).sqrt();
+            group.fixed.is_none().then(|| Interval { lower: end(level.tail()), upper: end(1.0 - level.tail()) })
+        };
+        let member = |j: usize| {
+            let (mean, sd) = (mean[j], variance[j].sqrt());
+            Member {
+                name: names.get(j).cloned().unwrap_or_default(),
+                mean,
+                sd,
+                interval_90: Level::P90.interval(mean, sd),
+                interval_95: Level::P95.interval(mean, sd),
+                known: 1.0 - variance[j] / square,
+            }
+        };
+        let members = if place.effect.is_some() { (group.first..group.first + group.count).map(member).collect() } else { Vec::new() };
+        Self {
+            term: place.class.map_or_else(|| place.term.to_owned(), |class| format!("{class}: {}", place.term)),
+            effect: place.effect.map(str::to_owned),
+            estimate: square.sqrt(),
+            interval_90: interval(Level::P90),
+            interval_95: interval(Level::P95),
+            members,
+        }
+    }
+
+    /// Whether two say the same up to the rounding of different machines.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        let ends = |interval: Option<Interval>| interval.map_or([0.0; 2], |interval| [interval.lower, interval.upper]);
+        let numbers = |scale: &Self| {
+            let mut numbers = vec![scale.estimate];
+            numbers.extend([ends(scale.interval_90), ends(scale.interval_95)].concat());
+            for member in &scale.members {
+                numbers.extend([member.mean, member.sd, member.known]);
+                numbers.extend([ends(Some(member.interval_90)), ends(Some(member.interval_95))].concat());
+            }
+            numbers
+        };
+        let words =
+            |scale: &Self| (scale.term.clone(), scale.effect.clone(), scale.members.iter().map(|m| m.name.clone()).collect::<Vec<_>>());
+        let (a, b) = (numbers(self), numbers(other));
+        words(self) == words(other)
+            && self.interval_90.is_some() == other.interval_90.is_some()
+            && a.len() == b.len()
+            && a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-8 * (1.0 + a.abs()))
+    }
+}
