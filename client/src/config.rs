@@ -4,6 +4,7 @@
 //! what is not TOML is taken as text. Paths are relative to the folder of the file. Unknown keys are errors.
 
 mod aggregation;
+mod database;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,6 +25,8 @@ use tracing::warn;
 
 pub use self::aggregation::Aggregation;
 use self::aggregation::RawAggregation;
+use self::database::RawDatabase;
+pub use self::database::{Database, DatabaseTls, KeepRows};
 use crate::error::{ClientError, Result};
 
 /// Port of the server for sites, where `[site] server` names none.
@@ -99,8 +102,10 @@ pub struct Tls {
 pub struct Data {
     /// Name of the data set: part of the ledger's identity.
     pub name: String,
-    /// Files, in order.
+    /// Files, in order; none where the records are in a database.
     pub files: Vec<PathBuf>,
+    /// Where the records are rows of a query.
+    pub database: Option<Database>,
     /// This site's own copy of the public schema; a task with another one is refused.
     pub schema: PathBuf,
     /// What belongs to a private data set only.
@@ -255,6 +260,7 @@ struct RawConfig {
     #[serde(default)]
     policy: RawPolicy,
     budget: Option<RawBudget>,
+    database: Option<RawDatabase>,
     aggregation: Option<RawAggregation>,
 }
 
@@ -299,7 +305,7 @@ struct RawTls {
 #[serde(deny_unknown_fields)]
 struct RawData {
     name: String,
-    uri: OneOrMany,
+    uri: Option<OneOrMany>,
     schema: Option<PathBuf>,
     ledger: Option<PathBuf>,
     ledger_head: Option<PathBuf>,
@@ -384,13 +390,27 @@ impl RawConfig {
         check_name("site.federation", &self.site.federation)?;
         check_name("data.name", &self.data.name)?;
         let files = match self.data.uri {
-            OneOrMany::One(uri) => vec![uri],
-            OneOrMany::Many(uris) => uris,
+            Some(OneOrMany::One(uri)) => vec![uri],
+            Some(OneOrMany::Many(uris)) => uris,
+            None => Vec::new(),
         };
-        if files.is_empty() {
-            return Err(ClientError::config("data.uri", "names no file"));
+        let database = self.database.map(|database| database.check(folder)).transpose()?;
+        match &database {
+            None if files.is_empty() => {
+                return Err(ClientError::config(
+                    "data.uri",
+                    "names no file (records in a database: leave the key out, and write a section [database])",
+                ));
+            }
+            Some(_) if !files.is_empty() => {
+                return Err(ClientError::config(
+                    "data.uri",
+                    "names files beside [database]: a data set is in one place; remove the key or the section",
+                ));
+            }
+            _ => {}
         }
-        let files = files.iter().map(|uri| file_of(uri, folder)).collect::<Result<Vec<_>>>()?;
+        let files = files.iter().map(|uri| files_of(uri, folder)).collect::<Result<Vec<_>>>()?.concat();
         if self.policy.allow_trust.is_empty() {
             return Err(ClientError::config("policy.allow_trust", "allows nothing: list \"local\", \"aggregated\" or both"));
         }
@@ -409,6 +429,7 @@ impl RawConfig {
                     ("data.ledger_head", self.data.ledger_head.is_some()),
                     ("data.nominal_units", self.data.nominal_units.is_some()),
                     ("budget", self.budget.is_some()),
+                    ("database", database.is_some()),
                     ("aggregation", self.aggregation.is_some()),
                 ] {
                     if given {
@@ -480,7 +501,7 @@ impl RawConfig {
                 identity: at(&self.tls.identity),
                 server_identity: at(self.tls.server_identity.as_ref().unwrap_or(&self.tls.ca)),
             },
-            data: Data { name: self.data.name, files, schema: at(&schema), private },
+            data: Data { name: self.data.name, files, database, schema: at(&schema), private },
             policy: Policy {
                 allow_trust: self.policy.allow_trust,
                 allow_non_private: self.policy.allow_non_private,
@@ -499,18 +520,31 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<()> {
     ClientId::new(name).map(|_| ()).map_err(|e| ClientError::config(field, Problem::of(e)))
 }
 
-fn file_of(uri: &str, folder: &Path) -> Result<PathBuf> {
+/// The file that a URI names, or all that a name with `*` fits, in the order of their names.
+fn files_of(uri: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     let path = match uri.split_once("://") {
         Some(("file", path)) => path,
         Some((scheme, _)) => {
-            return Err(ClientError::config("data.uri", format!("{scheme}:// is not supported: name CSV or Parquet files")));
+            return Err(ClientError::config(
+                "data.uri",
+                format!("{scheme}:// is not supported here: name CSV or Parquet files (a database has a section of its own, [database])"),
+            ));
         }
         None => uri,
     };
     if path.is_empty() {
         return Err(ClientError::config("data.uri", "is empty"));
     }
-    Ok(folder.join(path))
+    let path = folder.join(path);
+    let Some(pattern) = path.to_str().filter(|_| uri.contains('*')) else { return Ok(vec![path]) };
+    let found = glob::glob(pattern).map_err(|e| ClientError::config("data.uri", format!("{uri} is no pattern of names ({e})")))?;
+    let mut files =
+        found.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| ClientError::config("data.uri", format!("{uri}: {e}")))?;
+    files.sort();
+    if files.is_empty() {
+        return Err(ClientError::config("data.uri", format!("{uri} fits no file in {}", folder.display())));
+    }
+    Ok(files)
 }
 
 fn split_server(server: &str) -> Result<(String, u16)> {

@@ -4,6 +4,7 @@
 //! outbound connection. The library behind the program is here so that tests can put the same pieces together:
 //!
 //! * [`config`]: `client.toml`, checked once.
+//! * [`database`]: records in PostgreSQL.
 //! * [`ledger`]: the data set's ledger, compared with what is kept about it in a second place.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
 //! * [`snapshot`]: data behind the release gate, read before the hello.
@@ -26,6 +27,7 @@ pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
+pub mod database;
 pub mod error;
 pub mod history;
 pub mod keys;

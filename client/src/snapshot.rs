@@ -2,7 +2,8 @@
 //!
 //! Nothing that the server sees depends on reading them: what is wrong with a file as a whole ends the program before the first message,
 //! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]). Rows of a task's formula are made in the first visit, from the same
-//! files: like the computation they take time, which a release tick hides, and memory up to a public bound.
+//! files: like the computation they take time, which a release tick hides, and memory up to a public bound. Rows of a database are in such a
+//! file, which is read again and not asked for again ([`crate::database`]).
 //!
 //! A run may last longer than this process. What a site keeps of it (factors, shards) belongs to the units at their places, so a start in
 //! the middle of a run must find the same records. A file in the state folder says which runs this site joined and holds a fingerprint of
@@ -17,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dp_pvi_data::{MOST_FORMULA_ENTRIES, load_for_formula, load_for_run};
+use dp_pvi_data::{DataFile, MOST_FORMULA_ENTRIES, load_for_formula, load_for_run};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
@@ -27,7 +28,8 @@ use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::config::Config;
+use crate::config::{Config, KeepRows};
+use crate::database::{self, Kept};
 use crate::error::{ClientError, Result};
 
 /// A site's own copy of the public schema.
@@ -86,9 +88,15 @@ pub struct Snapshot {
 
 /// Where the records come from: rows of a formula are made when the task is known, from the same files.
 struct Source {
-    files: Vec<PathBuf>,
+    files: Vec<DataFile>,
+    /// What is kept of a database's rows until the run has ended.
+    kept: Option<Kept>,
     key: Zeroizing<[u8; 32]>,
     slots: Option<u64>,
+    /// The file that says which runs this site is in.
+    runs: PathBuf,
+    /// They are the answer to a query.
+    of_query: bool,
 }
 
 /// What the state folder keeps: every run that this site is in, and a fingerprint of its records there. A run that was broken off stays until
@@ -121,9 +129,10 @@ impl Snapshot {
     pub fn load(config: &Config, identity: &SigningKey) -> Result<Self> {
         let schema = LocalSchema::read(&config.data.schema)?;
         let slots = config.data.private.as_ref().map(|private| private.nominal_units);
-        let source = Source { files: config.data.files.clone(), key: key(identity), slots };
-        let read = load_for_run(schema.schema(), &source.files, &source.key).map_err(|e| ClientError::Data(Problem::of(e)))?;
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
+        let (files, kept) = records(config, schema.schema(), &file)?;
+        let source = Source { files, kept, key: key(identity), slots, runs: file.clone(), of_query: config.data.database.is_some() };
+        let read = load_for_run(schema.schema(), &source.files, &source.key).map_err(|e| ClientError::Data(Problem::of(e)))?;
         let units = source.over_slots(read.units);
         let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
         let snapshot = Self {
@@ -137,7 +146,7 @@ impl Snapshot {
             run,
         };
         let now = snapshot.fingerprint.to_string();
-        match snapshot.joined()?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
+        match joined(&snapshot.file)?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
             None => Ok(snapshot),
             Some((run, _)) => Err(ClientError::Data(format!(
                 "the records are not those with which this site joined {run}, and what it keeps of that run would not fit them. Put the files back as \
@@ -155,12 +164,26 @@ impl Snapshot {
         task.site(self.site.as_str()).map_err(|e| ClientError::Data(Problem::of(e)))
     }
 
-    /// Whether a task's rows can be held here, by the declared number of units alone.
+    /// Whether a task can be computed on these records, by what is public: the list of sites, where the records come from, and the declared number of
+    /// units.
     ///
     /// # Errors
-    /// [`ClientError::Data`]: the formula makes too many entries.
-    pub fn check_size(&self, task: &ResolvedTask) -> Result<()> {
+    /// [`ClientError::Data`]: the site is not in the list; the formula makes too many entries; the task gives units a place by their order, which a query's
+    /// rows do not have.
+    pub fn fits(&self, task: &ResolvedTask) -> Result<()> {
         self.place(task)?;
+        if self.source.of_query
+            && let Some(update) = task.cuts_by_order()
+        {
+            return Err(ClientError::Data(
+                format!(
+                    "update = \"{update}\" under adjacency = \"replace-one\" gives each record a place by its order, and in the answer to a query a record's \
+                     values, or where the database stores it, may decide the places of others. Ask the coordinator for adjacency = \"add-remove\", shards = 1 or an \
+                     update that sums over all records, or write the records to a file once"
+                )
+                .into(),
+            ));
+        }
         let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
         if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
             return Ok(());
@@ -217,7 +240,7 @@ impl Snapshot {
     /// # Errors
     /// [`ClientError::Unavailable`].
     pub fn join(&self, run: &RunId) -> Result<()> {
-        let mut joined = self.joined()?;
+        let mut joined = joined(&self.file)?;
         // What stands there is the same fingerprint: `load` compared all of them.
         if joined.runs.insert(name(run), self.fingerprint.to_string()).is_none() {
             self.keep(&joined)?;
@@ -237,12 +260,15 @@ impl Snapshot {
     /// # Errors
     /// [`ClientError::Unavailable`].
     pub fn leave(&self, run: &RunId) -> Result<()> {
-        let mut joined = self.joined()?;
+        let mut joined = joined(&self.file)?;
         if joined.runs.remove(&name(run)).is_none() {
             return Ok(());
         }
         if !joined.runs.is_empty() {
             return self.keep(&joined);
+        }
+        if let Some(kept) = &self.source.kept {
+            kept.remove()?;
         }
         match fs::remove_file(&self.file) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(self.unavailable(&e.to_string())),
@@ -265,16 +291,68 @@ impl Snapshot {
         write().map_err(|e: std::io::Error| self.unavailable(&e.to_string()))
     }
 
-    fn joined(&self) -> Result<Joined> {
-        let text = match fs::read_to_string(&self.file) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Joined::default()),
-            text => text.map_err(|e| self.unavailable(&e.to_string()))?,
-        };
-        serde_json::from_str(&text).map_err(|_| self.unavailable("is not what this program wrote; if this site is in no run, remove it"))
-    }
-
     fn unavailable(&self, problem: &str) -> ClientError {
-        ClientError::Unavailable(format!("{}: {problem}", self.file.display()).into())
+        unavailable(&self.file, problem)
+    }
+}
+
+/// Rows that were kept and that no run needs are not left on the disk.
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let (Some(kept), Ok(joined)) = (&self.kept, joined(&self.runs))
+            && joined.runs.is_empty()
+        {
+            // What cannot be removed is written over at the next start.
+            let _ = kept.remove();
+        }
+    }
+}
+
+fn unavailable(file: &Path, problem: &str) -> ClientError {
+    ClientError::Unavailable(format!("{}: {problem}", file.display()).into())
+}
+
+/// What the state folder says of this site's runs.
+fn joined(file: &Path) -> Result<Joined> {
+    let text = match fs::read_to_string(file) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Joined::default()),
+        text => text.map_err(|e| unavailable(file, &e.to_string()))?,
+    };
+    serde_json::from_str(&text).map_err(|_| unavailable(file, "is not what this program wrote; if this site is in no run, remove it"))
+}
+
+/// The records of a run. Rows of a database that were kept for a run which is not over are read in place of the database's of today.
+fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFile>, Option<Kept>)> {
+    let Some(database) = &config.data.database else { return Ok((look_at(config, schema)?, None)) };
+    if database.keep == KeepRows::Process {
+        return Ok((look_at(config, schema)?, None));
+    }
+    let kept = Kept::of(&config.site.state, &config.data.name);
+    let rows = match joined(file)?.runs.keys().next() {
+        Some(run) => kept.rows()?.inspect(|_| {
+            tracing::warn!(
+                "this site is in {run}: its records are those that were kept for it, not those in the database today. If that run is over or given up, take its \
+                 entry out of {} and start again",
+                file.display()
+            );
+        }),
+        None => None,
+    };
+    let rows = match rows {
+        Some(rows) => rows,
+        None => kept.fetch(database, schema)?,
+    };
+    Ok((vec![rows], Some(kept)))
+}
+
+/// The records as they are now, for a look that no run depends on.
+///
+/// # Errors
+/// As reading a database has them: see [`crate::database`].
+pub(crate) fn look_at(config: &Config, schema: &Schema) -> Result<Vec<DataFile>> {
+    match &config.data.database {
+        None => Ok(config.data.files.iter().cloned().map(DataFile::At).collect()),
+        Some(database) => Ok(vec![database::fetch(database, schema, &config.site.state.join("records"))?]),
     }
 }
 

@@ -56,7 +56,7 @@ impl Trainer for SiteTrainer {
     /// What can be wrong here is the task, or the disk of the state folder: the records were read before.
     async fn prepare(&mut self, run: &RunId, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.snapshot.schema().is_of(task).map_err(data)?;
-        self.snapshot.check_size(task).map_err(|e| data(e.to_string()))?;
+        self.snapshot.fits(task).map_err(|e| data(e.to_string()))?;
         let (snapshot, run) = (Arc::clone(&self.snapshot), *run);
         blocking(move || snapshot.join(&run).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
     }

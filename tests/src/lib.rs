@@ -8,6 +8,7 @@ pub mod fuzz;
 pub mod memory;
 pub mod methods;
 pub mod place;
+pub mod postgres;
 pub mod proxy;
 pub mod regression;
 pub mod source;

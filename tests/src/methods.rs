@@ -22,6 +22,8 @@ pub enum Data {
     Classes,
     /// Two numbers and one of three classes, which follows from them.
     Wards,
+    /// Two numbers, a time and whether it ended with an event.
+    Times,
     /// Two numbers and a count, which is a number too.
     Counts,
     /// Words of documents.
@@ -102,6 +104,10 @@ pub const MODELS: &[Model] = &[
     model("multinomial, full", "family = \"multinomial-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Data::Wards),
     model("ordinal", "family = \"ordinal-regression\"\nclasses = 3", Data::Wards),
     model("ordinal, full", "family = \"ordinal-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Data::Wards),
+    model("survival", "family = \"survival-regression\"\ncuts = [0, 1, 3, 10]", Data::Times),
+    model("survival, full", "family = \"survival-regression\"\ncuts = [0, 1, 3, 10]\napproximation = \"full-covariance\"", Data::Times),
+    model("Weibull", "family = \"weibull-regression\"\ntime_unit = 2.0", Data::Times),
+    model("Weibull, full", "family = \"weibull-regression\"\ntime_unit = 2.0\napproximation = \"full-covariance\"", Data::Times),
     model("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Data::Classes),
     model("network of classes", "family = \"neural-network\"\nhidden = [3]\nsamples = 1\nclasses = 3", Data::Wards),
     model("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 1.0", Data::Counts),
@@ -197,8 +203,8 @@ const GLM: &str = "pvi; dp; natural; bcm, split; global; perturbation; averaging
 #[must_use]
 pub fn tried(model: &str) -> Vec<&'static Update> {
     let names = match model {
-        "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" => vec![GLM],
-        "multinomial, full" | "ordinal, full" => vec!["pvi; natural"],
+        "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" | "survival" | "Weibull" => vec![GLM],
+        "multinomial, full" | "ordinal, full" | "survival, full" | "Weibull, full" => vec!["pvi; natural"],
         "linear, full" => vec!["vips, unknown noise; virtual"],
         "logistic" => vec![
             GLM,
@@ -229,10 +235,11 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "logistic" => "natural; global, sampled; perturbation; averaging, tied; virtual; virtual, tied; client-level; sep; ep",
         "logistic, full" => "vips",
         "probit" => "sep, sites; ep, sites",
-        "multinomial, full" => "natural",
+        "multinomial, full" | "survival, full" => "natural",
+        "Weibull" => "natural; virtual",
         "ordinal" => "natural; virtual",
-        "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal, full" | "network" | "network of numbers"
-        | "network of classes" => "",
+        "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal, full" | "survival" | "Weibull, full" | "network"
+        | "network of numbers" | "network of classes" => "",
         "topics" => "vips, learned clip",
         "mixture" => "sep, sampled; dp-em",
         "mixture, full" => "",
@@ -337,6 +344,7 @@ impl Data {
     #[must_use]
     pub fn schema(self) -> String {
         let label = match self {
+            Self::Times => "kind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 10 }\nevent = { column = \"y\" }\n",
             Self::Documents => {
                 return "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 8\ndocument_length = 20\n".into();
             }
@@ -346,7 +354,8 @@ impl Data {
             Self::Counts => "kind = \"number\"\nlower = 0\nupper = 10\ncentre = 0\nscale = 1\n",
         };
         let column = |j| format!("[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
-        format!("intercept = false\n[label]\ncolumn = \"y\"\n{label}{}{}", column(0), column(1))
+        let name = if self == Self::Times { "" } else { "column = \"y\"\n" };
+        format!("intercept = false\n[label]\n{name}{label}{}{}", column(0), column(1))
     }
 
     /// A data file of so many units; `offset` tells files apart.
@@ -367,6 +376,14 @@ impl Data {
                     };
                     // Writing to a string cannot fail.
                     let _ = writeln!(text, "{:?},{:?},{ward}", x[0], x[1]);
+                }
+                text
+            }
+            Self::Times => {
+                let mut text = "x0,x1,t,y\n".to_owned();
+                for (x, y) in records.x.iter().zip(&records.y) {
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(text, "{:?},{:?},{:?},{}", x[0], x[1], 2.5 * (x[0] + 1.3), u8::from(*y > 0.5));
                 }
                 text
             }

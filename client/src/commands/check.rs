@@ -15,7 +15,7 @@ use super::{plan, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, name_of};
-use crate::snapshot::LocalSchema;
+use crate::snapshot::{LocalSchema, look_at};
 use crate::transport::GrpcTransport;
 use crate::{clock, keys, run, tls, train};
 
@@ -171,7 +171,7 @@ fn load_data(config: &Config) -> Result<Loaded> {
         }
         Some(private) => {
             train::check_declared(config)?;
-            let counted = dp_pvi_data::load(schema.schema(), &config.data.files).map_err(failed)?.counts.units;
+            let counted = dp_pvi_data::load(schema.schema(), &look_at(config, schema.schema())?).map_err(failed)?.counts.units;
             let declared = private.nominal_units;
             let more = |a: u64, b: u64| a.checked_sub(b).filter(|difference| *difference > 0);
             Ok(Loaded { schema, surplus: more(counted, declared), missing: more(declared, counted) })

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::Output;
-use crate::snapshot::LocalSchema;
+use crate::snapshot::{LocalSchema, look_at};
 
 /// Prints counts per column and the norms of the rows.
 ///
@@ -22,7 +22,7 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
         None => schema,
         Some(design) => schema.with_formula(&design.formula, &design.sites).map_err(|e| ClientError::config("formula", Problem::of(e)))?,
     };
-    let inspection = dp_pvi_data::inspect(&schema, &config.data.files).map_err(|e| ClientError::Data(Problem::of(e)))?;
+    let inspection = dp_pvi_data::inspect(&schema, &look_at(config, &schema)?).map_err(|e| ClientError::Data(Problem::of(e)))?;
     output.object(|| to_json(&inspection), || inspection.to_string());
     match inspection.rejected {
         0 => Ok(()),

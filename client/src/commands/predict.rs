@@ -150,6 +150,8 @@ struct Rows {
 enum Line {
     /// P(y = 1) and the interval of that probability under the posterior.
     Class { probability: f64, lower: f64, upper: f64 },
+    /// P(no event until the horizon) with its interval.
+    Survival { horizon: f64, probability: f64, lower: f64, upper: f64 },
     /// The most likely class, and P(y = k) of every class.
     Classes { class: usize, probabilities: Vec<f64> },
     /// Component of a mixture, from 0, and its responsibility.
@@ -226,6 +228,9 @@ impl Rows {
                 Line::Class { probability, lower: interval.lower, upper: interval.upper }
             }
             Prediction::Classes { probabilities } => Line::Classes { class: largest(&probabilities).0, probabilities },
+            Prediction::Survival { horizon, hazard } => {
+                Line::Survival { horizon, probability: hazard.survival(), lower: interval.lower, upper: interval.upper }
+            }
             Prediction::Component { component, probability } => Line::Component { component, probability },
             Prediction::Number { mean, variance }
             | Prediction::Count { mean, variance, .. }
@@ -256,6 +261,7 @@ fn columns(shape: &Line, schema: &Schema) -> String {
             format!("class,{}problem", each.collect::<String>())
         }
         Line::Component { .. } => "component,probability,problem".into(),
+        Line::Survival { horizon, .. } => format!("survival to {horizon},lower,upper,problem"),
         Line::Number { sd: Some(_), .. } => "mean,sd,lower,upper,problem".into(),
         Line::Number { sd: None, .. } => "median,sd,lower,upper,problem".into(),
     }
@@ -264,7 +270,9 @@ fn columns(shape: &Line, schema: &Schema) -> String {
 /// The cells of a line but for the problem; where there is none, as many empty ones as `shape` has.
 fn csv(line: Option<Line>, shape: &Line, schema: &Schema) -> String {
     match line {
-        Some(Line::Class { probability, lower, upper }) => format!("{probability},{lower},{upper}"),
+        Some(Line::Class { probability, lower, upper } | Line::Survival { probability, lower, upper, .. }) => {
+            format!("{probability},{lower},{upper}")
+        }
         Some(Line::Classes { class, probabilities }) => {
             let each: Vec<String> = probabilities.iter().map(f64::to_string).collect();
             format!("{},{}", cell(class_name(schema, class)), each.join(","))
@@ -274,7 +282,7 @@ fn csv(line: Option<Line>, shape: &Line, schema: &Schema) -> String {
             format!("{middle},{},{lower},{upper}", sd.map(|sd| sd.to_string()).unwrap_or_default())
         }
         None => match shape {
-            Line::Class { .. } => ",,".into(),
+            Line::Class { .. } | Line::Survival { .. } => ",,".into(),
             Line::Classes { probabilities, .. } => ",".repeat(probabilities.len()),
             Line::Component { .. } => ",".into(),
             Line::Number { .. } => ",,,".into(),
@@ -312,6 +320,9 @@ fn object(row: usize, line: Option<Line>, problem: Option<String>, schema: &Sche
             json!({"row": row, "class": class_name(schema, class), "probabilities": each})
         }
         Some(Line::Class { probability, lower, upper }) => json!({"row": row, "probability": probability, "lower": lower, "upper": upper}),
+        Some(Line::Survival { horizon, probability, lower, upper }) => {
+            json!({"row": row, "horizon": horizon, "survival": probability, "lower": lower, "upper": upper})
+        }
         Some(Line::Component { component, probability }) => json!({"row": row, "component": component, "probability": probability}),
         Some(Line::Number { middle, sd: Some(sd), lower, upper }) => {
             json!({"row": row, "mean": middle, "sd": sd, "lower": lower, "upper": upper})
@@ -338,6 +349,7 @@ mod tests {
         let classes = schema("kind = \"classes\"\nvalues = [\"a\", \"b\", \"c\"]\n");
         for (line, schema) in [
             (Line::Class { probability: 0.5, lower: 0.4, upper: 0.6 }, &number),
+            (Line::Survival { horizon: 365.0, probability: 0.5, lower: 0.4, upper: 0.6 }, &number),
             (Line::Component { component: 1, probability: 0.9 }, &number),
             (Line::Component { component: 1, probability: 0.9 }, &classes),
             (Line::Classes { class: 2, probabilities: vec![0.2, 0.3, 0.5] }, &classes),

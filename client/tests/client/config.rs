@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_client::config::{Approve, Config, SAMPLE, overrides};
+use dp_pvi_client::config::{Approve, Config, DatabaseTls, KeepRows, SAMPLE, overrides};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_secagg::charter::Floors;
@@ -77,6 +77,23 @@ fn a_full_file_becomes_checked_types() {
     assert_eq!(floors, Floors { min_contributors: 5, colluders: 0, max_honest: 7, max_rounds: 30 });
 }
 
+/// The files of today, in the order of their names, and an error where there are none.
+#[test]
+fn a_name_with_a_star_is_all_files_that_it_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    ["part-2.parquet", "part-10.parquet", "part-1.parquet", "other.csv"]
+        .iter()
+        .for_each(|name| std::fs::write(folder.path().join(name), "").unwrap());
+    let of = |uri: &str| Config::parse(&SITE.replacen("[\"a.csv\", \"file:///b.parquet\"]", uri, 1), folder.path(), []);
+    let names = |uri: &str| -> Vec<_> {
+        of(uri).unwrap().data.files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("\"part-*.parquet\""), ["part-1.parquet", "part-10.parquet", "part-2.parquet"]);
+    assert_eq!(names("[\"other.csv\", \"part-1*\"]"), ["other.csv", "part-1.parquet", "part-10.parquet"]);
+    let error = of("\"no-*.csv\"").unwrap_err().to_string();
+    assert!(error.contains("data.uri: no-*.csv fits no file"), "{error}");
+}
+
 /// What a value of a record may be is decided at the site, whoever approves a task. An evaluator has its own copy, too.
 #[test]
 fn finding_privacy_2_every_client_has_its_own_schema() {
@@ -123,6 +140,64 @@ fn the_sample_names_every_key() {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "[{section}] {key}");
         }
     }
+}
+
+/// The section of the sample that stands in place of `uri`, in a configuration without one.
+fn with_database(line: impl Fn(&str) -> Option<String>) -> String {
+    let (_, sample) = SAMPLE.split_once("# [database]\n").unwrap();
+    let lines = sample.lines().filter_map(|line| line.strip_prefix("# ")).filter(|line| line.contains(" = "));
+    let lines: Vec<String> = lines.filter_map(line).collect();
+    let site = SITE.replacen("uri = [\"a.csv\", \"file:///b.parquet\"]\n", "", 1);
+    format!("{site}[database]\n{}\n", lines.join("\n"))
+}
+
+/// The commented section of the sample has every key, and works when the signs before its lines are taken away.
+#[test]
+fn the_sample_of_a_database_names_every_key_and_works() {
+    let text = with_database(|line| Some(line.to_owned()));
+    let database = parse(&text, &[]).unwrap().data.database.unwrap();
+    assert_eq!(database.place().to_string(), "db.hospital.example/registry");
+    assert_eq!(database.query, Path::new("/etc/dp-pvi/cohort.sql"));
+    assert_eq!(database.tls, DatabaseTls::Required { ca: "/etc/dp-pvi/tls/database-ca.pem".into() });
+    assert_eq!((database.unit_key.as_str(), database.public_tables.len(), database.keep), ("person_id", 2, KeepRows::Run));
+    let error = parse(&format!("{text}no_such_key = 1\n"), &[]).unwrap_err();
+    let (_, expected) = error.split_once("expected").unwrap();
+    let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+    assert!(keys.len() > 6 && keys.iter().all(|key| text.contains(&format!("\n{key} = "))), "{keys:?}");
+}
+
+#[test]
+fn a_database_that_cannot_be_used_safely_is_refused_with_its_key() {
+    let with = |key: &str, value: Option<&str>| {
+        with_database(|line| match (line.split_once(" = "), value) {
+            (Some((own, _)), Some(value)) if own == key => Some(format!("{key} = {value}")),
+            (Some((own, _)), None) if own == key => None,
+            _ => Some(line.to_owned()),
+        })
+    };
+    let refused = |text: &str, key: &str, words: &str| {
+        let error = parse(text, &[]).unwrap_err();
+        assert!(error.contains(key) && error.contains(words), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    };
+    refused(&with("url", Some("\"postgresql://a:hunter2@db/registry\"")), "database.url", "password_file");
+    refused(&with("url", Some("\"mysql://a:hunter2@db/registry\"")), "database.url", "postgresql://");
+    refused(&with("url", Some("\"postgresql://db/registry\"")), "database.url", "USER@HOST");
+    refused(&with("url", Some("\"postgresql://a@db,other/registry\"")), "database.url", "USER@HOST");
+    refused(&with("ca", None), "database.ca", "authority");
+    refused(&with("tls", Some("\"off\"")), "database.ca", "TLS");
+    refused(&with("tls", Some("\"off\"")).replace("ca = \"tls/database-ca.pem\"\n", ""), "database.tls", "in the clear");
+    refused(&with("vouched", Some("\"sha256:12\"")), "database.vouched", "sha256:");
+    let files = with("vouched", None).replacen("schema =", "uri = \"a.csv\"\nschema =", 1);
+    refused(&files, "data.uri", "[database]");
+    refused(&SITE.replacen("uri = [\"a.csv\", \"file:///b.parquet\"]\n", "", 1), "data.uri", "[database]");
+    let local = with("url", Some("\"postgresql:///registry?host=/run/postgresql&user=a\"")).replace("ca = \"tls/database-ca.pem\"\n", "");
+    assert_eq!(parse(&local.replace("tls = \"required\"\n", ""), &[]).unwrap().data.database.unwrap().tls, DatabaseTls::Off);
+    let (evaluator, database) = (SITE.split_once("ledger = ").unwrap().0, with("vouched", None));
+    let (_, database) = database.split_once("[database]").unwrap();
+    let text = format!("{}[database]{database}", evaluator.replacen("uri = [\"a.csv\", \"file:///b.parquet\"]\n", "", 1));
+    let error = parse(&text, &[("DP_PVI__SITE__ROLE", "evaluator")]).unwrap_err();
+    assert!(error.contains("database: an evaluator"), "{error}");
 }
 
 #[test]

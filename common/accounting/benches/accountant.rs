@@ -85,6 +85,50 @@ fn ledger_of_100_rounds_estimate() -> f64 {
     rounds(|plan| plan.epsilon_estimate(delta(1e-5)))
 }
 
+/// A hundred rounds that all differ, with both bounds asked for after every one.
+fn different_rounds(relation: Neighbours) -> f64 {
+    let mut plan = Plan::new(relation);
+    let mut sum = 0.0;
+    for i in 0..100 {
+        plan.append(Phase::gaussian(1.0 + 0.01 * f64::from(i), Sampling::Poisson(0.01), 10)).unwrap();
+        sum += plan.epsilon(delta(1e-5)).upper;
+    }
+    sum
+}
+
+#[divan::bench(sample_count = 5)]
+fn ledger_of_100_different_rounds_add_remove() -> f64 {
+    different_rounds(Neighbours::AddRemove)
+}
+
+#[divan::bench(sample_count = 5)]
+fn ledger_of_100_different_rounds_replace_one() -> f64 {
+    different_rounds(Neighbours::ReplaceOne)
+}
+
+fn many_different_rounds() -> Plan {
+    let mut plan = Plan::new(Neighbours::AddRemove);
+    for i in 0..10_000 {
+        plan.append(Phase::gaussian(1.0 + 0.0003 * f64::from(i), Sampling::Poisson(0.01), 10)).unwrap();
+    }
+    plan
+}
+
+#[divan::bench(sample_count = 3)]
+fn ten_thousand_different_rounds_cold(bencher: Bencher) {
+    bencher.with_inputs(many_different_rounds).bench_local_values(|plan| plan.epsilon(delta(1e-5)));
+}
+
+#[divan::bench(sample_count = 3)]
+fn one_more_than_ten_thousand_different_rounds(bencher: Bencher) {
+    let mut plan = many_different_rounds();
+    let _ = plan.epsilon(delta(1e-5));
+    bencher.bench_local(|| {
+        plan.append(Phase::gaussian(1.5, Sampling::Poisson(0.02), 10)).unwrap();
+        plan.epsilon(delta(1e-5))
+    });
+}
+
 #[divan::bench]
 fn ledger_of_100_rounds_as_filter() -> f64 {
     let noise = DpEvent::Gaussian { noise: NoiseMultiplier::new(1.0).unwrap(), terms: Terms::Units };

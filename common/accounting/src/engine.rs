@@ -1,9 +1,9 @@
 //! What answers questions about a plan: pairs of distributions in every direction, and every other bound that is known.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use super::Gdp;
-use super::pld::{Composition as Losses, GAP, Interval, Pair};
+use super::pld::{Composition as Losses, Effort, GAP, Interval, Pair, Running};
 use super::rdp::{Curve, ORDERS};
 use super::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
@@ -15,6 +15,8 @@ pub(super) struct Engine {
     phases: Vec<Phase>,
     /// One for each direction that has to be composed on its own.
     directions: Vec<Losses>,
+    /// Products of their transforms, from the last reading.
+    grown: RefCell<Grown>,
     /// Every step is an unsampled Gaussian: μ² in closed form, and it is everything.
     gaussian: Option<Gdp>,
     /// Valid for everything: μ² without any amplification, where every step is a Gaussian.
@@ -28,6 +30,48 @@ pub(super) struct Engine {
     /// Σε, where every step is a black box or Laplace noise.
     basic: Option<f64>,
 }
+
+/// What readings leave for the next one, when steps were added.
+#[derive(Debug, Default)]
+pub(super) struct Grown([Slot; 3]);
+
+/// A product, and the steps that are not yet in it.
+#[derive(Debug, Default)]
+struct Slot {
+    running: Option<Running>,
+    pending: Vec<(Pair, u64)>,
+}
+
+/// Which direction a slot is for, and how well.
+const SLOTS: [(usize, Effort); 3] = [(0, Effort::Interval), (1, Effort::Interval), (1, Effort::Rough)];
+
+impl Grown {
+    /// Notes steps that were added.
+    pub(super) fn append(&mut self, relation: Neighbours, phase: &Phase) {
+        let both = match (pairs(phase, relation == Neighbours::ReplaceOne), phase.mechanism) {
+            (Some((first, other)), _) => Some((first.clone(), other.unwrap_or(first))),
+            (None, Mechanism::Gaussian { sigma }) => {
+                let factor = if relation == Neighbours::ReplaceOne { 2.0 } else { 1.0 };
+                let pair = Pair::gaussian(up(factor / sigma));
+                Some((pair.clone(), pair))
+            }
+            // A ρ has no pair, and nothing is read from products any more.
+            (None, _) => None,
+        };
+        for (slot, (direction, _)) in self.0.iter_mut().zip(SLOTS) {
+            match &both {
+                // Without a product the next reading begins from the whole plan.
+                Some((first, other)) if slot.running.is_some() && slot.pending.len() < MOST_PENDING => {
+                    slot.pending.push((if direction == 0 { first.clone() } else { other.clone() }, phase.steps));
+                }
+                _ => *slot = Slot::default(),
+            }
+        }
+    }
+}
+
+/// More added steps than this are not kept: the next reading begins from the whole plan.
+const MOST_PENDING: usize = 4096;
 
 /// Rounds a ratio up.
 fn up(x: f64) -> f64 {
@@ -79,6 +123,17 @@ fn curve_of(phase: &Phase, replace: bool) -> Curve {
 }
 
 impl Engine {
+    /// Goes on from what the readings of fewer steps left.
+    pub(super) fn with(self, grown: Grown) -> Self {
+        self.grown.replace(grown);
+        self
+    }
+
+    /// What the readings left.
+    pub(super) fn into_grown(self) -> Grown {
+        self.grown.into_inner()
+    }
+
     pub(super) fn new(relation: Neighbours, phases: &[Phase]) -> Self {
         let replace = relation == Neighbours::ReplaceOne;
         let (mut exact, mut unamplified) = (Gdp::default(), Some(Gdp::default()));
@@ -131,6 +186,7 @@ impl Engine {
             relation,
             phases: phases.to_vec(),
             directions,
+            grown: RefCell::default(),
             gaussian: only_gaussian.then_some(exact),
             unamplified,
             curve: OnceCell::new(),
@@ -184,6 +240,9 @@ impl Engine {
             let lower = upper * (1.0 - 2e-12) - 2e-15;
             return Interval::bounded(lower.max(0.0), upper, upper);
         }
+        if let Some(interval) = self.grown(delta, gap) {
+            return interval;
+        }
         if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
             return Interval::exact(0.0);
         }
@@ -201,6 +260,37 @@ impl Engine {
     /// Estimate of the contour where there is one.
     fn rough(&self, delta: Delta) -> Option<f64> {
         self.directions.iter().filter_map(|d| d.estimate_epsilon(delta.get())).reduce(f64::max)
+    }
+
+    /// The worse of both directions by the products of transforms; `None` where they do not say enough.
+    fn grown(&self, delta: Delta, gap: f64) -> Option<Interval> {
+        if self.directions.iter().any(Losses::is_single) {
+            return None;
+        }
+        let mut grown = self.grown.borrow_mut();
+        let mut worst: Option<Interval> = None;
+        for (k, direction) in self.directions.iter().enumerate() {
+            // Beyond the largest finite loss only infinite ones count.
+            if worst.is_some_and(|worst| direction.largest_loss() <= worst.lower && direction.infinite() <= 0.0) {
+                continue;
+            }
+            let mut read = |effort: Effort| {
+                let slot = SLOTS.iter().position(|slot| *slot == (k, effort))?;
+                let Slot { running, pending } = &mut grown.0[slot];
+                direction.running_epsilon(running, &std::mem::take(pending), delta.get(), effort)
+            };
+            if let Some(worst) = worst
+                && read(Effort::Rough).is_some_and(|rough| rough.upper <= worst.lower)
+            {
+                continue;
+            }
+            let interval = read(Effort::Interval)?;
+            if interval.upper - interval.lower > 2.0 * gap * interval.upper.max(0.05) {
+                return None;
+            }
+            worst = Some(worst.map_or(interval, |worst| worst.max(interval)));
+        }
+        worst
     }
 
     /// The worse of both directions; the one that cannot win is certified only as far as to show that.
@@ -225,6 +315,10 @@ impl Engine {
         if self.rho > 0.0 || self.gaussian.is_some() {
             return self.epsilon(delta, gap).upper;
         }
+        // One kind of step: the upper side alone takes one transform of its grid.
+        if let Some(interval) = (self.phases.len() > 1).then(|| self.grown(delta, gap)).flatten() {
+            return interval.upper;
+        }
         if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
             return 0.0;
         }
@@ -248,6 +342,12 @@ impl Engine {
     pub(super) fn estimate(&self, delta: Delta) -> f64 {
         if self.rho > 0.0 || self.gaussian.is_some() {
             return self.epsilon(delta, GAP).estimate;
+        }
+        // The contour looks at all phases at every frequency, and at every question anew.
+        if self.phases.len() > MANY
+            && let Some(interval) = self.grown(delta, GAP)
+        {
+            return interval.estimate;
         }
         let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
         all.and_then(|all| all.into_iter().reduce(f64::max)).unwrap_or_else(|| self.epsilon(delta, GAP).estimate)
@@ -327,6 +427,18 @@ impl Engine {
     }
 
     fn directions_at(&self, epsilon: f64) -> Option<Interval> {
+        if self.phases.len() > MANY {
+            let mut grown = self.grown.borrow_mut();
+            let read = |(k, direction): (usize, &Losses)| {
+                let Slot { running, pending } = &mut grown.0[k];
+                direction.running_delta(running, &std::mem::take(pending), epsilon)
+            };
+            let all: Option<Vec<_>> = self.directions.iter().enumerate().map(read).collect();
+            let worst = all.and_then(|all| all.into_iter().reduce(Interval::max));
+            if worst.is_some_and(|worst| narrow(&worst)) {
+                return worst;
+            }
+        }
         let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
         all.and_then(|all| all.into_iter().reduce(Interval::max))
     }
@@ -351,6 +463,8 @@ pub(super) enum Rough {
     Upper,
 }
 
+/// From so many phases on, questions of every kind are answered by products first.
+const MANY: usize = 8;
 /// Steps towards the largest ε at which loss distributions say more than Rényi divergences.
 const NEARER: u32 = 6;
 

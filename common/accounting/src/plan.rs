@@ -2,11 +2,11 @@
 //!
 //! What a plan may be used for, and what not: see [`Plan`], [`Filter`](super::Filter) and [`Odometer`](super::Odometer).
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{Engine, Rough};
+use super::engine::{Engine, Grown, Rough};
 use super::pld::{Composition as Losses, GAP, Interval, Pair};
 use super::{AccountantError, rdp};
 use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
@@ -18,6 +18,12 @@ const VERSION: u8 = 1;
 /// Steps whose parameters do not depend on any output; the outputs themselves may depend on each other in any way.
 ///
 /// The phases are kept as a multiset: their order and how a count is split do not matter, to the last bit.
+///
+/// # Readings while it grows
+/// A reading after [`Plan::append`] goes on from the one before: it costs the transform of the new steps and a sum over some hundred
+/// frequencies, however many phases there are (every time the number of steps has doubled, all transforms are made anew). Its bounds are as
+/// certified as those of a plan that is read once; their digits beyond what is aimed at may differ from them. A clone forgets, and reads as
+/// a new plan does.
 ///
 /// # Privacy
 /// Proofs: [`crate::proofs::pair_b`], and the table of [`crate::pld`].
@@ -32,8 +38,12 @@ pub struct Plan {
     compiled: Compiled,
 }
 
+/// What answers, and what an earlier answer left for it.
 #[derive(Debug, Default)]
-struct Compiled(OnceCell<Engine>);
+struct Compiled {
+    engine: OnceCell<Engine>,
+    grown: RefCell<Option<Grown>>,
+}
 
 impl Clone for Compiled {
     fn clone(&self) -> Self {
@@ -80,7 +90,11 @@ impl Plan {
             Ok(k) => self.phases[k].steps = self.phases[k].steps.saturating_add(phase.steps),
             Err(k) => self.phases.insert(k, phase),
         }
-        self.compiled = Compiled::default();
+        let left = self.compiled.engine.take().map(Engine::into_grown).or_else(|| self.compiled.grown.take());
+        if let Some(mut grown) = left {
+            grown.append(self.relation, &phase);
+            self.compiled.grown.replace(Some(grown));
+        }
         Ok(())
     }
 
@@ -124,7 +138,13 @@ impl Plan {
     }
 
     fn engine(&self) -> &Engine {
-        self.compiled.0.get_or_init(|| Engine::new(self.relation, &self.phases))
+        self.compiled.engine.get_or_init(|| {
+            let engine = Engine::new(self.relation, &self.phases);
+            match self.compiled.grown.take() {
+                Some(grown) => engine.with(grown),
+                None => engine,
+            }
+        })
     }
 
     /// ε(δ) with certified bounds.

@@ -8,7 +8,7 @@ use crate::assemble::Assembled;
 use crate::encode::Purpose;
 use crate::error::{DataError, DocumentProblem};
 use crate::lines::{LONGEST_LINE, Lines, Next, without_mark};
-use crate::source::{Start, open_plain};
+use crate::source::{RecordFile, Start, open_plain};
 use dp_pvi_records::{RecordTable, RecordTableBuilder};
 use dp_pvi_schema::content::{DocumentFormat, DocumentRule};
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ const LONGEST_NUMBERS: u64 = 256;
 /// Reads all documents of all files.
 ///
 /// In a run a line that cannot be read makes its document contribute 0; one that names no document belongs to none.
-pub(crate) fn load<P: AsRef<Path>>(rule: &DocumentRule, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
+pub(crate) fn load(rule: &DocumentRule, files: &[impl RecordFile], purpose: Purpose) -> Result<Assembled, DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
@@ -33,12 +33,12 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &DocumentRule, files: &[P], purpose: Pu
         values: Vec::new(),
         totals: LocalCounts { units: 0, records: 0, dropped: 0 },
     };
-    for path in files {
-        let path = path.as_ref();
+    for file in files {
+        let path = file.name();
         let before = collector.totals.units;
         match rule.format {
-            DocumentFormat::Docword => docword(rule, &mut File::open(path, Start::Header, LONGEST_NUMBERS)?, &mut collector, purpose)?,
-            DocumentFormat::Text => text(rule, &mut File::open(path, Start::Record, LONGEST_LINE)?, &mut collector, purpose)?,
+            DocumentFormat::Docword => docword(rule, &mut File::open(file, Start::Header, LONGEST_NUMBERS)?, &mut collector, purpose)?,
+            DocumentFormat::Text => text(rule, &mut File::open(file, Start::Record, LONGEST_LINE)?, &mut collector, purpose)?,
         }
         if collector.totals.units == before && purpose != Purpose::Run {
             return Err(DataError::Empty { path: path.to_owned() });
@@ -188,8 +188,9 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn open(path: &'a Path, start: Start, longest: u64) -> Result<Self, DataError> {
-        Ok(Self { path, lines: Lines::new(BufReader::with_capacity(1 << 16, open_plain(path, start)?), longest) })
+    fn open(file: &'a impl RecordFile, start: Start, longest: u64) -> Result<Self, DataError> {
+        let lines = Lines::new(BufReader::with_capacity(1 << 16, open_plain(file, start)?), longest);
+        Ok(Self { path: file.name(), lines })
     }
 
     fn next(&mut self) -> Result<Next, DataError> {

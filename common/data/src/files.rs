@@ -1,29 +1,30 @@
 //! All rows of all files, each by the reader of what its bytes are.
 
 use std::io::{Cursor, Read as _};
-use std::path::Path;
 
 use crate::encode::Purpose;
 use crate::error::DataError;
 use crate::parquet::ParquetTable;
-use crate::source::{Container, Reading, Sink, Start, gunzip, opened};
+use crate::source::{Container, Reading, RecordFile, Sink, Start, gunzip, opened, unzstd};
 use crate::text::TextTable;
 
 /// Gives all rows of all files to a sink.
-pub(crate) fn read_files<P: AsRef<Path>>(reading: Reading<'_>, files: &[P], sink: &mut impl Sink) -> Result<(), DataError> {
+pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: &mut impl Sink) -> Result<(), DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
-    files.iter().try_for_each(|path| read(reading, path.as_ref(), sink))
+    files.iter().try_for_each(|file| read(reading, file, sink))
 }
 
-fn read(reading: Reading<'_>, path: &Path, sink: &mut impl Sink) -> Result<(), DataError> {
+fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> Result<(), DataError> {
     let format = reading.schema.csv();
     let start = if format.names.is_some() { Start::Record } else { Start::Header };
-    let (file, bytes) = opened(path)?;
+    let path = file.name();
+    let (file, bytes) = opened(file)?;
     match Container::of(path, &bytes, start) {
         Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?, sink),
         Container::Gzip => read_text(reading, TextTable::new(path, gunzip(bytes, file), format), sink),
+        Container::Zstd => read_text(reading, TextTable::new(path, unzstd(path, bytes, file)?, format), sink),
         Container::Plain => read_text(reading, TextTable::new(path, Cursor::new(bytes).chain(file), format), sink),
     }
 }

@@ -4,7 +4,7 @@ use crate::LocalCounts;
 use crate::assemble::Assembled;
 use crate::encode::Purpose;
 use crate::error::{DataError, ImageProblem};
-use crate::source::{Start, open_plain};
+use crate::source::{RecordFile, Start, open_plain};
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::content::ImageRule;
 use std::io::{BufReader, ErrorKind, Read};
@@ -15,7 +15,7 @@ const MAGIC: u32 = 0x0000_0803;
 
 /// Reads all images of all files. Every pixel is a number that the schema has a use for, so there is nothing to reject in an image: what
 /// can be wrong is the header, and the length of the file.
-pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
+pub(crate) fn load(rule: &ImageRule, files: &[impl RecordFile], purpose: Purpose) -> Result<Assembled, DataError> {
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
@@ -25,9 +25,9 @@ pub(crate) fn load<P: AsRef<Path>>(rule: &ImageRule, files: &[P], purpose: Purpo
     let mut image = vec![0u8; pixels];
     let ones = vec![1.0; pixels];
     let mut indices = Vec::with_capacity(pixels);
-    for path in files {
-        let path = path.as_ref();
-        let mut file = File { path, reader: BufReader::with_capacity(1 << 16, open_plain(path, Start::Header)?), image: 0 };
+    for source in files {
+        let path = source.name();
+        let mut file = File { path, reader: BufReader::with_capacity(1 << 16, open_plain(source, Start::Header)?), image: 0 };
         if file.number()? != MAGIC {
             return Err(file.fault(ImageProblem::NotImages));
         }

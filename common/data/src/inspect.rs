@@ -4,13 +4,12 @@ use crate::assemble::Assembled;
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Watch};
 use crate::error::{DataError, RowProblem};
 use crate::files::read_files;
-use crate::source::{Reading, RowError, Sink, field_name};
+use crate::source::{Reading, RecordFile, RowError, Sink, field_name};
 use dp_pvi_records::{LineProblem, Row};
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
 
 /// Bars of the norm histogram.
 const NORM_BINS: usize = 10;
@@ -88,7 +87,7 @@ pub struct FieldCounts {
 ///
 /// # Errors
 /// See [`DataError`]; not [`DataError::Cell`] or [`DataError::Line`].
-pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
+pub fn inspect(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection, DataError> {
     if *schema.content() != Content::Table {
         return without_columns(schema, files);
     }
@@ -104,7 +103,7 @@ pub fn inspect<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspectio
 }
 
 /// Documents and images: only their number and their norms can be told.
-fn without_columns<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Inspection, DataError> {
+fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection, DataError> {
     let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check)?;
     let (bound, norms) = (schema.row_norm_bound(), vec![0; NORM_BINS + 1]);
     let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), filled: Vec::new(), bound, norms };

@@ -1,7 +1,7 @@
 //! From files to privacy units: CSV and Parquet, documents and images, through the public schema.
 //!
 //! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (every range,
-//! constant and category list is public). Files are text (CSV, plain or gzip) or Parquet, told apart by
+//! constant and category list is public). Files are text (CSV, plain, gzip or Zstandard) or Parquet, told apart by
 //! their first bytes; several files are one data set, in the given order.
 //!
 //! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
@@ -27,7 +27,7 @@
 //! * A record of a text file is one line. Every line after the header is one, also if it is empty or looks like a comment, so that no
 //!   record moves another. A quote that is not closed ends with its line. A line ends with a line feed; a header that ends in a carriage
 //!   return alone is refused.
-//! * Whether a file is gzip or Parquet is told by its first bytes where they belong to a header, and by its name (`.gz`, `.parquet`)
+//! * Whether a file is packed or Parquet is told by its first bytes where they belong to a header, and by its name (`.gz`, `.zst`, `.parquet`)
 //!   where they belong to a record.
 //! * How many records there are, none included, is no error (a table holds 2³² entries, 50 GB of them).
 //!
@@ -65,6 +65,7 @@ use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 use encode::Purpose;
 use source::Reading;
+pub use source::{DataFile, RecordFile};
 use std::io::Read;
 use std::path::Path;
 
@@ -125,7 +126,7 @@ pub struct Rows {
 ///
 /// # Errors
 /// See [`DataError`]: a file as a whole cannot be used, or has more than a table holds. Neither a cell nor a line is an error.
-pub fn load_for_run<P: AsRef<Path>>(schema: &Schema, files: &[P], key: &[u8; 32]) -> Result<Snapshot, DataError> {
+pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) -> Result<Snapshot, DataError> {
     let table = table(schema, files, Purpose::Run)?.table;
     let fingerprint = fingerprint::of(&table, key);
     Ok(Snapshot { units: Units::new(table), fingerprint })
@@ -146,11 +147,11 @@ pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
 ///
 /// # Errors
 /// As [`load_for_run`].
-pub fn load_for_formula<P: AsRef<Path>>(
+pub fn load_for_formula(
     plain: &Schema,
     by_formula: &Schema,
     slots: Option<u64>,
-    files: &[P],
+    files: &[impl RecordFile],
     key: &[u8; 32],
 ) -> Result<Snapshot, DataError> {
     let room = slots.map(|units| Room { units, entries: MOST_FORMULA_ENTRIES / units.max(1) });
@@ -193,7 +194,7 @@ where
 ///
 /// # Errors
 /// See [`DataError`].
-pub fn load<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Loaded, DataError> {
+pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataError> {
     let Assembled { table, counts, .. } = table(schema, files, Purpose::Check)?;
     Ok(Loaded { units: Units::new(table), counts })
 }
@@ -230,7 +231,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
 /// [`DataError::Io`], also for bytes that are no UTF-8.
 pub fn read_text(path: &Path) -> Result<String, DataError> {
     let mut text = String::new();
-    let read = source::open_plain(path, source::Start::Header)?.read_to_string(&mut text);
+    let read = source::open_plain(&path, source::Start::Header)?.read_to_string(&mut text);
     read.map(|_| text).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
@@ -249,7 +250,7 @@ where
     assembler.finish()
 }
 
-fn table<P: AsRef<Path>>(schema: &Schema, files: &[P], purpose: Purpose) -> Result<Assembled, DataError> {
+fn table(schema: &Schema, files: &[impl RecordFile], purpose: Purpose) -> Result<Assembled, DataError> {
     match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, purpose);

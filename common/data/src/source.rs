@@ -6,9 +6,9 @@ use dp_pvi_records::{LineProblem, RecordError, Row, Source, Visitor};
 use dp_pvi_schema::{ColumnKind, OtherColumns, Schema};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Takes the rows of a data set one by one.
 pub(crate) trait Sink {
@@ -80,6 +80,7 @@ impl<K: Sink> Visitor for Counted<'_, K> {
 pub(crate) enum Container {
     Plain,
     Gzip,
+    Zstd,
     Parquet,
 }
 
@@ -94,46 +95,105 @@ pub(crate) enum Start {
 
 impl Container {
     pub(crate) fn of(path: &Path, bytes: &[u8], start: Start) -> Self {
-        let gzip = match start {
-            Start::Header if bytes.starts_with(b"PAR1") => return Self::Parquet,
-            Start::Header => bytes.starts_with(&[0x1f, 0x8b]),
-            Start::Record => match path.extension().and_then(|extension| extension.to_str()) {
-                Some("parquet") => return Self::Parquet,
-                extension => extension == Some("gz"),
-            },
-        };
-        if gzip { Self::Gzip } else { Self::Plain }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match start {
+            Start::Header if bytes.starts_with(b"PAR1") => Self::Parquet,
+            Start::Header if bytes.starts_with(&[0x1f, 0x8b]) => Self::Gzip,
+            Start::Header if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => Self::Zstd,
+            Start::Record if extension == Some("parquet") => Self::Parquet,
+            Start::Record if extension == Some("gz") => Self::Gzip,
+            Start::Record if extension == Some("zst") => Self::Zstd,
+            Start::Header | Start::Record => Self::Plain,
+        }
     }
 }
 
-/// Opens a regular file. Anything else would make the program wait for bytes that may never come, or never end.
-fn open(path: &Path) -> Result<File, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
-    if !std::fs::metadata(path).map_err(io)?.is_file() {
-        return Err(DataError::NotAFile { path: path.to_owned() });
-    }
-    File::open(path).map_err(io)
+/// A file of records.
+pub trait RecordFile {
+    /// What messages call it.
+    fn name(&self) -> &Path;
+
+    /// Opens it, to be read from its first byte on.
+    ///
+    /// # Errors
+    /// It is no regular file, or the operating system says no.
+    fn open(&self) -> Result<File, DataError>;
 }
 
-/// A file's bytes, without gzip.
-pub(crate) fn open_plain(path: &Path, start: Start) -> Result<Box<dyn Read>, DataError> {
-    let (file, bytes) = opened(path)?;
-    Ok(match Container::of(path, &bytes, start) {
-        Container::Gzip => Box::new(gunzip(bytes, file)),
-        Container::Plain | Container::Parquet => Box::new(Cursor::new(bytes).chain(file)),
+impl<P: AsRef<Path>> RecordFile for P {
+    fn name(&self) -> &Path {
+        self.as_ref()
+    }
+
+    /// Anything but a regular file would make the program wait for bytes that may never come, or never end.
+    fn open(&self) -> Result<File, DataError> {
+        let path = self.as_ref();
+        let io = |source| DataError::Io { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(io)?.is_file() {
+            return Err(DataError::NotAFile { path: path.to_owned() });
+        }
+        File::open(path).map_err(io)
+    }
+}
+
+/// A file that is found by its path whenever it is read, or one that is open already and may have no path: what a site keeps of the answer to a
+/// query, which is gone with the process.
+#[derive(Debug)]
+pub enum DataFile {
+    /// By its path.
+    At(PathBuf),
+    /// Open. Read from one thread at a time.
+    Open {
+        /// What messages call it.
+        name: PathBuf,
+        /// The file.
+        file: File,
+    },
+}
+
+impl RecordFile for DataFile {
+    fn name(&self) -> &Path {
+        match self {
+            Self::At(path) | Self::Open { name: path, .. } => path,
+        }
+    }
+
+    fn open(&self) -> Result<File, DataError> {
+        match self {
+            Self::At(path) => path.open(),
+            Self::Open { name, file } => {
+                let rewound = file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
+                rewound.map_err(|source| DataError::Io { path: name.clone(), source })
+            }
+        }
+    }
+}
+
+/// A file's bytes, unpacked.
+pub(crate) fn open_plain(file: &impl RecordFile, start: Start) -> Result<Box<dyn Read>, DataError> {
+    let (opened, bytes) = opened(file)?;
+    Ok(match Container::of(file.name(), &bytes, start) {
+        Container::Gzip => Box::new(gunzip(bytes, opened)),
+        Container::Zstd => Box::new(unzstd(file.name(), bytes, opened)?),
+        Container::Plain | Container::Parquet => Box::new(Cursor::new(bytes).chain(opened)),
     })
 }
 
 /// A file and its first bytes.
-pub(crate) fn opened(path: &Path) -> Result<(File, Vec<u8>), DataError> {
-    let mut file = open(path)?;
+pub(crate) fn opened(file: &impl RecordFile) -> Result<(File, Vec<u8>), DataError> {
+    let mut opened = file.open()?;
     let mut bytes = Vec::with_capacity(4);
-    (&mut file).take(4).read_to_end(&mut bytes).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    Ok((file, bytes))
+    (&mut opened).take(4).read_to_end(&mut bytes).map_err(|source| DataError::Io { path: file.name().to_owned(), source })?;
+    Ok((opened, bytes))
 }
 
 pub(crate) fn gunzip(start: Vec<u8>, file: File) -> impl Read {
     flate2::read::MultiGzDecoder::new(std::io::BufReader::with_capacity(1 << 16, Cursor::new(start).chain(file)))
+}
+
+/// All frames of a file, one after the other.
+pub(crate) fn unzstd(path: &Path, start: Vec<u8>, file: File) -> Result<impl Read + use<>, DataError> {
+    zstd::stream::read::Decoder::new(Cursor::new(start).chain(file)).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
 impl Reading<'_> {

@@ -316,7 +316,7 @@ fn response(prediction: &Prediction) -> (f64, f64) {
         Prediction::Number { mean, variance }
         | Prediction::Count { mean, variance, .. }
         | Prediction::HeavyTailed { mean, variance, .. } => (mean, variance),
-        Prediction::Classes { .. } | Prediction::Component { .. } => (0.0, 0.0),
+        Prediction::Classes { .. } | Prediction::Survival { .. } | Prediction::Component { .. } => (0.0, 0.0),
     }
 }
 

@@ -39,6 +39,8 @@ fn published(task: &ResolvedTask, problem: &Problem, tables: &[RecordTable]) -> 
         Likelihood::Linear | Likelihood::Poisson | Likelihood::NegativeBinomial | Likelihood::Robust => {
             format!("mean = {mean:?}\nsd = {sd:?}\n")
         }
+        // Nothing can be published of times and events.
+        Likelihood::Survival => String::new(),
     };
     let (head, columns) = task.schema.split_once("[[columns]]\n").unwrap();
     let mut schema = format!("{head}{label}{source}");

@@ -23,7 +23,9 @@ use serde_json::Value;
 use crate::capabilities::Model;
 use crate::capabilities::glm::{self, LinearPredictor};
 use crate::gamma::GammaRegression;
-use dp_pvi_records::RecordTable;
+use dp_pvi_privacy::UnitTable;
+use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_schema::public::Extra;
 
 /// Noise and coins as a function of (seed, release, step, purpose); `coins` may have a seed of their own.
 #[derive(Debug, Clone, Copy)]
@@ -155,6 +157,23 @@ pub(crate) fn table(dimension: usize, units: &[Vec<(Vec<f64>, f64)>]) -> RecordT
             let (indices, values): (Vec<u32>, Vec<f64>) =
                 row.iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(j, &x)| (j as u32, x)).unzip();
             builder.push(&indices, &values, *target).unwrap();
+        }
+    }
+    builder.finish()
+}
+
+/// A table of a task's units. Where the label is a survival time, a target below 0 is the time of an event, and one above 0 that of a record that was not watched longer.
+pub(crate) fn table_for(task: &ResolvedTask, units: &[Vec<(Vec<f64>, f64)>]) -> RecordTable {
+    if task.model.rules().survival().is_none() {
+        return table(task.features as usize, units);
+    }
+    let plain = table(task.features as usize, units);
+    let mut builder = RecordTable::builder(plain.dimension());
+    for unit in 0..plain.len() {
+        builder.start_unit();
+        for record in plain.unit(unit).records() {
+            let extra = Extra { event: record.target < 0.0, ..Extra::NONE };
+            builder.push_record(RecordView { target: record.target.abs(), extra, ..record }).unwrap();
         }
     }
     builder.finish()

@@ -91,6 +91,15 @@ fn natural_gradients_of_numbers_with_outliers_cover() {
     }
 }
 
+/// Rows are cut at 1, and the clip shortens few terms.
+#[test]
+fn natural_gradients_of_survival_times_cover() {
+    let pvi = format!("{NATURAL}\nresidual_bound = 1.0\ncurvature_bound = 1.0\nclip_norm = 4.0");
+    for (epsilon, sites) in [(1.0, 5), (4.0, 5)] {
+        check(&Problem { epsilon, spread: 0.4, ..problem(Likelihood::Survival, &pvi, "full-covariance", sites) });
+    }
+}
+
 /// Moderate logits, where a gradient is nearly linear on the way from the prior.
 fn problem(likelihood: Likelihood, pvi: &str, approximation: &'static str, sites: u32) -> Problem {
     let spread = if likelihood == Likelihood::Logistic { 0.5 } else { 1.0 };

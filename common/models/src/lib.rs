@@ -26,6 +26,9 @@ pub mod robust_regression;
 pub mod rows;
 pub mod sigmoid_belief;
 pub mod spec;
+pub mod survival;
+pub mod survival_regression;
+pub mod weibull_regression;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -40,6 +43,7 @@ use crate::predictor::Predictor;
 use crate::registry::{Named, RegisterError, Registry};
 use crate::sigmoid_belief::SigmoidBeliefSpec;
 use crate::spec::{Prior, PriorSpec, TaskError};
+use crate::survival::SurvivalModel;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
@@ -79,6 +83,16 @@ pub trait ModelRules: Display {
     fn classes_with_coefficients(&self, schema: &Schema) -> Vec<String> {
         let _ = schema;
         Vec::new()
+    }
+
+    /// Parameters of the model's own that stand before the coefficients of a row.
+    fn own_before_rows(&self) -> u32 {
+        0
+    }
+
+    /// What it says of survival times, where it is about such.
+    fn survival(&self) -> Option<&dyn SurvivalModel> {
+        None
     }
 
     /// Whether the intercept of a formula is a coefficient. Where it is not, it counts for the coding of factors and is then left out of the rows.
@@ -196,6 +210,13 @@ pub trait ModelRules: Display {
         })
     }
 
+    /// What residuals and curvatures are multiplied by in a record, at most. Default: those of one row of features.
+    fn lengths(&self, schema: &Schema) -> Lengths {
+        let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
+        let largest = self.largest_entry(Ranges { row: radius, label: schema.max_abs_target() }, entry).min(radius);
+        Lengths { gradient: radius, full: radius * radius, diagonal: radius * largest, gram: radius * radius }
+    }
+
     /// Public bound on the norm of one record's gradient of E_q log p in μ, if there is one.
     fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
         let _ = ranges;
@@ -212,6 +233,19 @@ pub struct Ranges {
     pub label: f64,
 }
 
+/// Largest norms of what residuals and curvatures are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lengths {
+    /// ‖ρ‖.
+    pub gradient: f64,
+    /// ‖svec ρρᵀ‖.
+    pub full: f64,
+    /// ‖ρ∘ρ‖.
+    pub diagonal: f64,
+    /// ‖Σ svec ρρᵀ‖ over all rows of a record.
+    pub gram: f64,
+}
+
 /// What a linear predictor xᵀθ is measured in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredictorScale {
@@ -219,6 +253,8 @@ pub enum PredictorScale {
     LogOdds,
     /// ln E y of a count.
     LogRate,
+    /// ln of a hazard.
+    LogHazard,
     /// Φ⁻¹ P(y = 1).
     Probit,
     /// The encoded label.
@@ -309,6 +345,8 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<poisson_regression::PoissonRegression>(),
     ModelEntry::of::<multinomial_regression::MultinomialRegression>(),
     ModelEntry::of::<ordinal_regression::OrdinalRegression>(),
+    ModelEntry::of::<survival_regression::SurvivalRegression>(),
+    ModelEntry::of::<weibull_regression::WeibullRegression>(),
     ModelEntry::of::<negative_binomial_regression::NegativeBinomialRegression>(),
     ModelEntry::of::<robust_regression::RobustRegression>(),
     ModelEntry::of::<neural_network::NeuralNetworkSpec>(),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use dp_pvi_schema::public::Example;
 
+use crate::survival::LogCumulativeHazard;
 use dp_pvi_numerics::count::negative_binomial;
 use dp_pvi_numerics::normal;
 use dp_pvi_numerics::student::NormalPlusStudent;
@@ -174,6 +175,13 @@ pub enum Prediction {
         /// In the order of the schema's list.
         probabilities: Vec<f64>,
     },
+    /// Whether the event has come until the horizon.
+    Survival {
+        /// In the unit of the file's times.
+        horizon: f64,
+        /// ln H(horizon).
+        hazard: LogCumulativeHazard,
+    },
     /// The component of a mixture that most likely made the row.
     Component {
         /// Its number, from 0.
@@ -194,11 +202,12 @@ impl Prediction {
                 Some(below + 0.5 * negative_binomial::log_mass(target, dispersion, mean, variance).exp())
             }
             Self::HeavyTailed { law, .. } => Some(law.distribution(target)),
-            Self::Class { .. } | Self::Classes { .. } | Self::Probit { .. } | Self::Component { .. } => None,
+            Self::Class { .. } | Self::Classes { .. } | Self::Survival { .. } | Self::Probit { .. } | Self::Component { .. } => None,
         }
     }
 
-    /// Central interval: of the number itself, or of the success probability σ(xᵀθ) under the posterior of θ.
+    /// Central interval: of the number itself, or of the success probability σ(xᵀθ) under the posterior of θ, or of the probability that the event has not come until the
+    /// horizon.
     #[must_use]
     pub fn interval(&self, level: Level) -> Interval {
         match *self {
@@ -225,6 +234,7 @@ impl Prediction {
                 let (_, probability) = largest(probabilities);
                 Interval { lower: probability, upper: probability }
             }
+            Self::Survival { hazard, .. } => hazard.band(level),
             Self::Component { probability, .. } => Interval { lower: probability, upper: probability },
         }
     }

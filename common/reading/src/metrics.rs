@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::concordance::{Outcome, concordance};
 use crate::predictive::{Prediction, Predictor, largest};
-use crate::public::{Public, TestRecords};
+use crate::public::{Extra, Public, TestRecords};
 
 /// Metrics that were computed on public records: [`evaluate`] is the only way to one. An evaluator reports nothing else.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +50,7 @@ pub struct HeldOutMetrics {
     /// Per bin: mean prediction, observed rate, records.
     pub reliability: Vec<(f64, f64, u64)>,
     /// Area under the ROC curve, ties counted half; absent where one class is missing (classification). Of more than two classes the mean over
-    /// the classes, each against the others.
+    /// the classes, each against the others. Of survival times Harrell's concordance index, which is the same where the time is a class.
     #[serde(default)]
     pub auc: Option<f64>,
     /// Records by probability integral transform of their target, in `PIT_BINS` equal bins: flat where predictions are calibrated
@@ -111,6 +112,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
     let (mut count, mut numbers, mut log_likelihood, mut squares) = (0_u64, 0_u64, 0.0, 0.0);
     let (mut classes, mut transforms) = (Vec::new(), Vec::new());
     let mut several: Vec<(Vec<f64>, usize)> = Vec::new();
+    let mut survival: Vec<Outcome> = Vec::new();
     let mut pixels = None;
     for record in records.get().examples() {
         count += 1;
@@ -130,6 +132,10 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
             Prediction::Class { probability, .. } | Prediction::Probit { probability, .. } => classes.push((probability, record.target)),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the position of a class")]
             Prediction::Classes { probabilities } => several.push((probabilities, record.target as usize)),
+            Prediction::Survival { hazard, .. } => {
+                let Extra { entry, event, .. } = record.extra;
+                survival.push(Outcome { entry, time: record.target, event, risk: hazard.mean });
+            }
             // A mixture predicts no target.
             Prediction::Component { .. } => {}
         }
@@ -162,7 +168,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         brier: classification.then(|| mean(squared)),
         calibration_error: classification.then(|| reliability.iter().map(|(p, y, n)| (p - y).abs() * mean(as_f64(*n))).sum()),
         reliability,
-        auc,
+        auc: concordance(&survival).or(auc),
         pit: histogram(&transforms),
         interval_coverage: if regression { coverage(&transforms) } else { Vec::new() },
         roc,

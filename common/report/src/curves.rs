@@ -108,6 +108,62 @@ pub(crate) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
     html
 }
 
+/// A point of a curve with its band: x, y, and the ends of the interval at x where they are known.
+pub(crate) type Banded = (f64, f64, Option<(f64, f64)>);
+
+/// One curve over a number, with its band. `points` are ascending in x.
+pub(crate) fn banded(title: &str, note: &str, x_label: &str, y_label: &str, points: &[Banded]) -> String {
+    const HEIGHT: f64 = 220.0;
+    let ends = |point: &Banded| point.2.map_or([point.1, point.1], |(low, high)| [low, high]);
+    let (Some((low, high)), Some(y)) =
+        (range(points.iter().map(|point| point.0)), Axis::around(points.iter().flat_map(ends).chain([0.0]), Labels::Plain, 5))
+    else {
+        return String::new();
+    };
+    let x = Axis::exact(low, high, 8);
+    let down = |value: f64| HEIGHT * (1.0 - y.percent(value) / 100.0);
+    let place = |(at, value): (f64, f64)| format!("{:.2},{:.1}", x.percent(at), down(value));
+    let text = |points: Vec<(f64, f64)>| points.into_iter().map(place).collect::<Vec<_>>().join(" ");
+    let line = text(points.iter().map(|point| (point.0, point.1)).collect());
+    let known: Vec<(f64, (f64, f64))> = points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
+    let up = known.iter().map(|(at, (_, high))| (*at, *high));
+    let band = text(up.chain(known.iter().rev().map(|(at, (low, _))| (*at, *low))).collect());
+    let described =
+        [points.first(), points.last()].into_iter().flatten().map(|point| format!("{} at {x_label} {}", number(point.1), number(point.0)));
+    let mut html = format!(
+        "<figure><figcaption>{}<small>{}</small></figcaption><svg class=\"curve\" height=\"{:.0}\" role=\"img\"><title>{}. {}: {}</title>",
+        Escaped(title),
+        Escaped(note),
+        HEIGHT + 40.0,
+        Escaped(title),
+        Escaped(y_label),
+        Escaped(&described.collect::<Vec<_>>().join(", "))
+    );
+    // Writing into a string cannot fail.
+    for (at, label) in y.ticks() {
+        let at = down(at);
+        let _ = write!(
+            html,
+            "<line x1=\"0\" x2=\"100%\" y1=\"{at:.1}\" y2=\"{at:.1}\" class=\"grid\"/><text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            at + 4.0,
+            number(label)
+        );
+    }
+    for (at, label) in x.ticks() {
+        let _ =
+            write!(html, "<text x=\"{:.2}%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>", x.percent(at), HEIGHT + 17.0, number(label));
+    }
+    let _ = write!(
+        html,
+        "<svg width=\"100%\" height=\"{HEIGHT:.0}\" viewBox=\"0 0 100 {HEIGHT:.0}\" preserveAspectRatio=\"none\" class=\"k0\"><polygon points=\"{band}\" \
+         class=\"band\"/><polyline points=\"{line}\" class=\"line k0\" fill=\"none\" stroke-width=\"2\" vector-effect=\"non-scaling-stroke\"/></svg>\
+         <text x=\"50%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text></svg></figure>",
+        HEIGHT + 35.0,
+        Escaped(x_label)
+    );
+    html
+}
+
 /// Where a picture begins: at the second round, if the first alone would take two thirds of the axis. (The first round of some methods changes
 /// nothing yet: it only measures how features go together.)
 fn first_shown(series: &[Line<'_>]) -> f64 {

@@ -30,7 +30,7 @@ svg{display:block;font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\"
 svg text{fill:var(--muted);font-variant-numeric:tabular-nums}svg text.ink{fill:var(--ink)}\
 svg .grid{stroke:var(--rule)}svg .axis{stroke:var(--axis)}svg .ref{stroke:var(--muted);stroke-width:1.5}svg .dash{stroke-dasharray:5 4}\
 .k0{--k:var(--s0)}.k1{--k:var(--s1)}.k2{--k:var(--s2)}.k3{--k:var(--s3)}.k4{--k:var(--s4)}\
-svg .line{stroke:var(--k);fill:none}svg .full{fill:var(--k);stroke:var(--k)}svg circle.full{stroke:var(--paper);stroke-width:1.5}svg .hollow{fill:var(--paper);stroke:var(--k);stroke-width:2}\
+svg .line{stroke:var(--k);fill:none}svg .band{fill:var(--k);fill-opacity:.18;stroke:none}svg .full{fill:var(--k);stroke:var(--k)}svg circle.full{stroke:var(--paper);stroke-width:1.5}svg .hollow{fill:var(--paper);stroke:var(--k);stroke-width:2}\
 svg .k1.line{stroke-dasharray:7 4}svg .k2.line{stroke-dasharray:2 3}svg .k3.line{stroke-dasharray:9 3 2 3}svg .k4.line{stroke-dasharray:12 4}\
 svg.curve{margin:0 1rem 0 4rem;width:calc(100% - 5rem)}\
 .pair{display:flex;flex-wrap:wrap;gap:0 2.5rem}.pair figure{flex:0 1 21rem}.pair svg{max-width:100%}\

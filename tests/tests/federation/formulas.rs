@@ -136,3 +136,86 @@ fn an_offset_is_added_to_predictions_and_has_no_coefficient() {
     let predicted: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     assert!((predicted["mean"].as_f64().unwrap() - mean[0] - 0.5 * mean[1] - 2.0).abs() < 1e-7, "{predicted}");
 }
+
+/// Effects of sites without protection: every round is a step of coordinate ascent over the coefficients and the sites' common scale, which the test does
+/// beside it on the normal equations.
+#[test]
+fn effects_of_sites_and_their_scale_are_those_of_coordinate_ascent() {
+    const ROUNDS: u32 = 5;
+    let mut records = Records::generated(90, 1, 3);
+    let of_site = |i: usize| if i < 30 { 0 } else { 1 + usize::from(i >= 70) };
+    for (i, y) in records.y.iter_mut().enumerate() {
+        *y = 0.2 * *y + [1.0, -0.7, 0.2][of_site(i)];
+    }
+    let noise_sd = 0.4;
+    let task = Task {
+        likelihood: Likelihood::Linear { noise_sd },
+        full_covariance: true,
+        schedule: Schedule::Synchronous(ROUNDS),
+        damping: Some(1.0),
+        epsilon: None,
+        ..Task::default()
+    };
+    let sites = records.sites(&[30, 40, 20], task.likelihood);
+    let named = "[model]\nformula = \"y ~ x0 + (1 | site)\"\nsites = [\"site-3\", \"site-1\", \"site-2\"]\n";
+    let text = task.toml().replacen("[model]\n", named, 1);
+    let federation = Federation::new(&text, &task.schema(1).replace("intercept = false\n", ""), &sites);
+    let (code, out, err) = outcome(&mut federation.server_command(&["check"]));
+    assert!(code == 0 && out.contains("scale learned, 0.5 at first"), "{out}{err}");
+    complete(&federation, &sites);
+
+    // Intercept, x0, and the sites by their names.
+    let x = DMatrix::from_fn(90, 5, |i, j| match j {
+        0 => 1.0,
+        1 => records.x[i][0],
+        _ => f64::from(u8::from(j - 2 == of_site(i))),
+    });
+    let gram = x.tr_mul(&x) / noise_sd.powi(2);
+    let h = x.tr_mul(&DVector::from_vec(records.y.clone())) / noise_sd.powi(2);
+    let mut scale = 0.25;
+    let at = |scale: f64| {
+        let prior = DVector::from_vec(vec![1.0, 1.0, 1.0 / scale, 1.0 / scale, 1.0 / scale]);
+        let covariance = (&gram + DMatrix::from_diagonal(&prior)).try_inverse().unwrap();
+        (&covariance * &h, covariance)
+    };
+    for _ in 1..ROUNDS {
+        let (mean, covariance) = at(scale);
+        let square: f64 = (2..5).map(|j| mean[j] * mean[j] + covariance[(j, j)]).sum();
+        scale = (square + 2.0 * 0.25) / (3.0 + 2.0);
+    }
+    let (mean, covariance) = at(scale);
+    let document = federation.posterior();
+    let coefficients = document["coefficients"].as_array().unwrap();
+    let names: Vec<&str> = coefficients.iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["(Intercept)", "x0", "b[(Intercept) site:site-1]", "b[(Intercept) site:site-2]", "b[(Intercept) site:site-3]"]);
+    for (j, coefficient) in coefficients.iter().enumerate() {
+        assert!((coefficient["mean"].as_f64().unwrap() - mean[j]).abs() < 1e-8, "{coefficient}: {}", mean[j]);
+        assert!((coefficient["sd"].as_f64().unwrap() - covariance[(j, j)].sqrt()).abs() < 1e-8, "{coefficient}");
+    }
+    let scales = &document["scales"][0];
+    let square: f64 = (2..5).map(|j| mean[j] * mean[j] + covariance[(j, j)]).sum();
+    assert!((scales["estimate"].as_f64().unwrap() - ((square + 0.5) / 5.0).sqrt()).abs() < 1e-8, "{scales}");
+    assert_eq!(scales["members"].as_array().unwrap().len(), 3);
+    assert!(scales["interval_90"]["lower"].as_f64().unwrap() < scales["estimate"].as_f64().unwrap(), "{scales}");
+}
+
+/// A private run with effects of sites, smooth curves and priors of terms ends, and says what it learned.
+#[test]
+fn a_private_run_learns_the_scale_of_a_curve_and_of_the_sites() {
+    let records = Records::generated(240, 2, 0);
+    let task = Task { schedule: Schedule::Synchronous(4), full_covariance: true, ..Task::default() };
+    let sites = records.sites(&[80, 80, 80], task.likelihood);
+    let named = "[model]\nformula = \"y ~ x0 + s(x1, k = 5) + (1 | site)\"\nsites = [\"site-1\", \"site-2\", \"site-3\"]\n";
+    let priors = "[[model.priors]]\nterm = \"(1 | site)\"\nrate = 0.1\n[pvi]\n";
+    let text = task.toml().replacen("[model]\n", named, 1).replacen("[pvi]\n", priors, 1);
+    let text = text.replace("update = \"dp-optimisation\"", "update = \"natural-gradient\"");
+    let federation = Federation::new(&text, &task.schema(2).replace("intercept = false\n", ""), &sites);
+    complete(&federation, &sites);
+    let document = federation.posterior();
+    let scales = document["scales"].as_array().unwrap();
+    assert_eq!(scales.iter().map(|scale| scale["term"].as_str().unwrap()).collect::<Vec<_>>(), ["s(x1, k = 5)", "(1 | site)"]);
+    assert!(scales.iter().all(|scale| scale["estimate"].as_f64().unwrap() > 0.0), "{scales:?}");
+    assert!(document["agreement"].to_string().contains("the formula has effects of sites"), "{}", document["agreement"]);
+    let report = std::fs::read_to_string(federation.home("server").join("results/report.html")).unwrap();
+    assert!(report.contains("Curves, and how groups differ"), "the report draws them");
+}

@@ -73,7 +73,7 @@ fn fitted(model: &str, intercept: bool, sites: &[Party]) -> Vec<(String, f64, f6
 }
 
 /// The numbers that a script prints, one a line; `None`, with a word why, where R or a package is not there.
-fn asked(script: &str, package: &str, data: &str) -> Option<Vec<f64>> {
+pub(crate) fn asked(script: &str, package: &str, data: &str) -> Option<Vec<f64>> {
     let has = Command::new("Rscript").args(["-e", &format!("quit(status = !requireNamespace('{package}', quietly = TRUE))")]).output();
     if !has.is_ok_and(|output| output.status.success()) {
         println!("skipped: this needs R with the package {package}");

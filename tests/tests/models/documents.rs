@@ -35,6 +35,16 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
         "212fa9f5727f06cb13ef776f7a6fba136807ede3e9f79cd692faaae81b43a914",
     ),
     (
+        "survival",
+        r#"{"family":"survival-regression","cuts":[0.0,1.0,3.0,10.0],"baseline_mean":-2.302585092994046,"baseline_scale":2.5}"#,
+        "c31670c4a608efa61bf47de42196940c57ee5bc97e8dfd6e2c559e4decf11435",
+    ),
+    (
+        "Weibull",
+        r#"{"family":"weibull-regression","time_unit":2.0,"shape_mean":0.0,"shape_scale":0.5}"#,
+        "694a4368b632c10038d870cc9025d01a178e0200d69d2553ebff08f58c2b3748",
+    ),
+    (
         "network",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
         "e03bfa703ad764a8be1958fbab145c9f0b32b36d992a35c42d8ff863a024f1f4",
@@ -125,6 +135,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "expected one of `classes`, `threshold_mean`, `threshold_scale`",
         "expected one of `classes`, `threshold_mean`, `threshold_scale`",
     ),
+    ("survival", "expected one of `cuts`, `baseline_mean`, `baseline_scale`", "expected one of `cuts`, `baseline_mean`, `baseline_scale`"),
+    ("Weibull", "expected one of `time_unit`, `shape_mean`, `shape_scale`", "expected one of `time_unit`, `shape_mean`, `shape_scale`"),
     ("network", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of numbers", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
     ("network of classes", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),

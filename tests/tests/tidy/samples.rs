@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use dp_pvi_client::config::Config as ClientConfig;
+use dp_pvi_client::database::query::{Asked, Verdict, judge};
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawModel, RawPvi, RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;
@@ -45,6 +46,22 @@ fn the_clients_samples_are_configurations() {
     let evaluator = client("evaluator.toml");
     assert_eq!(evaluator.site.role, Role::Evaluator);
     assert!(evaluator.private().is_err(), "an evaluator has no ledger and no budget");
+}
+
+/// The task over an OMOP database resolves with its schema, and its query shows that each person's rows are of that person alone.
+#[test]
+fn the_samples_of_an_omop_database_fit_each_other() {
+    let config = client("omop/client.toml");
+    let database = config.data.database.as_ref().expect("its records are in a database");
+    assert!(config.data.files.is_empty() && database.vouched.is_none());
+    let schema = read("omop/schema.toml");
+    let unit_column = Schema::parse(&schema).unwrap_or_else(|e| panic!("deploy/omop/schema.toml: {e}"));
+    let asked = Asked { unit_column: unit_column.unit_column(), unit_key: &database.unit_key, public_tables: &database.public_tables };
+    assert_eq!(judge(&read("omop/cohort.sql"), &asked), Ok(Verdict::Kept));
+    let context = ResolveContext { name: "test", update_deadline_seconds: 120, min_sites: 2, expected_sites: 3 };
+    let task = RawTask::parse(&read("omop/task.toml")).unwrap().resolve(&schema, context).unwrap_or_else(|e| panic!("deploy/omop: {e}"));
+    let private = config.private().unwrap();
+    assert_eq!((task.privacy.unit, task.privacy.relation), (private.identity.unit, private.identity.relation));
 }
 
 /// Every task resolves with the schema beside it, and a site with the sample's budget could take part.
@@ -117,6 +134,10 @@ fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
         format!("{label}no_such_key = 1\n"),
         format!("[label]\ncolumn = \"y\"\nkind = \"number\"\n{range}\nno_such_key = 1\n"),
         "[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"a\", \"b\"]\nno_such_key = 1\n".into(),
+        "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1, no_such_key = 1 }\nevent = { column = \"d\" }\n"
+            .into(),
+        "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\", no_such_key = 1 }\n"
+            .into(),
         with_column(&format!("kind = \"number\"\n{range}")),
         with_column("kind = \"category\"\nvalues = [\"a\"]"),
         with_column("kind = \"boolean\""),
@@ -333,6 +354,9 @@ fn every_sample_is_covered() {
         "compose/aggregated.task.toml",
         "compose/task.toml",
         "evaluator.toml",
+        "omop/client.toml",
+        "omop/schema.toml",
+        "omop/task.toml",
         "schema.toml",
         "server.toml",
         "summer.toml",

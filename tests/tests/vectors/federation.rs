@@ -3,21 +3,28 @@
 use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_inference::models;
-use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::records::{RecordTable, RecordView};
 use dp_pvi_posterior::methods::PviRule;
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+use dp_pvi_posterior::schema::public::Extra;
 use dp_pvi_posterior::task::ModelSpec;
 
 use super::read::{Node, Outcome, message};
 
 /// Rows `rows` of X and y, one record a unit.
 pub(crate) fn table(x: &[Vec<f64>], y: &[f64]) -> Result<RecordTable, String> {
+    table_of(x, y, |_| (0.0, Extra::NONE))
+}
+
+/// The same, every record with what `beside` gives for its number: offset, weight and times.
+pub(crate) fn table_of(x: &[Vec<f64>], y: &[f64], beside: impl Fn(usize) -> (f64, Extra)) -> Result<RecordTable, String> {
     let mut builder = RecordTable::builder(x.first().map_or(0, Vec::len));
-    for (row, &target) in x.iter().zip(y) {
+    for (number, (row, &target)) in x.iter().zip(y).enumerate() {
         builder.start_unit();
         let entries = (0_u32..).zip(row).filter(|(_, v)| **v != 0.0);
         let (indices, values): (Vec<u32>, Vec<f64>) = entries.map(|(j, v)| (j, *v)).unzip();
-        builder.push(&indices, &values, target).map_err(message)?;
+        let (offset, extra) = beside(number);
+        builder.push_record(RecordView { indices: &indices, values: &values, target, offset, extra }).map_err(message)?;
     }
     Ok(builder.finish())
 }

@@ -369,7 +369,7 @@ fn widths(pair: &Pair, h: f64, theta: f64, nats: (f64, f64)) -> Vec<(f64, i64)> 
 }
 
 /// Upper bounds on the mass left and right of the part of a segment that is put on the grid.
-fn outside(pair: &Pair, segment: &super::pair::Segment, start: f64, end: f64) -> (f64, f64) {
+pub(crate) fn outside(pair: &Pair, segment: &super::pair::Segment, start: f64, end: f64) -> (f64, f64) {
     let below = |y: f64| 0.5 * libm::erfc(-y / std::f64::consts::SQRT_2);
     let above = |y: f64| 0.5 * libm::erfc(y / std::f64::consts::SQRT_2);
     let (q, r) = (pair.rate, pair.ratio);

@@ -23,6 +23,9 @@
 //! * `compose` raises the step to the T-th power with a rounding budget. The composed law is smooth, so that a few frequencies are
 //!   everything; all others are looked at, and what they could add is charged.
 //! * Outcomes whose mass is a small part of what the gap may cost in δ are sent to infinity (upper bound) or dropped (lower).
+//! * `running` is the other way, and the first one that is tried: the product of transforms M(s) on a vertical line (`line`), summed with
+//!   bounds on all that is left out. It costs the transform of each kind of step and little else, and its bounds are some 1e-7 apart; where
+//!   transforms decay too slowly (very few or very rare steps, losses without a density), the grid answers.
 //! * `contour` gives the estimate; its period holds the tilted law to e^−36, far outcomes fade out smoothly.
 //! * The finest width is chosen from the aim (half of 1e-4·max(ε, 0.05)) and reduced until the interval is narrow enough or a transform has
 //!   2^21 points. These limits, and those on nodes and cells, bound the work of every answer.
@@ -42,8 +45,10 @@ mod cgf;
 mod compose;
 mod contour;
 mod grid;
+mod line;
 mod pair;
 mod quadrature;
+mod running;
 
 #[cfg(test)]
 mod properties;
@@ -57,6 +62,7 @@ use compose::{Composed, Part, Window};
 use contour::Contour;
 use grid::Sides;
 pub(crate) use pair::Pair;
+pub(crate) use running::{Effort, Running};
 
 /// Certified bounds and an estimate between them.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -146,6 +152,28 @@ impl Composition {
         if nodes.0.is_empty() || (nodes.1 - nats.1).abs() > 1e-9 {
             *nodes = (self.parts.iter().map(|(pair, _)| Nodes::new(pair, (-8.0, 32.0), nats)).collect(), nats.1);
         }
+    }
+
+    /// Bounds on ε(δ) from the product of transforms, of which `running` holds those of all parts but the `pending` ones; narrow only where
+    /// the difference says so.
+    pub(crate) fn running_epsilon(
+        &self,
+        running: &mut Option<Running>,
+        pending: &[(Pair, u64)],
+        delta: f64,
+        effort: Effort,
+    ) -> Option<Interval> {
+        running::epsilon(running, &self.parts, pending, delta, effort)
+    }
+
+    /// Bounds on δ(ε), as [`Self::running_epsilon`].
+    pub(crate) fn running_delta(&self, running: &mut Option<Running>, pending: &[(Pair, u64)], epsilon: f64) -> Option<Interval> {
+        running::delta(running, &self.parts, pending, epsilon)
+    }
+
+    /// Whether it is one step.
+    pub(crate) fn is_single(&self) -> bool {
+        self.single().is_some()
     }
 
     /// Rényi divergence of order `order` > 1, by quadrature between bounds: the error is ten times what halving the panels changes (and

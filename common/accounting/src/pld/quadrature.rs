@@ -39,6 +39,7 @@ pub(crate) static GAUSS_2: LazyLock<Rule> = LazyLock::new(|| Rule::new(2));
 pub(crate) static GAUSS_3: LazyLock<Rule> = LazyLock::new(|| Rule::new(3));
 pub(crate) static GAUSS_5: LazyLock<Rule> = LazyLock::new(|| Rule::new(5));
 pub(crate) static GAUSS_16: LazyLock<Rule> = LazyLock::new(|| Rule::new(16));
+pub(crate) static GAUSS_32: LazyLock<Rule> = LazyLock::new(|| Rule::new(32));
 
 #[cfg(test)]
 mod tests {
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn gauss_legendre_integrates_polynomials_of_twice_its_order_exactly() {
-        for (rule, degree) in [(&*GAUSS_2, 2), (&*GAUSS_3, 4), (&*GAUSS_5, 8), (&*GAUSS_16, 30)] {
+        for (rule, degree) in [(&*GAUSS_2, 2), (&*GAUSS_3, 4), (&*GAUSS_5, 8), (&*GAUSS_16, 30), (&*GAUSS_32, 60)] {
             let sum: f64 = rule.points.iter().map(|(x, w)| w * x.powi(degree)).sum();
             assert!((sum - 2.0 / f64::from(degree + 1)).abs() < 4e-16, "{degree}: {sum}");
         }

@@ -189,6 +189,26 @@ fn finding_privacy_7_the_first_record_does_not_say_what_a_file_is() {
     gzip.write_all(&file(DROPPED.as_bytes())).unwrap();
     let packed = write(&directory, "cohort.csv.gz", gzip.finish().unwrap());
     assert_eq!(load_for_run(&headless(), &[packed], &[7; 32]).unwrap().fingerprint, dropped);
+    let packed = write(&directory, "cohort.csv.zst", zstd::encode_all(&file(DROPPED.as_bytes())[..], 1).unwrap());
+    assert_eq!(load_for_run(&headless(), &[packed], &[7; 32]).unwrap().fingerprint, dropped);
+}
+
+/// With a header the first bytes are its: a file is Zstandard whatever its name is, in one frame or several, and one that is cut is an error.
+#[test]
+fn a_file_in_zstandard_is_the_file() {
+    let plain = lines(HEADER, OTHERS.map(str::as_bytes));
+    let directory = tempfile::tempdir().unwrap();
+    let schema = schema();
+    let expected = fingerprint(&schema, plain.clone());
+    let (first, second) = plain.split_at(plain.len() / 2);
+    let whole = zstd::encode_all(&plain[..], 3).unwrap();
+    let frames = [zstd::encode_all(first, 3).unwrap(), zstd::encode_all(second, 3).unwrap()].concat();
+    for packed in [&whole, &frames] {
+        let path = write(&directory, "cohort.csv", packed.clone());
+        assert_eq!(load_for_run(&schema, &[path], &[7; 32]).unwrap().fingerprint, expected);
+    }
+    let cut = write(&directory, "cut.csv.zst", &whole[..whole.len() - 5]);
+    assert!(load_for_run(&schema, &[cut], &[7; 32]).is_err());
 }
 
 #[test]

@@ -261,7 +261,7 @@ fn gzip_is_told_by_its_bytes() {
 #[test]
 fn files_that_do_not_fit_the_schema_have_errors_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(load::<PathBuf>(&plain(), &[]), Err(DataError::NoFiles)));
+    assert!(matches!(load(&plain(), &[] as &[PathBuf]), Err(DataError::NoFiles)));
     assert!(matches!(load(&plain(), &[directory.path().join("none.csv")]), Err(DataError::Io { .. })));
     for empty in ["", "\n\n", HEADER, "age,ward,smoker,died\n"] {
         assert!(matches!(read(&plain(), empty), Err(DataError::Empty { .. })), "{empty:?}");

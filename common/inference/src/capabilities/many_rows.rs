@@ -85,7 +85,10 @@ struct OfTable<'a, T> {
 
 impl<T: ManyRows> Problem for OfTable<'_, T> {
     fn first_curvature(&self, start: &Gaussian) -> DMatrix<f64> {
-        self.sums(start).1
+        let write = |record: RecordView<'_>, rows: &mut PseudoRows| {
+            self.rows.write_typical(record.example(), &Place::at(start.standard()), rows);
+        };
+        sums_of(self.table, Beliefs::dimension(start.standard()), write).1 * self.weight
     }
 
     fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>) {
@@ -103,6 +106,14 @@ impl<T: ManyRows> Problem for OfTable<'_, T> {
         self.weight * self.table.records().filter(RecordView::is_finite).map(of).sum::<f64>()
     }
 
+    fn left_out(&self, q: &Gaussian) -> Option<DMatrix<f64>> {
+        let write = |record: RecordView<'_>, rows: &mut PseudoRows| {
+            self.rows.write_left_out(record.example(), &Place::at(q.standard()), rows);
+        };
+        let matrix = || sums_of(self.table, Beliefs::dimension(q.standard()), write).1 * self.weight;
+        self.rows.has_moving_rows().then(matrix)
+    }
+
     fn depends_on_centre(&self) -> bool {
         self.rows.has_moving_rows()
     }
@@ -110,11 +121,17 @@ impl<T: ManyRows> Problem for OfTable<'_, T> {
 
 /// Σ g and ΣH over the records of a table, at q.
 pub(crate) fn sums(model: &dyn ManyRows, table: &RecordTable, q: &Standard) -> (DVector<f64>, DMatrix<f64>) {
-    let d = Beliefs::dimension(q);
+    sums_of(table, Beliefs::dimension(q), |record, rows| model.write(record.example(), &Place::at(q), rows))
+}
+
+/// Σ r ρ and Σ c ρρᵀ over the rows of all records that are finite, each times its weight.
+fn sums_of(table: &RecordTable, d: usize, write: impl Fn(RecordView<'_>, &mut PseudoRows)) -> (DVector<f64>, DMatrix<f64>) {
     let (mut first, mut second) = (DVector::zeros(d), DMatrix::zeros(d, d));
     let mut rows = PseudoRows::default();
     for record in table.records().filter(RecordView::is_finite) {
-        write(model, record, &Place::at(q), &mut rows);
+        rows.clear();
+        write(record, &mut rows);
+        rows.times(record.extra.weight);
         if !rows.is_finite() {
             continue;
         }
@@ -136,14 +153,14 @@ pub(crate) fn sums(model: &dyn ManyRows, table: &RecordTable, q: &Standard) -> (
 pub(crate) fn write(model: &dyn ManyRows, record: RecordView<'_>, place: &Place<'_>, rows: &mut PseudoRows) {
     rows.clear();
     model.write(record.example(), place, rows);
-    rows.multiply(record.extra.weight);
+    rows.times(record.extra.weight);
 }
 
 /// Writes the rows of a record's bound, times its weight, in place of those that are there.
 pub(crate) fn write_bound(model: &dyn ManyRows, record: RecordView<'_>, dimension: usize, bound: f64, rows: &mut PseudoRows) {
     rows.clear();
     model.write_bound(record.example(), dimension, bound, rows);
-    rows.multiply(record.extra.weight);
+    rows.times(record.extra.weight);
 }
 
 impl Beliefs for MeanField {

@@ -107,6 +107,12 @@ pub(crate) trait Problem {
     /// Σ g and ΣH at q, rows being those at the mean of q.
     fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>);
 
+    /// Curvature beside ΣH by which steps of the mean are divided.
+    fn left_out(&self, q: &Gaussian) -> Option<DMatrix<f64>> {
+        let _ = q;
+        None
+    }
+
     /// Σ f at q, rows being those at `centre`.
     fn value(&self, q: &Gaussian, centre: &[f64]) -> f64;
 
@@ -158,7 +164,8 @@ pub(crate) fn ascend(problem: &dyn Problem, tolerance: f64, cavity: &Gaussian, s
         let (gradient, curvature) = problem.sums(&q);
         let matrix = &cavity_precision + curvature;
         let slope = gradient + &cavity_h - &cavity_precision * &mean;
-        let factor = Cholesky::new(matrix.clone()).ok_or(InvalidParameters::Domain("the preconditioner is not positive definite"))?;
+        let divisor = problem.left_out(&q).map_or_else(|| matrix.clone(), |left_out| &matrix + left_out);
+        let factor = Cholesky::new(divisor).ok_or(InvalidParameters::Domain("the preconditioner is not positive definite"))?;
         let direction = factor.solve(&slope);
         let target = shape.restrict(matrix);
         let mut rho = 1.0;

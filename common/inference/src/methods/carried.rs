@@ -36,7 +36,7 @@ use super::conformance::{MODELS, RawUnits, Records, UPDATES, intruders, schema, 
 use super::dp_optimisation::{self, GradientSum, Iterate};
 use super::{Job, Local, bcm, run};
 use crate::InferenceError;
-use crate::testing::{SeededNoise, permit_under, register_guests, release, table};
+use crate::testing::{SeededNoise, permit_under, register_guests, release, table_for};
 
 /// Visits of tasks whose sites keep a private state: what one unit moved adds up there.
 const PRIVATE_VISITS: &str = "rounds = 6";
@@ -73,7 +73,7 @@ impl Site {
         let identity = LedgerIdentity { data: "carried".into(), unit: task.privacy.unit, relation: task.privacy.relation };
         let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
         let ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
-        Self { units: Units::new(table(task.features as usize, raw)), ledger, state: SiteState::None }
+        Self { units: Units::new(table_for(task, raw)), ledger, state: SiteState::None }
     }
 
     /// Moves the state as a ledger does when an update was included, or was not.
@@ -323,6 +323,7 @@ fn strong(records: Records, features: usize) -> [Vec<(Vec<f64>, f64)>; 2] {
     match records {
         Records::Classes => [vec![row(1.0, 1.0)], vec![row(1.0, 0.0)]],
         Records::Several | Records::Ordered => [vec![row(1.0, 2.0)], vec![row(1.0, 0.0)]],
+        Records::Times => [vec![row(1.0, -0.5)], vec![row(1.0, 10.0)]],
         Records::Numbers => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Positive => [vec![row(1.0, 10.0)], vec![row(-1.0, 10.0)]],
         Records::Points => [vec![row(1.0, 10.0)], vec![row(-1.0, 0.0)]],

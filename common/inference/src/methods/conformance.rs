@@ -27,7 +27,7 @@ use ed25519_dalek::SigningKey;
 
 use super::{Job, Output, run};
 use crate::InferenceError;
-use crate::testing::{SeededNoise, permit_under, random_units, register_guests, release, table};
+use crate::testing::{SeededNoise, permit_under, random_units, register_guests, release, table_for};
 
 const COLUMNS: &str = r#"
 [[columns]]
@@ -49,6 +49,7 @@ scale = 1.0
 const CLASS: &str = "kind = \"binary\"\npositive = [\"1\"]";
 const SEVERAL: &str = "kind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]";
 const NUMBER: &str = "kind = \"number\"\nlower = 0.0\nupper = 10.0\ncentre = 0.0\nscale = 1.0";
+const TIME: &str = "kind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 10.0 }\nevent = { column = \"y\" }";
 const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 3\nthreshold = 127\n";
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 5\ndocument_length = 20\n";
 
@@ -61,6 +62,8 @@ pub(super) enum Records {
     /// One of three, without an intercept column.
     Ordered,
     Numbers,
+    /// Times, those of events below 0, without an intercept column.
+    Times,
     /// Above 0.
     Positive,
     /// Without an intercept column.
@@ -82,6 +85,10 @@ pub(super) const MODELS: &[(&str, &str, Records)] = &[
     ("multinomial, full", "family = \"multinomial-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Records::Several),
     ("ordinal", "family = \"ordinal-regression\"\nclasses = 3", Records::Ordered),
     ("ordinal, full", "family = \"ordinal-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Records::Ordered),
+    ("survival", "family = \"survival-regression\"\ncuts = [0, 1, 3, 10]", Records::Times),
+    ("survival, full", "family = \"survival-regression\"\ncuts = [0, 1, 3, 10]\napproximation = \"full-covariance\"", Records::Times),
+    ("Weibull", "family = \"weibull-regression\"\ntime_unit = 2.0", Records::Times),
+    ("Weibull, full", "family = \"weibull-regression\"\ntime_unit = 2.0\napproximation = \"full-covariance\"", Records::Times),
     ("network", "family = \"neural-network\"\nhidden = [3]\nsamples = 2", Records::Classes),
     ("network of numbers", "family = \"neural-network\"\nhidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     ("topics", "family = \"latent-dirichlet\"\ntopics = 2", Records::Documents),
@@ -151,8 +158,8 @@ const PROPAGATION: &str = "sep; ep; sep, sites; ep, sites";
 /// Which updates serve which model; every other pair is refused before anything runs.
 pub(super) fn served(model: &str) -> String {
     match model {
-        "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" | "gamma" => GLM.into(),
-        "multinomial, full" | "ordinal, full" => {
+        "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" | "survival" | "Weibull" | "gamma" => GLM.into(),
+        "multinomial, full" | "ordinal, full" | "survival, full" | "Weibull, full" => {
             "pvi; pvi, asynchronous; natural; perturbation; averaging; virtual; virtual, tied; client-level".into()
         }
         "logistic" | "probit" => format!("{GLM}; {PROPAGATION}; dp, balanced"),
@@ -179,6 +186,7 @@ pub(super) fn schema(records: Records) -> String {
         Records::Classes => format!("[label]\ncolumn = \"y\"\n{CLASS}\n{COLUMNS}"),
         Records::Several => format!("[label]\ncolumn = \"y\"\n{SEVERAL}\n{COLUMNS}"),
         Records::Ordered => format!("intercept = false\n{}", schema(Records::Several)),
+        Records::Times => format!("intercept = false\n[label]\n{TIME}\n{COLUMNS}"),
         Records::Numbers => format!("[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
         Records::Positive => schema(Records::Numbers).replace("lower = 0.0", "lower = 0.5"),
         Records::Points => format!("intercept = false\n[label]\ncolumn = \"y\"\n{NUMBER}\n{COLUMNS}"),
@@ -225,6 +233,7 @@ pub(super) fn units(task: &ResolvedTask, records: Records, seed: u64, count: usi
             Records::Images => row.iter_mut().for_each(|x| *x = f64::from(u8::from(*x > 0.0))),
             Records::Positive => *target = 0.5 + 4.0 * (row[0] + 2.0),
             Records::Numbers => *target = (4.0 * (row[0] + 2.0)).floor().clamp(0.0, 10.0),
+            Records::Times => *target = (2.5 * (row[0] + 2.2)).clamp(0.5, 10.0) * if *target > 0.5 { -1.0 } else { 1.0 },
             Records::Several | Records::Ordered => *target = (1.5 * (row[0] + 1.0)).floor().clamp(0.0, 2.0),
             Records::Classes | Records::Points => {}
         }
@@ -263,7 +272,7 @@ struct At<'a> {
 fn try_visit(at: At<'_>, raw: &RawUnits, noise: SeededNoise, event: &DpEvent) -> Result<Output, InferenceError> {
     let At { task, visit, lambda, state } = at;
     let permit = permit_under(task.privacy.unit, task.privacy.relation, event, visit);
-    run(&Job { site: None, task, visit, lambda, state }, &Units::new(table(task.features as usize, raw)), permit, &noise)
+    run(&Job { site: None, task, visit, lambda, state }, &Units::new(table_for(task, raw)), permit, &noise)
 }
 
 fn visit(at: At<'_>, raw: &RawUnits, noise: SeededNoise) -> Output {

@@ -16,6 +16,8 @@ pub mod poisson_regression;
 pub mod probit_regression;
 pub mod robust_regression;
 pub mod sigmoid_belief;
+pub mod survival_regression;
+pub mod weibull_regression;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
@@ -74,6 +76,8 @@ const BUILT_IN: &[Room] = &[
     Room::of::<public::poisson_regression::PoissonRegression>(),
     Room::of::<public::multinomial_regression::MultinomialRegression>(),
     Room::of::<public::ordinal_regression::OrdinalRegression>(),
+    Room::of::<public::survival_regression::SurvivalRegression>(),
+    Room::of::<public::weibull_regression::WeibullRegression>(),
     Room::of::<public::negative_binomial_regression::NegativeBinomialRegression>(),
     Room::of::<public::robust_regression::RobustRegression>(),
     Room::of::<public::neural_network::NeuralNetworkSpec>(),

@@ -16,7 +16,8 @@ use dp_pvi_privacy::noise::NoRandomness;
 use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
 use dp_pvi_reading::noise_aware::{ClosedRound, History, Posterior, of_run};
 use dp_pvi_reading::summary::{Coefficient, coefficients};
-use dp_pvi_records::RecordTable;
+use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_schema::public::Extra;
 use ed25519_dalek::SigningKey;
 
 /// A problem that is drawn again and again.
@@ -48,7 +49,12 @@ pub(crate) enum Likelihood {
     NegativeBinomial,
     /// With scale 1 and four degrees of freedom.
     Robust,
+    /// Times with a baseline hazard that is constant between the ends of [`INTERVALS`]; no intercept.
+    Survival,
 }
+
+/// Ends of intervals; watching ends between the second and the last.
+const INTERVALS: [f64; 4] = [0.0, 0.5, 1.5, 4.0];
 
 /// How the features of a record are drawn. The last one is the intercept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,11 +123,37 @@ impl Likelihood {
                 random.count(rate).min(40.0)
             }
             Self::Robust => predictor + random.normal() / (0.5 * random.gamma_of_two()).sqrt(),
+            Self::Survival => unreachable!("has a target and an event: see `times`"),
         }
     }
 }
 
+/// Time and event of a record with this predictor, and these logarithms of hazards.
+fn times(baseline: &[f64], predictor: f64, random: &mut Random) -> (f64, bool) {
+    let mut left = -(1.0 - random.uniform()).ln();
+    let mut time = f64::INFINITY;
+    for (ends, log_hazard) in INTERVALS.windows(2).zip(baseline) {
+        let hazard = (log_hazard + predictor).exp();
+        if left <= hazard * (ends[1] - ends[0]) {
+            time = ends[0] + left / hazard;
+            break;
+        }
+        left -= hazard * (ends[1] - ends[0]);
+    }
+    let end = INTERVALS[1] + (INTERVALS[3] - INTERVALS[1]) * random.uniform();
+    (time.min(end), time <= end)
+}
+
 impl Problem {
+    /// Coefficients that are drawn; of times the logarithms of the hazards, and those of four columns.
+    fn truth(&self, random: &mut Random) -> Vec<f64> {
+        if self.likelihood == Likelihood::Survival {
+            let baseline: Vec<f64> = INTERVALS[1..].iter().map(|_| -1.0 + 0.3 * random.normal()).collect();
+            return baseline.into_iter().chain((0..4).map(|_| self.spread * random.normal())).collect();
+        }
+        (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect()
+    }
+
     pub(crate) fn task(&self) -> ResolvedTask {
         let (label, model) = match self.likelihood {
             Likelihood::Linear => {
@@ -137,9 +169,15 @@ impl Problem {
             }
             Likelihood::Logistic => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"logistic-regression\""),
             Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
+            Likelihood::Survival => (
+                "kind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 4 }\nevent = { column = \"d\" }",
+                "family = \"survival-regression\"\ncuts = [0, 0.5, 1.5, 4]\nbaseline_mean = -1.0\nbaseline_scale = 1.0",
+            ),
         };
+        let of_times = self.likelihood == Likelihood::Survival;
+        let column = if of_times { "" } else { "column = \"y\"\n" };
         let mut schema =
-            format!("version = 2\nnorm_bound = {}\nintercept = true\n[label]\ncolumn = \"y\"\n{label}\n", self.features.bound());
+            format!("version = 2\nnorm_bound = {}\nintercept = {}\n[label]\n{column}{label}\n", self.features.bound(), !of_times);
         let (numbers, category) = match self.features {
             Features::Independent | Features::Correlated => (4, ""),
             Features::Rare => (2, "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n"),
@@ -160,7 +198,7 @@ impl Problem {
     /// One federation: its coefficients, which are drawn, and what is said of them.
     pub(crate) fn replicate(&self, task: &ResolvedTask, seed: u64) -> Replication {
         let mut random = Random(seed << 20);
-        let truth = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
+        let truth = self.truth(&mut random);
         self.replicate_at(truth, task, seed, random)
     }
 
@@ -176,13 +214,30 @@ impl Problem {
     /// The coefficients of a federation, and so many tables of records.
     pub(crate) fn drawn(&self, tables: u32, seed: u64) -> (Vec<f64>, Vec<RecordTable>) {
         let mut random = Random(seed << 20);
-        let truth: Vec<f64> = (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect();
+        let truth = self.truth(&mut random);
         let tables = (0..tables).map(|_| self.table(&truth, &mut random)).collect();
         (truth, tables)
     }
 
+    fn table_of_times(&self, truth: &[f64], random: &mut Random) -> RecordTable {
+        let (baseline, coefficients) = truth.split_at(INTERVALS.len() - 1);
+        let mut builder = RecordTable::builder(coefficients.len());
+        for _ in 0..self.rows {
+            let x = self.features.draw(random);
+            let predictor: f64 = x.iter().zip(coefficients).map(|(x, t)| x * t).sum();
+            let (target, event) = times(baseline, predictor, random);
+            builder.start_unit();
+            let extra = Extra { event, ..Extra::NONE };
+            builder.push_record(RecordView { indices: &[0, 1, 2, 3], values: &x[..4], target, offset: 0.0, extra }).unwrap();
+        }
+        builder.finish()
+    }
+
     /// Rows that follow the model exactly, inside the public bounds.
     fn table(&self, truth: &[f64], random: &mut Random) -> RecordTable {
+        if self.likelihood == Likelihood::Survival {
+            return self.table_of_times(truth, random);
+        }
         let d = truth.len();
         let mut builder = RecordTable::builder(d);
         for _ in 0..self.rows {

@@ -111,7 +111,7 @@ pub fn compare(
     };
     let classes = model.rules().classes_with_coefficients(schema);
     if classes.is_empty() {
-        return effect(name, &contrast).map(|effect| vec![effect]);
+        return effect(name, &contrast.shifted(model.rules().own_before_rows())).map(|effect| vec![effect]);
     }
     let of_class = |(number, class): (u32, &String)| effect(format!("{class}: {name}"), &contrast.shifted(number * schema.dimension()));
     (0_u32..).zip(&classes).map(of_class).collect()

@@ -50,7 +50,8 @@ fn derived(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<(Con
 fn copies(listed: Vec<Listed>, model: &ModelSpec, schema: &Schema) -> Vec<Listed> {
     let classes = model.rules().classes_with_coefficients(schema);
     if classes.is_empty() {
-        return listed;
+        let own = model.rules().own_before_rows();
+        return listed.into_iter().map(|one| Listed { contrast: one.contrast.shifted(own), ..one }).collect();
     }
     let copy = |(number, class): (u32, &String)| {
         let of = |one: &Listed| Listed {
@@ -179,6 +180,7 @@ impl Outcome {
         Some(match model.rules().predictor_scale()? {
             PredictorScale::LogOdds => plain(Measure::OddsRatio, Measure::Odds),
             PredictorScale::LogRate => plain(Measure::RateRatio, Measure::Rate),
+            PredictorScale::LogHazard => plain(Measure::HazardRatio, Measure::Hazard),
             PredictorScale::Probit => plain(Measure::ProbitDifference, Measure::Probit),
             PredictorScale::Label => match &schema.label().kind {
                 LabelKind::Number(rule) => {

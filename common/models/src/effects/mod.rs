@@ -102,6 +102,10 @@ pub enum Measure {
     RateRatio,
     /// Logarithm of an expected count.
     Rate,
+    /// Logarithm of a ratio of hazards.
+    HazardRatio,
+    /// Logarithm of a hazard.
+    Hazard,
     /// Difference of the label, in the unit of the file.
     Difference,
     /// The label, in the unit of the file.
@@ -120,15 +124,15 @@ impl Measure {
     /// Whether exp of the estimate has a name of its own.
     #[must_use]
     pub fn has_ratio(self) -> bool {
-        matches!(self, Self::OddsRatio | Self::Odds | Self::RateRatio | Self::Rate)
+        matches!(self, Self::OddsRatio | Self::Odds | Self::RateRatio | Self::Rate | Self::HazardRatio | Self::Hazard)
     }
 
     /// Whether two records are compared: 0 then means that they do not differ.
     #[must_use]
     pub fn is_comparison(self) -> bool {
         match self {
-            Self::OddsRatio | Self::RateRatio | Self::Difference | Self::LogDifference | Self::ProbitDifference => true,
-            Self::Odds | Self::Rate | Self::Value | Self::LogValue | Self::Probit => false,
+            Self::OddsRatio | Self::RateRatio | Self::HazardRatio | Self::Difference | Self::LogDifference | Self::ProbitDifference => true,
+            Self::Odds | Self::Rate | Self::Hazard | Self::Value | Self::LogValue | Self::Probit => false,
         }
     }
 
@@ -139,6 +143,8 @@ impl Measure {
             Self::OddsRatio => "odds ratio".into(),
             Self::Odds => "odds".into(),
             Self::RateRatio => "rate ratio".into(),
+            Self::HazardRatio => "hazard ratio".into(),
+            Self::Hazard => "hazard".into(),
             Self::Rate => "rate".into(),
             Self::Difference => format!("difference of {label}"),
             Self::Value => label.into(),

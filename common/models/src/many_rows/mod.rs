@@ -24,6 +24,17 @@ pub trait ManyRows: Send + Sync {
     /// bound, for models that have none of their own.
     fn write_bound(&self, record: Example<'_>, dimension: usize, bound: f64, rows: &mut PseudoRows);
 
+    /// Writes rows with curvatures of about the size that they have near an optimum: where an exact fit starts, and nothing else. Default: those at the start.
+    fn write_typical(&self, record: Example<'_>, at: &Place<'_>, rows: &mut PseudoRows) {
+        self.write(record, at, rows);
+    }
+
+    /// Writes rows with the curvature that [`Self::write`] leaves out because rows move, where a step of the mean that does without it would be too long. Steps are divided by it; nothing
+    /// else depends on it.
+    fn write_left_out(&self, record: Example<'_>, at: &Place<'_>, rows: &mut PseudoRows) {
+        let _ = (record, at, rows);
+    }
+
     /// Whether rows change with the mean of q. f, r and c are then those of rows that stay as they are at [`Place::centre`].
     fn has_moving_rows(&self) -> bool {
         false
@@ -216,13 +227,13 @@ impl PseudoRows {
         self.expected += value;
     }
 
-    /// Multiplies r and c of every row, and f: a record of this weight.
-    pub fn multiply(&mut self, weight: f64) {
+    /// Multiplies f, and r and c of every row.
+    pub fn times(&mut self, weight: f64) {
+        self.expected *= weight;
         for Statistics { residual, curvature } in &mut self.statistics {
             *residual *= weight;
             *curvature *= weight;
         }
-        self.expected *= weight;
     }
 
     /// Whether every r, c and entry is a finite number.

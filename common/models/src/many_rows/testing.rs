@@ -2,7 +2,7 @@
 
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_expfam::gaussian::full;
-use dp_pvi_schema::public::{Example, Extra};
+use dp_pvi_schema::public::Example;
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ pub(crate) fn blocks(model: &dyn ManyRows, record: Example<'_>, q: &Standard, ce
     (rows.expected(), g, h)
 }
 
-fn summed(rows: &PseudoRows, d: usize) -> (DVector<f64>, DMatrix<f64>) {
+pub(crate) fn summed(rows: &PseudoRows, d: usize) -> (DVector<f64>, DMatrix<f64>) {
     let (mut g, mut h) = (DVector::zeros(d), DMatrix::zeros(d, d));
     for (row, at) in rows.iter() {
         let mut dense = DVector::zeros(d);
@@ -91,7 +91,7 @@ pub(crate) fn check_bounds<M: ManyRows + ModelRules>(
     let row = x.iter().map(|x| x * x).sum::<f64>().sqrt().max(0.1);
     let entry = x.iter().fold(0.1, |largest: f64, x| largest.max(x.abs()));
     let ranges = Ranges { row, label: 1.0 };
-    let record = Example { indices: &[0, 1, 2], values: x, target, offset: 0.0, extra: Extra::NONE };
+    let record = Example { indices: &[0, 1, 2], values: x, target, offset: 0.0, extra: Default::default() };
     let (_, g, h) = blocks(model, record, &gaussian(mean, covariance), mean.as_slice());
     #[allow(clippy::unwrap_used)]
     let (blocks, bounds) = (model.block_bounds(ranges, entry).unwrap(), model.predictor_bounds(ranges).unwrap());

@@ -185,7 +185,6 @@ mod tests {
 
     use dp_pvi_expfam::any::{Family, Gaussian};
     use dp_pvi_schema::Schema;
-    use dp_pvi_schema::public::Extra;
     use nalgebra::{DMatrix, DVector};
     use proptest::prelude::*;
 
@@ -230,7 +229,7 @@ mod tests {
         let covariance = &root * root.transpose() + DMatrix::identity(6, 6) * 0.1;
         let mean = DVector::from_fn(6, |i, _| 0.4 * (i as f64).cos());
         for target in [0.0, 1.0, 2.0] {
-            let record = Example { indices: &[0, 1, 2], values: &[1.0, -0.7, 0.4], target, offset: 0.0, extra: Extra::NONE };
+            let record = Example { indices: &[0, 1, 2], values: &[1.0, -0.7, 0.4], target, offset: 0.0, extra: Default::default() };
             check_derivatives(&MultinomialRegression { classes: 3 }, record, &mean, &covariance);
         }
     }
@@ -241,7 +240,7 @@ mod tests {
         let q = Gaussian::from_natural(Family::DiagonalGaussian { dimension: 4 }, vec![0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]).unwrap();
         for (x, target) in [(1.0, 3.0), (1.0, 0.5), (1.0, f64::NAN), (1.0, -1.0), (f64::NAN, 1.0), (f64::INFINITY, 0.0)] {
             let mut rows = PseudoRows::default();
-            let record = Example { indices: &[0], values: &[x], target, offset: 0.0, extra: Extra::NONE };
+            let record = Example { indices: &[0], values: &[x], target, offset: 0.0, extra: Default::default() };
             MultinomialRegression { classes: 3 }.write(record, &Place::at(q.standard()), &mut rows);
             assert!(rows.iter().count() == 0 && rows.expected() == 0.0, "{x} {target}");
         }
@@ -255,7 +254,7 @@ mod tests {
         );
         let law = model.law(&Outcome { posterior, state: None, noise_sd: None }).unwrap();
         assert_eq!(law.dimension(), 2);
-        let record = |target| Example { indices: &[0, 1], values: &[0.5, 1.0], target, offset: 0.0, extra: Extra::NONE };
+        let record = |target| Example { indices: &[0, 1], values: &[0.5, 1.0], target, offset: 0.0, extra: Default::default() };
         let Prediction::Classes { probabilities } = law.predict(record(0.0)) else { panic!("classes") };
         let masses: Vec<f64> = (0..3).map(|k| law.log_density(record(f64::from(k))).exp()).collect();
         assert!(masses.iter().zip(&probabilities).all(|(a, b)| (a - b).abs() < 1e-12) && (masses.iter().sum::<f64>() - 1.0).abs() < 1e-12);

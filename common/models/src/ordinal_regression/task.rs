@@ -199,7 +199,6 @@ mod tests {
 
     use dp_pvi_expfam::any::{Family, Gaussian};
     use dp_pvi_schema::Schema;
-    use dp_pvi_schema::public::Extra;
     use nalgebra::{DMatrix, DVector};
     use proptest::prelude::*;
 
@@ -255,8 +254,9 @@ mod tests {
         let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
         let below: Vec<f64> = [0.0].into_iter().chain(alpha.iter().map(|alpha| sigmoid(alpha - eta))).chain([1.0]).collect();
         let q = crate::many_rows::testing::certain(&mean);
-        for target in 0..4 {
-            let record = Example { indices: &[0, 1], values: &[0.5, -0.2], target: f64::from(target), offset: 0.0, extra: Extra::NONE };
+        for target in 0..4_u32 {
+            let record =
+                Example { indices: &[0, 1], values: &[0.5, -0.2], target: f64::from(target), offset: 0.0, extra: Default::default() };
             let found = blocks(&model, record, &q, &mean).0;
             let expected = (below[target as usize + 1] - below[target as usize]).ln();
             assert!((found - expected).abs() < 1e-6, "{target}: {found} {expected}");
@@ -269,7 +269,7 @@ mod tests {
         let covariance = &root * root.transpose() + DMatrix::identity(6, 6) * 0.1;
         let mean = DVector::from_fn(6, |i, _| 0.4 * (i as f64).cos());
         for target in [0.0, 1.0, 2.0, 3.0] {
-            let record = Example { indices: &[0, 1, 2], values: &[1.0, -0.7, 0.4], target, offset: 0.0, extra: Extra::NONE };
+            let record = Example { indices: &[0, 1, 2], values: &[1.0, -0.7, 0.4], target, offset: 0.0, extra: Default::default() };
             check_derivatives(&model(4), record, &mean, &covariance);
         }
     }
@@ -280,7 +280,7 @@ mod tests {
         let posterior = Arc::new(Gaussian::from_natural(Family::DiagonalGaussian { dimension: 3 }, natural).unwrap());
         let law = model(3).law(&Outcome { posterior, state: None, noise_sd: None }).unwrap();
         assert_eq!(law.dimension(), 1);
-        let record = |target| Example { indices: &[0], values: &[0.5], target, offset: 0.0, extra: Extra::NONE };
+        let record = |target| Example { indices: &[0], values: &[0.5], target, offset: 0.0, extra: Default::default() };
         let Prediction::Classes { probabilities } = law.predict(record(0.0)) else { panic!("classes") };
         let masses: Vec<f64> = (0..3).map(|k| law.log_density(record(f64::from(k))).exp()).collect();
         assert!(masses.iter().zip(&probabilities).all(|(a, b)| (a - b).abs() < 1e-12) && (masses.iter().sum::<f64>() - 1.0).abs() < 1e-12);

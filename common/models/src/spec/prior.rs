@@ -121,6 +121,12 @@ impl Prior {
         Ok(prior)
     }
 
+    /// The largest standard deviation of a parameter.
+    #[must_use]
+    pub fn widest(&self) -> f64 {
+        self.precision.iter().copied().fold(f64::INFINITY, f64::min).powf(-0.5)
+    }
+
     /// Number of parameters.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -172,6 +178,15 @@ impl Prior {
     pub fn and(mut self, mean: f64, scale: f64) -> Self {
         self.mean.push(mean);
         self.precision.push(scale.powi(-2));
+        self
+    }
+
+    /// One more parameter before all others.
+    #[must_use]
+    pub fn after(mut self, mean: f64, scale: f64) -> Self {
+        self.mean.insert(0, mean);
+        self.precision.insert(0, scale.powi(-2));
+        self.groups.iter_mut().for_each(|group| group.first += 1);
         self
     }
 

@@ -126,6 +126,18 @@ impl Setting<'_> {
         Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
     }
 
+    /// Norm of what the bound of a record's curvature is multiplied by in the Gram matrix.
+    ///
+    /// # Errors
+    /// As [`Self::ranges`].
+    pub(crate) fn gram_length(&self) -> Result<f64, TaskError> {
+        let rules = self.model.rules();
+        match rules.many_rows() {
+            None => Ok(self.feature_bound * self.feature_bound),
+            Some(_) => Ok(rules.lengths(&self.parsed_schema()?).gram),
+        }
+    }
+
     /// w̄: no record counts more often.
     #[must_use]
     pub fn max_weight(&self) -> f64 {

@@ -132,6 +132,13 @@ impl ResolvedTask {
         self.check_positions()
     }
 
+    /// The update whose shards are cut by the order of the records, under a relation where another record may stand in a record's place: who gives
+    /// records whose order depends on their values may not compute it.
+    #[must_use]
+    pub fn cuts_by_order(&self) -> Option<&'static str> {
+        self.update.rules().cuts_by_position().filter(|_| self.privacy.relation == Relation::ReplaceOne)
+    }
+
     /// A person's number among the persons follows from the first record that can be read as theirs. So another content of one person may
     /// renumber the persons after them, and where shards are cut by number, move those persons to other shards.
     fn check_positions(&self) -> Result<(), TaskError> {

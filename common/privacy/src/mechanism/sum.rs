@@ -75,7 +75,7 @@ impl LatticeSum {
     /// The same sum of which only these coordinates are released: the others are 0, without value and without noise.
     ///
     /// # Privacy
-    /// The places are public, and do not depend on records. What is released is the sum over fewer coordinates, whose terms are no longer than before, with the
+    /// Proof: [`crate::proofs::layouts`]. The places are public, and do not depend on records. What is released is the sum over fewer coordinates, whose terms are no longer than before, with the
     /// same noise on each; the rest is a constant. The event stays that of all coordinates.
     ///
     /// # Errors

@@ -289,6 +289,26 @@ fn t4_2_a_million_outputs_lie_on_the_lattice_in_both_worlds() {
     }
 }
 
+/// The other coordinates are 0 whatever the records hold; those that are released have value and noise, and the event is that of all.
+#[test]
+fn of_some_coordinates_the_others_are_constants() {
+    let whole = sum(6, 2.0, 1.0, None);
+    let some = whole.clone().on(vec![1, 3, 4]).unwrap();
+    assert_eq!(some.event(), whole.event());
+    let rows = [vec![(0, 0.5), (1, 0.25), (2, -1.0), (3, 0.5), (5, 1.0)], vec![(4, -0.5), (2, 0.5)]];
+    for seed in 0..20 {
+        let (full, empty) = (release(&some, &rows, seed), release(&some, &[], seed));
+        assert_eq!([full[0], full[2], full[5]], [0; 3]);
+        let step = 2f64.powi(some.exponent());
+        let values: Vec<f64> = [1, 3, 4].iter().map(|&j| (full[j] - empty[j]) as f64 * step).collect();
+        for (value, expected) in values.iter().zip([0.25, 0.5, -0.5]) {
+            assert!((value - expected).abs() <= step, "{value} {expected}");
+        }
+        assert!([1, 3, 4].iter().all(|&j| empty[j] != 0), "noise of scale 2^20 is not 0");
+    }
+    assert!(whole.clone().on(vec![3, 1]).is_err() && whole.on(vec![6]).is_err());
+}
+
 #[test]
 fn a_permit_for_another_event_releases_nothing() {
     let mechanism = sum(3, 1.0, 1.0, Some(0.5));

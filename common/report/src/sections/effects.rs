@@ -134,7 +134,8 @@ fn event(run: &Run<'_>) -> String {
     let Ok(schema) = run.task.parsed_schema() else { return "the label".into() };
     match &schema.label().kind {
         LabelKind::Binary { positive, .. } => format!("{} = {}", schema.label().column, positive.join(" or ")),
-        LabelKind::Number(_) | LabelKind::Classes { .. } | LabelKind::Survival(_) | LabelKind::Absent => schema.label().column.clone(),
+        LabelKind::Survival(rule) => rule.event_column.clone(),
+        LabelKind::Number(_) | LabelKind::Classes { .. } | LabelKind::Absent => schema.label().column.clone(),
     }
 }
 
@@ -213,6 +214,11 @@ fn meaning(run: &Run<'_>, measure: Option<Measure>) -> String {
         }
         Some(Measure::RateRatio | Measure::Rate) => {
             format!("By how much the expected {what} is multiplied, all else being equal: 2 doubles it, 0.5 halves it, 1 is no difference.")
+        }
+        Some(Measure::HazardRatio | Measure::Hazard) => {
+            format!(
+                "By how much the hazard of {what}, its rate at any time among those whom it has spared so far, is multiplied, all else being equal: 2 doubles it, 0.5 halves it, 1 is no difference."
+            )
         }
         Some(Measure::Difference | Measure::Value) => {
             format!("By how much {what} is higher, in its own unit, all else being equal: 0 is no difference.")

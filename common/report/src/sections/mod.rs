@@ -9,6 +9,7 @@ mod participation;
 mod predictions;
 mod privacy;
 mod summary;
+mod terms;
 
 use std::fmt::Write;
 
@@ -40,6 +41,7 @@ pub(crate) fn page(run: &Run<'_>, document: &PosteriorDocument) -> String {
     section("short", &|html| summary::write(html, run, document));
     if document.problem.is_none() {
         section("effects", &|html| effects::write(html, run, document));
+        section("terms", &|html| terms::write(html, run, document));
     }
     section("predictions", &|html| predictions::write(html, run, document));
     if document.problem.is_none() {

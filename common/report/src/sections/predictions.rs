@@ -20,9 +20,12 @@ struct Metric {
     of: fn(&HeldOutMetrics) -> Option<f64>,
 }
 
+/// Of survival times it is the concordance index.
+const AREA: &str = "area under the ROC curve";
+
 const METRICS: [Metric; 6] = [
     Metric { name: "mean log-likelihood", better: "higher is better", of: |m| Some(m.log_likelihood) },
-    Metric { name: "area under the ROC curve", better: "0.5 is chance, 1 is perfect", of: |m| m.auc },
+    Metric { name: AREA, better: "0.5 is chance, 1 is perfect", of: |m| m.auc },
     Metric { name: "root mean squared error", better: "lower is better", of: |m| m.rmse },
     Metric { name: "accuracy", better: "share of right classes", of: |m| m.accuracy },
     Metric { name: "Brier score", better: "lower is better", of: |m| m.brier },
@@ -42,7 +45,8 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
         all.entry(&evaluation.evaluator).or_insert_with(Vec::new).push(evaluation);
         all
     });
-    at_the_end(html, &evaluators);
+    let survival = run.task.model.rules().survival().is_some();
+    at_the_end(html, &evaluators, survival);
     for reports in evaluators.values() {
         pictures(html, reports);
     }
@@ -62,7 +66,7 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
 }
 
 /// The last report of every evaluator.
-fn at_the_end(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>) {
+fn at_the_end(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>, survival: bool) {
     let last: Vec<&Evaluation> = evaluators.values().filter_map(|reports| reports.last().copied()).collect();
     let prior: Vec<Option<&HeldOutMetrics>> =
         evaluators.values().map(|reports| reports.first().filter(|report| report.round == 0).map(|report| &report.metrics)).collect();
@@ -81,6 +85,7 @@ fn at_the_end(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluatio
     table.push_str("</tr>");
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite()).map_or_else(|| "–".to_owned(), number);
     for Metric { name, better, of } in METRICS.iter().filter(|metric| last.iter().any(|report| (metric.of)(&report.metrics).is_some())) {
+        let name = if survival && *name == AREA { "concordance index" } else { name };
         let _ = write!(table, "<tr><th scope=\"row\">{name}<small>{better}</small></th>");
         for (report, prior) in last.iter().zip(&prior) {
             let _ =

@@ -30,7 +30,7 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
             put("Intervals", &intervals(document));
         }
     }
-    if let Some(text) = predictions(document) {
+    if let Some(text) = predictions(run, document) {
         put("Predictions", &text);
     }
     if let Some(found) = &document.agreement {
@@ -105,11 +105,12 @@ fn intervals(document: &PosteriorDocument) -> String {
     format!("<span class=\"{look}\">{word}</span> {}", Escaped(&document.intervals.why))
 }
 
-fn predictions(document: &PosteriorDocument) -> Option<String> {
+fn predictions(run: &Run<'_>, document: &PosteriorDocument) -> Option<String> {
+    let area = if run.task.model.rules().survival().is_some() { "concordance index" } else { "area under the ROC curve" };
     let last = document.evaluations.last()?;
     let metrics = &last.metrics;
     let parts: Vec<String> = [
-        metrics.auc.map(|auc| format!("area under the ROC curve {}", number(auc))),
+        metrics.auc.map(|auc| format!("{area} {}", number(auc))),
         metrics.accuracy.map(|accuracy| format!("accuracy {}", number(accuracy))),
         metrics.rmse.map(|rmse| format!("root mean squared error {}", number(rmse))),
         metrics.log_likelihood.is_finite().then(|| format!("mean log-likelihood {}", number(metrics.log_likelihood))),

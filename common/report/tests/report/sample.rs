@@ -19,7 +19,7 @@ const ROUNDS: u32 = 10;
 
 /// Names and pages.
 pub(crate) fn pages() -> Vec<(String, String)> {
-    vec![("usual".into(), usual()), ("crowded".into(), crowded())]
+    vec![("usual".into(), usual()), ("crowded".into(), crowded()), ("curved".into(), curved())]
 }
 
 const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"";
@@ -50,6 +50,18 @@ fn hospitals(update: &str, privacy: &str, aware: Aware) -> String {
     let task = task("cardiac event within a year", "family = \"logistic-regression\"", update, privacy, schema, 3);
     let truth = [0.9, 0.4, 0.6, 0.3, 0.2, 0.5, 0.25, -0.3, 0.1, 0.45, -1.1];
     page(&task, &sites, &truth, &[0.08, 0.06, 0.07, 0.11, 0.09, 0.07, 0.1, 0.09, 0.08, 0.12, 0.07], aware)
+}
+
+/// A formula with a curve and effects of sites.
+pub(crate) fn curved() -> String {
+    let sites = ["hospital-1", "hospital-2", "hospital-3"];
+    let schema = "version = 2\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\n\
+                  lower = 18\nupper = 100\ncentre = 60\nscale = 20\n[[columns]]\nname = \"smoker\"\nkind = \"boolean\"\n";
+    let model = format!("family = \"logistic-regression\"\nformula = \"died ~ smoker + s(age, k = 6) + (1 | site)\"\nsites = {sites:?}");
+    let task = task("deaths within a year", &model, "update = \"natural-gradient\"", LOCAL, schema, 3);
+    // Intercept, smoker, the line and the bends of age, the sites.
+    let mean = [-1.2, 0.45, 1.1, 0.3, -0.2, 0.1, 0.25, 0.3, -0.35, 0.05];
+    page(&task, &sites, &mean, &[0.1, 0.08, 0.12, 0.2, 0.15, 0.15, 0.2, 0.12, 0.12, 0.14], Aware::Yes)
 }
 
 /// Long names, many levels, a coefficient that is hardly known, and a method without convergence.

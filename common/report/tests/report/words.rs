@@ -47,6 +47,28 @@ fn a_board_reads_answers_first() {
     }
 }
 
+/// A curve with its band, the scale of the sites with its interval, and every site beside it.
+#[test]
+fn curves_and_sites_are_drawn_and_said() {
+    let page = sample::curved();
+    assert!(page.contains("class=\"band\"") && page.contains("preserveAspectRatio"), "the band of a curve");
+    let text = text(&page);
+    for part in [
+        "Curves, and how groups differ",
+        "What age adds to the log odds, centred over the range. The band holds the curve at each single value with probability 95 %.",
+        "(Intercept) of (1 | site): standard deviation τ = ",
+        // exp of 0.3 and of 0.3 ± 1.96 · 0.12.
+        "b[(Intercept) site:hospital-1] 1.35 1.07 to 1.71",
+        "ratio to the middle",
+        "the formula has effects of sites: how far sites differ is what they and their common scale say",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // By their means: the second site is the lowest.
+    let places: Vec<usize> = [2, 3, 1].iter().map(|site| text.find(&format!("b[(Intercept) site:hospital-{site}]")).unwrap()).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
 /// One file that can be kept: nothing runs in it, and nothing is fetched.
 #[test]
 fn a_page_stands_alone() {

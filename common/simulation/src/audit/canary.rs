@@ -1,7 +1,9 @@
 //! The neighbouring worlds of a row: a crowd, and one unit whose term is as large as the clip lets it be. Which units those are is in [`super::scenes`].
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_inference::records::RecordTable;
+use dp_pvi_inference::records::{RecordTable, RecordView};
+use dp_pvi_posterior::schema::public::Extra;
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::Units;
 
 use super::registry::Case;
@@ -19,18 +21,17 @@ pub(super) struct Worlds {
 
 /// The worlds of a row with this scene.
 pub(super) fn worlds(case: &Case, scene: &Scene) -> Worlds {
-    let features = case.task.features as usize;
     let Scene { canary, opposite, crowd, asked } = scene.clone();
     if case.task.privacy.unit == PrivacyUnit::Site {
         // The whole site is the unit; it may say nothing, but it is there.
         let nothing = vec![Unit::new()];
-        let table = |units: &[Unit]| Units::new(table(features, units)).over_slots(1);
+        let table = |units: &[Unit]| Units::new(table(&case.task, units)).over_slots(1);
         return Worlds { first: table(&[canary]), second: table(&[opposite]), silent: table(&nothing), asked };
     }
     let quiet = vec![Unit::new(); crowd.len()];
     // The declared number is public: it is the same in both worlds.
     let declared = crowd.len() as u64 + 1;
-    let table = |units: &[Unit]| Units::new(table(features, units)).over_slots(declared);
+    let table = |units: &[Unit]| Units::new(table(&case.task, units)).over_slots(declared);
     match case.relation {
         Relation::AddRemove => {
             let more = |unit: Unit| [&crowd[..], &[unit]].concat();
@@ -50,15 +51,20 @@ pub(super) fn worlds(case: &Case, scene: &Scene) -> Worlds {
 }
 
 /// A table of these units.
-pub(super) fn table(features: usize, units: &[Unit]) -> RecordTable {
-    let mut builder = RecordTable::builder(features);
+pub(super) fn table(task: &ResolvedTask, units: &[Unit]) -> RecordTable {
+    let of_times = task.model.rules().survival().is_some();
+    let mut builder = RecordTable::builder(task.features as usize);
     for unit in units {
         builder.start_unit();
         for (row, target) in unit {
             let present = || (0u32..).zip(row).filter(|(_, x)| **x != 0.0);
             let (indices, values): (Vec<u32>, Vec<f64>) = present().map(|(j, x)| (j, *x)).unzip();
             // Ascending indices below the number of features, in a table of a few hundred rows.
-            builder.push(&indices, &values, *target).expect("a row of the audit's own");
+            // A time below 0 is that of an event.
+            let extra = Extra { event: of_times && *target < 0.0, ..Extra::NONE };
+            let target = if of_times { target.abs() } else { *target };
+            let record = RecordView { indices: &indices, values: &values, target, offset: 0.0, extra };
+            builder.push_record(record).expect("a row of the audit's own");
         }
     }
     builder.finish()

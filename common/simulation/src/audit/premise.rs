@@ -58,7 +58,7 @@ fn integers() -> Result<Row, AuditError> {
         // Long beyond any clip, so that the term lies on the boundary.
         let unit: Unit = vec![((0..features).map(|_| uniform()).collect(), 1e12 * uniform())];
         let play = |units: &[Unit]| {
-            let units = Units::new(table(features, units)).over_slots(1);
+            let units = Units::new(table(&case.task, units)).over_slots(1);
             stage.play(&[], &units, &units, &SeededNoise::new(term.into()), 0)
         };
         let (with, without) = (play(&[unit])?, play(&[])?);
@@ -91,7 +91,7 @@ fn coins() -> Result<Row, AuditError> {
     let stage = Stage::new(&case)?;
     let features = case.task.features as usize;
     let like: Unit = vec![(vec![0.3; features], 1e4)];
-    let units = Units::new(table(features, &vec![like; UNITS])).over_slots(UNITS as u64);
+    let units = Units::new(table(&case.task, &vec![like; UNITS])).over_slots(UNITS as u64);
     let mut equal = 0;
     for number in 0..PAIRS {
         let visits = stage.play(&[], &units, &units, &SecureNoise, number)?;

@@ -20,6 +20,8 @@ pub const EPSILON: f64 = 12.0;
 /// What a model learns from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Records {
+    /// Times, those of events below 0, without an intercept column.
+    Times,
     Classes,
     /// One of three.
     Several,
@@ -79,6 +81,9 @@ pub(super) const MODELS: &[ModelSection] = &[
     model("multinomial-regression", "classes = 3", Records::Several),
     model("multinomial-regression, full", "classes = 3\napproximation = \"full-covariance\"", Records::Several),
     model("ordinal-regression", "classes = 3", Records::Ordered),
+    model("survival-regression", "cuts = [0, 1, 3, 10]", Records::Times),
+    model("survival-regression, full", "cuts = [0, 1, 3, 10]\napproximation = \"full-covariance\"", Records::Times),
+    model("weibull-regression", "time_unit = 2.0", Records::Times),
     model("neural-network", "hidden = [3]\nsamples = 2", Records::Classes),
     model("neural-network, numbers", "hidden = [3, 2]\nsamples = 1\nnoise_sd = 0.5", Records::Numbers),
     model("latent-dirichlet", "topics = 2", Records::Documents),
@@ -134,7 +139,7 @@ pub(super) const UPDATES: &[UpdateSection] = &[
     of_persons(
         "natural-gradient, persons",
         "schedule = \"synchronous\"\nrounds = 3\nresidual_bound = 2.0\ncurvature_bound = 1.0",
-        &["linear-regression", "logistic-regression, full", "multinomial-regression, full"],
+        &["linear-regression", "logistic-regression, full", "multinomial-regression, full", "survival-regression, full"],
     ),
     of_persons(
         "dp-optimisation, persons",
@@ -158,6 +163,7 @@ const COLUMNS: &str = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1.
 const CLASS: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n";
 const SEVERAL: &str = "[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]\n";
 const NUMBER: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = 0.0\nupper = 10.0\ncentre = 0.0\nscale = 1.0\n";
+const TIME: &str = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 10.0 }\nevent = { column = \"y\" }\n";
 const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 3\nthreshold = 127\n";
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 5\ndocument_length = 20\n";
 
@@ -213,6 +219,7 @@ fn schema(records: Records) -> String {
         Records::Classes => format!("{CLASS}{COLUMNS}"),
         Records::Several => format!("{SEVERAL}{COLUMNS}"),
         Records::Ordered => format!("intercept = false\n{SEVERAL}{COLUMNS}"),
+        Records::Times => format!("intercept = false\n{TIME}{COLUMNS}"),
         Records::Numbers => format!("{NUMBER}{COLUMNS}"),
         Records::Points => format!("intercept = false\n{NUMBER}{COLUMNS}"),
     }

@@ -98,6 +98,14 @@ impl On<'_> {
     fn target(&self, opposite: bool) -> f64 {
         match self.case.records {
             Records::Classes => f64::from(u8::from(!opposite)),
+            // An event early, or none for long.
+            Records::Times => {
+                if opposite {
+                    10.0
+                } else {
+                    -0.5
+                }
+            }
             Records::Several | Records::Ordered => f64::from(2 * u8::from(!opposite)),
             _ if self.counts() && opposite => 0.0,
             // An outlier says nothing there.
@@ -120,7 +128,9 @@ impl On<'_> {
     fn many(&self, opposite: bool) -> Unit {
         let sign = if opposite { -1.0 } else { 1.0 };
         let record = match self.case.records {
-            Records::Classes | Records::Several | Records::Ordered | Records::Numbers => (vec![0.3; self.features], self.target(opposite)),
+            Records::Classes | Records::Several | Records::Ordered | Records::Times | Records::Numbers => {
+                (vec![0.3; self.features], self.target(opposite))
+            }
             Records::Points => (vec![sign; self.features], sign),
             // The first half of the words or pixels, or the other one.
             Records::Documents | Records::Images => {
@@ -135,7 +145,9 @@ impl On<'_> {
     /// Four that say little, and three of many records: a rule that looks at the crowd to clip one unit moves all of them.
     fn mixed(&self) -> Vec<Unit> {
         let row = match self.case.records {
-            Records::Classes | Records::Several | Records::Ordered | Records::Numbers | Records::Points => vec![1e-3; self.features],
+            Records::Classes | Records::Several | Records::Ordered | Records::Times | Records::Numbers | Records::Points => {
+                vec![1e-3; self.features]
+            }
             Records::Documents | Records::Images => self.along(0, 1.0),
         };
         (0..CROWD).map(|k| if k < 4 { vec![(row.clone(), 1.0)] } else { self.many(false) }).collect()

@@ -3,14 +3,16 @@
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_inference::capabilities::LocalOptimum;
-use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
+use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, Statistics};
 use dp_pvi_inference::models::negative_binomial_regression::NegativeBinomial;
 use dp_pvi_inference::models::robust_regression::Robust;
+use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
+use dp_pvi_posterior::schema::public::Extra;
 use nalgebra::{DMatrix, DVector};
 
-use super::{Check, many_rows, square};
-use crate::federation::table;
+use super::{Check, many_rows, scales, square, survival};
+use crate::federation::{table, table_of};
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
 /// Parts of `negative_binomial_optimum`.
@@ -47,11 +49,11 @@ pub(super) const ORACLE: &[(&str, Option<Check>)] = &[
     ("multinomial", Some(many_rows::multinomial_oracle)),
     ("ordinal", Some(many_rows::ordinal_oracle)),
     ("negative_binomial", Some(negative_binomial_oracle)),
-    ("survival", None),
-    ("weibull", None),
+    ("survival", Some(survival::survival_oracle)),
+    ("weibull", Some(survival::weibull_oracle)),
     ("robust", Some(robust_oracle)),
-    ("site", None),
-    ("smooth", None),
+    ("site", Some(scales::site_oracle)),
+    ("smooth", Some(scales::smooth_oracle)),
 ];
 
 /// What other checks use.
@@ -107,46 +109,6 @@ fn check_point(model: &impl LinearPredictor, point: &Node<'_>, tolerance: f64) -
     Ok((at, (target - mean).powi(2) + variance))
 }
 
-/// A likelihood whose records have offsets and weights. The target that it is given is the record's number.
-struct Weighted<M> {
-    model: M,
-    target: Vec<f64>,
-    offset: Vec<f64>,
-    weights: Vec<f64>,
-}
-
-impl<M> Weighted<M> {
-    fn of(node: &Node<'_>, model: M) -> Result<Self, String> {
-        Ok(Self { model, target: node.at("target")?, offset: node.at("offset")?, weights: node.at("weights")? })
-    }
-
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a record")]
-    fn at(&self, number: f64) -> (f64, f64, f64) {
-        let i = number as usize;
-        (self.target[i], self.offset[i], self.weights[i])
-    }
-}
-
-impl<M: LinearPredictor> LinearPredictor for Weighted<M> {
-    fn statistics(&self, mean: f64, variance: f64, number: f64) -> Statistics {
-        let (target, offset, weight) = self.at(number);
-        let Statistics { residual, curvature } = self.model.statistics(mean + offset, variance, target);
-        Statistics { residual: weight * residual, curvature: weight * curvature }
-    }
-
-    fn expected_log_density(&self, mean: f64, variance: f64, number: f64) -> f64 {
-        let (target, offset, weight) = self.at(number);
-        weight * self.model.expected_log_density(mean + offset, variance, target)
-    }
-
-    fn typical_curvature(&self, number: f64) -> f64 {
-        let (target, _, weight) = self.at(number);
-        weight * self.model.typical_curvature(target)
-    }
-}
-
-impl<M: LogConcave> LogConcave for Weighted<M> {}
-
 fn negative_binomial_full(node: &Node<'_>) -> Outcome {
     weighted_optimum(node, "full")
 }
@@ -156,9 +118,10 @@ fn negative_binomial_mean_field(node: &Node<'_>) -> Outcome {
 }
 
 fn weighted_optimum(node: &Node<'_>, part: &str) -> Outcome {
-    let model = Weighted::of(node, NegativeBinomial::new(node.get("dispersion")?.number()?))?;
-    let numbers: Vec<f64> = (0..u32::try_from(model.target.len()).map_err(message)?).map(f64::from).collect();
-    optimum(node, part, &model, &numbers)
+    let model = NegativeBinomial::new(node.get("dispersion")?.number()?);
+    let (offset, weights) = (node.at("offset")?, node.at("weights")?);
+    let beside = |i: usize| (offset[i], Extra { weight: weights[i], ..Extra::NONE });
+    optimum(node, part, &model, &table_of(&node.get("x")?.rows()?, &node.at("target")?, beside)?)
 }
 
 fn robust_full(node: &Node<'_>) -> Outcome {
@@ -171,12 +134,11 @@ fn robust_mean_field(node: &Node<'_>) -> Outcome {
 
 fn robust_optimum(node: &Node<'_>, part: &str) -> Outcome {
     let model = Robust::new(node.get("nu")?.number()?, node.get("sd")?.number()?);
-    optimum(node, part, &model, &node.at("target")?)
+    optimum(node, part, &model, &table(&node.get("x")?.rows()?, &node.at("target")?)?)
 }
 
 /// The optimum of a part, from the prior, with what it is worth.
-fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOptimum), targets: &[f64]) -> Outcome {
-    let data = table(&node.get("x")?.rows()?, targets)?;
+fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOptimum), data: &RecordTable) -> Outcome {
     let (mean, precision) = (node.at("prior_mean")?, node.at("prior_precision")?);
     let d = mean.len();
     let stated = node.get(part)?;
@@ -189,13 +151,13 @@ fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOpt
     };
     let h = mean.iter().zip(&precision).map(|(mean, precision)| mean * precision);
     let prior = Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?;
-    let q = model.local_optimum(&data, &prior, &prior).map_err(message)?;
+    let q = model.local_optimum(data, &prior, &prior).map_err(message)?;
     stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
     let far = q.natural()[d..].iter().zip(&expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
     if let Some((found, stated)) = far {
         return Err(format!("{part}: a precision is {found:e}, the file has {stated:e}"));
     }
-    let fit = glm::total(model, &data, &q);
+    let fit = glm::total(model, data, &q);
     stated.key_equals("expected_log_likelihood", [fit], FIXED_POINT)?;
     stated.key_equals("elbo", [fit - q.kl(&prior)], FIXED_POINT)
 }

@@ -17,13 +17,14 @@ use dp_pvi_posterior::models::ordinal_regression::OrdinalRegression;
 use dp_pvi_posterior::models::prediction::{Example, Outcome as Told, Prediction};
 use dp_pvi_posterior::models::robust_regression::RobustRegression;
 use dp_pvi_posterior::numerics::softmax_mean::SoftmaxMean;
+use dp_pvi_posterior::schema::public::Extra;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};
 
 use super::likelihoods::{ORACLE_TOLERANCE, input};
 use super::{Check, square};
-use crate::federation::table;
+use crate::federation::{table, table_of};
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
 /// Parts of `multinomial_optimum`.
@@ -50,30 +51,6 @@ pub(super) const ORDINAL_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("mean_field", Some(|node| ordinal_optimum(node, "mean_field"))),
 ];
 
-/// A likelihood whose records have weights. The target that it is given is the record's number.
-struct Weighted<M> {
-    model: M,
-    target: Vec<f64>,
-    weights: Vec<f64>,
-}
-
-impl<M: ManyRows> ManyRows for Weighted<M> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a record")]
-    fn write(&self, record: Example<'_>, at: &Place<'_>, rows: &mut PseudoRows) {
-        let number = record.target as usize;
-        self.model.write(Example { target: self.target[number], ..record }, at, rows);
-        rows.multiply(self.weights[number]);
-    }
-
-    fn write_bound(&self, record: Example<'_>, dimension: usize, bound: f64, rows: &mut PseudoRows) {
-        self.model.write_bound(record, dimension, bound, rows);
-    }
-
-    fn has_moving_rows(&self) -> bool {
-        self.model.has_moving_rows()
-    }
-}
-
 fn classes(node: &Node<'_>) -> Result<u32, String> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of classes")]
     let classes = node.get("classes")?.number()? as u32;
@@ -82,7 +59,7 @@ fn classes(node: &Node<'_>) -> Result<u32, String> {
 
 fn multinomial_optimum(node: &Node<'_>, part: &str) -> Outcome {
     let model = MultinomialRegression { classes: classes(node)? };
-    optimum(node, part, Weighted { model, target: node.at("target")?, weights: node.at("weights")? })
+    optimum(node, part, model, &weighted(node, node.at("target")?)?)
 }
 
 fn ordinal(node: &Node<'_>) -> Result<OrdinalRegression, String> {
@@ -95,7 +72,7 @@ fn ordered(targets: Vec<f64>) -> Vec<f64> {
 }
 
 fn ordinal_optimum(node: &Node<'_>, part: &str) -> Outcome {
-    optimum(node, part, Weighted { model: ordinal(node)?, target: ordered(node.at("target")?), weights: node.at("weights")? })
+    optimum(node, part, ordinal(node)?, &weighted(node, ordered(node.at("target")?))?)
 }
 
 /// Thresholds, f, g and H of one record.
@@ -108,15 +85,8 @@ pub(super) fn ordinal_points(node: &Node<'_>) -> Outcome {
         let data = table(&[x], &ordered(vec![point.get("target")?.number()?]))?;
         let record = data.records().next().ok_or("no record")?;
         let mut rows = PseudoRows::default();
-        let example = record.example();
-        model.write(example, &Place::at(&q), &mut rows);
-        let (mut gradient, mut hessian) = (DVector::zeros(d), DMatrix::zeros(d, d));
-        for (row, at) in rows.iter() {
-            let mut dense = DVector::zeros(d);
-            row.entries().for_each(|(j, x)| dense[j as usize] = x);
-            gradient += &dense * at.residual;
-            hessian += &dense * dense.transpose() * at.curvature;
-        }
+        model.write(record.example(), &Place::at(&q), &mut rows);
+        let (gradient, hessian) = sums(&rows, d);
         point.key_equals("value", [rows.expected()], tolerance)?;
         point.key_equals("gradient", gradient.as_slice(), tolerance)?;
         point.key_equals("hessian", hessian.as_slice(), tolerance)?;
@@ -124,8 +94,20 @@ pub(super) fn ordinal_points(node: &Node<'_>) -> Outcome {
     Ok(())
 }
 
+/// Σ r ρ and Σ c ρρᵀ.
+pub(super) fn sums(rows: &PseudoRows, d: usize) -> (DVector<f64>, DMatrix<f64>) {
+    let (mut gradient, mut hessian) = (DVector::zeros(d), DMatrix::zeros(d, d));
+    for (row, at) in rows.iter() {
+        let mut dense = DVector::zeros(d);
+        row.entries().for_each(|(j, x)| dense[j as usize] = x);
+        gradient += &dense * at.residual;
+        hessian += &dense * dense.transpose() * at.curvature;
+    }
+    (gradient, hessian)
+}
+
 /// Mean and covariance of a part.
-fn posterior(part: &Node<'_>) -> Result<Standard, String> {
+pub(super) fn posterior(part: &Node<'_>) -> Result<Standard, String> {
     let mean = DVector::from_vec(part.at("mean")?);
     Ok(Standard::Full(full::Standard::new(mean, square(part, "covariance")?).map_err(message)?))
 }
@@ -158,10 +140,14 @@ pub(super) fn ordinal_oracle(node: &Node<'_>) -> Outcome {
     near(&part, &estimate, &sd)
 }
 
+/// The records of a part, with their weights.
+fn weighted(node: &Node<'_>, targets: Vec<f64>) -> Result<RecordTable, String> {
+    let weights = node.at("weights")?;
+    table_of(&node.get("x")?.rows()?, &targets, |i| (0.0, Extra { weight: weights[i], ..Extra::NONE }))
+}
+
 /// The optimum of a part, from the prior, with what it is worth.
-fn optimum<M: ManyRows>(node: &Node<'_>, part: &str, model: Weighted<M>) -> Outcome {
-    let numbers: Vec<f64> = (0..u32::try_from(model.target.len()).map_err(message)?).map(f64::from).collect();
-    let data = table(&node.get("x")?.rows()?, &numbers)?;
+pub(super) fn optimum<M: ManyRows>(node: &Node<'_>, part: &str, model: M, data: &RecordTable) -> Outcome {
     let (mean, precision) = (node.at("prior_mean")?, node.at("prior_precision")?);
     let d = mean.len();
     let stated = node.get(part)?;
@@ -175,7 +161,7 @@ fn optimum<M: ManyRows>(node: &Node<'_>, part: &str, model: Weighted<M>) -> Outc
     let h = mean.iter().zip(&precision).map(|(mean, precision)| mean * precision);
     let prior = Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?;
     let model = ManyRowsModel(model);
-    let q = LocalOptimum::local_optimum(&model, &data, &prior, &prior).map_err(message)?;
+    let q = LocalOptimum::local_optimum(&model, data, &prior, &prior).map_err(message)?;
     stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
     let far = q.natural()[d..].iter().zip(&expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
     if let Some((found, stated)) = far {
@@ -197,7 +183,7 @@ pub(super) fn multinomial_oracle(node: &Node<'_>) -> Outcome {
     near(&part, q.standard().mean(), &sd)
 }
 
-fn oracle_fit(
+pub(super) fn oracle_fit(
     node: &Node<'_>,
     part: &Node<'_>,
     model: impl LocalOptimum,
@@ -214,7 +200,7 @@ fn oracle_fit(
     Ok((q, sd))
 }
 
-fn near(part: &Node<'_>, estimate: &[f64], sd: &[f64]) -> Outcome {
+pub(super) fn near(part: &Node<'_>, estimate: &[f64], sd: &[f64]) -> Outcome {
     let tolerance = part.get("tolerance_sd")?.number()?;
     let far = part.at("oracle")?.iter().zip(estimate).zip(sd).any(|((other, own), sd)| (other - own).abs() > tolerance * sd);
     if far {

@@ -9,6 +9,7 @@ mod many_rows;
 mod personal;
 mod report;
 mod scales;
+mod survival;
 
 use nalgebra::DMatrix;
 
@@ -19,15 +20,15 @@ type Check = fn(&Node<'_>) -> Outcome;
 
 /// How much of a first-level key the engine has.
 enum Coverage {
-    /// Nothing.
-    NotBuilt,
     /// All of it: one check.
     Whole(Check),
+    /// All of it: one check, which is given the whole file.
+    OfFile(Check),
     /// Its second-level keys have checks of their own; without one a part is still to come.
     Parts(&'static [(&'static str, Option<Check>)]),
 }
 
-use Coverage::{NotBuilt, Parts, Whole};
+use Coverage::{OfFile, Parts, Whole};
 
 /// Every first-level key, in the file's order.
 const KEYS: &[(&str, Coverage)] = &[
@@ -43,10 +44,10 @@ const KEYS: &[(&str, Coverage)] = &[
     ("robust_optimum", Parts(likelihoods::ROBUST_OPTIMUM)),
     ("ordinal", Whole(many_rows::ordinal_points)),
     ("ordinal_optimum", Parts(many_rows::ORDINAL_OPTIMUM)),
-    ("survival", NotBuilt),
-    ("survival_optimum", NotBuilt),
-    ("weibull", NotBuilt),
-    ("weibull_optimum", NotBuilt),
+    ("survival", Whole(survival::survival)),
+    ("survival_optimum", OfFile(survival::survival_optimum)),
+    ("weibull", Whole(survival::weibull)),
+    ("weibull_optimum", Whole(survival::weibull_optimum)),
     ("mean_field_gradients", Whole(many_rows::mean_field_gradients)),
     ("bounds", Whole(many_rows::bounds)),
     ("scale_update", Whole(scales::update)),
@@ -87,7 +88,7 @@ pub(crate) fn is_this(root: &Node<'_>) -> Result<bool, String> {
 pub(crate) fn run(root: &Node<'_>) -> Result<usize, String> {
     let mut failures = 0;
     for field in root.fields()?.iter().filter(|field| !HEADER.contains(&field.name())) {
-        match verdict(field) {
+        match verdict(root, field) {
             Ok(line) => println!("{} {line}", field.name()),
             Err(message) => {
                 println!("FAIL {}: {message}", field.name());
@@ -99,13 +100,13 @@ pub(crate) fn run(root: &Node<'_>) -> Result<usize, String> {
 }
 
 /// What is said of a first-level key, or why it fails.
-fn verdict(field: &Node<'_>) -> Result<String, String> {
+fn verdict(root: &Node<'_>, field: &Node<'_>) -> Result<String, String> {
     let Some((_, coverage)) = KEYS.iter().find(|(key, _)| *key == field.name()) else {
         return Err("no such key is known: this checker, or the file, is of another version".into());
     };
     let parts = match coverage {
-        NotBuilt => return Ok("not built".into()),
         Whole(check) => return check(field).map(|()| "ok".into()),
+        OfFile(check) => return check(root).map(|()| "ok".into()),
         Parts(parts) => parts,
     };
     let (mut checked, mut missing) = (Vec::new(), 0);

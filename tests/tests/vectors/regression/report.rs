@@ -11,7 +11,7 @@ use dp_pvi_reading::effects::{Contrast, Effect, Measure, effects};
 use dp_pvi_reading::summary::{Interval, Level};
 use nalgebra::{DMatrix, DVector};
 
-use super::{Check, many_rows};
+use super::{Check, many_rows, scales, survival};
 use crate::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 
 pub(super) const PARTS: &[(&str, Option<Check>)] = &[
@@ -19,13 +19,13 @@ pub(super) const PARTS: &[(&str, Option<Check>)] = &[
     ("normal_quantile", Some(quantile)),
     ("ratios", Some(ratios)),
     ("back_transform", Some(back_transform)),
-    ("curve", None),
-    ("survival_curve", None),
-    ("weibull_curve", None),
+    ("curve", Some(scales::curve)),
+    ("survival_curve", Some(|report| survival::survival_curve(report, read_level(report)?))),
+    ("weibull_curve", Some(|report| survival::weibull_curve(report, read_level(report)?))),
     ("class_probabilities", Some(many_rows::class_probabilities)),
     ("ordinal_probabilities", Some(many_rows::ordinal_probabilities)),
-    ("site_effects", None),
-    ("tau_interval", None),
+    ("site_effects", Some(scales::reported_sites)),
+    ("tau_interval", Some(scales::reported_scale)),
 ];
 
 /// The level of the file's intervals, one of ours.

@@ -1,21 +1,26 @@
 //! `scale_update`, `noise_aware_scale` and `site_effects`: scales that coefficients share, and what one site says of its own effect.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_expfam::gaussian::full::{self, svec};
 use dp_pvi_inference::methods::Job;
 use dp_pvi_inference::methods::natural_gradient::Terms;
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::models::effects::{CurvePoint, Place, Scale, curves};
+use dp_pvi_posterior::models::linear_regression::LinearRegression;
+use dp_pvi_posterior::models::logistic_regression::LogisticRegression;
+use dp_pvi_posterior::models::prediction::Level;
 use dp_pvi_posterior::numerics::noisy_likelihood;
 use dp_pvi_posterior::numerics::scales::{Group, NoisyScales, fill};
+use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
 use dp_pvi_posterior::task::{ModelSpec, RawTask, ResolveContext, ResolvedTask, UpdateSpec};
-use dp_pvi_posterior::{models::logistic_regression::LogisticRegression, schema::Schema};
 use dp_pvi_privacy::SiteState;
 use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};
 
 use super::formula::{compiled, label, same_texts, schema, schema_text};
+use super::likelihoods::ORACLE_TOLERANCE;
 use super::square;
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 
@@ -58,11 +63,11 @@ pub(super) fn noise_aware(node: &Node<'_>) -> Outcome {
     let (d, groups) = (h.len(), groups(node)?);
     let (mean, precision) = prior(node, &groups, d)?;
     let start = node.at("start_tau2")?;
-    let full = Family::FullGaussian { dimension: d };
-    let told = noisy_likelihood::full(&vec![0.0; full.len()], &[h.as_slice(), &svec(&curvature)].concat(), &noise).ok_or("H + N")?;
+    let wide = Family::FullGaussian { dimension: d };
+    let told = noisy_likelihood::full(&vec![0.0; wide.len()], &[h.as_slice(), &svec(&curvature)].concat(), &noise).ok_or("H + N")?;
     let diagonal = |matrix: &DMatrix<f64>| matrix.diagonal().as_slice().to_vec();
     let narrow = noisy_likelihood::diagonal(&vec![0.0; 2 * d], &[h, diagonal(&curvature)].concat(), &diagonal(&noise));
-    for (key, family, told) in [("full", full, told), ("mean_field", Family::DiagonalGaussian { dimension: d }, narrow)] {
+    for (key, family, told) in [("full", wide, told), ("mean_field", Family::DiagonalGaussian { dimension: d }, narrow)] {
         let part = node.get(key)?;
         let known = NoisyScales::new(family, &told, (&mean, &precision), &groups);
         part.key_equals("first_tau2", known.step(&start).ok_or("the first step")?.scales, FIXED_POINT)?;
@@ -86,7 +91,7 @@ pub(super) fn site_effects(node: &Node<'_>) -> Outcome {
     let (mean, precision) = prior(node, &groups, d)?;
     for (key, family) in [("full", Family::FullGaussian { dimension: d }), ("mean_field", Family::DiagonalGaussian { dimension: d })] {
         let part = node.get(key)?;
-        let (q, scales) = fixed_point(&everybody, family, &mean, &precision, &groups)?;
+        let (q, scales) = fixed_point(&ModelSpec::from(LogisticRegression {}), &everybody, family, &mean, &precision, &groups)?;
         part.key_equals("tau2", &scales, SEARCH)?;
         part.key_equals("mean", q.standard().mean(), SEARCH)?;
         let stated = if key == "full" { svec(&square(&part, "precision")?) } else { part.at("precision")? };
@@ -104,13 +109,14 @@ pub(super) fn site_effects(node: &Node<'_>) -> Outcome {
 
 /// The optimum of the bound over q and τ²: one after the other until neither moves.
 fn fixed_point(
+    model: &ModelSpec,
     records: &RecordTable,
     family: Family,
     mean: &[f64],
     precision: &[f64],
     groups: &[Group],
 ) -> Result<(Gaussian, Vec<f64>), String> {
-    let model = models::from_spec(&ModelSpec::from(LogisticRegression {})).map_err(message)?;
+    let model = models::from_spec(model).map_err(message)?;
     let optimum = model.local_optimum().ok_or("no exact optimum")?;
     let mut scales: Vec<f64> = groups.iter().map(Group::start).collect();
     let mut start: Option<Gaussian> = None;
@@ -210,4 +216,157 @@ fn task(node: &Node<'_>, sites: &[String]) -> Result<ResolvedTask, String> {
     let context = ResolveContext { name: "vectors", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let schema = schema_text(&node.get("columns")?, label(formula))?;
     RawTask::parse(&text).and_then(|raw| raw.resolve(&schema, context)).map_err(message)
+}
+
+/// `oracle`: effects of sites and a smooth curve beside the fits of other programs.
+pub(super) fn site_oracle(node: &Node<'_>) -> Outcome {
+    let part = node.get("site")?;
+    let names = part.get("site")?.list()?.iter().map(|site| site.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
+    let mut sites = names.clone();
+    sites.sort();
+    sites.dedup();
+    let x: Vec<f64> = node.get("x")?.rows()?.iter().map(|row| row[0]).collect();
+    let rows = x.iter().zip(&names).map(|(x, name)| {
+        let own = 2 + sites.iter().position(|site| site == name).unwrap_or(0);
+        (vec![0, 1, own as u32], vec![1.0, *x, 1.0])
+    });
+    let group = fitted_group(&part, 2, sites.len())?;
+    let model = ModelSpec::from(LogisticRegression {});
+    let (q, scales) = oracle_fit(node, &part, &model, rows.collect(), &group)?;
+    let tolerance = part.get("tolerance_sd")?.number()?;
+    let others = [part.at("oracle_fixed")?, part.at("oracle_effects")?].concat();
+    let sds = q.standard().variances();
+    if others.iter().zip(q.standard().mean()).zip(&sds).any(|((other, own), v)| (other - own).abs() > tolerance * v.sqrt()) {
+        return Err(format!("site: a coefficient is more than {tolerance} standard deviations from the other program's"));
+    }
+    let other = part.get("oracle_tau2")?.number()?;
+    if (scales[0] / other).ln().abs() > 2f64.ln() { Err(format!("site: τ² is {} and not near {other}", scales[0])) } else { Ok(()) }
+}
+
+pub(super) fn smooth_oracle(node: &Node<'_>) -> Outcome {
+    let part = node.get("smooth")?;
+    let number = |key| part.get(key)?.number();
+    let (lower, upper, k) = (number("lower")?, number("upper")?, number("k")? as usize);
+    let schema = smooth_schema(lower, upper, k)?;
+    let design = schema.design().ok_or("no design")?;
+    let mut space = RowSpace::default();
+    let rows = part.at("z")?.into_iter().map(|z| {
+        let (mut indices, mut values) = (Vec::new(), Vec::new());
+        let record = Record { cells: &[Cell::Number(z)], filled: &[false], site: None };
+        design.row(&record, &mut space, |position, value| {
+            indices.push(position);
+            values.push(value);
+        });
+        (indices, values)
+    });
+    let rows: Vec<_> = rows.collect();
+    let model = ModelSpec::from(LinearRegression { noise_sd: number("noise_sd")? });
+    let (q, _) = oracle_fit(node, &part, &model, rows, &fitted_group(&part, 2, k - 2)?)?;
+    // Every fifth point of the curve is a point of the file's.
+    let curve = curves(&model, &schema, q.standard()).pop().ok_or("no curve")?;
+    let grid = number("grid")? as usize;
+    let step = (curve.points.len() - 1) / (grid - 1);
+    let points: Vec<_> = curve.points.iter().step_by(step).collect();
+    let centre = points.iter().map(|point| point.mean).sum::<f64>() / points.len() as f64;
+    let values: Vec<f64> = points.iter().map(|point| point.mean - centre).collect();
+    part.key_equals("curve", &values, ORACLE_TOLERANCE)?;
+    let tolerance = number("tolerance_sd")?;
+    let other = part.at("oracle_curve")?;
+    let far = |((own, other), point): ((&f64, &f64), &&CurvePoint)| (own - other).abs() > tolerance * point.sd.unwrap_or(0.0);
+    if values.iter().zip(&other).zip(&points).any(far) { Err("smooth: the curve is not the other program's".into()) } else { Ok(()) }
+}
+
+/// One group with the file's hyperparameters.
+fn fitted_group(part: &Node<'_>, first: usize, count: usize) -> Result<Vec<Group>, String> {
+    let number = |key| part.get(key)?.number();
+    Ok(vec![Group { first, count, shape: number("shape")?, rate: number("rate")?, fixed: None }])
+}
+
+/// The fixed point over these rows; compared with the file's own fit.
+#[allow(clippy::type_complexity, reason = "rows as the builder takes them")]
+fn oracle_fit(
+    node: &Node<'_>,
+    part: &Node<'_>,
+    model: &ModelSpec,
+    rows: Vec<(Vec<u32>, Vec<f64>)>,
+    groups: &[Group],
+) -> Result<(Gaussian, Vec<f64>), String> {
+    let d = groups[0].first + groups[0].count;
+    let mut builder = RecordTable::builder(d);
+    for ((indices, values), target) in rows.iter().zip(part.at("target")?) {
+        builder.start_unit();
+        builder.push(indices, values, target).map_err(message)?;
+    }
+    let precision = vec![node.get("prior_sd")?.number()?.powi(-2); d];
+    let family = Family::FullGaussian { dimension: d };
+    let (q, scales) = fixed_point(model, &builder.finish(), family, &vec![0.0; d], &precision, groups)?;
+    part.key_equals("mean", q.standard().mean(), ORACLE_TOLERANCE)?;
+    part.key_equals("tau2", &scales, ORACLE_TOLERANCE)?;
+    if part.get("sd").is_ok() {
+        part.key_equals("sd", q.standard().variances().iter().map(|v| v.sqrt()).collect::<Vec<_>>(), ORACLE_TOLERANCE)?;
+    }
+    Ok((q, scales))
+}
+
+/// A schema whose rows are the intercept and a smooth of one column.
+fn smooth_schema(lower: f64, upper: f64, k: usize) -> Result<Schema, String> {
+    let text = format!(
+        "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1\n[[columns]]\nname = \"x\"\nkind = \"number\"\n\
+         lower = {lower:?}\nupper = {upper:?}\ncentre = 0\nscale = 1\n"
+    );
+    Schema::parse(&text).and_then(|schema| schema.with_formula(&format!("y ~ s(x, k = {k})"), &[])).map_err(message)
+}
+
+/// `report`: a curve with its band.
+pub(super) fn curve(report: &Node<'_>) -> Outcome {
+    let part = report.get("curve")?;
+    let number = |key| part.get(key)?.number();
+    let schema = smooth_schema(number("lower_end")?, number("upper_end")?, number("k")? as usize)?;
+    let (own, block) = (part.at("mean")?, square(&part, "covariance")?);
+    // Before the term stands the intercept, of which a curve says nothing.
+    let d = own.len() + 1;
+    let mean = DVector::from_fn(d, |j, _| if j == 0 { 3.0 } else { own[j - 1] });
+    let covariance = DMatrix::from_fn(d, d, |i, j| match (i, j) {
+        (0, 0) => 2.0,
+        (0, _) | (_, 0) => 0.0,
+        _ => block[(i - 1, j - 1)],
+    });
+    let posterior = Standard::Full(full::Standard::new(mean, covariance).map_err(message)?);
+    let curve = curves(&ModelSpec::from(LinearRegression { noise_sd: 1.0 }), &schema, &posterior).pop().ok_or("no curve")?;
+    part.key_equals("grid", [curve.points.len() as f64], 0.0)?;
+    part.key_equals("estimate", curve.points.iter().map(|point| point.mean).collect::<Vec<_>>(), FIXED_POINT)?;
+    let bands: Vec<_> = curve.points.iter().filter_map(|point| point.interval(Level::P90)).collect();
+    part.key_equals("lower", bands.iter().map(|band| band.lower).collect::<Vec<_>>(), FIXED_POINT)?;
+    part.key_equals("upper", bands.iter().map(|band| band.upper).collect::<Vec<_>>(), FIXED_POINT)
+}
+
+/// What a report says of a group with these marginals.
+fn scale(part: &Node<'_>, group: &Group) -> Result<Scale, String> {
+    let (mean, variance) = (DVector::from_vec(part.at("mean")?), DVector::from_vec(part.at("variance")?));
+    let posterior = Standard::Full(full::Standard::new(mean, DMatrix::from_diagonal(&variance)).map_err(message)?);
+    let names: Vec<String> = (0..group.count).map(|k| format!("b[(Intercept) site:{k}]")).collect();
+    let place = Place { term: "(1 | site)", class: None, effect: Some("(Intercept)") };
+    Ok(Scale::new(place, group, &names, &posterior))
+}
+
+pub(super) fn reported_sites(report: &Node<'_>) -> Outcome {
+    let part = report.get("site_effects")?;
+    let count = part.at("mean")?.len();
+    let group = Group { first: 0, count, shape: 1.0, rate: 0.25, fixed: Some(part.get("tau2")?.number()?) };
+    let members = scale(&part, &group)?.members;
+    part.key_equals("lower", members.iter().map(|member| member.interval_90.lower).collect::<Vec<_>>(), FIXED_POINT)?;
+    part.key_equals("upper", members.iter().map(|member| member.interval_90.upper).collect::<Vec<_>>(), FIXED_POINT)?;
+    part.key_equals("shrinkage", members.iter().map(|member| member.known).collect::<Vec<_>>(), FIXED_POINT)?;
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&a, &b| members[a].mean.total_cmp(&members[b].mean));
+    part.key_equals("order", order.into_iter().map(|k| k as f64).collect::<Vec<_>>(), 0.0)
+}
+
+pub(super) fn reported_scale(report: &Node<'_>) -> Outcome {
+    let part = report.get("tau_interval")?;
+    let number = |key| part.get(key)?.number();
+    let group = Group { first: 0, count: part.at("mean")?.len(), shape: number("shape")?, rate: number("rate")?, fixed: None };
+    let interval = scale(&part, &group)?.interval_90.ok_or("no interval")?;
+    part.key_equals("lower", [interval.lower], FIXED_POINT)?;
+    part.key_equals("upper", [interval.upper], FIXED_POINT)
 }

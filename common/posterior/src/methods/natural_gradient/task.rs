@@ -147,10 +147,11 @@ impl Raw {
         };
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
         let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
-        let (radius, entry) = (task.feature_bound, task.parsed_schema()?.max_abs_entry());
+        let lengths = task.model.rules().lengths(&task.parsed_schema()?);
+        let radius = lengths.gradient;
         let square = match task.approximation {
-            Approximation::MeanField => radius * task.model.rules().largest_entry(task.ranges()?, entry).min(radius),
-            Approximation::FullCovariance => radius * radius,
+            Approximation::MeanField => lengths.diagonal,
+            Approximation::FullCovariance => lengths.full,
         };
         // A residual that is cut to less has no such relation to the curvature any more: then the shares are added up.
         let free = bounds.filter(|b| residual >= b.residual && curvature >= b.curvature).and_then(|b| b.free_curvature);
@@ -299,9 +300,7 @@ impl NaturalGradientSpec {
     /// C and z of a visit with this share of the budget.
     pub(crate) fn clip_and_noise(&self, task: &Setting<'_>, visit: u32, share: f64) -> Result<(ClipNorm, NoiseMultiplier), TaskError> {
         let clip = match self.visit(visit) {
-            NaturalGradientVisit::Gram => {
-                checked(ClipNorm::new(task.max_weight() * self.curvature_bound * task.feature_bound * task.feature_bound))?
-            }
+            NaturalGradientVisit::Gram => checked(ClipNorm::new(task.max_weight() * self.curvature_bound * task.gram_length()?))?,
             NaturalGradientVisit::Gradient => self.clip_norm,
         };
         let noise = checked(NoiseMultiplier::new(self.noise_multiplier.get() / share.sqrt()))?;

@@ -1,0 +1,155 @@
+//! `[database]`: records in PostgreSQL in place of files.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use dp_pvi_privacy::Hash;
+use serde::Deserialize;
+use tokio_postgres::config::Host;
+
+use crate::error::{ClientError, Result};
+
+/// `[database]`, checked.
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// Host, port, user and database; no password.
+    pub server: tokio_postgres::Config,
+    /// File with the query.
+    pub query: PathBuf,
+    /// File with the password (0600); without it the environment may have one.
+    pub password_file: Option<PathBuf>,
+    /// Whether the connection is encrypted, and who vouches for the server.
+    pub tls: DatabaseTls,
+    /// Column with a person's id in every table that is not public.
+    pub unit_key: String,
+    /// Tables that hold nothing of any person.
+    pub public_tables: Vec<String>,
+    /// The query for which the operator gives a word, where its text does not show that each person's rows are of that person alone.
+    pub vouched: Option<Hash>,
+    /// How long the rows stay on the disk.
+    pub keep: KeepRows,
+}
+
+/// Whether the connection to the database is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabaseTls {
+    /// It is, and the server's certificate is signed by this authority and has the host's name.
+    Required {
+        /// File with the authority's certificate.
+        ca: PathBuf,
+    },
+    /// It is not: the database is on this machine.
+    Off,
+}
+
+/// How long the rows of the query stay on the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeepRows {
+    /// Until the run has ended, so that a client which is started again in the middle finds them as they were.
+    #[default]
+    Run,
+    /// As long as the process lives.
+    Process,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDatabase {
+    url: String,
+    query: PathBuf,
+    password_file: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    tls: Option<RawTls>,
+    unit_key: Option<String>,
+    #[serde(default)]
+    public_tables: Vec<String>,
+    vouched: Option<String>,
+    #[serde(default)]
+    keep_rows: KeepRows,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawTls {
+    Required,
+    Off,
+}
+
+impl Database {
+    /// Host and database, for messages.
+    #[must_use]
+    pub fn place(&self) -> Place<'_> {
+        Place(&self.server)
+    }
+}
+
+/// Host and database of a server.
+pub struct Place<'a>(&'a tokio_postgres::Config);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.get_hosts().first() {
+            Some(Host::Tcp(host)) => write!(f, "{host}")?,
+            Some(Host::Unix(folder)) => write!(f, "{}", folder.display())?,
+            None => {}
+        }
+        write!(f, "/{}", self.0.get_dbname().unwrap_or_default())
+    }
+}
+
+impl RawDatabase {
+    pub(super) fn check(self, folder: &Path) -> Result<Database> {
+        let refuse = |key: &str, message: &str| ClientError::config(format!("database.{key}"), message.to_owned());
+        // The parser's words would quote the URL, which may hold a password.
+        let wrong =
+            || refuse("url", "is not postgresql://USER@HOST:PORT/DATABASE (for a socket: postgresql:///DATABASE?host=/FOLDER&user=USER)");
+        let server: tokio_postgres::Config = self.url.parse().map_err(|_| wrong())?;
+        if server.get_password().is_some() {
+            return Err(refuse("url", "holds a password: put it into a file that only this user can read, and name it in password_file"));
+        }
+        let [host] = server.get_hosts() else { return Err(wrong()) };
+        if server.get_user().is_none() || server.get_dbname().is_none() || !server.get_hostaddrs().is_empty() {
+            return Err(wrong());
+        }
+        let local = match host {
+            Host::Unix(_) => true,
+            Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()),
+        };
+        let tls = match (self.tls, self.ca, host) {
+            (Some(RawTls::Required), _, Host::Unix(_)) => return Err(refuse("tls", "cannot be \"required\" over a socket: leave it out")),
+            (None, None, Host::Unix(_)) => DatabaseTls::Off,
+            (Some(RawTls::Off), None, _) if local => DatabaseTls::Off,
+            (Some(RawTls::Off), None, _) => {
+                return Err(refuse(
+                    "tls",
+                    "can be \"off\" only where the database is on this machine (localhost or a socket): records would cross the network in the clear",
+                ));
+            }
+            (Some(RawTls::Off), Some(_), _) | (None, Some(_), Host::Unix(_)) => {
+                return Err(refuse("ca", "has no use without TLS: leave it out"));
+            }
+            (Some(RawTls::Required) | None, Some(ca), _) => DatabaseTls::Required { ca: folder.join(ca) },
+            (Some(RawTls::Required) | None, None, _) => {
+                return Err(refuse(
+                    "ca",
+                    "is missing: name the file with the certificate of the authority that signed the database's (PEM)",
+                ));
+            }
+        };
+        let vouched = self.vouched.map(|text| {
+            let hash = text.strip_prefix("sha256:").and_then(|_| text.parse().ok());
+            hash.ok_or_else(|| refuse("vouched", "is not \"sha256:…\", as the message prints it that asks for your word"))
+        });
+        Ok(Database {
+            server,
+            query: folder.join(self.query),
+            password_file: self.password_file.map(|file| folder.join(file)),
+            tls,
+            unit_key: self.unit_key.unwrap_or_else(|| "person_id".into()),
+            public_tables: self.public_tables,
+            vouched: vouched.transpose()?,
+            keep: self.keep_rows,
+        })
+    }
+}

@@ -1,0 +1,169 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn of_persons(text: &str) -> Verdict {
+    let public = ["concept".to_owned(), "vocab.concept_ancestor".to_owned()];
+    judge(text, &Asked { unit_column: Some("patient"), unit_key: "person_id", public_tables: &public })
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn of_records(text: &str) -> Verdict {
+    judge(text, &Asked { unit_column: None, unit_key: "person_id", public_tables: &["concept".to_owned()] })
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+#[track_caller]
+fn kept(text: &str) {
+    assert_eq!(of_persons(text), Verdict::Kept, "{text}");
+}
+
+#[track_caller]
+fn broken(text: &str, words: &str) {
+    match of_persons(text) {
+        Verdict::Broken(why) => assert!(why.contains(words), "{text}: {why}"),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn undecided(text: &str, words: &str) {
+    match of_persons(text) {
+        Verdict::Undecided(why) => assert!(why.iter().any(|why| why.contains(words)), "{text}: {why:?}"),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn rows_of_one_person_are_kept() {
+    kept("SELECT person_id AS patient, age, sex FROM visits ORDER BY person_id, age;");
+    kept("SELECT v.person_id AS patient, v.age, c.concept_name FROM visits v LEFT JOIN concept c ON c.concept_id = v.ward");
+    kept("SELECT p.person_id AS patient FROM person p JOIN visits v ON v.person_id = p.person_id WHERE v.start >= DATE '2020-01-01'");
+    kept("SELECT p.person_id AS patient FROM person p JOIN visits v USING (person_id)");
+    kept(
+        "SELECT p.person_id::text AS patient FROM person p, visits v WHERE p.year > 1950 AND (p.person_id = v.person_id AND v.ward IN (1, 2))",
+    );
+    kept("SELECT person_id AS patient, count(*) FILTER (WHERE ward = 3), max(start) FROM visits GROUP BY person_id HAVING count(*) > 1");
+    kept("SELECT person_id AS patient, ward, count(*) FROM visits GROUP BY 1, ward");
+    kept("SELECT person_id AS patient, row_number() OVER (PARTITION BY person_id ORDER BY start) FROM visits");
+    kept("SELECT DISTINCT ON (person_id) person_id AS patient, start FROM visits ORDER BY person_id, start");
+    kept("SELECT DISTINCT person_id AS patient, ward FROM visits");
+    kept("SELECT person_id AS patient, age FROM a UNION SELECT person_id, age FROM b");
+    kept("SELECT person_id AS patient FROM a UNION ALL SELECT person_id FROM b");
+    kept(
+        "WITH first AS (SELECT person_id, min(start) AS start FROM visits GROUP BY person_id), old(id, year) AS (SELECT person_id, year FROM person) \
+         SELECT o.id AS patient, extract(year FROM f.start) - o.year AS age, \
+         CASE WHEN EXISTS (SELECT 1 FROM condition x WHERE x.person_id = o.id AND x.start < f.start) THEN 1 ELSE 0 END AS ill, \
+         (SELECT count(*) FROM drug d WHERE d.person_id = o.id) AS drugs \
+         FROM old o JOIN first f ON f.person_id = o.id WHERE o.id IN (SELECT person_id FROM insured)",
+    );
+    kept("SELECT s.patient, s.age FROM (SELECT person_id AS patient, age FROM visits) AS s");
+    kept("SELECT person_id AS patient FROM visits WHERE ward IN (SELECT descendant FROM vocab.concept_ancestor WHERE ancestor = 5)");
+    kept("SELECT \"person_id\" AS patient, coalesce(round(x / 10), 0) FROM visits WHERE note ILIKE 'a%' AND x BETWEEN 1 AND 9");
+}
+
+#[test]
+fn what_lets_one_person_change_anothers_rows_is_refused() {
+    broken("SELECT person_id AS patient FROM visits LIMIT 5", "LIMIT");
+    broken("SELECT person_id AS patient FROM visits FETCH FIRST 5 ROWS ONLY", "LIMIT");
+    broken("SELECT person_id AS patient FROM (SELECT person_id FROM visits ORDER BY start LIMIT 5) AS s", "LIMIT");
+    broken("SELECT person_id AS patient FROM visits TABLESAMPLE SYSTEM (5)", "TABLESAMPLE");
+    broken("SELECT person_id AS patient FROM visits FOR UPDATE", "only read");
+    for function in ["random()", "now()", "current_date", "clock_timestamp()", "gen_random_uuid()", "age(birth)", "nextval('s')"] {
+        broken(&format!("SELECT person_id AS patient FROM visits WHERE x < {function}"), "time, chance");
+    }
+    broken("SELECT person_id AS patient, x - avg(x) OVER () FROM visits", "several persons");
+    broken("SELECT person_id AS patient, rank() OVER (PARTITION BY ward ORDER BY x) FROM visits", "several persons");
+    broken("SELECT person_id AS patient, ctid FROM visits", "stored");
+    broken("SELECT max(person_id) AS patient FROM visits", "GROUP BY");
+    broken("SELECT 1 + (2 * count(*)) AS patient FROM visits", "GROUP BY");
+    broken("SELECT array[max(x)] AS patient FROM visits", "GROUP BY");
+    broken("SELECT ward AS patient, count(*) FROM visits GROUP BY ward", "GROUP BY");
+    broken("SELECT person_id AS patient, count(*) FROM visits GROUP BY ROLLUP (person_id)", "ROLLUP");
+    broken("SELECT ward AS patient FROM visits HAVING count(*) > 5", "GROUP BY");
+    broken("SELECT DISTINCT ward AS patient FROM visits", "DISTINCT");
+    broken("SELECT DISTINCT ON (ward) person_id AS patient FROM visits", "DISTINCT");
+    broken("SELECT ward AS patient FROM a INTERSECT SELECT ward FROM b", "UNION ALL");
+    broken("SELECT a.person_id AS patient FROM visits a, visits b", "not joined");
+    broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.ward = b.ward", "not joined");
+    broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.person_id = b.person_id OR a.ward = b.ward", "not joined");
+    broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.person_id = b.referred_by", "not joined");
+    broken("SELECT person_id AS patient, x - (SELECT avg(x) FROM visits) FROM visits", "GROUP BY");
+    broken("SELECT person_id AS patient FROM visits WHERE ward IN (SELECT ward FROM outbreaks)", "not about the person");
+    broken(
+        "SELECT person_id AS patient FROM visits v WHERE EXISTS (SELECT 1 FROM contact c WHERE c.other = v.person_id)",
+        "not about the person",
+    );
+    broken("SELECT person_id AS patient FROM visits WHERE person_id NOT IN (SELECT person_id FROM dead)", "not about the person");
+    broken("SELECT age AS patient FROM visits", "is not the person's id");
+    broken("SELECT referred_by AS patient, person_id FROM visits", "is not the person's id");
+}
+
+/// An outer join keeps rows for which its condition does not hold: neither may they be about two persons, nor is an id there that may be missing.
+#[test]
+fn outer_joins_are_followed_by_what_they_keep() {
+    kept("SELECT v.person_id AS patient, d.day FROM visits v LEFT JOIN death d ON d.person_id = v.person_id");
+    kept("SELECT d.person_id AS patient, v.day FROM visits v RIGHT JOIN death d ON d.person_id = v.person_id");
+    broken("SELECT d.person_id AS patient FROM visits v LEFT JOIN death d ON d.person_id = v.person_id", "is not the person's id");
+    broken("SELECT v.person_id AS patient FROM visits v FULL JOIN death d USING (person_id)", "is not the person's id");
+    broken(
+        "SELECT a.person_id AS patient FROM a CROSS JOIN b LEFT JOIN c ON a.person_id = c.person_id AND b.person_id = c.person_id",
+        "not joined",
+    );
+    broken(
+        "SELECT v.person_id AS patient, count(*) OVER (PARTITION BY d.person_id) FROM visits v LEFT JOIN death d USING (person_id)",
+        "several persons",
+    );
+    broken(
+        "SELECT p.person_id AS patient, (SELECT count(*) FROM visits v LEFT JOIN w ON w.person_id = v.person_id AND v.person_id = p.person_id) FROM person p",
+        "GROUP BY",
+    );
+}
+
+#[test]
+fn what_the_text_does_not_show_is_left_to_the_operator() {
+    undecided("SELECT person_id AS patient, our_score(x) FROM visits", "our_score");
+    undecided("SELECT person_id AS patient FROM visits NATURAL JOIN concept", "NATURAL");
+    undecided("SELECT s.person_id AS patient FROM visits s, LATERAL (SELECT concept_name FROM concept) c", "LATERAL");
+    undecided("SELECT person_id AS patient FROM visits ORDER BY our_order(x)", "ORDER BY");
+    undecided("SELECT person_id AS patient, sum(x) OVER w FROM visits WINDOW w AS (PARTITION BY person_id)", "named windows");
+    undecided("SELECT v.person_id AS patient FROM visits v JOIN generate_series(1, 2) g ON true", "generate_series");
+}
+
+/// Without persons every row is a unit: it must come from one row.
+#[test]
+fn rows_that_are_units_come_from_one_row() {
+    assert_eq!(of_records("SELECT age, died FROM visits WHERE age > 17"), Verdict::Kept);
+    assert_eq!(of_records("SELECT s.age FROM (SELECT age FROM visits) s"), Verdict::Kept);
+    assert_eq!(of_records("SELECT age FROM a UNION ALL SELECT age FROM b"), Verdict::Kept);
+    assert!(matches!(of_records("SELECT age FROM visits JOIN concept ON ward = concept_id"), Verdict::Undecided(_)));
+    for text in [
+        "SELECT person_id, count(*) FROM visits GROUP BY person_id",
+        "SELECT a.age FROM visits a JOIN visits b ON a.person_id = b.person_id",
+        "SELECT DISTINCT age FROM visits",
+        "SELECT age, lag(age) OVER (PARTITION BY person_id ORDER BY day) FROM visits",
+        "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM death d WHERE d.person_id = v.person_id)",
+        "SELECT age FROM a UNION SELECT age FROM b",
+    ] {
+        assert!(matches!(of_records(text), Verdict::Broken(_)), "{text}: {:?}", of_records(text));
+    }
+}
+
+#[test]
+fn one_select_and_nothing_else_is_read() {
+    let asked = Asked { unit_column: None, unit_key: "person_id", public_tables: &[] };
+    for text in ["", "SELECT 1; SELECT 2", "DELETE FROM visits", "SELEC 1", "DROP TABLE visits", "COPY visits TO '/tmp/x'"] {
+        assert!(judge(text, &asked).is_err(), "{text}");
+    }
+    assert!(matches!(judge("WITH x AS (DELETE FROM visits RETURNING age) SELECT age FROM x", &asked), Ok(Verdict::Broken(_)) | Err(_)));
+    assert!(matches!(judge("SELECT age INTO y FROM visits", &asked), Ok(Verdict::Broken(_))));
+}
+
+/// Whatever a long chain of conditions is, it is followed on a small stack.
+#[test]
+fn a_long_chain_of_conditions_is_followed() {
+    let text = format!("SELECT person_id AS patient FROM visits WHERE x > 0{}", " AND x > 0".repeat(3_000));
+    assert!(text.len() as u64 <= LONGEST);
+    kept(&text);
+    broken(&text.replace("x > 0 AND x > 0 AND", "x > random() AND"), "chance");
+}

@@ -1,0 +1,279 @@
+//! Hazards λ_b e^{xᵀβ}.
+
+use std::fmt::{Display, Formatter};
+use std::sync::Arc;
+
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
+
+use crate::many_rows::ManyRows;
+use crate::prediction::{Law, Outcome};
+use crate::spec::check::{invalid, positive, require};
+use crate::spec::words::Short;
+use crate::spec::{Prior, PriorSpec, TaskError};
+use crate::survival::{SurvivalLaw, SurvivalModel};
+use crate::{Lengths, ModelRules, PredictorScale, PublicHalf};
+use dp_pvi_schema::{LabelKind, Schema};
+
+/// Options of a survival regression.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SurvivalRegression {
+    /// c_0 = 0 < c_1 < … < c_B, in the unit of the file's times.
+    pub cuts: Vec<f64>,
+    /// Prior mean of every ln λ_b.
+    pub baseline_mean: f64,
+    /// Prior standard deviation of every ln λ_b.
+    pub baseline_scale: f64,
+}
+
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    cuts: Option<Vec<f64>>,
+    /// Default: −ln of the last cut.
+    baseline_mean: Option<f64>,
+    /// Default: 2.5.
+    baseline_scale: Option<f64>,
+}
+
+/// Most intervals: a record has as many rows.
+const MAX_INTERVALS: usize = 200;
+
+impl PublicHalf for SurvivalRegression {
+    const NAME: &'static str = "survival-regression";
+    const HELP: &'static str = "a time until an event, with proportional hazards and a baseline that is constant between cuts";
+    type Written = Written;
+
+    fn explicit(Written { cuts, baseline_mean, baseline_scale }: Written) -> Result<Self, TaskError> {
+        let Some(cuts) = cuts else {
+            return invalid(
+                "survival-regression needs cuts, the ends of the intervals on which the baseline hazard is constant: cuts = [0, 30, 90, 365] up to the time's `upper`",
+            );
+        };
+        let last = cuts.last().copied().unwrap_or(1.0);
+        Ok(Self { cuts, baseline_mean: baseline_mean.unwrap_or(-last.ln()), baseline_scale: baseline_scale.unwrap_or(2.5) })
+    }
+}
+
+impl ModelRules for SurvivalRegression {
+    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+        let LabelKind::Survival(rule) = &schema.label().kind else {
+            return require(
+                false,
+                "survival-regression predicts a time until an event: give the schema's label kind = \"survival\" with time and event",
+            );
+        };
+        require(
+            (2..=MAX_INTERVALS + 1).contains(&self.cuts.len()) && self.cuts.iter().all(|cut| cut.is_finite() && *cut <= 1e30),
+            "cuts must be 0 and at least one, at most 200, later times",
+        )?;
+        require(self.cuts[0].to_bits() == 0, "cuts must begin with 0")?;
+        require(self.cuts.windows(2).all(|pair| pair[0] < pair[1]), "cuts must ascend, each above the one before it")?;
+        require(
+            self.horizon() >= rule.time.upper,
+            "cuts do not cover the time's range: the last cut must be the time's `upper` in the schema, or later",
+        )?;
+        require(
+            self.baseline_mean.abs() <= 1e3 && positive(self.baseline_scale),
+            "baseline_mean must lie between -1000 and 1000, and baseline_scale between 1e-30 and 1e30",
+        )?;
+        require(
+            schema.intercept().is_none(),
+            "survival-regression has a baseline in place of an intercept: write intercept = false in the schema, or a formula in the task",
+        )
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        if outcome.posterior.family().dimension() < self.intervals() as usize {
+            return Err(InvalidParameters::Domain("not the coefficients of so many intervals"));
+        }
+        let (model, posterior) = (self.clone(), Arc::clone(&outcome.posterior));
+        Ok(Arc::new(SurvivalLaw { width: self.width(posterior.standard()), model, posterior }))
+    }
+
+    /// ln λ, then β.
+    fn parameters(&self, features: u32) -> u32 {
+        features.saturating_add(self.intervals())
+    }
+
+    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
+        (0..self.intervals()).fold(rows, |prior, _| prior.after(self.baseline_mean, self.baseline_scale))
+    }
+
+    fn names(&self, schema: &Schema) -> Vec<String> {
+        let baseline = self.cuts.windows(2).map(|ends| format!("baseline({},{}]", ends[0], ends[1]));
+        baseline.chain(schema.coefficient_names()).collect()
+    }
+
+    fn own_before_rows(&self) -> u32 {
+        self.intervals()
+    }
+
+    fn has_intercept(&self) -> bool {
+        false
+    }
+
+    fn takes_offsets(&self) -> bool {
+        true
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        Some(PredictorScale::LogHazard)
+    }
+
+    fn many_rows(&self) -> Option<&dyn ManyRows> {
+        Some(self)
+    }
+
+    fn survival(&self) -> Option<&dyn SurvivalModel> {
+        Some(self)
+    }
+
+    /// A row is √(1 + R²) long; its largest entry is 1 or that of x.
+    ///
+    /// # Privacy
+    /// With every curvature at c̄, the rows of a record of all B intervals have Σ c̄ ρρᵀ = c̄ (I_B, 1xᵀ; x1ᵀ, B xxᵀ), of squared norm c̄²(B + 2BR² + B²R⁴) at most. Lengths of the terms
+    /// of a visit are those of one row: a record has its event in one of them, and expected counts are small elsewhere. Longer terms are clipped by the mechanism, whose
+    /// bound the guarantee leans on.
+    fn lengths(&self, schema: &Schema) -> Lengths {
+        let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
+        let (square, count) = (radius * radius, f64::from(self.intervals()));
+        let row = 1.0 + square;
+        Lengths {
+            gradient: row.sqrt(),
+            full: row,
+            diagonal: row.sqrt() * entry.min(radius).max(1.0),
+            gram: (count + 2.0 * count * square + (count * square).powi(2)).sqrt(),
+        }
+    }
+}
+
+impl SurvivalRegression {
+    /// B.
+    #[allow(clippy::cast_possible_truncation, reason = "at most 200 intervals are accepted")]
+    pub(super) fn intervals(&self) -> u32 {
+        self.cuts.len().saturating_sub(1) as u32
+    }
+}
+
+impl Display for SurvivalRegression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let cuts = self.cuts.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
+        let (mean, scale) = (Short(self.baseline_mean), Short(self.baseline_scale));
+        write!(f, "survival regression, baseline hazard between {cuts}, of prior mean {mean} and scale {scale}")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_schema::Schema;
+    use dp_pvi_schema::public::{Example, Extra};
+    use nalgebra::{DMatrix, dvector};
+    use proptest::prelude::*;
+
+    use super::SurvivalRegression;
+    use crate::many_rows::testing::{blocks, certain, check_derivatives, summed};
+    use crate::many_rows::{Cut, ManyRows, Place, PseudoRows};
+    use crate::survival::SurvivalModel;
+    use crate::{ModelRules, ModelSpec};
+
+    const SCHEMA: &str = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n\
+                          [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -2\nupper = 2\ncentre = 0\nscale = 1\n";
+
+    fn model() -> SurvivalRegression {
+        SurvivalRegression { cuts: vec![0.0, 1.0, 4.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5 }
+    }
+
+    fn record(entry: f64, target: f64, event: bool, x: &[f64]) -> Example<'_> {
+        Example { indices: &[0, 1], values: x, target, offset: 0.3, extra: Extra { entry, event, ..Extra::NONE } }
+    }
+
+    #[test]
+    fn the_model_is_described_in_words_and_its_coefficients_have_names() {
+        assert_eq!(
+            ModelSpec::from(model()).to_string(),
+            "survival regression, baseline hazard between 0, 1, 4, 9, of prior mean 0 and scale 2.5"
+        );
+        assert_eq!(model().names(&Schema::parse(SCHEMA).unwrap()), ["baseline(0,1]", "baseline(1,4]", "baseline(4,9]", "x"]);
+    }
+
+    #[test]
+    fn what_cuts_and_schema_cannot_be_is_refused() {
+        let check = |cuts: &[f64], schema: &str| {
+            let model = SurvivalRegression { cuts: cuts.to_vec(), ..model() };
+            model.check(&Schema::parse(schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(check(&[0.0, 1.0, 9.0], SCHEMA), "");
+        assert_eq!(check(&[0.0, 12.0], SCHEMA), "");
+        assert!(check(&[0.0, 1.0, 8.0], SCHEMA).contains("do not cover the time's range"));
+        assert!(check(&[0.0, 4.0, 4.0, 9.0], SCHEMA).contains("ascend"));
+        assert!(check(&[1.0, 9.0], SCHEMA).contains("begin with 0"));
+        assert!(check(&[0.0], SCHEMA).contains("at least one"));
+        assert!(check(&[0.0, 9.0], &SCHEMA.replace("intercept = false", "intercept = true")).contains("intercept = false"));
+        let binary = "intercept = false\n[label]\ncolumn = \"d\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"boolean\"\n";
+        assert!(check(&[0.0, 9.0], binary).contains("kind = \"survival\""));
+    }
+
+    #[test]
+    fn g_and_h_are_the_derivatives_of_f() {
+        let mean = dvector![-1.0, -0.5, 0.3, 0.4, -0.2];
+        let covariance = DMatrix::from_fn(5, 5, |i, j| if i == j { 0.3 } else { 0.05 });
+        for (entry, time, event) in [(0.0, 6.0, true), (0.5, 3.0, false), (2.0, 9.0, true)] {
+            check_derivatives(&model(), record(entry, time, event, &[0.7, -0.4]), &mean, &covariance);
+        }
+    }
+
+    /// d ln λ(t) − H(t) + H(entry), for certain coefficients.
+    #[test]
+    fn f_is_the_log_density_of_a_time_above_its_entry() {
+        let mean = [-1.0, -0.5, 0.3, 0.4, -0.2];
+        let q = certain(&mean);
+        let row = record(0.5, 6.0, true, &[0.7, -0.4]);
+        let hazard = |b: usize| (mean[b] + 0.4 * 0.7 + 0.2 * 0.4 + 0.3_f64).exp();
+        let expected = hazard(2).ln() - (0.5 * hazard(0) + 3.0 * hazard(1) + 2.0 * hazard(2));
+        assert!((blocks(&model(), row, &q, &mean).0 - expected).abs() < 1e-9);
+        let cumulative = model().log_cumulative_hazard(&q, row, 6.0);
+        assert!((cumulative.mean.exp() - (hazard(0) + 3.0 * hazard(1) + 2.0 * hazard(2))).abs() < 1e-9);
+        assert!(model().log_cumulative_hazard(&q, row, 0.0).survival() > 1.0 - 1e-15);
+    }
+
+    proptest! {
+        /// Whatever the times are: exposures add up to the time watched, there is one event at most, and a record that left before it came is nothing.
+        #[test]
+        fn expansion_conserves_exposure_and_events(entry in 0.0..9.0_f64, time in 0.0..9.0_f64, event: bool) {
+            let parts: Vec<_> = model().exposures(entry, time, event).collect();
+            let total: f64 = parts.iter().map(|part| part.time).sum();
+            prop_assert!((total - (time - entry).max(0.0)).abs() < 1e-12 && parts.iter().all(|part| part.time > 0.0));
+            let events = parts.iter().filter(|part| part.event).count();
+            prop_assert_eq!(events, usize::from(event && time > entry));
+            prop_assert!(parts.windows(2).all(|pair| pair[0].interval < pair[1].interval));
+        }
+
+        /// Rows are cut one by one, and the matrix of the bound is above all curvatures and no longer than [`ModelRules::lengths`] says.
+        #[test]
+        fn cuts_and_bounds_hold(
+            mean in prop::collection::vec(-4.0..4.0_f64, 5), x in prop::collection::vec(-1.0..1.0_f64, 2), time in 0.0..9.0_f64, event: bool,
+        ) {
+            let cut = Cut { residual: 0.8, curvature: 0.5 };
+            let (q, row) = (certain(&mean), record(0.0, time, event, &x));
+            let mut rows = PseudoRows::default();
+            model().write(row, &Place { cut, ..Place::at(&q) }, &mut rows);
+            prop_assert!(rows.iter().all(|(_, at)| at.residual.abs() <= 0.8 && (0.0..=0.5).contains(&at.curvature)));
+            let h = summed(&rows, 5).1;
+            rows.clear();
+            model().write_bound(row, 5, 0.5, &mut rows);
+            let above = summed(&rows, 5).1;
+            prop_assert!((&above - h).symmetric_eigenvalues().min() > -1e-12);
+            let schema = SCHEMA.replace("lower = -2\nupper = 2", "lower = -1.4142136\nupper = 1.4142136");
+            let lengths = model().lengths(&Schema::parse(&schema).unwrap());
+            prop_assert!(above.norm() <= 0.5 * lengths.gram * (1.0 + 1e-12), "{} {}", above.norm(), lengths.gram);
+        }
+    }
+}

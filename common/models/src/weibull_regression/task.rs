@@ -1,0 +1,207 @@
+//! H(t) = t^k e^{xᵀθ}.
+
+use std::fmt::{Display, Formatter};
+use std::sync::Arc;
+
+use dp_pvi_expfam::InvalidParameters;
+use serde::{Deserialize, Serialize};
+
+use crate::many_rows::ManyRows;
+use crate::prediction::{Law, Outcome};
+use crate::spec::check::{invalid, positive, require};
+use crate::spec::words::Short;
+use crate::spec::{Prior, PriorSpec, TaskError};
+use crate::survival::{SurvivalLaw, SurvivalModel};
+use crate::{Lengths, ModelRules, PredictorScale, PublicHalf};
+use dp_pvi_schema::{LabelKind, Schema};
+
+/// Options of a Weibull regression.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeibullRegression {
+    /// What times are divided by.
+    pub time_unit: f64,
+    /// Prior mean of κ = ln k.
+    pub shape_mean: f64,
+    /// Prior standard deviation of κ.
+    pub shape_scale: f64,
+}
+
+/// Options as a person writes them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    time_unit: Option<f64>,
+    /// Default: 0.
+    shape_mean: Option<f64>,
+    /// Default: 0.5.
+    shape_scale: Option<f64>,
+}
+
+impl PublicHalf for WeibullRegression {
+    const NAME: &'static str = "weibull-regression";
+    const HELP: &'static str = "a time until an event, with a hazard that rises or falls as a power of time";
+    type Written = Written;
+
+    fn explicit(Written { time_unit, shape_mean, shape_scale }: Written) -> Result<Self, TaskError> {
+        match time_unit {
+            Some(time_unit) => Ok(Self { time_unit, shape_mean: shape_mean.unwrap_or(0.0), shape_scale: shape_scale.unwrap_or(0.5) }),
+            None => invalid("weibull-regression needs time_unit, in the unit of the file: about √(lower · upper) of the time's range"),
+        }
+    }
+}
+
+impl ModelRules for WeibullRegression {
+    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+        let LabelKind::Survival(rule) = &schema.label().kind else {
+            return require(
+                false,
+                "weibull-regression predicts a time until an event: give the schema's label kind = \"survival\" with time and event",
+            );
+        };
+        require(rule.time.lower > 0.0, "weibull-regression needs times above 0: give the time a `lower` above 0")?;
+        require(rule.entry.is_none(), "weibull-regression has no entry times: use survival-regression, or remove entry")?;
+        require(positive(self.time_unit), "time_unit must be a number between 1e-30 and 1e30")?;
+        require(
+            self.shape_mean.abs() <= 10.0 && positive(self.shape_scale),
+            "shape_mean must lie between -10 and 10, and shape_scale between 1e-30 and 1e30",
+        )
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        if outcome.posterior.family().dimension() == 0 {
+            return Err(InvalidParameters::Domain("no coefficient is the shape"));
+        }
+        let posterior = Arc::clone(&outcome.posterior);
+        Ok(Arc::new(SurvivalLaw { width: Self::kappa(posterior.standard()), model: *self, posterior }))
+    }
+
+    /// θ, then κ.
+    fn parameters(&self, features: u32) -> u32 {
+        features.saturating_add(1)
+    }
+
+    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
+        rows.and(self.shape_mean, self.shape_scale)
+    }
+
+    fn names(&self, schema: &Schema) -> Vec<String> {
+        schema.coefficient_names().into_iter().chain(["log(shape)".to_owned()]).collect()
+    }
+
+    fn takes_offsets(&self) -> bool {
+        true
+    }
+
+    fn is_linear(&self) -> bool {
+        true
+    }
+
+    fn predictor_scale(&self) -> Option<PredictorScale> {
+        Some(PredictorScale::LogHazard)
+    }
+
+    fn many_rows(&self) -> Option<&dyn ManyRows> {
+        Some(self)
+    }
+
+    fn survival(&self) -> Option<&dyn SurvivalModel> {
+        Some(self)
+    }
+
+    /// With L the greatest |k ln t| at the prior mean of κ, a row is √(R² + (1 + L)²) long. Where κ is far from there rows are longer, and the mechanism clips what is.
+    fn lengths(&self, schema: &Schema) -> Lengths {
+        let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
+        let ends = match &schema.label().kind {
+            LabelKind::Survival(rule) => [rule.time.lower, rule.time.upper],
+            _ => [self.time_unit; 2],
+        };
+        let [first, last] = ends.map(|time| (time / self.time_unit).ln().abs());
+        let longest = self.shape_mean.exp() * first.max(last);
+        let square = radius * radius + longest * longest;
+        Lengths {
+            gradient: (radius * radius + (1.0 + longest).powi(2)).sqrt(),
+            full: square,
+            diagonal: square.sqrt() * entry.min(radius).max(longest),
+            // The row, and what rows that move leave out.
+            gram: square + 1.0,
+        }
+    }
+}
+
+impl Display for WeibullRegression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let (unit, mean, scale) = (Short(self.time_unit), Short(self.shape_mean), Short(self.shape_scale));
+        write!(f, "Weibull regression, times in units of {unit}, log shape of prior mean {mean} and scale {scale}")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_schema::Schema;
+    use dp_pvi_schema::public::{Example, Extra};
+    use nalgebra::{DMatrix, dvector};
+
+    use super::WeibullRegression;
+    use crate::many_rows::testing::{blocks, certain, check_derivatives, summed};
+    use crate::many_rows::{ManyRows, PseudoRows};
+    use crate::survival::SurvivalModel;
+    use crate::{ModelRules, ModelSpec};
+
+    const MODEL: WeibullRegression = WeibullRegression { time_unit: 2.0, shape_mean: 0.0, shape_scale: 0.5 };
+    const SCHEMA: &str = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 8 }\nevent = { column = \"d\" }\n\
+                          [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+
+    fn record(target: f64, event: bool) -> Example<'static> {
+        Example { indices: &[0, 1], values: &[0.7, 1.0], target, offset: 0.3, extra: Extra { event, ..Extra::NONE } }
+    }
+
+    #[test]
+    fn the_model_is_described_in_words_and_its_shape_has_a_name() {
+        assert_eq!(ModelSpec::from(MODEL).to_string(), "Weibull regression, times in units of 2, log shape of prior mean 0 and scale 0.5");
+        assert_eq!(MODEL.names(&Schema::parse(SCHEMA).unwrap()), ["x", "(intercept)", "log(shape)"]);
+    }
+
+    #[test]
+    fn times_that_may_be_0_and_entries_are_refused() {
+        let check = |schema: &str| MODEL.check(&Schema::parse(schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(check(SCHEMA), "");
+        assert!(check(&SCHEMA.replace("lower = 0.5", "lower = 0")).contains("above 0"));
+        let entry = "entry = { column = \"e\", lower = 0, upper = 8 }\nevent =";
+        assert!(check(&SCHEMA.replace("event =", entry)).contains("no entry times"));
+    }
+
+    #[test]
+    fn g_and_h_are_the_derivatives_of_f_with_rows_that_stay() {
+        let covariance = DMatrix::from_fn(3, 3, |i, j| if i == j { 0.2 } else { 0.04 });
+        for (time, event) in [(0.6, true), (5.0, false), (2.0, true)] {
+            check_derivatives(&MODEL, record(time, event), &dvector![0.4, -0.6, 0.3], &covariance);
+        }
+    }
+
+    /// d(κ + (k − 1) ln t + η) − t^k e^η, for certain coefficients.
+    #[test]
+    fn f_is_the_log_density_of_a_time() {
+        let mean = [0.4, -0.6, 0.3];
+        let (q, eta, shape) = (certain(&mean), 0.4 * 0.7 - 0.6 + 0.3_f64, 0.3_f64.exp());
+        for (time, event) in [(0.6, 1.0), (5.0, 0.0)] {
+            let t: f64 = time / 2.0;
+            let expected = event * (0.3 + (shape - 1.0) * t.ln() + eta) - t.powf(shape) * eta.exp();
+            assert!((blocks(&MODEL, record(time, event > 0.5), &q, &mean).0 - expected).abs() < 1e-9);
+            let hazard = MODEL.log_cumulative_hazard(&q, record(time, false), time);
+            assert!((hazard.mean - (t.powf(shape) * eta.exp()).ln()).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_matrix_of_the_bound_is_no_longer_than_stated() {
+        let lengths = MODEL.lengths(&Schema::parse(SCHEMA).unwrap());
+        for (time, event) in [(0.5, true), (8.0, true), (8.0, false)] {
+            let mut rows = PseudoRows::default();
+            let row = Example { values: &[1.0, 1.0], ..record(time, event) };
+            MODEL.write_bound(row, 3, 0.7, &mut rows);
+            assert!(summed(&rows, 3).1.norm() <= 0.7 * lengths.gram * (1.0 + 1e-12));
+        }
+    }
+}
