@@ -17,27 +17,60 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("records", &["privacy", "schema"]),
     ("models", &["expfam", "accounting", "privacy", "numerics", "schema"]),
     ("posterior", &["expfam", "accounting", "privacy", "numerics", "schema", "models"]),
-    ("forecast", &["expfam", "accounting", "privacy", "posterior"]),
+    ("reading", &["expfam", "accounting", "privacy", "numerics", "schema", "models", "posterior"]),
+    ("forecast", &["expfam", "accounting", "privacy", "posterior", "reading"]),
     ("account", &["accounting", "posterior", "forecast"]),
-    ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "records"]),
+    ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "reading", "records"]),
     ("data", &["privacy", "records", "schema"]),
     ("secagg", &["accounting", "privacy"]),
-    ("protocol", &["expfam", "accounting", "privacy", "posterior", "secagg"]),
-    ("report", &["accounting", "posterior", "forecast", "privacy", "protocol"]),
+    ("protocol", &["expfam", "accounting", "privacy", "posterior", "reading", "secagg"]),
+    ("report", &["accounting", "posterior", "reading", "forecast", "privacy", "protocol"]),
     ("proto", &["protocol", "expfam", "privacy", "secagg"]),
-    ("simulator", &["accounting", "privacy", "posterior", "protocol", "secagg"]),
+    ("simulator", &["accounting", "privacy", "posterior", "reading", "protocol", "secagg"]),
     (
         "simulation",
-        &["account", "forecast", "expfam", "accounting", "privacy", "posterior", "inference", "data", "protocol", "secagg", "simulator"],
+        &[
+            "account",
+            "forecast",
+            "expfam",
+            "accounting",
+            "privacy",
+            "posterior",
+            "reading",
+            "inference",
+            "data",
+            "protocol",
+            "secagg",
+            "simulator",
+        ],
     ),
-    ("server", &["account", "forecast", "proto", "protocol", "expfam", "posterior", "accounting", "privacy", "report", "secagg"]),
-    ("client", &["proto", "protocol", "expfam", "posterior", "forecast", "accounting", "privacy", "inference", "data", "secagg"]),
+    (
+        "server",
+        &["account", "forecast", "proto", "protocol", "expfam", "posterior", "reading", "accounting", "privacy", "report", "secagg"],
+    ),
+    (
+        "client",
+        &["proto", "protocol", "expfam", "posterior", "reading", "forecast", "accounting", "privacy", "inference", "data", "secagg"],
+    ),
 ];
 
 /// Crates that touch records, or that records' statistics pass through: they can neither log nor send. (One of them writes a file, the
 /// ledger: `sources.rs` says where.)
-const PURE: &[&str] =
-    &["expfam", "accounting", "privacy", "numerics", "schema", "records", "models", "posterior", "forecast", "inference", "data", "secagg"];
+const PURE: &[&str] = &[
+    "expfam",
+    "accounting",
+    "privacy",
+    "numerics",
+    "schema",
+    "records",
+    "models",
+    "posterior",
+    "reading",
+    "forecast",
+    "inference",
+    "data",
+    "secagg",
+];
 
 /// Runtimes, networks and loggers that no pure crate may reach through any chain of normal dependencies.
 const EFFECTS: &[&str] = &[

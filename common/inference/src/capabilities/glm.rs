@@ -39,7 +39,7 @@ pub trait LinearPredictor: Send + Sync {
 /// Residual and curvature of a record at a predictor with this mean and variance, offset included: times its weight.
 #[inline]
 #[must_use]
-pub fn statistics_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<'_>, mean: f64, variance: f64) -> Statistics {
+pub(crate) fn statistics_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<'_>, mean: f64, variance: f64) -> Statistics {
     let Statistics { residual, curvature } = model.statistics(mean, variance, record.target);
     let weight = record.extra.weight;
     Statistics { residual: weight * residual, curvature: weight * curvature }
@@ -48,7 +48,7 @@ pub fn statistics_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<
 /// f of a record at a predictor with this mean and variance, offset included: times its weight.
 #[inline]
 #[must_use]
-pub fn density_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
+pub(crate) fn density_of<M: LinearPredictor + ?Sized>(model: &M, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
     record.extra.weight * model.expected_log_density(mean, variance, record.target)
 }
 

@@ -109,7 +109,7 @@ impl NaturalGradientRule {
             .map(|(mean, released)| mean + gain.curvature * (released / self.spec.curvature_weight - mean))
             .collect();
         let prior = self.prior.precisions(parts.scales);
-        let slope: Vec<f64> = gradient.iter().zip(self.from_prior(&prior, parts.mean)).map(|(g, pull)| g + pull).collect();
+        let slope: Vec<f64> = gradient.iter().zip(self.pull_of_prior(&prior, parts.mean)).map(|(g, pull)| g + pull).collect();
         let scales = self.scales(&parts, arrived, gradient, &curvature)?;
         let new_prior = self.prior.with(&scales).natural(self.family);
         let mut precision: Vec<f64> = new_prior[d..].iter().zip(&curvature).map(|(prior, h)| prior + h).collect();
@@ -147,7 +147,7 @@ impl NaturalGradientRule {
         let moved: Vec<f64> = new.mean.iter().zip(old.mean).map(|(new, old)| (new - old) / self.spec.step).collect();
         let slope = svec_times(old.preconditioner, &moved);
         let prior = self.prior.precisions(old.scales);
-        let gradient = slope.iter().zip(self.from_prior(&prior, old.mean)).map(|(slope, pull)| slope - pull);
+        let gradient = slope.iter().zip(self.pull_of_prior(&prior, old.mean)).map(|(slope, pull)| slope - pull);
         let gain = self.gain(visit).curvature;
         let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| old + (new - old) / gain);
         let (noise, of_curvature) = self.noises(visit, sites);
@@ -170,7 +170,7 @@ impl NaturalGradientRule {
     }
 
     /// Λ0(m0 − μ), for a Λ0 of this diagonal.
-    fn from_prior(&self, precision: &[f64], mean: &[f64]) -> Vec<f64> {
+    fn pull_of_prior(&self, precision: &[f64], mean: &[f64]) -> Vec<f64> {
         self.prior.mean.iter().zip(precision).zip(mean).map(|((m0, p), mu)| p * (m0 - mu)).collect()
     }
 
