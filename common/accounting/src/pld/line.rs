@@ -1,4 +1,5 @@
-//! One step's transform M(s) = E_P[e^{sL}; L < ∞] on a vertical line Re s = θ: what [`super::running`] multiplies.
+//! One step's transform M(s) = E_P[e^{sL}; L < ∞] on a vertical line Re s = θ: what [`super::running`] multiplies. Proofs:
+//! [`crate::proofs::transforms`].
 //!
 //! # Panels
 //! Outcomes y are cut into panels of width W with a Gauss rule of 32 points each. On the ellipse with foci at the ends of a panel and ρ = 4

@@ -12,7 +12,7 @@
 //! there are. Bounds on |φ| only fall with more steps; θ and P stay good while the steps do not double, and are chosen anew then.
 //!
 //! # What is proved and what is measured
-//! Proved in exact arithmetic: all of the above, with outcomes cut off at both ends charged to δ in the upper bound and dropped from the lower.
+//! Proved in exact arithmetic ([`crate::proofs::transforms`]): all of the above, with outcomes cut off at both ends charged to δ in the upper bound and dropped from the lower.
 //! Rounding and quadrature: a written budget for each transform, multiplied with the number of steps and compared with every term. Argued,
 //! not proved: that `exp`, `ln_1p`, `sin_cos` and so on are good to a few roundings. Where the budget is not small the interval is wide, and
 //! the grid ([`super::compose`]) answers.
