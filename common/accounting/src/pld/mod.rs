@@ -110,6 +110,8 @@ pub(crate) const GAP: f64 = 5e-5;
 const SMALL: f64 = 0.05;
 /// Largest transform of the first attempt, and of the last.
 const POINTS: (f64, f64) = (1_048_576.0, 2_097_152.0);
+/// Numbers that the spectra of all parts may take, a gigabyte.
+const MOST_VALUES: usize = 1 << 27;
 /// The law outside the window, in nats.
 const OUTSIDE: f64 = 36.0;
 
@@ -386,6 +388,9 @@ impl Composition {
             h = h.max(wide / limit);
         }
         let points = points.min(compose::length(wide / h));
+        if points.saturating_mul(self.parts.len()) > MOST_VALUES {
+            return None;
+        }
         let cells: Option<Vec<_>> = self.parts.iter().map(|(pair, _)| grid::discretise(pair, h, window.theta, nats, sides)).collect();
         let cells = cells?;
         let parts = |lower: bool| -> Option<Vec<Part<'_>>> {

@@ -27,6 +27,8 @@ use super::{Composition, GAP, Interval, SMALL, count};
 /// Most frequencies, and octaves of bounds.
 const MOST: f64 = 30_000.0;
 const OCTAVES: u32 = 18;
+/// Products of outcomes and frequencies that a new line may cost.
+const MOST_WORK: usize = 4_000_000_000;
 /// Steps that stand for all others where a line is chosen.
 const WITNESSES: usize = 4;
 /// The period over what a normal law would need.
@@ -111,6 +113,9 @@ impl Running {
         let mut this = Self { line, sums, steps: 0.0, chosen_for: steps, room, effort };
         for (pair, times) in parts {
             this.add(pair, *times)?;
+            if this.sums.work > MOST_WORK {
+                return None;
+            }
         }
         Some(this)
     }
