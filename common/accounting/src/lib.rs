@@ -31,7 +31,7 @@
 //!
 //! # What is proved and what is measured
 //! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN`
-//!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature.
+//!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature; bounds by products of transforms.
 //! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of pair D, are quadratures between bounds that are measured (ten
 //!   times what halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are
 //!   proved sums.

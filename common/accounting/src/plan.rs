@@ -26,7 +26,7 @@ const VERSION: u8 = 1;
 /// a new plan does.
 ///
 /// # Privacy
-/// Proofs: [`crate::proofs::pair_b`], and the table of [`crate::pld`].
+/// Proofs: [`crate::proofs::pair_b`], [`crate::proofs::transforms`], and the table of [`crate::pld`].
 ///
 /// The ε of a plan holds for *all* its steps together. A schedule whose later parameters are chosen from earlier outputs is not a plan:
 /// use [`Filter`](super::Filter). The ε after each round of a plan is not an odometer: use [`Odometer`](super::Odometer).

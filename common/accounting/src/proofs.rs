@@ -14,3 +14,8 @@ pub mod pair_b {
 pub mod filter {
     #![doc = include_str!("../../privacy/proofs/filter.md")]
 }
+
+/// Bounds on ε from products of transforms.
+pub mod transforms {
+    #![doc = include_str!("../../privacy/proofs/transforms.md")]
+}

@@ -1,4 +1,5 @@
-//! One step's transform M(s) = E_P[e^{sL}; L < ∞] on a vertical line Re s = θ: what [`super::running`] multiplies.
+//! One step's transform M(s) = E_P[e^{sL}; L < ∞] on a vertical line Re s = θ: what [`super::running`] multiplies. Proofs:
+//! [`crate::proofs::transforms`].
 //!
 //! # Panels
 //! Outcomes y are cut into panels of width W with a Gauss rule of 32 points each. On the ellipse with foci at the ends of a panel and ρ = 4
@@ -105,6 +106,8 @@ pub(crate) struct Samples {
     pub(crate) left_out: f64,
     /// ln P(L < ∞).
     pub(crate) log_finite: f64,
+    /// Products of outcomes and frequencies that were made.
+    pub(crate) work: usize,
 }
 
 impl Samples {
@@ -139,6 +142,7 @@ impl Samples {
         }
         self.left_out += times * other.left_out;
         self.log_finite += times * other.log_finite;
+        self.work = self.work.saturating_add(other.work);
     }
 }
 
@@ -148,7 +152,8 @@ pub(crate) fn sample(pair: &Pair, line: &Line) -> Option<Samples> {
         return Some(gaussian(pair.ratio * pair.ratio, line));
     }
     let mut outcomes = Outcomes::new(pair, line)?;
-    if outcomes.points.len().saturating_mul(line.near) > WORK {
+    let work = outcomes.points.len().saturating_mul(line.near + (line.octaves * line.fineness) as usize);
+    if work > WORK {
         return None;
     }
     let (log_moment, log_error) = outcomes.moment(line.theta, pair.infinite);
@@ -179,6 +184,7 @@ pub(crate) fn sample(pair: &Pair, line: &Line) -> Option<Samples> {
         beyond,
         left_out,
         log_finite: (-pair.infinite).ln_1p(),
+        work,
     })
 }
 
@@ -201,6 +207,7 @@ fn gaussian(mu_squared: f64, line: &Line) -> Samples {
         beyond: line.ends().map(far).collect(),
         left_out: 0.0,
         log_finite: 0.0,
+        work: line.near,
     }
 }
 

@@ -18,23 +18,20 @@
 //! Pair D is not tight: the truth lies between what data sets attain ([`Plan::attained`](super::Plan::attained)) and D.
 //!
 //! # Numbers
+//! * One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
+//!   Where transforms decay too slowly (very few or rare steps, losses without a density), the grid answers:
 //! * `grid` puts a step on a grid from both sides. Cells of width w move ε up by about T(θ+1)w²/12 and down by half of that, averaged under
 //!   the law tilted by the saddle point θ; where that law is thin, cells are wider (w ∝ density^{−1/3}), for a few per cent more error.
 //! * `compose` raises the step to the T-th power with a rounding budget. The composed law is smooth, so that a few frequencies are
 //!   everything; all others are looked at, and what they could add is charged.
 //! * Outcomes whose mass is a small part of what the gap may cost in δ are sent to infinity (upper bound) or dropped (lower).
-//! * `running` is the other way, and the first one that is tried: the product of transforms M(s) on a vertical line (`line`), summed with
-//!   bounds on all that is left out. It costs the transform of each kind of step and little else, and its bounds are some 1e-7 apart; where
-//!   transforms decay too slowly (very few or very rare steps, losses without a density), the grid answers.
 //! * `contour` gives the estimate; its period holds the tilted law to e^−36, far outcomes fade out smoothly.
 //! * The finest width is chosen from the aim (half of 1e-4·max(ε, 0.05)) and reduced until the interval is narrow enough or a transform has
 //!   2^21 points. These limits, and those on nodes and cells, bound the work of every answer.
 //!
-//! One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]).
-//!
 //! # What is proved and what is measured
-//! * Proved in exact arithmetic: domination of the upper bound, attainment of the lower bound, tails outside the window, infinite mass.
-//! * Bounded by a written budget: rounding of transform, powers and moments, mass missed by quadrature.
+//! * Proved in exact arithmetic: domination of the upper bound, attainment of the lower bound, tails outside the window, infinite mass. Bounded
+//!   by a written budget: rounding of transform, powers and moments, mass missed by quadrature.
 //! * Argued, not proved: that the Gauss rules are good to 1e-15 relative at their chosen widths (their sum against 1 is measured in every
 //!   call and its defect is charged), and that `exp`, `ln_1p`, `exp_m1`, `erfc` are good to a few roundings.
 //! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges;
@@ -110,6 +107,8 @@ pub(crate) const GAP: f64 = 5e-5;
 const SMALL: f64 = 0.05;
 /// Largest transform of the first attempt, and of the last.
 const POINTS: (f64, f64) = (1_048_576.0, 2_097_152.0);
+/// Numbers that the spectra of all parts may take, a gigabyte.
+const MOST_VALUES: usize = 1 << 27;
 /// The law outside the window, in nats.
 const OUTSIDE: f64 = 36.0;
 
@@ -386,6 +385,9 @@ impl Composition {
             h = h.max(wide / limit);
         }
         let points = points.min(compose::length(wide / h));
+        if points.saturating_mul(self.parts.len()) > MOST_VALUES {
+            return None;
+        }
         let cells: Option<Vec<_>> = self.parts.iter().map(|(pair, _)| grid::discretise(pair, h, window.theta, nats, sides)).collect();
         let cells = cells?;
         let parts = |lower: bool| -> Option<Vec<Part<'_>>> {

@@ -12,7 +12,7 @@
 //! there are. Bounds on |φ| only fall with more steps; θ and P stay good while the steps do not double, and are chosen anew then.
 //!
 //! # What is proved and what is measured
-//! Proved in exact arithmetic: all of the above, with outcomes cut off at both ends charged to δ in the upper bound and dropped from the lower.
+//! Proved in exact arithmetic ([`crate::proofs::transforms`]): all of the above, with outcomes cut off at both ends charged to δ in the upper bound and dropped from the lower.
 //! Rounding and quadrature: a written budget for each transform, multiplied with the number of steps and compared with every term. Argued,
 //! not proved: that `exp`, `ln_1p`, `sin_cos` and so on are good to a few roundings. Where the budget is not small the interval is wide, and
 //! the grid ([`super::compose`]) answers.
@@ -27,6 +27,8 @@ use super::{Composition, GAP, Interval, SMALL, count};
 /// Most frequencies, and octaves of bounds.
 const MOST: f64 = 30_000.0;
 const OCTAVES: u32 = 18;
+/// Products of outcomes and frequencies that a new line may cost.
+const MOST_WORK: usize = 4_000_000_000;
 /// Steps that stand for all others where a line is chosen.
 const WITNESSES: usize = 4;
 /// The period over what a normal law would need.
@@ -111,6 +113,9 @@ impl Running {
         let mut this = Self { line, sums, steps: 0.0, chosen_for: steps, room, effort };
         for (pair, times) in parts {
             this.add(pair, *times)?;
+            if this.sums.work > MOST_WORK {
+                return None;
+            }
         }
         Some(this)
     }

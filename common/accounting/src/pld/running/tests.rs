@@ -167,3 +167,15 @@ fn a_thousand_different_rounds_have_every_answer() {
     let more = plan.epsilon(at(1e-5));
     assert!(wide(more) < GAP && more.lower > all.upper && more.upper < all.upper + 0.04, "{more:?}");
 }
+
+/// What no product and no grid can answer within their limits has a wider interval all the same.
+#[test]
+fn thousands_of_kinds_without_a_density_have_an_interval() {
+    let mut plan = Plan::new(Neighbours::AddRemove);
+    for i in 0..3000u32 {
+        let scale = 100.0 + f64::from(i);
+        plan.append(Phase { mechanism: crate::Mechanism::Laplace { scale }, sampling: Sampling::None, steps: 1 }).unwrap();
+    }
+    let found = plan.epsilon(at(1e-6));
+    assert!(found.lower <= found.estimate && found.estimate <= found.upper && found.upper < 3.5, "{found:?}");
+}
