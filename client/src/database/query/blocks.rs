@@ -170,6 +170,9 @@ impl<'a> Checker<'a> {
             SetExpr::Query(query) => self.query(query, named, outer),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let (left, right) = (self.body(left, named, outer)?, self.body(right, named, outer)?);
+                if !self.persons() && left.personal && right.personal {
+                    self.doubt("a record that is in both parts of a UNION is two units");
+                }
                 let together = self.both(&left, &right);
                 let all = *op == SetOperator::Union && *set_quantifier == SetQuantifier::All;
                 if together.personal && !all && (!self.persons() || !together.columns.iter().any(|(_, id)| *id)) {

@@ -135,7 +135,7 @@ fn what_the_text_does_not_show_is_left_to_the_operator() {
 fn rows_that_are_units_come_from_one_row() {
     assert_eq!(of_records("SELECT age, died FROM visits WHERE age > 17"), Verdict::Kept);
     assert_eq!(of_records("SELECT s.age FROM (SELECT age FROM visits) s"), Verdict::Kept);
-    assert_eq!(of_records("SELECT age FROM a UNION ALL SELECT age FROM b"), Verdict::Kept);
+    assert!(matches!(of_records("SELECT age FROM a UNION ALL SELECT age FROM a"), Verdict::Undecided(_)));
     assert!(matches!(of_records("SELECT age FROM visits JOIN concept ON ward = concept_id"), Verdict::Undecided(_)));
     for text in [
         "SELECT person_id, count(*) FROM visits GROUP BY person_id",
