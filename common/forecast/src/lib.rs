@@ -184,8 +184,7 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
 
 /// Width of the widest 90 % interval of a coefficient under the prior.
 fn widest(task: &ResolvedTask) -> f64 {
-    let least = task.setting().priors().precision.into_iter().fold(f64::INFINITY, f64::min);
-    2.0 * Level::P90.half_width() / least.sqrt()
+    2.0 * Level::P90.half_width() * task.setting().priors().widest()
 }
 
 fn published(schema: &dp_pvi_posterior::schema::Schema) -> (u32, u32) {

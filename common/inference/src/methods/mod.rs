@@ -106,7 +106,7 @@ pub(crate) struct Local {
     global: Gaussian,
     /// λ − λ_m with its precision raised to κ_c Λ0 where it was below; h is kept.
     cavity: Gaussian,
-    /// Λ0.
+    /// The largest standard deviation of a coefficient under the prior.
     prior_scale: f64,
     /// Means at which the model's first fit starts, while λ is the prior: nothing was learned yet by anybody.
     start: Option<Vec<f64>>,
@@ -120,12 +120,13 @@ impl Local {
         let family = job.task.family();
         // What a rule appends to λ is its own.
         let lambda = job.task.setting().posterior(job.lambda);
+        let priors = job.task.setting().priors_at(job.lambda);
         let factor = job.state.public(lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
         Ok(Self {
             global: Gaussian::from_natural(family, lambda.to_vec())
                 .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
-            cavity: cavity(family, &job.task.setting().priors_at(job.lambda).natural(family), lambda, &factor)?,
-            prior_scale: job.task.prior.scale,
+            cavity: cavity(family, &priors.natural(family), lambda, &factor)?,
+            prior_scale: priors.widest(),
             start: if lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
             scales: vec![1.0; family.dimension()],
             visit: job.visit,

@@ -121,6 +121,12 @@ impl Prior {
         Ok(prior)
     }
 
+    /// The largest standard deviation of a parameter.
+    #[must_use]
+    pub fn widest(&self) -> f64 {
+        self.precision.iter().copied().fold(f64::INFINITY, f64::min).powf(-0.5)
+    }
+
     /// Number of parameters.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -133,7 +133,7 @@ impl Session {
         };
         let mut clients = Vec::new();
         let mut held_out = Vec::new();
-        for public in &self.tables {
+        for (number, public) in self.tables.iter().enumerate() {
             let table = public.get();
             let (mut training, mut test) = cut(table, seed);
             let super::config::DataSection { balance, limit, .. } = self.experiment.data;
@@ -153,7 +153,9 @@ impl Session {
                 let shares = split::share_out(&training, class, number, &self.experiment.clients, seed)?;
                 clients.extend(shares.iter().enumerate().map(|(client, share)| split::select(own(client), share)));
             }
-            held_out.push((public, test));
+            // Held-out records of a file are a site's, and have its effect.
+            let of_site = if self.experiment.clients.slicing == Slicing::Files { self.own.get(number) } else { None };
+            held_out.push((of_site.unwrap_or(public), test));
         }
         let test = match &self.test {
             Some(test) => test.clone(),

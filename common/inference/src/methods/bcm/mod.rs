@@ -28,7 +28,7 @@ pub(super) fn local(spec: &BcmSpec, job: &Job<'_>) -> Result<Local, InferenceErr
     let prior: Vec<f64> = job.task.prior_natural().iter().map(|value| share * value).collect();
     let prior = Gaussian::from_natural(job.task.family(), prior).map_err(|_| InferenceError::Job("a member's prior is no distribution"))?;
     let start = job.task.model.fit_start(job.task.features);
-    let (scales, prior_scale) = (spec.fit.feature_scales(&job.task.setting())?, job.task.prior.scale / share.sqrt());
+    let (scales, prior_scale) = (spec.fit.feature_scales(&job.task.setting())?, job.task.setting().priors().widest() / share.sqrt());
     Ok(Local { global: prior.clone(), cavity: prior, start, prior_scale, scales, visit: job.visit })
 }
 

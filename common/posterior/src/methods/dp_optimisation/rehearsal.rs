@@ -42,9 +42,10 @@ impl Visit<'_> {
         let Self { spec, scales, .. } = *self;
         let natural = self.lambda.natural();
         let d = scales.len();
-        let prior = self.task.prior.scale.powi(-2);
+        let priors = self.task.priors();
+        let prior = priors.widest().powi(-2);
         let mut cavity: Vec<f64> = natural.iter().zip(player.carried).map(|(l, own)| l - own).collect();
-        if let Some(raised) = PrecisionFloor::Cavity.apply(self.task.family(), &vec![prior; d], &cavity[d..]) {
+        if let Some(raised) = PrecisionFloor::Cavity.apply(self.task.family(), &priors.precision, &cavity[d..]) {
             cavity[d..].copy_from_slice(&raised.precision);
         }
         let variance = self.lambda.standard().variances();
