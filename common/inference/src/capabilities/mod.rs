@@ -78,7 +78,7 @@ pub(crate) fn sums(model: &dyn Model, table: &RecordTable, q: &Standard) -> Opti
     let predictor = model.linear_predictor()?;
     Some(glm::sums(table, |record| {
         let (mean, variance) = glm::predictor_of(record, q);
-        predictor.statistics(mean, variance, record.target)
+        glm::statistics_of(predictor, record, mean, variance)
     }))
 }
 

@@ -252,7 +252,8 @@ mod tests {
 
     use super::{OfPredictor, ascend, natural_gradient};
     use crate::capabilities::glm::{self, LinearPredictor};
-    use crate::capabilities::{Gradients, LocalOptimum};
+    use crate::capabilities::many_rows::ManyRowsModel;
+    use crate::capabilities::{Gradients, LocalOptimum, Model};
     use crate::mean_field::{MeanField, ScaleCoordinate};
     use crate::models::linear_regression::LinearRegression;
     use crate::models::logistic_regression::LogisticRegression;
@@ -260,6 +261,8 @@ mod tests {
     use crate::models::poisson_regression::Poisson;
     use crate::models::robust_regression::Robust;
     use crate::testing::{close, random_units};
+    use dp_pvi_models::multinomial_regression::MultinomialRegression;
+    use dp_pvi_models::survival_regression::SurvivalRegression;
     use dp_pvi_privacy::mechanism::Term;
     use dp_pvi_records::{RecordTable, RecordView};
     use dp_pvi_schema::public::Extra;
@@ -374,9 +377,41 @@ mod tests {
                     close(found.natural(), expected.natural(), 1e-7);
                 }
                 let q = LogisticRegression.local_optimum(&repeated, &prior, &prior).unwrap();
+                let sums = [&weighted, &repeated].map(|table| crate::capabilities::sums(&LogisticRegression, table, q.standard()).unwrap());
+                close(sums[0].0.as_slice(), sums[1].0.as_slice(), 1e-9);
+                close(sums[0].1.as_slice(), sums[1].1.as_slice(), 1e-9);
                 let totals = [&weighted, &repeated].map(|table| glm::total(&LogisticRegression, table, &q));
                 assert!((totals[0] - totals[1]).abs() < 1e-9 && totals[0] < 0.0);
             }
+        }
+    }
+
+    /// The same of records that become several rows: fits, sums and gradients.
+    #[test]
+    fn a_record_of_several_rows_is_multiplied_by_its_weight() {
+        let (weighted, repeated) = weighted_and_repeated(60);
+        let survival = SurvivalRegression { cuts: vec![0.0, 0.5, 2.0], baseline_mean: 0.0, baseline_scale: 1.0 };
+        let models: [&dyn Model; 2] = [&ManyRowsModel(survival), &ManyRowsModel(MultinomialRegression { classes: 2 })];
+        for (model, d) in models.into_iter().zip([5, 3]) {
+            for family in [Family::DiagonalGaussian { dimension: d }, Family::FullGaussian { dimension: d }] {
+                let prior = Gaussian::from_natural(family, family.isotropic(0.1, 0.7)).unwrap();
+                let [found, expected] =
+                    [&weighted, &repeated].map(|table| model.local_optimum().unwrap().local_optimum(table, &prior, &prior).unwrap());
+                close(found.natural(), expected.natural(), 1e-7);
+                let total = |table: &RecordTable| table.records().map(|record| model.expected_log_likelihood(record, &prior)).sum::<f64>();
+                assert!((total(&weighted) - total(&repeated)).abs() < 1e-9);
+            }
+            let q = MeanField::new(vec![0.2; d], vec![0.3; d], ScaleCoordinate::LogScale).unwrap();
+            let sum = |table: &RecordTable| {
+                let mut sum = vec![0.0; 2 * d];
+                for record in table.records() {
+                    let mut term = Term::default();
+                    model.gradients().unwrap().gradient(record, &q, &mut term);
+                    term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+                }
+                sum
+            };
+            close(&sum(&weighted), &sum(&repeated), 1e-10);
         }
     }
 
