@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 pub use dp_pvi_schema::public::Example;
 
-use crate::survival::LogCumulativeHazard;
 use dp_pvi_numerics::count::negative_binomial;
 use dp_pvi_numerics::normal;
 use dp_pvi_numerics::student::NormalPlusStudent;
@@ -120,6 +119,40 @@ pub(crate) fn most_likely(probabilities: &[f64]) -> Prediction {
 #[must_use]
 pub fn largest(probabilities: &[f64]) -> (usize, f64) {
     probabilities.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
+}
+
+/// ln H(t) of a row, normal by the delta method; H is −ln of the probability that the event has not come until t.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LogCumulativeHazard {
+    /// At the posterior's mean; −∞ where nothing can have come.
+    pub mean: f64,
+    /// Standard deviation.
+    pub sd: f64,
+}
+
+impl LogCumulativeHazard {
+    /// Of a row that was watched for no time.
+    pub const NOTHING: Self = Self { mean: f64::NEG_INFINITY, sd: 0.0 };
+
+    /// S = exp(−e^L).
+    #[must_use]
+    pub fn survival(&self) -> f64 {
+        survival(self.mean)
+    }
+
+    /// exp(−e^(L ± z sd)).
+    #[must_use]
+    pub fn band(&self, level: Level) -> Interval {
+        if self.mean == f64::NEG_INFINITY {
+            return Interval { lower: 1.0, upper: 1.0 };
+        }
+        let hazard = level.interval(self.mean, self.sd);
+        Interval { lower: survival(hazard.upper), upper: survival(hazard.lower) }
+    }
+}
+
+fn survival(log_hazard: f64) -> f64 {
+    (-log_hazard.exp()).exp()
 }
 
 /// A prediction with its uncertainty.

@@ -5,41 +5,8 @@ use std::sync::Arc;
 use dp_pvi_expfam::any::{Gaussian, Standard};
 
 use crate::many_rows::{Beliefs, ManyRows, Place, PseudoRows};
-use crate::prediction::{Example, Interval, Law, Level, Prediction};
-
-/// ln H(t) of a row, normal by the delta method; H is −ln of the probability that the event has not come until t.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LogCumulativeHazard {
-    /// At the posterior's mean; −∞ where nothing can have come.
-    pub mean: f64,
-    /// Standard deviation.
-    pub sd: f64,
-}
-
-impl LogCumulativeHazard {
-    /// Of a row that was watched for no time.
-    pub const NOTHING: Self = Self { mean: f64::NEG_INFINITY, sd: 0.0 };
-
-    /// S = exp(−e^L).
-    #[must_use]
-    pub fn survival(&self) -> f64 {
-        survival(self.mean)
-    }
-
-    /// exp(−e^(L ± z sd)).
-    #[must_use]
-    pub fn band(&self, level: Level) -> Interval {
-        if self.mean == f64::NEG_INFINITY {
-            return Interval { lower: 1.0, upper: 1.0 };
-        }
-        let hazard = level.interval(self.mean, self.sd);
-        Interval { lower: survival(hazard.upper), upper: survival(hazard.lower) }
-    }
-}
-
-fn survival(log_hazard: f64) -> f64 {
-    (-log_hazard.exp()).exp()
-}
+pub use crate::prediction::LogCumulativeHazard;
+use crate::prediction::{Example, Law, Prediction};
 
 /// A regression of survival times.
 pub trait SurvivalModel: Send + Sync {
