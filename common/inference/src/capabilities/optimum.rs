@@ -376,7 +376,7 @@ mod tests {
                     let expected = model.local_optimum(&repeated, &prior, &prior).unwrap();
                     close(found.natural(), expected.natural(), 1e-7);
                 }
-                let q = LogisticRegression.local_optimum(&repeated, &prior, &prior).unwrap();
+                let q = LocalOptimum::local_optimum(&LogisticRegression, &repeated, &prior, &prior).unwrap();
                 let sums = [&weighted, &repeated].map(|table| crate::capabilities::sums(&LogisticRegression, table, q.standard()).unwrap());
                 close(sums[0].0.as_slice(), sums[1].0.as_slice(), 1e-9);
                 close(sums[0].1.as_slice(), sums[1].1.as_slice(), 1e-9);

@@ -254,12 +254,6 @@ impl Design {
         self.weights = Some((column, greatest));
     }
 
-    /// The column whose value is a record's weight, where there is one.
-    #[must_use]
-    pub fn weights(&self) -> Option<usize> {
-        self.weights.map(|(column, _)| column)
-    }
-
     /// The greatest weight of a record.
     pub(crate) fn max_weight(&self) -> f64 {
         self.weights.map_or(1.0, |(_, greatest)| greatest)
