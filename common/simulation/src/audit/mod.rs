@@ -46,7 +46,7 @@ use crate::experiment::processors;
 /// Probability that any flag of [`MOST_RUNS`] runs of [`MOST_ROWS`] rows is false.
 pub(crate) const FALSE_FLAGS: f64 = 1e-4;
 /// Rows of a run, at most.
-pub(crate) const MOST_ROWS: usize = 1_000;
+pub(crate) const MOST_ROWS: usize = 2_000;
 /// Runs that share [`FALSE_FLAGS`].
 pub(crate) const MOST_RUNS: usize = 50;
 
