@@ -81,7 +81,7 @@ pub(super) fn ordinal_points(node: &Node<'_>) -> Outcome {
     for point in node.get("points")?.list()? {
         let (x, q) = (point.at("row")?, posterior(&point)?);
         let (d, width) = (q.mean().len(), x.len());
-        point.key_equals("thresholds", &model.thresholds_at(&q.mean()[width..]), tolerance)?;
+        point.key_equals("thresholds", model.thresholds_at(&q.mean()[width..]), tolerance)?;
         let data = table(&[x], &ordered(vec![point.get("target")?.number()?]))?;
         let record = data.records().next().ok_or("no record")?;
         let mut rows = PseudoRows::default();
