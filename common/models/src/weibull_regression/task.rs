@@ -60,7 +60,10 @@ impl ModelRules for WeibullRegression {
             );
         };
         require(rule.time.lower > 0.0, "weibull-regression needs times above 0: give the time a `lower` above 0")?;
-        require(rule.entry.is_none(), "weibull-regression has no entry times: use a regression of survival times with cuts, or remove entry")?;
+        require(
+            rule.entry.is_none(),
+            "weibull-regression has no entry times: use a regression of survival times with cuts, or remove entry",
+        )?;
         require(positive(self.time_unit), "time_unit must be a number between 1e-30 and 1e30")?;
         require(
             self.shape_mean.abs() <= 10.0 && positive(self.shape_scale),
