@@ -2,7 +2,7 @@
 //!
 //! That is what makes a row of the answer a record: if another person's records could change it, or decide whether it is there, then a sum over rows
 //! that hides one person's records would not hide that person. The text is parsed and followed from its tables to its columns
-//! ([`blocks`]). What breaks the promise is refused: `LIMIT`, samples, functions of time and chance, aggregates and windows over several persons,
+//! (module `blocks`). What breaks the promise is refused: `LIMIT`, samples, functions of time and chance, aggregates and windows over several persons,
 //! persons' tables that are not joined person by person. What cannot be told from the text (a function of the site's own, say) is the operator's
 //! word, given for this text alone by its hash. A view is taken as a table: what it does is the word of whoever made it.
 
