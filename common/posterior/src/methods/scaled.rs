@@ -72,8 +72,9 @@ impl Rule for ScaledRule {
         let (own, scales) = state.split_at(state.len().saturating_sub(self.prior.groups.len()));
         let step = (self.inner)(self.prior.with(scales).natural(self.family)).apply(own, arrived);
         let whole = |step: Step, scales: &[f64]| Step { state: [step.state.as_slice(), scales].concat(), ..step };
-        // A sum that could not be used says nothing of τ either.
-        if arrived.visit == 0 || step.state == own {
+        // A sum that could not be used says nothing of τ either; one of sites that have arrived is 0.
+        let unused = step.state == own && !arrived.sum.iter().take(self.family.len()).all(|change| *change == 0.0);
+        if arrived.visit == 0 || unused || arrived.sum.len() < self.family.len() {
             return whole(step, scales);
         }
         let moved = || {

@@ -54,6 +54,23 @@ fn the_prior_in_lambda_is_that_of_the_learned_scale() {
     }
 }
 
+/// Sites that have arrived send 0, and τ goes on until it has arrived as well.
+#[test]
+fn the_scale_moves_on_when_the_sites_have_arrived() {
+    let task = task("full-covariance", "pvi", "died ~ age + (1 | ward)").unwrap();
+    let rule = task.rule();
+    let mut state = rule.initial();
+    state[2] = 6.0;
+    let none = vec![0.0; task.family().len()];
+    let scales: Vec<f64> = (1..200)
+        .map(|visit| {
+            state = rule.apply(&state, &Arrived { visit, sites: 2, sum: &none }).state;
+            *state.last().unwrap()
+        })
+        .collect();
+    assert!(scales[1] != scales[0] && (scales[198] / scales[197] - 1.0).abs() < 1e-9, "{} {} {}", scales[0], scales[1], scales[198]);
+}
+
 #[test]
 fn sums_that_cannot_be_used_leave_the_state_as_it_was() {
     let task = task("mean-field", "pvi", "died ~ age + (1 | ward)").unwrap();
