@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::task::AbortHandle;
+use futures_util::future::{AbortHandle, abortable};
 
 /// Tasks in progress.
 #[derive(Debug)]
@@ -27,20 +27,23 @@ impl Crowd {
     /// Starts a task, and ends another if there are too many.
     pub(crate) fn start(self: &Arc<Self>, address: IpAddr, work: impl Future<Output = ()> + Send + 'static) {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let ended = Ended { crowd: self.clone(), number };
-        // The task cannot take itself off the list before it is on it: the list is locked until then.
+        let (work, handle) = abortable(work);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = tokio::spawn(async move {
-            let _ended = ended;
-            work.await;
-        });
-        open.insert(number, (address, task.abort_handle()));
+        open.insert(number, (address, handle));
         if open.len() > self.most
             && let Some(victim) = oldest_of_the_greediest(open.iter().map(|(number, (address, _))| (*number, *address)))
             && let Some((_, task)) = open.remove(&victim)
         {
             task.abort();
         }
+        // Free again before the task is there: a runtime that is being shut down drops it at once, and it takes itself off the list.
+        drop(open);
+        let ended = Ended { crowd: self.clone(), number };
+        tokio::spawn(async move {
+            let _ended = ended;
+            // Whether it was ended early changes nothing.
+            let _ = work.await;
+        });
     }
 }
 
@@ -77,6 +80,17 @@ mod tests {
         assert_eq!(victim(&[(1, other), (2, flood), (3, flood), (4, third), (5, flood)]), Some(2));
         assert_eq!(victim(&[(1, other), (2, flood)]), Some(1), "the oldest where all have as many");
         assert_eq!(victim(&[]), None);
+    }
+
+    #[test]
+    fn a_task_that_the_runtime_no_longer_takes_leaves_the_list() {
+        let crowd = Crowd::new(3);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let _inside = handle.enter();
+        crowd.start(IpAddr::from([10, 0, 0, 1]), std::future::pending());
+        assert!(crowd.open.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 
     #[tokio::test]
