@@ -21,8 +21,8 @@ pub(crate) struct Assembler<'s> {
     dropped: u64,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
-    /// Absent: as much as a table holds, and more is an error.
-    room: Option<Room>,
+    /// Most entries of one unit, where there is a limit: what does not fit contributes nothing.
+    room: Option<u64>,
     /// Field of the column whose text is wanted, and that text of every row.
     id: Option<usize>,
     ids: Vec<String>,
@@ -53,13 +53,6 @@ struct Persons {
     records: Vec<OfPerson>,
     indices: Vec<u32>,
     values: Vec<f64>,
-}
-
-/// What a table may hold: so many units, and so many entries of each.
-#[derive(Clone, Copy)]
-pub(crate) struct Room {
-    pub(crate) units: u64,
-    pub(crate) entries: u64,
 }
 
 /// A kept record: whose it is, where its entries end, and its other numbers.
@@ -97,9 +90,9 @@ impl<'s> Assembler<'s> {
         Self { id: Some(fields), ..self }
     }
 
-    /// What does not fit contributes nothing.
-    pub(crate) fn holding(self, room: Option<Room>) -> Self {
-        Self { room, ..self }
+    /// Records that would bring their unit above so many entries contribute nothing.
+    pub(crate) fn holding(self, entries: Option<u64>) -> Self {
+        Self { room: entries, ..self }
     }
 
     /// The finished table.
@@ -153,11 +146,12 @@ impl Sink for Assembler<'_> {
         };
         self.dropped += u64::from(fate == Fate::Dropped);
         let entries = self.row.indices.len() as u64;
-        let fits = |unit: u64, entries: u64| self.room.is_none_or(|room| unit < room.units && entries <= room.entries);
+        // No word of other units, nor of how many there are: see "Surplus under add-remove" in `layouts.md`.
+        let fits = |entries: u64| self.room.is_none_or(|most| entries <= most);
         match &mut self.units {
             UnitsOf::Records => {
                 self.table.start_unit();
-                if fate == Fate::Kept && fits(self.records - 1, entries) {
+                if fate == Fate::Kept && fits(entries) {
                     self.table.push_record(self.row.view()).map_err(RowError::Table)?;
                 }
             }
@@ -172,7 +166,7 @@ impl Sink for Assembler<'_> {
                 }
                 let person = persons.number();
                 let held = persons.entries[person as usize] + entries;
-                if fate == Fate::Kept && fits(person.into(), held) {
+                if fate == Fate::Kept && fits(held) {
                     persons.entries[person as usize] = held;
                     persons.indices.extend_from_slice(&self.row.indices);
                     persons.values.extend_from_slice(&self.row.values);
@@ -260,13 +254,13 @@ mod tests {
     use dp_pvi_privacy::UnitTable;
     use dp_pvi_schema::Schema;
 
-    use super::{Assembler, Room};
+    use super::Assembler;
     use crate::encode::Purpose;
     use crate::files::read_files;
     use crate::source::Reading;
 
-    /// Records of every unit that are held in this room. A row has two entries where x is not 0, and one otherwise.
-    fn held(rows: &str, unit_column: bool, room: Room) -> Vec<usize> {
+    /// Records of every unit that are held with so many entries of each. A row has two entries where x is not 0, and one otherwise.
+    fn held(rows: &str, unit_column: bool, room: u64) -> Vec<usize> {
         let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
         let text = format!(
             "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
@@ -285,19 +279,21 @@ mod tests {
     /// Otherwise one unit's records would decide whether another's are in the sum.
     #[test]
     fn what_is_held_of_a_unit_does_not_depend_on_other_units() {
-        let room = Room { units: 3, entries: 4 };
+        let room = 4;
         let others = "b,1,1\nb,1,0\nb,1,1\nc,0,1\n";
         for first in ["a,1,1\n", "a,0,1\n", "a,1,1\na,1,1\na,1,1\na,1,1\n"] {
             assert_eq!(held(&format!("{first}{others}"), true, room)[1..], [2, 1], "{first}");
         }
         for first in ["a,1,1\n", "a,0,1\n"] {
-            assert_eq!(held(&format!("{first}b,1,1\nc,0,1\n"), false, Room { units: 3, entries: 2 })[1..], [1, 1], "{first}");
+            assert_eq!(held(&format!("{first}b,1,1\nc,0,1\n"), false, 2)[1..], [1, 1], "{first}");
         }
     }
 
+    /// Sums have a term for every unit: otherwise removing one would let another in, and move a sum by two terms.
     #[test]
-    fn units_beyond_the_declared_number_are_not_held() {
-        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\na,1,1\n", true, Room { units: 2, entries: 4 }), [2, 1, 0]);
-        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\n", false, Room { units: 2, entries: 2 }), [1, 1, 0]);
+    fn removing_a_unit_lets_no_other_in() {
+        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\na,1,1\n", true, 4), [2, 1, 1]);
+        assert_eq!(held("b,1,1\nc,1,1\n", true, 4), [1, 1]);
+        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\n", false, 2), [1, 1, 1]);
     }
 }

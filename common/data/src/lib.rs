@@ -58,7 +58,7 @@ pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, Row
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
-use assemble::{Assembled, Assembler, Room};
+use assemble::{Assembled, Assembler};
 use dp_pvi_privacy::{Hash, Units};
 use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
@@ -139,11 +139,12 @@ pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
 /// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
 /// whatever is asked of it.
 ///
-/// `slots` is the declared number of units, where there is one. Each has an equal share of [`MOST_FORMULA_ENTRIES`], and its records beyond that contribute nothing; so do units
-/// beyond the declared number.
+/// `slots` is the declared number of units, where there is one. A unit has an equal share of [`MOST_FORMULA_ENTRIES`], and its records beyond that contribute nothing.
+/// Units beyond the declared number have as much: memory is bounded by that constant where there are none, and grows with their number otherwise.
 ///
 /// # Privacy
-/// What of a unit is kept follows from its own records and public numbers. A limit on all units together would let one unit push another out.
+/// What of a unit is kept follows from its own records and public numbers. A limit on all units together, or on their number, would let one unit push another out or
+/// let it in, and a sum would move by two terms.
 ///
 /// # Errors
 /// As [`load_for_run`].
@@ -154,7 +155,7 @@ pub fn load_for_formula(
     files: &[impl RecordFile],
     key: &[u8; 32],
 ) -> Result<Snapshot, DataError> {
-    let room = slots.map(|units| Room { units, entries: MOST_FORMULA_ENTRIES / units.max(1) });
+    let room = slots.map(|units| MOST_FORMULA_ENTRIES / units.max(1));
     let mut both =
         assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run).holding(room) };
     files::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None }, files, &mut both)?;
