@@ -1,5 +1,7 @@
 //! Which columns a query has, and how the text of their cells is meant.
 
+use std::collections::HashSet;
+
 use tokio_postgres::Statement;
 use tokio_postgres::types::{Kind, Type};
 
@@ -26,7 +28,7 @@ pub(super) struct Column {
 /// The columns of a prepared query.
 ///
 /// # Errors
-/// [`ClientError::Data`] for a type whose text is no number, text, truth value or date.
+/// [`ClientError::Data`] for a type whose text is no number, text, truth value or date, and for a name that two columns have.
 pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
     let columns = statement.columns().iter().map(|column| {
         let name = column.name().to_owned();
@@ -42,6 +44,12 @@ pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
         }
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
+    let mut names = HashSet::new();
+    if let Some(twice) = columns.iter().find(|column| !names.insert(column.name.as_str())) {
+        return Err(ClientError::Data(
+            format!("the query has two columns `{}`: name each column once, so that it is plain which one is meant", twice.name).into(),
+        ));
+    }
     if columns.is_empty() {
         return Err(ClientError::Data("the query has no columns: select those that the schema describes".into()));
     }

@@ -107,7 +107,7 @@ pub(crate) fn fetch(database: &Database, schema: &Schema, beside: &Path) -> Resu
 }
 
 fn write(database: &Database, schema: &Schema, file: &mut File) -> Result<()> {
-    let text = query::read(database, schema.unit_column())?;
+    let promised = query::read(database, schema.unit_column())?;
     // A runtime of its own on a thread of its own: whoever calls may be inside one, or not.
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
@@ -115,7 +115,7 @@ fn write(database: &Database, schema: &Schema, file: &mut File) -> Result<()> {
                 .enable_all()
                 .build()
                 .map_err(|e| ClientError::Unavailable(Problem::said(format!("threads: {e}"), e)))?;
-            runtime.block_on(rows::stream(database, &text, file))
+            runtime.block_on(rows::stream(database, &promised, schema.unit_column().is_some(), file))
         });
         work.join().unwrap_or_else(|_| Err(ClientError::Failed("the reading of the database ended early (a bug: please report it)".into())))
     })

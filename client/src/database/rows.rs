@@ -11,9 +11,11 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::SqlState;
 
 use super::columns::{self, Column};
 use super::connection::{self, Connection};
+use super::query::Promised;
 use crate::config::Database;
 use crate::error::{ClientError, Result};
 
@@ -22,13 +24,30 @@ const BATCH: usize = 2_048;
 /// Cells of one row group: what is in memory at once, here and when the file is read.
 const CELLS: usize = 1 << 18;
 
-/// Streams the rows of the query into `file`.
+/// Streams the rows of the query into `file`. With `persons` every table of the query that is not public must have the column of `unit_key`.
 ///
 /// # Errors
 /// See [`super::fetch`].
-pub(super) async fn stream(database: &Database, query: &str, file: &mut File) -> Result<()> {
+pub(super) async fn stream(database: &Database, query: &Promised, persons: bool, file: &mut File) -> Result<()> {
     let connection = connection::open(database).await?;
     let failed = |e: tokio_postgres::Error| connection::explain(database, &e);
+    for table in query.tables.iter().filter(|_| persons) {
+        let key = database.unit_key.replace('"', "\"\"");
+        let looked = connection.client.prepare(&format!("SELECT t.\"{key}\" FROM {table} AS t")).await;
+        looked.map_err(|error| match error.code() {
+            Some(&SqlState::UNDEFINED_COLUMN) => ClientError::Refused(
+                format!(
+                    "{}: the table {table} has no column `{}` (unit_key), so it cannot be told whose its rows are: if it holds nothing of any person, name it in \
+                     [database] public_tables; otherwise make a view of it that has the column",
+                    database.query.display(),
+                    database.unit_key
+                )
+                .into(),
+            ),
+            _ => failed(error),
+        })?;
+    }
+    let query = query.text.as_str();
     // One statement with a result, or an error: so the text can be the body of a cursor.
     let statement = connection.client.prepare(query).await.map_err(failed)?;
     let columns = columns::of(&statement)?;

@@ -191,6 +191,9 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
     query("SELECT x0, x1, x2, CAST(coalesce(note, '1') AS int) AS y FROM records", "");
     fails(&["run"], 10, &["error 22P02", "by hand"]);
 
+    query("SELECT x0, x1, x2, y, x1 AS x0 FROM records", "");
+    fails(&["run"], 10, &["two columns `x0`"]);
+
     // What the text does not show is the operator's word, for this text alone.
     postgres.sql(&database, "CREATE FUNCTION twice(float8) RETURNS float8 IMMUTABLE LANGUAGE sql AS 'SELECT 2 * $1'");
     let with_function = "SELECT twice(x0) AS x0, x1, x2, y FROM records";
@@ -253,6 +256,14 @@ fn the_samples_of_an_omop_database_run() {
         let (code, of_query, err) = look();
         assert_eq!((code, of_query), (0, of_file), "{err}");
     }
+    // `person_id` in the subquery would mean that of the row outside, and one bill would decide over everybody.
+    let (site, home) = (&sites[0], federation.home(&sites[0].name));
+    postgres.sql(&site.name.replace('-', "_"), "CREATE TABLE cost (total_charge numeric); GRANT SELECT ON cost TO reader");
+    let about_cost = "SELECT * FROM (\nCOHORT) AS c WHERE c.person_id IN (SELECT person_id FROM cost WHERE total_charge > 1000)";
+    fs::write(home.join("data/query.sql"), about_cost.replace("COHORT", &sample("cohort.sql"))).unwrap();
+    let (code, out, err) = outcome(&mut federation.client_command(&site.name, &["run"]));
+    assert!(code == 8 && err.contains("table cost has no column `person_id`"), "{code}: {out}{err}");
+    fs::write(home.join("data/query.sql"), sample("cohort.sql")).unwrap();
     complete(&federation, &sites);
     let effects = federation.posterior()["coefficients"].as_array().unwrap().len();
     assert_eq!(effects, 6, "the intercept, age, sex, diabetes, hypertension and stays before");

@@ -57,7 +57,7 @@ fn the_samples_of_an_omop_database_fit_each_other() {
     let schema = read("omop/schema.toml");
     let unit_column = Schema::parse(&schema).unwrap_or_else(|e| panic!("deploy/omop/schema.toml: {e}"));
     let asked = Asked { unit_column: unit_column.unit_column(), unit_key: &database.unit_key, public_tables: &database.public_tables };
-    assert_eq!(judge(&read("omop/cohort.sql"), &asked), Ok(Verdict::Kept));
+    assert_eq!(judge(&read("omop/cohort.sql"), &asked).map(|judged| judged.verdict), Ok(Verdict::Kept));
     let context = ResolveContext { name: "test", update_deadline_seconds: 120, min_sites: 2, expected_sites: 3 };
     let task = RawTask::parse(&read("omop/task.toml")).unwrap().resolve(&schema, context).unwrap_or_else(|e| panic!("deploy/omop: {e}"));
     let private = config.private().unwrap();

@@ -4,12 +4,12 @@
 //! `SELECT` must be joined by equal ids, so that a row of the result is made of rows of one person. Aggregates, windows and `DISTINCT` must have
 //! an id among what they go by. A subquery in an expression must be about the same person: joined to the row outside by id, or asked `id IN (…)`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sqlparser::ast::{
     BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     GroupByExpr, Ident, InTarget, Join, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Value, WindowType,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAliasColumnDef, TableFactor, TableWithJoins, Value, WindowType,
 };
 
 use super::words::{self, Kind};
@@ -85,16 +85,19 @@ type Named = HashMap<String, Whose>;
 pub(super) struct Checker<'a> {
     asked: &'a Asked<'a>,
     undecided: Vec<String>,
+    /// Persons' tables, as the text writes their names.
+    tables: BTreeSet<String>,
     /// The `SELECT` that is looked at has an aggregate over its rows.
     aggregates: bool,
 }
 
 impl<'a> Checker<'a> {
     pub(super) fn new(asked: &'a Asked<'a>) -> Self {
-        Self { asked, undecided: Vec::new(), aggregates: false }
+        Self { asked, undecided: Vec::new(), tables: BTreeSet::new(), aggregates: false }
     }
 
-    pub(super) fn verdict(mut self, query: &Query) -> Verdict {
+    /// What is to be said of a query, and the persons' tables that it reads, as it writes their names.
+    pub(super) fn verdict(mut self, query: &Query) -> (Verdict, BTreeSet<String>) {
         let checked = self.query(query, &Named::new(), None).and_then(|given| match self.asked.unit_column {
             Some(unit) if given.personal && !given.id_in(unit) => broken(format!(
                 "its column `{unit}`, the schema's unit_column, is not the person's id: select the column `{}` of a persons' table under this name",
@@ -102,11 +105,12 @@ impl<'a> Checker<'a> {
             )),
             _ => Ok(()),
         });
-        match checked {
+        let verdict = match checked {
             Err(Broken(why)) => Verdict::Broken(why),
             Ok(()) if self.undecided.is_empty() => Verdict::Kept,
             Ok(()) => Verdict::Undecided(self.undecided),
-        }
+        };
+        (verdict, self.tables)
     }
 
     fn doubt(&mut self, why: impl Into<String>) {
@@ -136,8 +140,12 @@ impl<'a> Checker<'a> {
             }
             for cte in &with.cte_tables {
                 let name = lower(&cte.alias.name);
-                let whose =
-                    if with.recursive { Whose::Table } else { renamed(self.query(&cte.query, &named, outer)?, &cte.alias.columns).whose() };
+                let whose = if with.recursive {
+                    Whose::Table
+                } else {
+                    let given = self.query(&cte.query, &named, outer)?;
+                    self.renamed(given, &cte.alias.columns).whose()
+                };
                 named.insert(name, whose);
             }
         }
@@ -172,6 +180,11 @@ impl<'a> Checker<'a> {
                 let (left, right) = (self.body(left, named, outer)?, self.body(right, named, outer)?);
                 if !self.persons() && left.personal && right.personal {
                     self.doubt("a record that is in both parts of a UNION is two units");
+                }
+                if self.persons() && left.personal != right.personal {
+                    return broken(
+                        "rows of public tables are nobody's, and beside a person's they would count as that person's: join public tables, or leave that part out",
+                    );
                 }
                 let together = self.both(&left, &right);
                 let all = *op == SetOperator::Union && *set_quantifier == SetQuantifier::All;
@@ -246,7 +259,12 @@ impl<'a> Checker<'a> {
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => true,
             Some(Distinct::Distinct) => self.persons() && has_id,
-            Some(Distinct::On(by)) => self.persons() && by.iter().any(|by| self.id_or_position(by, select, &scope)),
+            Some(Distinct::On(by)) => {
+                if personal {
+                    self.doubt("DISTINCT ON keeps the first of equal rows, and which one that is can depend on other rows of the table: order by enough columns");
+                }
+                self.persons() && by.iter().any(|by| names_input(by, select, &scope) && self.id_or_position(by, select, &scope))
+            }
         };
         if !(by_person || distinct) {
             return broken("DISTINCT without the person's id keeps one row of several persons: select the id, or leave DISTINCT out");
@@ -260,6 +278,15 @@ impl<'a> Checker<'a> {
             }
             _ => Ok(Given { personal, tied: scope.tied, columns, further }),
         }
+    }
+
+    /// Columns under the names that an alias gives them.
+    fn renamed(&mut self, mut given: Given, names: &[TableAliasColumnDef]) -> Given {
+        if !(names.is_empty() || given.further.is_empty()) {
+            self.doubt("new names for the columns of a `*` are not followed: name the columns where they are selected");
+        }
+        given.columns.iter_mut().zip(names).for_each(|(column, name)| column.0 = Some(lower(&name.name)));
+        given
     }
 
     /// Persons' relations must be about one person.
@@ -360,7 +387,10 @@ impl<'a> Checker<'a> {
                     // What a function gives is told by nobody here: the doubt above stands for it.
                     None if args.is_some() => Whose::Public,
                     None if self.asked.public_tables.contains(&full) => Whose::Public,
-                    None => Whose::Table,
+                    None => {
+                        self.tables.insert(name.to_string());
+                        Whose::Table
+                    }
                 };
                 let called = alias.as_ref().map_or_else(|| last(name), |alias| lower(&alias.name));
                 if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
@@ -377,7 +407,8 @@ impl<'a> Checker<'a> {
                 }
                 let given = self.query(subquery, named, None)?;
                 let (called, columns) = alias.as_ref().map_or((String::new(), &[][..]), |alias| (lower(&alias.name), &alias.columns[..]));
-                scope.relations.push(Relation { name: called, whose: renamed(given, columns).whose(), joined, nullable: false });
+                let whose = self.renamed(given, columns).whose();
+                scope.relations.push(Relation { name: called, whose, joined, nullable: false });
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => self.tables(table_with_joins, named, scope)?,
             _ => {
@@ -414,7 +445,12 @@ impl<'a> Checker<'a> {
         }
         let Expr::Value(value) = by else { return false };
         let item = match &value.value {
-            Value::Number(text, _) => text.parse::<usize>().ok().and_then(|position| select.projection.get(position.checked_sub(1)?)),
+            // Behind a `*` nobody knows here which column a position means.
+            Value::Number(text, _) => text.parse::<usize>().ok().and_then(|position| {
+                let items = select.projection.get(..position)?;
+                let all = items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+                items.last().filter(|_| !all)
+            }),
             _ => None,
         };
         matches!(item, Some(SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. }) if scope.is_id(expression, self.asked))
@@ -453,7 +489,14 @@ impl<'a> Checker<'a> {
         match expression {
             Expr::Identifier(name) => self.column(name),
             Expr::CompoundIdentifier(names) => names.last().map_or(Ok(()), |name| self.column(name)),
-            Expr::Value(_) | Expr::TypedString(_) => Ok(()),
+            Expr::Value(value) => {
+                self.text(&value.value);
+                Ok(())
+            }
+            Expr::TypedString(typed) => {
+                self.text(&typed.value.value);
+                Ok(())
+            }
             Expr::Interval(interval) => self.expression(&interval.value, scope, named),
             Expr::Nested(one)
             | Expr::IsFalse(one)
@@ -528,9 +571,20 @@ impl<'a> Checker<'a> {
         }
     }
 
+    fn text(&mut self, value: &Value) {
+        if let Value::SingleQuotedString(text) = value
+            && words::passing(text)
+        {
+            self.doubt("`now`, `today`, `tomorrow` and `yesterday` as dates depend on time: write the date that is meant");
+        }
+    }
+
     fn function(&mut self, function: &Function, scope: &Scope<'_>, named: &Named) -> Checked<()> {
         let name = last(&function.name);
-        let mut arguments = 0;
+        if function.name.0.len() > 1 && function.name.0.first().and_then(|part| part.as_ident()).map(lower).as_deref() != Some("pg_catalog") {
+            self.doubt(format!("the function `{}` is not known here", function.name));
+        }
+        let (mut arguments, mut exact, mut ordered) = (0, true, !function.within_group.is_empty());
         match &function.args {
             FunctionArguments::None => {}
             FunctionArguments::Subquery(_) => self.doubt("a subquery as a function's argument is not followed"),
@@ -538,13 +592,20 @@ impl<'a> Checker<'a> {
                 arguments = list.args.len();
                 for clause in &list.clauses {
                     match clause {
-                        FunctionArgumentClause::OrderBy(list) => list.iter().try_for_each(|by| self.expression(&by.expr, scope, named))?,
+                        FunctionArgumentClause::OrderBy(by) => {
+                            // Equal ones of the list are the same then.
+                            ordered |= matches!(&list.args[..], [FunctionArg::Unnamed(FunctionArgExpr::Expr(one)), ..] if by.iter().any(|by| by.expr == *one));
+                            by.iter().try_for_each(|by| self.expression(&by.expr, scope, named))?;
+                        }
                         _ => self.doubt(format!("a clause of `{name}` is not followed")),
                     }
                 }
                 for argument in &list.args {
                     match argument {
-                        FunctionArg::Unnamed(FunctionArgExpr::Expr(one)) => self.expression(one, scope, named)?,
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(one)) => {
+                            exact &= is_exact(one);
+                            self.expression(one, scope, named)?;
+                        }
                         FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => {}
                         _ => self.doubt(format!("an argument of `{name}` is not followed")),
                     }
@@ -557,12 +618,22 @@ impl<'a> Checker<'a> {
         for OrderByExpr { expr, .. } in &function.within_group {
             self.expression(expr, scope, named)?;
         }
-        match words::kind(&name, arguments) {
+        let kind = words::kind(&name, arguments);
+        match kind {
             Kind::Volatile => return volatile(&name),
             Kind::Unknown => self.doubt(format!("the function `{name}` is not known here")),
-            Kind::Aggregate if function.over.is_none() => self.aggregates = true,
-            Kind::Plain | Kind::Aggregate | Kind::Window => {}
+            Kind::Sum if !exact && scope.personal() => self.doubt(format!(
+                "the last bits of `{name}` of floating-point numbers depend on the order of rows: write `{name}(x::numeric)`"
+            )),
+            Kind::List if !ordered && scope.personal() => {
+                self.doubt(format!("`{name}` depends on the order of rows: write `{name}(x ORDER BY x)`"));
+            }
+            Kind::Row if scope.personal() => self.doubt(format!(
+                "of rows that its window orders equally `{name}` takes one, which can depend on other rows of the table: order by enough columns"
+            )),
+            _ => {}
         }
+        self.aggregates |= function.over.is_none() && matches!(kind, Kind::Aggregate | Kind::Sum | Kind::List);
         match &function.over {
             None => Ok(()),
             Some(WindowType::NamedWindow(_)) => {
@@ -584,6 +655,23 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// Whether a name in `DISTINCT ON` means a column of a table: it means a column of the answer first, where one is called so. A position does not matter here.
+fn names_input(by: &Expr, select: &Select, scope: &Scope<'_>) -> bool {
+    let Expr::Identifier(name) = by else { return true };
+    let name = lower(name);
+    select.projection.iter().all(|item| match item {
+        SelectItem::UnnamedExpr(expression) => column_name(expression).is_none_or(|called| called != name) || is_name(expression, &name),
+        SelectItem::ExprWithAlias { alias, expr } => lower(alias) != name || is_name(expr, &name),
+        // Of several tables another one may have a column of this name.
+        _ => scope.relations.len() == 1,
+    })
+}
+
+/// Whether an expression is this column and nothing else.
+fn is_name(expression: &Expr, name: &str) -> bool {
+    matches!(expression, Expr::Identifier(column) if lower(column) == name)
 }
 
 /// By what a `SELECT` groups.
@@ -694,6 +782,22 @@ fn about_the_same(given: &Given, same: bool) -> Checked<()> {
     )
 }
 
+/// Whether sums of an expression are exact, whatever their order. A column's type is not known here.
+fn is_exact(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(one) => is_exact(one),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::Numeric(_) | DataType::Decimal(_) | DataType::BigInt(None) | DataType::Int(None) | DataType::Integer(None) | DataType::SmallInt(None)
+        ),
+        Expr::Value(_) => true,
+        Expr::Case { conditions, else_result, .. } => {
+            conditions.iter().map(|when| &when.result).chain(else_result.as_deref()).all(is_exact)
+        }
+        _ => false,
+    }
+}
+
 fn volatile<T>(name: &str) -> Checked<T> {
     broken(format!("`{name}` depends on time, chance or who asks: the same records must give the same rows; write the date that is meant"))
 }
@@ -722,12 +826,6 @@ fn constraint(operator: &JoinOperator) -> Option<(&JoinConstraint, Outer)> {
         JoinOperator::FullOuter(on) => Some((on, Outer::Full)),
         _ => None,
     }
-}
-
-/// Columns under the names that an alias gives them.
-fn renamed(mut given: Given, names: &[sqlparser::ast::TableAliasColumnDef]) -> Given {
-    given.columns.iter_mut().zip(names).for_each(|(column, name)| column.0 = Some(lower(&name.name)));
-    given
 }
 
 /// The name under which PostgreSQL gives a column.

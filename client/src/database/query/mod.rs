@@ -9,6 +9,7 @@
 mod blocks;
 mod words;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 
@@ -45,24 +46,55 @@ pub enum Verdict {
     Broken(String),
 }
 
+/// A query, and what its text says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// About the promise.
+    pub verdict: Verdict,
+    /// Persons' tables that it reads, as it writes their names. The verdict takes for granted that each has the column of `unit_key`: a name that a table in a
+    /// subquery lacks would mean a column of the row outside.
+    pub tables: BTreeSet<String>,
+}
+
+/// A query that is kept to.
+#[derive(Debug)]
+pub(super) struct Promised {
+    pub(super) text: String,
+    pub(super) tables: BTreeSet<String>,
+}
+
 /// Judges a query.
 ///
 /// # Errors
 /// The parser's words: the text is no single query of PostgreSQL.
-pub fn judge(text: &str, asked: &Asked<'_>) -> std::result::Result<Verdict, String> {
+pub fn judge(text: &str, asked: &Asked<'_>) -> std::result::Result<Judged, String> {
     let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text).map_err(|e| e.to_string())?;
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
         return Err("it must be one SELECT, and nothing else".into());
     };
     let sqlparser::ast::Statement::Query(query) = statement else { return Err("it must be a SELECT".into()) };
-    Ok(Checker::new(asked).verdict(&query))
+    let (verdict, tables) = Checker::new(asked).verdict(&query);
+    Ok(Judged { verdict, tables })
+}
+
+impl Asked<'_> {
+    /// Names a text with the doubts about it and all that they follow from: a word that is given for one of them is for these doubts alone.
+    fn named(&self, text: &str, doubts: &[String]) -> Hash {
+        let mut public = self.public_tables.to_vec();
+        public.sort();
+        let lines = |list: &[String]| list.join("\n");
+        let (public, doubts) = (lines(&public), lines(doubts));
+        let unit = self.unit_column.map_or_else(String::new, |unit| format!("unit {unit}"));
+        let parts = [text, &unit, self.unit_key, &public, &doubts].map(str::as_bytes);
+        Hash::of("dp-pvi-client query v2", &parts)
+    }
 }
 
 /// Reads the query of a configuration and checks it.
 ///
 /// # Errors
 /// [`ClientError::Config`]: the file. [`ClientError::Refused`]: the promise is broken, or nobody has given a word for it.
-pub(super) fn read(database: &Database, unit_column: Option<&str>) -> Result<String> {
+pub(super) fn read(database: &Database, unit_column: Option<&str>) -> Result<Promised> {
     let path = database.query.display();
     let wrong = |words: String| ClientError::config("database.query", format!("{path}: {words}"));
     let mut text = String::new();
@@ -72,27 +104,33 @@ pub(super) fn read(database: &Database, unit_column: Option<&str>) -> Result<Str
         return Err(wrong(format!("is longer than {LONGEST} bytes: make a view of a part of it")));
     }
     let asked = Asked { unit_column, unit_key: &database.unit_key, public_tables: &database.public_tables };
-    let verdict = judge(&text, &asked).map_err(|e| wrong(format!("is no query that this program can read ({e})")))?;
-    let hash = Hash::of("dp-pvi-client query v1", &[text.as_bytes()]);
-    match (verdict, database.vouched) {
-        (Verdict::Broken(why), _) => Err(ClientError::Refused(
-            format!("{path}: {why}. Each person's rows must depend on that person's records and on public tables only").into(),
-        )),
-        (Verdict::Kept, _) => Ok(text),
-        (Verdict::Undecided(why), Some(vouched)) if vouched == hash => {
-            tracing::warn!("that each person's rows of {path} depend on that person alone stands on the operator's word: {}", why.join("; "));
-            Ok(text)
+    let Judged { verdict, tables } = judge(&text, &asked).map_err(|e| wrong(format!("is no query that this program can read ({e})")))?;
+    let doubts = match verdict {
+        Verdict::Kept => return Ok(Promised { text, tables }),
+        Verdict::Broken(why) => {
+            return Err(ClientError::Refused(
+                format!("{path}: {why}. Each person's rows must depend on that person's records and on public tables only").into(),
+            ));
         }
-        (Verdict::Undecided(why), vouched) => Err(ClientError::Refused(
-            format!(
-                "{path}: it cannot be told from the text whether each person's rows depend on that person's records and on public tables only: {}. If they \
-                 do, say so for this text: [database] vouched = \"sha256:{hash}\"{}",
-                why.join("; "),
-                if vouched.is_some() { " (the word that is given there is for another text)" } else { "" }
-            )
-            .into(),
-        )),
+        Verdict::Undecided(doubts) => doubts,
+    };
+    let (hash, why) = (asked.named(&text, &doubts), doubts.join("; "));
+    if database.vouched == Some(hash) {
+        tracing::warn!("that each person's rows of {path} depend on that person alone stands on the operator's word: {why}");
+        return Ok(Promised { text, tables });
     }
+    let other = if database.vouched.is_some() {
+        " (the word that is given there is for another text, other doubts, or another unit_column, unit_key or public_tables)"
+    } else {
+        ""
+    };
+    Err(ClientError::Refused(
+        format!(
+            "{path}: it cannot be told from the text whether each person's rows depend on that person's records and on public tables only: {why}. If they do, \
+             say so for this text and these doubts: [database] vouched = \"sha256:{hash}\"{other}"
+        )
+        .into(),
+    ))
 }
 
 #[cfg(test)]

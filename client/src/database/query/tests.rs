@@ -6,11 +6,13 @@ fn of_persons(text: &str) -> Verdict {
     let public = ["concept".to_owned(), "vocab.concept_ancestor".to_owned()];
     judge(text, &Asked { unit_column: Some("patient"), unit_key: "person_id", public_tables: &public })
         .unwrap_or_else(|e| panic!("{text}: {e}"))
+        .verdict
 }
 
 fn of_records(text: &str) -> Verdict {
     judge(text, &Asked { unit_column: None, unit_key: "person_id", public_tables: &["concept".to_owned()] })
         .unwrap_or_else(|e| panic!("{text}: {e}"))
+        .verdict
 }
 
 #[track_caller]
@@ -45,8 +47,8 @@ fn rows_of_one_person_are_kept() {
     );
     kept("SELECT person_id AS patient, count(*) FILTER (WHERE ward = 3), max(start) FROM visits GROUP BY person_id HAVING count(*) > 1");
     kept("SELECT person_id AS patient, ward, count(*) FROM visits GROUP BY 1, ward");
-    kept("SELECT person_id AS patient, row_number() OVER (PARTITION BY person_id ORDER BY start) FROM visits");
-    kept("SELECT DISTINCT ON (person_id) person_id AS patient, start FROM visits ORDER BY person_id, start");
+    kept("SELECT person_id AS patient, rank() OVER (PARTITION BY person_id ORDER BY start) FROM visits");
+    kept("SELECT person_id AS patient, avg(x::numeric), sum((CASE WHEN x > 3 THEN 1 ELSE 0 END)), string_agg(note, ' ' ORDER BY note) FROM visits GROUP BY 1");
     kept("SELECT DISTINCT person_id AS patient, ward FROM visits");
     kept("SELECT person_id AS patient, age FROM a UNION SELECT person_id, age FROM b");
     kept("SELECT person_id AS patient FROM a UNION ALL SELECT person_id FROM b");
@@ -83,6 +85,12 @@ fn what_lets_one_person_change_anothers_rows_is_refused() {
     broken("SELECT ward AS patient FROM visits HAVING count(*) > 5", "GROUP BY");
     broken("SELECT DISTINCT ward AS patient FROM visits", "DISTINCT");
     broken("SELECT DISTINCT ON (ward) person_id AS patient FROM visits", "DISTINCT");
+    broken("SELECT DISTINCT ON (person_id) person_id AS patient, ward AS person_id, age FROM visits", "DISTINCT");
+    broken("SELECT DISTINCT ON (person_id) c.*, v.person_id AS patient FROM visits v JOIN concept c ON c.id = v.ward", "DISTINCT");
+    broken("SELECT DISTINCT ON (2) v.*, person_id AS patient FROM visits v", "DISTINCT");
+    broken("SELECT v.*, person_id AS patient FROM visits v GROUP BY 2", "GROUP BY");
+    broken("SELECT concept_id AS patient FROM concept UNION ALL SELECT person_id FROM visits", "nobody's");
+    broken("SELECT concept_id AS patient FROM concept EXCEPT SELECT person_id FROM visits", "nobody's");
     broken("SELECT ward AS patient FROM a INTERSECT SELECT ward FROM b", "UNION ALL");
     broken("SELECT a.person_id AS patient FROM visits a, visits b", "not joined");
     broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.ward = b.ward", "not joined");
@@ -123,11 +131,60 @@ fn outer_joins_are_followed_by_what_they_keep() {
 #[test]
 fn what_the_text_does_not_show_is_left_to_the_operator() {
     undecided("SELECT person_id AS patient, our_score(x) FROM visits", "our_score");
+    undecided("SELECT person_id AS patient, ours.round(x) FROM visits", "ours.round");
+    kept("SELECT person_id AS patient, pg_catalog.round(x) FROM visits");
+    undecided("WITH v(person_id, age) AS (SELECT * FROM visits) SELECT person_id AS patient FROM v", "new names");
+    undecided("SELECT person_id AS patient FROM (SELECT * FROM visits) AS v(person_id, age)", "new names");
+    undecided("SELECT person_id AS patient FROM visits WHERE start < 'today'", "depend on time");
+    undecided("SELECT person_id AS patient FROM visits WHERE start < DATE 'Yesterday '", "depend on time");
+    undecided("SELECT person_id AS patient FROM visits WHERE start < 'now'::date", "depend on time");
     undecided("SELECT person_id AS patient FROM visits NATURAL JOIN concept", "NATURAL");
     undecided("SELECT s.person_id AS patient FROM visits s, LATERAL (SELECT concept_name FROM concept) c", "LATERAL");
     undecided("SELECT person_id AS patient FROM visits ORDER BY our_order(x)", "ORDER BY");
     undecided("SELECT person_id AS patient, sum(x) OVER w FROM visits WINDOW w AS (PARTITION BY person_id)", "named windows");
     undecided("SELECT v.person_id AS patient FROM visits v JOIN generate_series(1, 2) g ON true", "generate_series");
+}
+
+/// Which of two equal rows comes first depends on where they are stored, and so on other rows.
+#[test]
+fn what_depends_on_the_order_of_equal_rows_is_left_to_the_operator() {
+    for function in ["row_number()", "first_value(x)", "lag(x)", "ntile(4)"] {
+        undecided(
+            &format!("SELECT person_id AS patient, {function} OVER (PARTITION BY person_id ORDER BY start) FROM visits"),
+            "orders equally",
+        );
+    }
+    undecided("SELECT DISTINCT ON (person_id) person_id AS patient, start FROM visits ORDER BY person_id, start", "DISTINCT ON");
+    undecided("SELECT person_id AS patient, avg(x) FROM visits GROUP BY person_id", "numeric");
+    undecided("SELECT person_id AS patient, array_agg(ward) FROM visits GROUP BY person_id", "ORDER BY x");
+    undecided("SELECT person_id AS patient, array_agg(ward ORDER BY start) FROM visits GROUP BY person_id", "ORDER BY x");
+    kept("SELECT v.person_id AS patient FROM visits v JOIN (SELECT a, avg(b) AS m FROM concept GROUP BY a) c ON c.a = v.ward");
+}
+
+/// Each of them must have the column of ids: see [`Judged`].
+#[test]
+fn persons_tables_are_named_as_the_text_writes_them() {
+    let asked = Asked { unit_column: Some("patient"), unit_key: "person_id", public_tables: &["concept".to_owned()] };
+    let text = "WITH first AS (SELECT person_id FROM cdm.visits) SELECT f.person_id AS patient FROM first f JOIN concept c ON c.id = 1 \
+                WHERE f.person_id IN (SELECT person_id FROM \"Cost\" x WHERE total > 5)";
+    let judged = judge(text, &asked).unwrap();
+    assert_eq!(judged.verdict, Verdict::Kept);
+    assert_eq!(judged.tables.into_iter().collect::<Vec<_>>(), ["\"Cost\"", "cdm.visits"]);
+}
+
+/// A word for a text with its doubts says nothing about the same text with others.
+#[test]
+fn a_word_is_for_one_text_and_its_doubts() {
+    let public = ["b".to_owned(), "a".to_owned()];
+    let asked = Asked { unit_column: Some("patient"), unit_key: "id", public_tables: &public };
+    let doubts = ["a function".to_owned()];
+    let hash = asked.named("SELECT", &doubts);
+    assert_eq!(hash, Asked { public_tables: &["a".to_owned(), "b".to_owned()], ..asked }.named("SELECT", &doubts));
+    assert_ne!(hash, asked.named("SELECT 1", &doubts));
+    assert_ne!(hash, asked.named("SELECT", &["a join".to_owned()]));
+    assert_ne!(hash, Asked { unit_column: None, ..asked }.named("SELECT", &doubts));
+    assert_ne!(hash, Asked { unit_key: "patient", ..asked }.named("SELECT", &doubts));
+    assert_ne!(hash, Asked { public_tables: &[], ..asked }.named("SELECT", &doubts));
 }
 
 /// Without persons every row is a unit: it must come from one row.
@@ -155,8 +212,8 @@ fn one_select_and_nothing_else_is_read() {
     for text in ["", "SELECT 1; SELECT 2", "DELETE FROM visits", "SELEC 1", "DROP TABLE visits", "COPY visits TO '/tmp/x'"] {
         assert!(judge(text, &asked).is_err(), "{text}");
     }
-    assert!(matches!(judge("WITH x AS (DELETE FROM visits RETURNING age) SELECT age FROM x", &asked), Ok(Verdict::Broken(_)) | Err(_)));
-    assert!(matches!(judge("SELECT age INTO y FROM visits", &asked), Ok(Verdict::Broken(_))));
+    assert!(matches!(judge("WITH x AS (DELETE FROM visits RETURNING age) SELECT age FROM x", &asked), Ok(Judged { verdict: Verdict::Broken(_), .. }) | Err(_)));
+    assert!(matches!(judge("SELECT age INTO y FROM visits", &asked), Ok(Judged { verdict: Verdict::Broken(_), .. })));
 }
 
 /// Whatever a long chain of conditions is, it is followed on a small stack.

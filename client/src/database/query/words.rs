@@ -7,8 +7,14 @@ pub(super) enum Kind {
     Plain,
     /// All rows of a group.
     Aggregate,
+    /// All rows of a group, in the last bits of floating-point numbers also their order.
+    Sum,
+    /// All rows of a group, and their order.
+    List,
     /// All rows of a window.
     Window,
+    /// All rows of a window, and which of two equal ones comes first.
+    Row,
     /// Time, chance, or who asks.
     Volatile,
     /// Not known here.
@@ -75,36 +81,29 @@ const PLAIN: &[&str] = &[
     "width_bucket",
 ];
 
-const AGGREGATES: &[&str] = &[
-    "array_agg",
+const AGGREGATES: &[&str] =
+    &["bit_and", "bit_or", "bool_and", "bool_or", "count", "every", "max", "min", "mode", "percentile_cont", "percentile_disc"];
+
+const SUMS: &[&str] = &[
     "avg",
-    "bit_and",
-    "bit_or",
-    "bool_and",
-    "bool_or",
     "corr",
-    "count",
     "covar_pop",
     "covar_samp",
-    "every",
-    "max",
-    "min",
-    "mode",
-    "percentile_cont",
-    "percentile_disc",
     "regr_slope",
     "stddev",
     "stddev_pop",
     "stddev_samp",
-    "string_agg",
     "sum",
     "var_pop",
     "var_samp",
     "variance",
 ];
 
-const WINDOWS: &[&str] =
-    &["cume_dist", "dense_rank", "first_value", "lag", "last_value", "lead", "nth_value", "ntile", "percent_rank", "rank", "row_number"];
+const LISTS: &[&str] = &["array_agg", "string_agg"];
+
+const WINDOWS: &[&str] = &["cume_dist", "dense_rank", "percent_rank", "rank"];
+
+const ROWS: &[&str] = &["first_value", "lag", "last_value", "lead", "nth_value", "ntile", "row_number"];
 
 const VOLATILE: &[&str] = &[
     "clock_timestamp",
@@ -153,7 +152,10 @@ pub(super) fn kind(name: &str, arguments: usize) -> Kind {
         name if VOLATILE.contains(&name) => Kind::Volatile,
         name if PLAIN.contains(&name) => Kind::Plain,
         name if AGGREGATES.contains(&name) => Kind::Aggregate,
+        name if SUMS.contains(&name) => Kind::Sum,
+        name if LISTS.contains(&name) => Kind::List,
         name if WINDOWS.contains(&name) => Kind::Window,
+        name if ROWS.contains(&name) => Kind::Row,
         _ => Kind::Unknown,
     }
 }
@@ -161,6 +163,11 @@ pub(super) fn kind(name: &str, arguments: usize) -> Kind {
 /// Whether a name without brackets is a function of time, or of who asks.
 pub(super) fn bare(name: &str) -> bool {
     BARE.contains(&name)
+}
+
+/// Whether a text means a moment that passes when it is read as a date.
+pub(super) fn passing(text: &str) -> bool {
+    ["now", "today", "tomorrow", "yesterday"].contains(&text.trim().to_lowercase().as_str())
 }
 
 /// Whether a column says where a row is stored.
