@@ -30,7 +30,8 @@ impl<'t> Coefficients<'t> {
 
     /// Mean and standard deviation of a term's coefficients, or how their scale comes about. Classes of a model have the same.
     fn prior_of(&self, term: &Term) -> String {
-        let own = term.first as usize..(term.first + term.count) as usize;
+        let first = (self.task.model.rules().own_before_rows() + term.first) as usize;
+        let own = first..first + term.count as usize;
         let group = self.prior.groups.iter().find(|group| own.contains(&group.first));
         let scale = group.map(|group| match group.fixed {
             Some(square) => format!("scale {}", Short(square.sqrt())),

@@ -61,7 +61,7 @@ pub fn curves(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<C
         for copy in 0..classes.len().max(1) {
             // A model has at most as many coefficients as fit into 32 bits.
             #[allow(clippy::cast_possible_truncation, reason = "below the number of coefficients")]
-            let first = term.first + copy as u32 * schema.dimension();
+            let first = model.rules().own_before_rows() + term.first + copy as u32 * schema.dimension();
             let indices: Vec<u32> = (first..first + term.count).collect();
             let point = |(g, row): (u32, &Vec<f64>)| {
                 let (mean, variance) = posterior.project(&indices, row);

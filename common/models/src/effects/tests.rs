@@ -4,7 +4,7 @@ use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full;
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 
-use super::{CompareError, Contrast, Effect, Measure, agree, compare, effects};
+use super::{CompareError, Contrast, Effect, Measure, agree, compare, curves, effects};
 use crate::ModelSpec;
 use crate::linear_regression::LinearRegression;
 use crate::logistic_regression::LogisticRegression;
@@ -14,6 +14,7 @@ use crate::poisson_regression::PoissonRegression;
 use crate::prediction::Level;
 use crate::probit_regression::ProbitRegression;
 use crate::robust_regression::RobustRegression;
+use crate::survival_regression::SurvivalRegression;
 use dp_pvi_schema::Schema;
 
 const CLASS: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n";
@@ -251,4 +252,17 @@ fn classes_have_effects_of_their_own() {
         ["late: age: 60 against 50", "early: age: 60 against 50"]
     );
     assert!((compared[1].estimate - 0.2 * 10.0 / 20.0).abs() < 1e-12, "{}", compared[1].estimate);
+}
+
+/// The coefficients of a curve stand behind what a model puts before the row.
+#[test]
+fn a_curve_is_drawn_from_its_own_coefficients() {
+    let survival = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n";
+    let formula = "Surv(t, d) ~ smoker + bs(age, df = 4)";
+    let rows = schema(survival, &format!("{SMOKER}{AGE}")).with_formula(formula, &[]).unwrap().without_intercept();
+    let model = SurvivalRegression { cuts: vec![0.0, 3.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5 };
+    // Two baselines and the smoker, which no curve may show; then the four of the curve, of which the last is 1 at the upper end.
+    let mean = dvector![50.0, -70.0, 30.0, 0.0, 0.0, 0.0, 2.0];
+    let curve = curves(&model.into(), &rows, &gaussian(mean, DMatrix::identity(7, 7))).pop().unwrap();
+    near(curve.points[100].mean - curve.points[0].mean, 2.0);
 }
