@@ -87,7 +87,7 @@ mod tests {
         let crowd = Crowd::new(3);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
         let handle = runtime.handle().clone();
-        runtime.shutdown_background();
+        drop(runtime);
         let _inside = handle.enter();
         crowd.start(IpAddr::from([10, 0, 0, 1]), std::future::pending());
         assert!(crowd.open.lock().unwrap_or_else(PoisonError::into_inner).is_empty());

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_client::{keys, tls};
@@ -18,6 +19,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
+
+/// Longest that an answer may take. A call on a connection that the other side has closed may never end by itself.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What `answer` gives, or an error where it takes too long.
+///
+/// # Errors
+/// Those of `answer`, and `DeadlineExceeded`.
+pub async fn soon<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    tokio::time::timeout(SOON, answer).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer came")))
+}
 
 /// A connection with the files of one party.
 pub struct Liar {
@@ -54,6 +66,10 @@ impl Liar {
     /// # Panics
     /// When the files are not those of a client.
     pub async fn connect(home: &Path, address: &str) -> io::Result<Self> {
+        tokio::time::timeout(SOON, Self::connecting(home, address)).await?
+    }
+
+    async fn connecting(home: &Path, address: &str) -> io::Result<Self> {
         let config = dp_pvi_client::config::Config::load(&home.join("client.toml")).expect("a configuration");
         let identity = tls::load(&config).expect("keys and a certificate");
         let tcp = TcpStream::connect(address).await?;
@@ -110,9 +126,9 @@ impl Liar {
     /// When the answer is no welcome.
     pub async fn say_hello(&mut self, hello: &Hello) -> Result<Welcome, Status> {
         let message = self.sign(hello);
-        let mut answer = self.grpc.join(message).await?.into_inner();
+        let mut answer = soon(self.grpc.join(message)).await?.into_inner();
         let mut reader = WelcomeReader::default();
-        while let Some(frame) = answer.message().await? {
+        while let Some(frame) = soon(answer.message()).await? {
             reader.frame(frame).expect("frames in order");
         }
         Ok(reader.finish().expect("a whole welcome").welcome.peek().expect("a welcome"))
@@ -127,9 +143,9 @@ impl Liar {
     /// When the answer cannot be read, or the run is over.
     pub async fn round(&mut self) -> Result<(RoundHeader, Hash, usize), Status> {
         loop {
-            let mut stream = self.grpc.work(futures_util::stream::iter([frames::next(0)])).await?.into_inner();
+            let mut stream = soon(self.grpc.work(futures_util::stream::iter([frames::next(0)]))).await?.into_inner();
             let mut reader = NextReader::new(1 << 20);
-            while let Some(frame) = stream.message().await? {
+            while let Some(frame) = soon(stream.message()).await? {
                 if reader.frame(frame).expect("frames in order") == Answer::Complete {
                     break;
                 }
@@ -173,7 +189,7 @@ impl Liar {
             .chain(lie.payload.chunks(1 << 20).map(|c| site_frame::Frame::Payload(c.to_vec().into())))
             .map(|frame| SiteFrame { frame: Some(frame) });
         let frames = futures_util::stream::iter(frames.collect::<Vec<_>>());
-        let answer = self.grpc.work(frames).await?.into_inner().message().await?;
+        let answer = soon(async { self.grpc.work(frames).await?.into_inner().message().await }).await?;
         let receipt = answer.ok_or_else(|| Status::unknown("the stream ended without an answer"))?;
         Ok(dp_pvi_proto::client::receipt(receipt)
             .map(|r| SignedMessage { body: r.body.into(), signature: r.signature.into() })
