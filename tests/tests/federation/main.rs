@@ -16,6 +16,7 @@ mod fuzz;
 mod hostile;
 mod inputs;
 mod methods;
+mod oracles;
 mod personal;
 mod postgres;
 mod private;
