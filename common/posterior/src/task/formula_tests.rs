@@ -16,7 +16,7 @@ const COUNT: &str = "column = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\nce
 const SURVIVAL: &str = "kind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 9 }\nevent = { column = \"d\" }";
 
 const NATURAL: &str = "update = \"natural-gradient\"\nclip_norm = 1.0";
-const OPTIMISATION: &str = "update = \"dp-optimisation\"\nclip_norm = 1.0\nsteps = 5";
+const OPTIMISATION: &str = "update = \"dp-optimisation\"\nclip_norm = 1.0\nsteps = 5\nmeasured = false";
 /// With what families without bounds of their own need.
 const BOUNDED: &str = "update = \"natural-gradient\"\nclip_norm = 1.0\nresidual_bound = 1.0\ncurvature_bound = 1.0";
 
@@ -33,10 +33,13 @@ fn resolve(model: &str, label: &str, update: &str, formula: &str) -> Result<Reso
 
 #[test]
 fn parts_that_a_model_or_an_update_does_not_carry_are_refused_at_their_place() {
+    const SEP: &str = "update = \"sep\"\nrecords = 40";
     const OF_SITES: &str = "family = \"logistic-regression\"\nsites = [\"north\", \"south\"]";
     for (model, label, update, formula, at, part) in [
         ("family = \"multinomial-regression\"\nclasses = 3", CLASSES, NATURAL, "y ~ age + offset(log(days))", 10, "one linear predictor"),
         ("family = \"ordinal-regression\"\nclasses = 3", CLASSES, NATURAL, "y ~ offset(days) + age", 4, "one linear predictor"),
+        ("family = \"probit-regression\"", BINARY, SEP, "y ~ age + offset(days)", 10, "record by record"),
+        ("family = \"probit-regression\"", BINARY, SEP, "y ~ age + s(days, sd = 0.5)", 10, "record by record"),
         (LOGISTIC, BINARY, OPTIMISATION, "y ~ ward + s(age)", 11, "the server learns"),
         (LOGISTIC, BINARY, OPTIMISATION, "y ~ s(age, sd = 0.5) + (1|ward) + s(days)", 23, "the server learns"),
         (OF_SITES, BINARY, OPTIMISATION, "y ~ age + (1|ward) + (1||site)", 21, "in which a site sends its own"),
@@ -83,7 +86,7 @@ fn families_and_labels_that_do_not_fit_are_refused_by_the_name_of_the_key() {
             "do not cover the time's range",
         ),
         ("family = \"survival-regression\"\ncuts = [0, 4, 4, 9]".into(), SURVIVAL, BOUNDED, "Surv(t, d) ~ age", "ascend"),
-        ("family = \"weibull-regression\"".into(), BINARY, BOUNDED, "y ~ age", "kind = \"survival\""),
+        ("family = \"weibull-regression\"\ntime_unit = 2.0".into(), BINARY, BOUNDED, "y ~ age", "kind = \"survival\""),
         (LOGISTIC.into(), CLASSES, NATURAL, "y ~ age", "kind = \"binary\""),
         (format!("{LOGISTIC}\nweights = \"ward\""), BINARY, NATURAL, "y ~ age", "`ward`"),
         (format!("{LOGISTIC}\nweights = \"age\""), BINARY, NATURAL, "y ~ age", "`age`"),
