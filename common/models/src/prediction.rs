@@ -119,7 +119,7 @@ impl Scores {
     /// Of a count whose predicted mean is `mean`, with z ~ N(log_rate) and the dispersion φ as in [`Prediction::Count`]: the deviance is
     /// 2 (y ln(y/m) − (y + φ) ln((y + φ)/(m + φ))), and 2 (y ln(y/m) − y + m) for φ = ∞.
     #[must_use]
-    pub fn of_count(count: f64, mean: f64, (log_mean, variance): (f64, f64), dispersion: f64) -> Self {
+    pub(crate) fn of_count(count: f64, mean: f64, (log_mean, variance): (f64, f64), dispersion: f64) -> Self {
         let own = if count > 0.0 { count * (count / mean).ln() } else { 0.0 };
         let rest =
             if dispersion.is_infinite() { count - mean } else { (count + dispersion) * ((count + dispersion) / (mean + dispersion)).ln() };
@@ -129,14 +129,14 @@ impl Scores {
     /// Of a survival time with the expected number H of events while it was watched: 2 (H − d − d ln H), d = 1 if the event came. The deviance of a count d of
     /// Poisson's law with rate H, whose signed root is Therneau's deviance residual.
     #[must_use]
-    pub fn of_survival(expected: f64, event: bool) -> Self {
+    pub(crate) fn of_survival(expected: f64, event: bool) -> Self {
         let came = if event { 1.0 + expected.ln() } else { 0.0 };
         Self { deviance: Some(2.0 * (expected - came)), ranked_probability: None }
     }
 
     /// Of one of several ordered classes.
     #[must_use]
-    pub fn of_ordered(class: usize, probabilities: &[f64]) -> Self {
+    pub(crate) fn of_ordered(class: usize, probabilities: &[f64]) -> Self {
         let mut below = 0.0;
         let terms = probabilities.iter().enumerate().take(probabilities.len().saturating_sub(1)).map(|(k, probability)| {
             below += probability;

@@ -1,7 +1,9 @@
-//! What predictions of several classes were worth: how often each class was taken for which, and whether the probability of each means what it says.
+//! What predictions of classes were worth: whether probabilities mean what they say and order records, and of several classes how often each was taken for which.
 
-use crate::metrics::{auc, reliability};
 use crate::predictive::largest;
+
+/// Number of equal-mass bins of the calibration error.
+pub(crate) const BINS: usize = 15;
 
 /// Predicted probabilities of all classes, and the class that it was.
 pub(crate) type Judged = (Vec<f64>, usize);
@@ -58,6 +60,45 @@ fn against(judged: &[Judged], class: usize) -> Vec<(f64, f64)> {
 
 fn classes(judged: &[Judged]) -> usize {
     judged.first().map_or(0, |(probabilities, _)| probabilities.len())
+}
+
+/// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does
+/// not depend on the order of the records; a bin may then be larger, or vanish.
+pub(crate) fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
+    classes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut bins = Vec::with_capacity(BINS);
+    let mut start = 0;
+    for bin in 1..=BINS {
+        let mut end = (bin * classes.len() / BINS).max(start);
+        while end > start && end < classes.len() && classes[end].0.total_cmp(&classes[end - 1].0).is_eq() {
+            end += 1;
+        }
+        if end > start {
+            let n = (end - start) as u64;
+            let (p, y) = classes[start..end].iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
+            bins.push((p / as_f64(n), y / as_f64(n), n));
+        }
+        start = end;
+    }
+    bins
+}
+
+/// Probability that a random success is predicted higher than a random failure, by ranks. `classes` are sorted by prediction.
+pub(crate) fn auc(classes: &[(f64, f64)]) -> Option<f64> {
+    let (mut failures, mut successes, mut above) = (0.0, 0.0, 0.0);
+    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
+        let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
+        let negative = as_f64(tie.len() as u64) - positive;
+        above += positive * (failures + 0.5 * negative);
+        failures += negative;
+        successes += positive;
+    }
+    (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a number of records is far below 2^52")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
 }
 
 fn indicator(is: bool) -> f64 {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::classes::{self, Judged};
+use crate::classes::{self, Judged, auc, reliability};
 use crate::concordance::{Outcome, concordance};
 use crate::predictive::{Prediction, Predictor};
 use crate::public::{Extra, Public, TestRecords};
@@ -125,9 +125,6 @@ impl HeldOutMetrics {
 pub(crate) const PIT_BINS: usize = 10;
 /// Central intervals whose coverage is reported.
 const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
-
-/// Number of equal-mass bins of the calibration error.
-pub const BINS: usize = 15;
 
 /// Most points of a ROC curve.
 const ROC_POINTS: usize = 41;
@@ -281,40 +278,6 @@ mod number {
     }
 }
 
-/// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does
-/// not depend on the order of the records; a bin may then be larger, or vanish.
-pub(crate) fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
-    classes.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut bins = Vec::with_capacity(BINS);
-    let mut start = 0;
-    for bin in 1..=BINS {
-        let mut end = (bin * classes.len() / BINS).max(start);
-        while end > start && end < classes.len() && classes[end].0.total_cmp(&classes[end - 1].0).is_eq() {
-            end += 1;
-        }
-        if end > start {
-            let n = (end - start) as u64;
-            let (p, y) = classes[start..end].iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
-            bins.push((p / as_f64(n), y / as_f64(n), n));
-        }
-        start = end;
-    }
-    bins
-}
-
-/// Probability that a random success is predicted higher than a random failure, by ranks. `classes` are sorted by prediction.
-pub(crate) fn auc(classes: &[(f64, f64)]) -> Option<f64> {
-    let (mut failures, mut successes, mut above) = (0.0, 0.0, 0.0);
-    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
-        let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
-        let negative = as_f64(tie.len() as u64) - positive;
-        above += positive * (failures + 0.5 * negative);
-        failures += negative;
-        successes += positive;
-    }
-    (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
-}
-
 /// Points of the ROC curve, evenly along its length |Δx| + |Δy| = 2; each is a corner of the whole curve, and equal predictions are never cut apart.
 /// `classes` are sorted by prediction. Empty where one class is missing.
 fn roc(classes: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -370,7 +333,8 @@ mod tests {
 
     use dp_pvi_expfam::any::Family;
 
-    use super::{BINS, HeldOutMetrics, ROC_POINTS, auc, reliability, roc};
+    use super::{HeldOutMetrics, ROC_POINTS, auc, reliability, roc};
+    use crate::classes::BINS;
     use crate::predictive::{Example, Prediction, Predictor};
     use crate::public::Public;
     use dp_pvi_models::{linear_regression, logistic_regression, poisson_regression};
