@@ -65,7 +65,7 @@ pub(crate) struct Encoded {
     pub(crate) target: f64,
     pub(crate) offset: f64,
     pub(crate) extra: Extra,
-    /// For formulas: one cell a column, and whether it had no value.
+    /// For formulas, and for fills by other cells: one cell a column, and whether it had no value.
     cells: Vec<Cell>,
     filled: Vec<bool>,
     space: RowSpace,
@@ -141,6 +141,7 @@ impl<'s> Encoder<'s> {
         out.cells.clear();
         out.filled.clear();
         let design = self.schema.design();
+        let has_fills = !self.schema.fills().is_empty();
         let mut fate = Fate::Kept;
         for (field, column) in self.schema.columns().iter().enumerate() {
             let coded = match &column.kind {
@@ -153,9 +154,10 @@ impl<'s> Encoder<'s> {
             if matches!(coded, Coded::Drop) {
                 fate = Fate::Dropped;
             }
-            match design {
-                None => out.push_column(column, &coded),
-                Some(_) => out.remember(column, &coded),
+            if design.is_some() || has_fills {
+                out.remember(column, &coded);
+            } else {
+                out.push_column(column, &coded);
             }
         }
         if self.purpose.has_labels() {
@@ -170,9 +172,14 @@ impl<'s> Encoder<'s> {
             }
         }
         if fate == Fate::Kept {
+            out.fill(self.schema);
             match design {
                 Some(design) => out.push_row(design),
-                None => self.schema.intercept().into_iter().for_each(|position| out.push(position, 1.0)),
+                None if has_fills => out.push_cells(self.schema),
+                None => {}
+            }
+            if design.is_none() {
+                self.schema.intercept().into_iter().for_each(|position| out.push(position, 1.0));
             }
             let norm = out.bound_norm(self.schema.row_norm_bound());
             watch.row(&out.indices, norm);
@@ -320,6 +327,29 @@ impl Encoded {
         };
         self.cells.push(cell);
         self.filled.push(matches!(coded, Coded::Absent));
+    }
+
+    /// Puts what follows from other cells in the places of missing numbers.
+    fn fill(&mut self, schema: &Schema) {
+        for fill in schema.fills() {
+            if self.filled[fill.column()] {
+                self.cells[fill.column()] = Cell::Number(fill.value(&self.cells));
+            }
+        }
+    }
+
+    /// The entries of the remembered cells, one column after the other, where no formula says otherwise.
+    fn push_cells(&mut self, schema: &Schema) {
+        for (position, column) in schema.columns().iter().enumerate() {
+            let coded = match self.cells[position] {
+                // Without a fill of either kind nothing stands in.
+                Cell::Number(_) if self.filled[position] && !schema.fills().iter().any(|fill| fill.column() == position) => Coded::Absent,
+                Cell::Number(value) => Coded::Number(value),
+                Cell::Level(level) => Coded::Level(level),
+                Cell::Missing => Coded::Absent,
+            };
+            self.push_column(column, &coded);
+        }
     }
 
     /// The row that a formula makes of the remembered cells.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use dp_pvi_schema::public::Example;
 
-use dp_pvi_numerics::count::negative_binomial;
+use dp_pvi_numerics::count::{negative_binomial, ranked_probability_score};
 use dp_pvi_numerics::normal;
 use dp_pvi_numerics::student::NormalPlusStudent;
 
@@ -22,6 +22,12 @@ pub trait Law: Debug + Send + Sync {
 
     /// ln p(target | row, released data); a lower bound where only one can be computed.
     fn log_density(&self, row: Example<'_>) -> f64;
+
+    /// By what else the prediction for a row is judged, now that its target is known.
+    fn scores(&self, row: Example<'_>) -> Scores {
+        let _ = row;
+        Scores::NONE
+    }
 
     /// What hidden units say about an image's pixels; only of models of images.
     fn reconstruct(&self, row: Example<'_>) -> Option<Reconstructed> {
@@ -48,6 +54,12 @@ pub trait PredictorLaw: Debug + Send + Sync + 'static {
 
     /// ln p(target | row, released data).
     fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
+
+    /// By what else a prediction is judged: as [`Law::scores`].
+    fn scores(&self, mean: f64, variance: f64, target: f64) -> Scores {
+        let _ = (mean, variance, target);
+        Scores::NONE
+    }
 }
 
 /// The law of a likelihood of a linear predictor.
@@ -83,6 +95,54 @@ impl<L: PredictorLaw> Law for OfPredictor<L> {
     fn log_density(&self, row: Example<'_>) -> f64 {
         let (mean, variance) = self.predictor(row);
         self.law.log_density(mean, variance, row.target)
+    }
+
+    fn scores(&self, row: Example<'_>) -> Scores {
+        let (mean, variance) = self.predictor(row);
+        self.law.scores(mean, variance, row.target)
+    }
+}
+
+/// Scores of one prediction beside the density of what came; of each, lower is better, and 0 a certain prediction that is right.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scores {
+    /// Unit deviance: twice the log likelihood that a prediction of just what came would have more. Of counts, at the predicted mean, and of survival times.
+    pub deviance: Option<f64>,
+    /// Σ_k (P(y ≤ k) − 1[y ≤ k])² over the classes but the last, or over all counts. Of ordered classes and of counts.
+    pub ranked_probability: Option<f64>,
+}
+
+impl Scores {
+    /// Of what has neither.
+    pub const NONE: Self = Self { deviance: None, ranked_probability: None };
+
+    /// Of a count whose predicted mean is `mean`, with z ~ N(log_rate) and the dispersion φ as in [`Prediction::Count`]: the deviance is
+    /// 2 (y ln(y/m) − (y + φ) ln((y + φ)/(m + φ))), and 2 (y ln(y/m) − y + m) for φ = ∞.
+    #[must_use]
+    pub(crate) fn of_count(count: f64, mean: f64, (log_mean, variance): (f64, f64), dispersion: f64) -> Self {
+        let own = if count > 0.0 { count * (count / mean).ln() } else { 0.0 };
+        let rest =
+            if dispersion.is_infinite() { count - mean } else { (count + dispersion) * ((count + dispersion) / (mean + dispersion)).ln() };
+        Self { deviance: Some(2.0 * (own - rest)), ranked_probability: ranked_probability_score(count, dispersion, log_mean, variance) }
+    }
+
+    /// Of a survival time with the expected number H of events while it was watched: 2 (H − d − d ln H), d = 1 if the event came. The deviance of a count d of
+    /// Poisson's law with rate H, whose signed root is Therneau's deviance residual.
+    #[must_use]
+    pub(crate) fn of_survival(expected: f64, event: bool) -> Self {
+        let came = if event { 1.0 + expected.ln() } else { 0.0 };
+        Self { deviance: Some(2.0 * (expected - came)), ranked_probability: None }
+    }
+
+    /// Of one of several ordered classes.
+    #[must_use]
+    pub(crate) fn of_ordered(class: usize, probabilities: &[f64]) -> Self {
+        let mut below = 0.0;
+        let terms = probabilities.iter().enumerate().take(probabilities.len().saturating_sub(1)).map(|(k, probability)| {
+            below += probability;
+            (below - f64::from(u8::from(class <= k))).powi(2)
+        });
+        Self { deviance: None, ranked_probability: Some(terms.sum()) }
     }
 }
 
@@ -311,5 +371,80 @@ impl Level {
     #[must_use]
     pub fn interval(self, mean: f64, sd: f64) -> Interval {
         Interval { lower: mean - self.half_width() * sd, upper: mean + self.half_width() * sd }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dp_pvi_expfam::any::{Family, Gaussian};
+
+    use super::{Example, Law, Outcome, Scores};
+    use crate::{ModelSpec, negative_binomial_regression, ordinal_regression, poisson_regression, survival_regression, weibull_regression};
+    use dp_pvi_schema::public::Extra;
+
+    /// A posterior that is certain of these coefficients.
+    fn certain(model: impl Into<ModelSpec>, mean: &[f64]) -> std::sync::Arc<dyn Law> {
+        let natural = mean.iter().map(|m| m * 1e14).chain(mean.iter().map(|_| 1e14)).collect();
+        let posterior = Gaussian::from_natural(Family::DiagonalGaussian { dimension: mean.len() }, natural).unwrap();
+        let outcome = Outcome { posterior: std::sync::Arc::new(posterior), state: None, noise_sd: None };
+        model.into().rules().law(&outcome).unwrap()
+    }
+
+    fn close(found: Option<f64>, expected: f64) {
+        assert!((found.unwrap() - expected).abs() < 1e-5, "{found:?} {expected}");
+    }
+
+    fn row(target: f64, extra: Extra) -> Example<'static> {
+        Example { indices: &[0], values: &[1.0], target, offset: 0.0, extra }
+    }
+
+    #[test]
+    fn scores_of_counts_equal_hand_computed_values() {
+        let poisson = certain(poisson_regression::PoissonRegression {}, &[2_f64.ln()]);
+        // 2 (3 ln 1.5 − 3 + 2), and 2 m without an event.
+        close(poisson.scores(row(3.0, Extra::NONE)).deviance, 0.432_790_648_648_986);
+        close(poisson.scores(row(0.0, Extra::NONE)).deviance, 4.0);
+        // P(y ≤ k) of mean 2 for k = 0, 1, 2, …
+        let below = |k: i32| (0..=k).map(|j| (-2_f64).exp() * 2_f64.powi(j) / (1..=j).map(f64::from).product::<f64>()).sum::<f64>();
+        let ranked: f64 = (0..40).map(|k| (below(k) - f64::from(u8::from(k >= 3))).powi(2)).sum();
+        close(poisson.scores(row(3.0, Extra::NONE)).ranked_probability, ranked);
+        // Geometric: mean 1, φ = 1. 2 (2 ln 2 − 3 ln 1.5), and Σ 4^−(k+1) = 1/3 with 1/4 and 9/16 in the places of 1/4 and 1/16.
+        let negative = certain(negative_binomial_regression::NegativeBinomialRegression { dispersion: 1.0 }, &[0.0]);
+        close(negative.scores(row(2.0, Extra::NONE)).deviance, 0.339_798_073_590_795_6);
+        close(negative.scores(row(2.0, Extra::NONE)).ranked_probability, 5.0 / 6.0);
+    }
+
+    #[test]
+    fn scores_of_survival_times_equal_hand_computed_values() {
+        let of = |entry: f64, time: f64, event: bool| row(time, Extra { entry, event, ..Extra::NONE });
+        // A hazard of 0.1 a day, whatever x is.
+        let survival = certain(
+            survival_regression::SurvivalRegression { cuts: vec![0.0, 4.0, 20.0], baseline_mean: 0.0, baseline_scale: 1.0 },
+            &[0.1_f64.ln(), 0.1_f64.ln(), 0.0],
+        );
+        let law = &survival;
+        // H = ½: 2 (½ − 1 − ln ½); H = 1 without an event: 2.
+        close(law.scores(of(0.0, 5.0, true)).deviance, 0.386_294_361_119_890_6);
+        close(law.scores(of(0.0, 10.0, false)).deviance, 2.0);
+        close(law.scores(of(5.0, 10.0, true)).deviance, 0.386_294_361_119_890_6);
+        close(law.scores(of(10.0, 10.0, true)).deviance, 0.0);
+        assert_eq!(law.scores(of(0.0, 5.0, true)).ranked_probability, None);
+        // Weibull of shape 1 in units of 10 days.
+        let weibull = certain(weibull_regression::WeibullRegression { time_unit: 10.0, shape_mean: 0.0, shape_scale: 0.5 }, &[0.0, 0.0]);
+        close(weibull.scores(of(0.0, 5.0, true)).deviance, 0.386_294_361_119_890_6);
+        close(weibull.scores(of(0.0, 10.0, false)).deviance, 2.0);
+    }
+
+    #[test]
+    fn scores_of_ordered_classes_equal_hand_computed_values() {
+        // α = 0 and softplus(ln 2) = ln 3: the classes have ½, ¼ and ¼.
+        let model = ordinal_regression::OrdinalRegression { classes: 3, threshold_mean: [0.0, 0.5], threshold_scale: [2.5, 1.0] };
+        let law = certain(model, &[0.0, 0.0, 2_f64.ln()]);
+        for (class, expected) in [(0.0, 0.25 + 1.0 / 16.0), (1.0, 0.25 + 1.0 / 16.0), (2.0, 0.25 + 9.0 / 16.0)] {
+            close(law.scores(row(class, Extra::NONE)).ranked_probability, expected);
+            assert_eq!(law.scores(row(class, Extra::NONE)).deviance, None);
+        }
+        assert_eq!(law.scores(row(3.0, Extra::NONE)), Scores::NONE);
     }
 }

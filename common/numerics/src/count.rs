@@ -1,6 +1,9 @@
 //! Counts with a Gaussian log rate: y ~ Poisson(e^z), z ~ N(a, s²). [`negative_binomial`] has those that spread more.
 
 pub mod negative_binomial;
+mod ranked;
+
+pub use ranked::ranked_probability_score;
 
 use dp_pvi_expfam::special::ln_gamma;
 

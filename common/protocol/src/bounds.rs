@@ -22,6 +22,7 @@
 //! | a text for people | client | 128 bytes, no control characters | it is printed |
 //! | records of a test set | evaluator | 2⁴⁰ | |
 //! | bins of a report | evaluator | 1,000 | |
+//! | classes of a report | evaluator | 100 | no model has more |
 //! | parts of a header, and their length | server | 4 of 64 KiB | |
 //! | entries in one answer | server | 256, 8 MiB together | who lacks more asks again |
 //! | sites, rounds, coordinates, thresholds of a charter; deadline of an aggregated round | server | see [`dp_pvi_secagg::bounds`] | the summer has no task to compare them with |
@@ -56,6 +57,8 @@ pub(crate) const TEXT_BYTES: usize = 128;
 pub const RECORDS: u64 = 1 << 40;
 /// Bins, levels, or points of a curve, of a metrics report.
 pub const BINS: usize = 1000;
+/// Classes of a metrics report: as many as a model has.
+pub(crate) const CLASSES: usize = 100;
 /// Parts of a round's header beside its own fields.
 pub(crate) const PARTS: usize = 4;
 /// Bytes of one part.
@@ -170,16 +173,23 @@ pub(crate) fn refusal(refusal: &Refusal) -> Result<(), OutOfBounds> {
 pub(crate) fn metrics_report(report: &MetricsReport) -> Result<(), OutOfBounds> {
     run(report.run)?;
     round(report.round)?;
-    let HeldOutMetrics { records, reliability, pit, interval_coverage, roc, .. } = &report.metrics;
+    let HeldOutMetrics { records, reliability, pit, interval_coverage, roc, confusion, class_reliability, .. } = &report.metrics;
     within(*records <= RECORDS, "the records of a test set")?;
-    let bins = [reliability.len(), pit.len(), interval_coverage.len()].iter().all(|bins| *bins <= BINS);
+    within(
+        confusion.len() <= CLASSES
+            && class_reliability.len() <= CLASSES
+            && confusion.iter().all(|row| row.len() == confusion.len() && row.iter().all(|count| *count <= RECORDS)),
+        "the classes of a report",
+    )?;
+    let lists = || std::iter::once(reliability).chain(class_reliability);
+    let bins = lists().map(Vec::len).chain([pit.len(), interval_coverage.len()]).all(|bins| bins <= BINS);
     let finite =
-        reliability.iter().all(|(a, b, _)| a.is_finite() && b.is_finite()) && interval_coverage.iter().all(|(a, b)| (a + b).is_finite());
+        lists().flatten().all(|(a, b, _)| a.is_finite() && b.is_finite()) && interval_coverage.iter().all(|(a, b)| (a + b).is_finite());
     within(bins && finite, "the bins of a report")?;
     let share = |share: &f64| (0.0..=1.0).contains(share);
     within(roc.len() <= BINS && roc.iter().all(|(x, y)| share(x) && share(y)), "the points of a ROC curve")?;
-    let counts = reliability.iter().map(|(_, _, count)| count).chain(pit);
-    within(counts.clone().all(|count| *count <= RECORDS), "the records of a bin")
+    let mut counts = lists().flatten().map(|(_, _, count)| count).chain(pit);
+    within(counts.all(|count| *count <= RECORDS), "the records of a bin")
 }
 
 /// Bytes that an entry takes on the wire, at most: what an answer is cut by.

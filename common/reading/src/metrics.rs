@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::classes::{self, Judged, auc, reliability};
 use crate::concordance::{Outcome, concordance};
-use crate::predictive::{Prediction, Predictor, largest};
+use crate::predictive::{Prediction, Predictor};
 use crate::public::{Extra, Public, TestRecords};
 
 /// Metrics that were computed on public records: [`evaluate`] is the only way to one. An evaluator reports nothing else.
@@ -64,6 +65,20 @@ pub struct HeldOutMetrics {
     /// Empty where one class is missing, and for more than two classes.
     #[serde(default)]
     pub roc: Vec<(f64, f64)>,
+    /// Mean unit deviance, at predicted means: of counts 2 (y ln(y/m) − y + m), or what it is for a negative binomial count; of survival times 2 (H − d − d ln H), H the
+    /// expected number of events while the record was watched, and d = 1 if the event came.
+    #[serde(default)]
+    pub deviance: Option<f64>,
+    /// Mean ranked probability score Σ_k (P(y ≤ k) − 1[y ≤ k])²: over the classes but the last (ordered classes), or over all counts (absent where predictions
+    /// reach above 20,000).
+    #[serde(default)]
+    pub ranked_probability_score: Option<f64>,
+    /// Records of each class, in the schema's order, by the class that was predicted as the most likely one. Only of predictions of several classes.
+    #[serde(default)]
+    pub confusion: Vec<Vec<u64>>,
+    /// `reliability` of every class against the others, in the schema's order. Only of predictions of several classes.
+    #[serde(default)]
+    pub class_reliability: Vec<Vec<(f64, f64, u64)>>,
 }
 
 impl HeldOutMetrics {
@@ -76,22 +91,33 @@ impl HeldOutMetrics {
     /// Whether both say the same, bit by bit: a number that is not one is itself here.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let counts = |metrics: &Self| (metrics.records, metrics.reliability.iter().map(|(_, _, count)| *count).collect::<Vec<_>>());
-        let absent =
-            |metrics: &Self| [metrics.accuracy, metrics.rmse, metrics.brier, metrics.calibration_error, metrics.auc].map(|x| x.is_none());
+        let counts = |metrics: &Self| -> Vec<u64> { metrics.bins().map(|(_, _, count)| count).collect() };
+        let classes = |metrics: &Self| -> Vec<usize> { metrics.class_reliability.iter().map(Vec::len).collect() };
+        let absent = |metrics: &Self| metrics.single().map(|number| number.is_none());
         let bits = |metrics: &Self| metrics.numbers().map(f64::to_bits).collect::<Vec<_>>();
-        counts(self) == counts(other)
+        self.records == other.records
+            && counts(self) == counts(other)
+            && classes(self) == classes(other)
             && absent(self) == absent(other)
             && self.pit == other.pit
             && self.roc.len() == other.roc.len()
+            && self.confusion == other.confusion
             && bits(self) == bits(other)
     }
 
+    fn single(&self) -> [Option<f64>; 8] {
+        let Self { log_likelihood, accuracy, rmse, brier, calibration_error, auc, deviance, ranked_probability_score, .. } = self;
+        [Some(*log_likelihood), *accuracy, *rmse, *brier, *calibration_error, *auc, *deviance, *ranked_probability_score]
+    }
+
+    /// Of the most likely class, then of all.
+    fn bins(&self) -> impl Iterator<Item = (f64, f64, u64)> + '_ {
+        self.reliability.iter().chain(self.class_reliability.iter().flatten()).copied()
+    }
+
     fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
-        let Self { log_likelihood, accuracy, rmse, brier, calibration_error, auc, reliability, interval_coverage, roc, .. } = self;
-        let pairs = reliability.iter().map(|(a, b, _)| [*a, *b]).chain(interval_coverage.iter().chain(roc).map(|(a, b)| [*a, *b]));
-        let single = [Some(*log_likelihood), *accuracy, *rmse, *brier, *calibration_error, *auc];
-        single.into_iter().flatten().chain(pairs.flatten())
+        let pairs = self.bins().map(|(a, b, _)| [a, b]).chain(self.interval_coverage.iter().chain(&self.roc).map(|(a, b)| [*a, *b]));
+        self.single().into_iter().flatten().chain(pairs.flatten())
     }
 }
 
@@ -99,9 +125,6 @@ impl HeldOutMetrics {
 pub(crate) const PIT_BINS: usize = 10;
 /// Central intervals whose coverage is reported.
 const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
-
-/// Number of equal-mass bins of the calibration error.
-pub const BINS: usize = 15;
 
 /// Most points of a ROC curve.
 const ROC_POINTS: usize = 41;
@@ -111,8 +134,9 @@ const ROC_POINTS: usize = 41;
 pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> PublicMetrics {
     let (mut count, mut numbers, mut log_likelihood, mut squares) = (0_u64, 0_u64, 0.0, 0.0);
     let (mut classes, mut transforms) = (Vec::new(), Vec::new());
-    let mut several: Vec<(Vec<f64>, usize)> = Vec::new();
+    let mut several: Vec<Judged> = Vec::new();
     let mut survival: Vec<Outcome> = Vec::new();
+    let (mut deviance, mut ranked) = (Mean::Absent, Mean::Absent);
     let mut pixels = None;
     for record in records.get().examples() {
         count += 1;
@@ -123,6 +147,9 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         }
         log_likelihood += predictor.log_density(record);
         let prediction = predictor.predict(record);
+        let scores = predictor.scores(record);
+        deviance = deviance.with(scores.deviance, count);
+        ranked = ranked.with(scores.ranked_probability, count);
         transforms.extend(prediction.transform(record.target));
         match prediction {
             Prediction::Number { mean, .. } | Prediction::Count { mean, .. } | Prediction::HeavyTailed { mean, .. } => {
@@ -145,7 +172,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
     let classification = !classes.is_empty() || !several.is_empty();
     if !several.is_empty() {
         // What is said of several classes: the most likely one, and whether it is right.
-        classes = several.iter().map(|(p, y)| (largest(p).1, indicator(largest(p).0 == *y))).collect();
+        classes = several.iter().map(classes::most_likely).collect();
     }
     let reliability = reliability(&mut classes);
     let roc = if several.is_empty() { roc(&classes) } else { Vec::new() };
@@ -153,9 +180,8 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
         (classes.iter().map(|(p, y)| (p - y).powi(2)).sum(), hits, auc(&classes))
     } else {
-        let squared = |(p, y): &(Vec<f64>, usize)| p.iter().enumerate().map(|(k, p)| (p - indicator(k == *y)).powi(2)).sum::<f64>();
-        let hits = several.iter().filter(|(p, y)| largest(p).0 == *y).count();
-        (several.iter().map(squared).sum(), hits, of_several(&several))
+        let hits = several.iter().filter(|judged| classes::is_right(judged)).count();
+        (several.iter().map(classes::squared).sum(), hits, classes::area(&several))
     };
     let finite = |pairs: &[(f64, f64, u64)]| pairs.iter().all(|(p, y, _)| p.is_finite() && y.is_finite());
     // Bins of predictions that are no probabilities say nothing.
@@ -172,7 +198,36 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
         pit: histogram(&transforms),
         interval_coverage: if regression { coverage(&transforms) } else { Vec::new() },
         roc,
+        deviance: deviance.of(count),
+        ranked_probability_score: ranked.of(count),
+        confusion: classes::confusion(&several),
+        class_reliability: classes::calibration(&several),
     })
+}
+
+/// The mean of a score that records have or lack; of all, or absent.
+#[derive(Clone, Copy)]
+enum Mean {
+    Absent,
+    Sum(f64),
+}
+
+impl Mean {
+    /// With the score of the record of this number, from 1.
+    fn with(self, score: Option<f64>, number: u64) -> Self {
+        match (self, score) {
+            (Self::Sum(sum), Some(score)) => Self::Sum(sum + score),
+            (Self::Absent, Some(score)) if number == 1 => Self::Sum(score),
+            _ => Self::Absent,
+        }
+    }
+
+    fn of(self, count: u64) -> Option<f64> {
+        match self {
+            Self::Absent => None,
+            Self::Sum(sum) => Some(sum / as_f64(count)),
+        }
+    }
 }
 
 /// A number in JSON, where one that is not finite has no form of its own; elsewhere its bits.
@@ -223,40 +278,6 @@ mod number {
     }
 }
 
-/// Sorts predictions and cuts them into [`BINS`] bins of equal mass. Equal predictions are never cut apart, so that the result does
-/// not depend on the order of the records; a bin may then be larger, or vanish.
-fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
-    classes.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut bins = Vec::with_capacity(BINS);
-    let mut start = 0;
-    for bin in 1..=BINS {
-        let mut end = (bin * classes.len() / BINS).max(start);
-        while end > start && end < classes.len() && classes[end].0.total_cmp(&classes[end - 1].0).is_eq() {
-            end += 1;
-        }
-        if end > start {
-            let n = (end - start) as u64;
-            let (p, y) = classes[start..end].iter().fold((0.0, 0.0), |sum, c| (sum.0 + c.0, sum.1 + c.1));
-            bins.push((p / as_f64(n), y / as_f64(n), n));
-        }
-        start = end;
-    }
-    bins
-}
-
-/// Probability that a random success is predicted higher than a random failure, by ranks. `classes` are sorted by prediction.
-fn auc(classes: &[(f64, f64)]) -> Option<f64> {
-    let (mut failures, mut successes, mut above) = (0.0, 0.0, 0.0);
-    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
-        let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
-        let negative = as_f64(tie.len() as u64) - positive;
-        above += positive * (failures + 0.5 * negative);
-        failures += negative;
-        successes += positive;
-    }
-    (failures > 0.0 && successes > 0.0).then(|| above / (failures * successes))
-}
-
 /// Points of the ROC curve, evenly along its length |Δx| + |Δy| = 2; each is a corner of the whole curve, and equal predictions are never cut apart.
 /// `classes` are sorted by prediction. Empty where one class is missing.
 fn roc(classes: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -279,21 +300,6 @@ fn roc(classes: &[(f64, f64)]) -> Vec<(f64, f64)> {
         }
     }
     points
-}
-
-/// The mean over the classes of the area under the curve of each against the others; absent where one of them, or all others, are missing.
-fn of_several(several: &[(Vec<f64>, usize)]) -> Option<f64> {
-    let classes = several.first()?.0.len();
-    let each = (0..classes).map(|k| {
-        let mut against: Vec<(f64, f64)> = several.iter().map(|(p, y)| (p[k], indicator(k == *y))).collect();
-        against.sort_by(|a, b| a.0.total_cmp(&b.0));
-        auc(&against)
-    });
-    Some(each.sum::<Option<f64>>()? / as_f64(classes as u64))
-}
-
-fn indicator(is: bool) -> f64 {
-    f64::from(u8::from(is))
 }
 
 /// Counts of values in [0, 1] by equal bins; empty without values.
@@ -327,10 +333,11 @@ mod tests {
 
     use dp_pvi_expfam::any::Family;
 
-    use super::{BINS, HeldOutMetrics, ROC_POINTS, auc, reliability, roc};
+    use super::{HeldOutMetrics, ROC_POINTS, auc, reliability, roc};
+    use crate::classes::BINS;
     use crate::predictive::{Example, Prediction, Predictor};
     use crate::public::Public;
-    use dp_pvi_models::{linear_regression, logistic_regression};
+    use dp_pvi_models::{linear_regression, logistic_regression, poisson_regression};
     use dp_pvi_posterior::task::ModelSpec;
 
     fn certain(model: &ModelSpec) -> Predictor {
@@ -403,8 +410,46 @@ mod tests {
         assert!((m.brier.unwrap() - brier).abs() < 1e-15);
         // Four records: every one is a bin of its own.
         assert!((m.calibration_error.unwrap() - (0.3 + 0.4 + 0.2 + 0.5) / 4.0).abs() < 1e-15);
+        assert_eq!(m.confusion, [[1, 0, 0], [0, 1, 0], [0, 1, 1]]);
+        // Every prediction of a class is a bin of its own, unless it is made twice.
+        assert_eq!(
+            m.class_reliability[0].iter().map(|(p, y, n)| (*p, *y, *n)).collect::<Vec<_>>(),
+            [(0.1, 0.0, 1), (0.2, 0.0, 1), (0.3, 0.0, 1), (0.7, 1.0, 1)]
+        );
+        assert_eq!(m.class_reliability[2], [(0.1, 0.0, 1), (0.3, 0.5, 2), (0.8, 1.0, 1)]);
+        assert_eq!((m.deviance, m.ranked_probability_score), (None, None));
         // Class 0: 3 of 3 pairs in order. Class 1: 3 of 3. Class 2: (0.3, 0.8) against (0.1, 0.3): three and a half of four.
         assert!((m.auc.unwrap() - (1.0 + 1.0 + 0.875) / 3.0).abs() < 1e-15);
+    }
+
+    /// The mean of two deviances, 2 (3 ln 1.5 − 1) and 4; a prior that reaches too far has no score by ranks.
+    #[test]
+    fn metrics_of_counts_are_means_over_all_records() {
+        let model = ModelSpec::from(poisson_regression::PoissonRegression {});
+        let x = [2_f64.ln()];
+        let records = || [3.0, 0.0].map(|target| Example { indices: &[0], values: &x, target, offset: 0.0, extra: Default::default() });
+        let m = evaluate(&certain(&model), records());
+        assert!((m.deviance.unwrap() - (0.432_790_648_648_986 + 4.0) / 2.0).abs() < 1e-5, "{m:?}");
+        let below = |k: i32| (0..=k).map(|j| (-2_f64).exp() * 2_f64.powi(j) / (1..=j).map(f64::from).product::<f64>()).sum::<f64>();
+        let score = |count: i32| (0..40).map(|k| (below(k) - f64::from(u8::from(k >= count))).powi(2)).sum::<f64>();
+        assert!((m.ranked_probability_score.unwrap() - (score(3) + score(0)) / 2.0).abs() < 1e-5);
+        assert!(m.is_finite() && m.is_same(&m.clone()) && m.confusion.is_empty() && m.class_reliability.is_empty());
+        assert!(
+            !m.is_same(&HeldOutMetrics { deviance: None, ..m.clone() }) && !m.is_same(&HeldOutMetrics { deviance: Some(1.0), ..m.clone() })
+        );
+        let wide = Predictor::new(&model, Family::DiagonalGaussian { dimension: 1 }, &[0.0, 1e-2]).unwrap();
+        let m = evaluate(&wide, records());
+        assert!(m.ranked_probability_score.is_none() && m.deviance.is_some());
+    }
+
+    /// What was written before there were deviances and confusions.
+    #[test]
+    fn earlier_metrics_are_read() {
+        let text = r#"{"records":3,"log_likelihood":-0.4,"accuracy":0.75,"rmse":null,"brier":0.1,"calibration_error":0.02,"reliability":[[0.1,0.2,3]]}"#;
+        let metrics: HeldOutMetrics = serde_json::from_str(text).unwrap();
+        assert_eq!((metrics.deviance, metrics.ranked_probability_score), (None, None));
+        assert!(metrics.confusion.is_empty() && metrics.class_reliability.is_empty() && metrics.roc.is_empty());
+        assert_eq!(serde_json::from_str::<HeldOutMetrics>(&serde_json::to_string(&metrics).unwrap()).unwrap(), metrics);
     }
 
     #[test]

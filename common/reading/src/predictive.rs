@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 
-pub use dp_pvi_models::prediction::{Example, Prediction, Reconstructed, largest};
+pub use dp_pvi_models::prediction::{Example, Prediction, Reconstructed, Scores, largest};
 use dp_pvi_models::prediction::{Law, Outcome};
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
 
@@ -81,6 +81,12 @@ impl Predictor {
     #[must_use]
     pub fn log_density(&self, row: Example<'_>) -> f64 {
         self.law.log_density(row)
+    }
+
+    /// By what else the prediction for a row is judged.
+    #[must_use]
+    pub fn scores(&self, row: Example<'_>) -> Scores {
+        self.law.scores(row)
     }
 }
 

@@ -190,90 +190,113 @@ fn described(series: &[Line<'_>], x_label: &str) -> String {
     series.iter().filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// Side of a square picture, and its margins.
-const SIDE: f64 = 270.0;
-const LEFT: f64 = 44.0;
-const TOP: f64 = 24.0;
-
-fn across(value: f64) -> f64 {
-    LEFT + SIDE * value
+/// A square picture of shares on both axes, with its diagonal.
+#[derive(Clone, Copy)]
+struct Square {
+    side: f64,
+    /// Steps from 0 to 1 that have a number.
+    ticks: u32,
 }
 
-fn down(value: f64) -> f64 {
-    TOP + SIDE * (1.0 - value)
-}
+impl Square {
+    const LEFT: f64 = 44.0;
+    const TOP: f64 = 24.0;
+    const LARGE: Self = Self { side: 270.0, ticks: 5 };
+    const SMALL: Self = Self { side: 130.0, ticks: 2 };
 
-/// A square with shares on both axes and its diagonal.
-fn square(title: &str, note: &str, description: &str, x_label: &str, y_label: &str) -> String {
-    let mut html = format!(
-        "<figure><figcaption>{}<small>{}</small></figcaption><svg viewBox=\"0 0 330 336\" width=\"330\" height=\"336\" role=\"img\"><title>{}. {}</title>\
-         <text x=\"0\" y=\"12\">{}</text>",
-        Escaped(title),
-        Escaped(note),
-        Escaped(title),
-        Escaped(description),
-        Escaped(y_label)
-    );
-    for tick in [0.0, 0.2, 0.4, 0.6, 0.8, 1.0] {
-        let (x, y) = (across(tick), down(tick));
+    fn across(self, value: f64) -> f64 {
+        Self::LEFT + self.side * value
+    }
+
+    fn down(self, value: f64) -> f64 {
+        Self::TOP + self.side * (1.0 - value)
+    }
+
+    /// A figure without its end.
+    fn begin(self, title: &str, note: &str, description: &str, x_label: &str, y_label: &str) -> String {
+        let (width, height) = (Self::LEFT + self.side + 16.0, Self::TOP + self.side + 42.0);
+        let note = if note.is_empty() { String::new() } else { format!("<small>{}</small>", Escaped(note)) };
+        let mut html = format!(
+            "<figure><figcaption>{}{note}</figcaption><svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\">\
+             <title>{}. {}</title><text x=\"0\" y=\"12\">{}</text>",
+            Escaped(title),
+            Escaped(title),
+            Escaped(description),
+            Escaped(y_label)
+        );
+        let (left, right, top, bottom) = (self.across(0.0), self.across(1.0), self.down(1.0), self.down(0.0));
+        for tick in (0..=self.ticks).map(|tick| f64::from(tick) / f64::from(self.ticks)) {
+            let (x, y) = (self.across(tick), self.down(tick));
+            // Writing into a string cannot fail.
+            let _ = write!(
+                html,
+                "<line x1=\"{left}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" class=\"grid\"/>\
+                 <line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom:.1}\" class=\"grid\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                left - 6.0,
+                y + 4.0,
+                number(tick),
+                bottom + 16.0,
+                number(tick)
+            );
+        }
         let _ = write!(
             html,
-            "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" class=\"grid\"/><line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{:.1}\" class=\"grid\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            LEFT + SIDE,
-            TOP + SIDE,
-            LEFT - 6.0,
-            y + 4.0,
-            number(tick),
-            TOP + SIDE + 16.0,
-            number(tick)
+            "<line x1=\"{left:.1}\" y1=\"{bottom:.1}\" x2=\"{right:.1}\" y2=\"{top:.1}\" class=\"axis dash\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            self.across(0.5),
+            bottom + 36.0,
+            Escaped(x_label)
         );
+        html
     }
-    let _ = write!(
-        html,
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" class=\"axis dash\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        across(0.0),
-        down(0.0),
-        across(1.0),
-        down(1.0),
-        across(0.5),
-        TOP + SIDE + 36.0,
-        Escaped(x_label)
-    );
-    html
+
+    /// Mean predictions against observed rates, and the end of the figure.
+    fn dots(self, html: &mut String, bins: &[(f64, f64, u64)]) {
+        let most = bins.iter().map(|bin| bin.2).max().unwrap_or(1).max(1);
+        let size = if self.side < 200.0 { 0.7 } else { 1.0 };
+        for (predicted, observed, records) in bins {
+            #[allow(clippy::cast_precision_loss, reason = "only the size of a dot")]
+            let radius = size * (2.5 + 3.5 * (*records as f64 / most as f64).sqrt());
+            let _ = write!(
+                html,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" class=\"k0 hollow\"><title>predicted {}, observed {}, {records} records</title></circle>",
+                self.across(*predicted),
+                self.down(*observed),
+                number(*predicted),
+                number(*observed)
+            );
+        }
+        html.push_str("</svg></figure>");
+    }
 }
 
 /// The ROC curve: shares of the other class and of the positive class that are predicted above a threshold.
 pub(crate) fn roc(title: &str, note: &str, points: &[(f64, f64)], area: Option<f64>) -> String {
+    let square = Square::LARGE;
     let area = area.map_or_else(String::new, |area| format!("area {}", number(area)));
-    let mut html = square(title, note, &area, "false alarms", "found");
-    let path: Vec<String> = points.iter().map(|&(x, y)| format!("{:.1},{:.1}", across(x), down(y))).collect();
+    let mut html = square.begin(title, note, &area, "false alarms", "found");
+    let path: Vec<String> = points.iter().map(|&(x, y)| format!("{:.1},{:.1}", square.across(x), square.down(y))).collect();
     let _ = write!(
         html,
         "<polyline points=\"{}\" class=\"line k0\" stroke-width=\"2.5\"/><text x=\"{:.1}\" y=\"{:.1}\" class=\"ink\" text-anchor=\"end\">{area}</text></svg></figure>",
         path.join(" "),
-        across(0.96),
-        down(0.08)
+        square.across(0.96),
+        square.down(0.08)
     );
     html
 }
 
 /// Mean prediction against observed rate; larger dots are more records.
 pub(crate) fn reliability(title: &str, note: &str, bins: &[(f64, f64, u64)]) -> String {
-    let mut html = square(title, note, "dots on the dashed line mean what they say", "predicted", "observed");
-    let most = bins.iter().map(|bin| bin.2).max().unwrap_or(1).max(1);
-    for (predicted, observed, records) in bins {
-        #[allow(clippy::cast_precision_loss, reason = "only the size of a dot")]
-        let radius = 2.5 + 3.5 * (*records as f64 / most as f64).sqrt();
-        let _ = write!(
-            html,
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" class=\"k0 hollow\"><title>predicted {}, observed {}, {records} records</title></circle>",
-            across(*predicted),
-            down(*observed),
-            number(*predicted),
-            number(*observed)
-        );
-    }
-    html.push_str("</svg></figure>");
+    let mut html = Square::LARGE.begin(title, note, "dots on the dashed line mean what they say", "predicted", "observed");
+    Square::LARGE.dots(&mut html, bins);
+    html
+}
+
+/// The same in small, for one of several.
+pub(crate) fn small_reliability(title: &str, description: &str, bins: &[(f64, f64, u64)]) -> String {
+    let mut html = Square::SMALL.begin(title, "", description, "predicted", "observed");
+    Square::SMALL.dots(&mut html, bins);
     html
 }

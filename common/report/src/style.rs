@@ -34,6 +34,9 @@ svg .line{stroke:var(--k);fill:none}svg .band{fill:var(--k);fill-opacity:.18;str
 svg .k1.line{stroke-dasharray:7 4}svg .k2.line{stroke-dasharray:2 3}svg .k3.line{stroke-dasharray:9 3 2 3}svg .k4.line{stroke-dasharray:12 4}\
 svg.curve{margin:0 1rem 0 4rem;width:calc(100% - 5rem)}\
 .pair{display:flex;flex-wrap:wrap;gap:0 2.5rem}.pair figure{flex:0 1 21rem}.pair svg{max-width:100%}\
+.small{display:flex;flex-wrap:wrap;gap:0 1.5rem}.small figure{flex:0 1 12rem;margin:.4rem 0}.small figcaption{overflow-wrap:anywhere}\
+td.shade{position:relative;isolation:isolate;padding-left:.9rem}td.shade::before{content:\"\";position:absolute;inset:0;z-index:-1;background:var(--accent);\
+opacity:calc(var(--share)*.3)}td small,th.n small{display:block;font-size:.92em;font-weight:400}\
 table.rows{width:100%}table.rows th,table.rows td{vertical-align:middle;padding-top:.1rem;padding-bottom:.1rem}table.rows th.n{white-space:nowrap}table.rows tbody th{font-weight:400;min-width:9rem;overflow-wrap:anywhere}\
 table.rows td.pic{width:38%;min-width:12rem;padding:0 1.2rem 0 .6rem;border-bottom:0}table.rows td.pic svg{width:100%}table.rows svg.row{height:2.1rem}\
 table.rows tfoot td,table.rows tfoot th,table.rows .ticks td,table.rows .ticks th{border-bottom:0}\
@@ -46,7 +49,7 @@ svg.curve{margin:0 .6rem 0 3.4rem;width:calc(100% - 4rem)}}\
 @media print{:root{color-scheme:light}body{max-width:none;padding:0;font-size:10.5pt}h2,h3,figcaption,summary{break-after:avoid}\
 figure,tr,.short{break-inside:avoid}.rowsfig{break-inside:auto}thead{display:table-header-group}.scroll{overflow:visible}\
 details::details-content{display:block;content-visibility:visible;height:auto}summary{color:var(--muted);list-style:none}\
-svg,.short,pre{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
+svg,.short,pre,td.shade{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
 #[cfg(test)]
 mod tests {
@@ -88,6 +91,18 @@ mod tests {
                     assert!(contrast >= least, "mode {mode}: {name} on {ground} has {contrast:.2} : 1");
                 }
             }
+        }
+    }
+
+    /// A cell is shaded with at most so much of the accent.
+    #[test]
+    fn texts_stand_out_from_the_darkest_shade() {
+        assert!(PAGE_STYLE.contains("opacity:calc(var(--share)*.3)"));
+        for mode in 0..2 {
+            let colours = palette(mode);
+            let (paper, accent) = (colours["paper"], colours["accent"]);
+            let shade = [0, 1, 2].map(|part| 0.7 * paper[part] + 0.3 * accent[part]);
+            assert!(contrast(colours["ink"], shade) >= 4.5, "mode {mode}: {}", contrast(colours["ink"], shade));
         }
     }
 

@@ -181,6 +181,7 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
         norm_bound,
         written: Written::default(),
         design: None,
+        fills: Vec::new(),
     }
 }
 

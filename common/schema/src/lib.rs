@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 pub mod coding;
 pub mod content;
+pub mod fill;
 pub mod formula;
 pub mod public;
 pub mod published;
@@ -50,6 +51,7 @@ pub struct Schema {
     norm_bound: f64,
     written: Written,
     design: Option<Box<formula::Design>>,
+    fills: Vec<fill::Fill>,
 }
 
 /// What a schema's text says that a formula has to know.
@@ -108,7 +110,7 @@ pub struct NumberRule {
     pub report_per: f64,
     /// What happens to a missing value.
     pub missing: CellPolicy,
-    /// What stands in for a missing value, in the unit of the file and inside the range; absent: what has the entry 0.
+    /// What stands in for a missing value, in the unit of the file and inside the range; absent: what has the entry 0, or what [`Schema::fills`] say.
     pub fill: Option<f64>,
     /// What happens to text that is no finite number.
     pub invalid: CellPolicy,
@@ -527,13 +529,25 @@ impl Schema {
         &self.columns
     }
 
-    /// The columns that rows are made of: all that are not ignored, or those that the formula uses.
+    /// What stands in for missing numbers where it follows from other columns, in the order in which it is to be computed.
+    #[must_use]
+    pub fn fills(&self) -> &[fill::Fill] {
+        &self.fills
+    }
+
+    /// The columns that rows are made of: all that are not ignored, or those that the formula uses, and those that fills of these look at.
     pub fn used_columns(&self) -> impl Iterator<Item = &Column> {
-        let uses = |(position, column): &(usize, &Column)| match self.design() {
-            Some(design) => design.uses(*position),
-            None => column.kind != ColumnKind::Ignored,
-        };
-        self.columns.iter().enumerate().filter(uses).map(|(_, column)| column)
+        let mut used: Vec<bool> = self.columns.iter().map(|column| column.kind != ColumnKind::Ignored).collect();
+        if let Some(design) = self.design() {
+            used.iter_mut().enumerate().for_each(|(position, used)| *used = design.uses(position));
+            // Backwards: what a fill looks at may have a fill of its own.
+            for fill in self.fills.iter().rev() {
+                if used[fill.column()] {
+                    fill.sources().for_each(|source| used[source] = true);
+                }
+            }
+        }
+        self.columns.iter().zip(used).filter(|(_, used)| *used).map(|(column, _)| column)
     }
 
     /// Position of the entry that is always 1.

@@ -2,6 +2,7 @@
 
 use super::coding::Coding;
 use super::content::Content;
+use super::fill;
 use super::published::{self, Form};
 use super::{
     Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, EntryRule, Label, LabelKind, Matching, NumberRule,
@@ -161,7 +162,7 @@ struct RawNumber {
     centre: f64,
     scale: f64,
     report_per: Option<f64>,
-    fill: Option<f64>,
+    fill: Option<RawFill>,
     #[serde(default)]
     missing: RawGap,
     #[serde(default)]
@@ -214,12 +215,21 @@ enum RawPolicy {
 }
 
 /// `missing` of a column.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(try_from = "toml::Value")]
 enum RawGap {
     Policy(RawPolicy),
     Indicator,
-    Filled { fill: f64 },
+    Filled { fill: RawFill },
+}
+
+/// What stands in for a missing number.
+#[derive(Clone, Deserialize)]
+#[serde(untagged, expecting = "a number, or a table `{ constant = 27.1, age = 0.02 }`")]
+enum RawFill {
+    Number(f64),
+    /// By other columns.
+    Table(toml::Table),
 }
 
 impl TryFrom<toml::Value> for RawGap {
@@ -229,12 +239,12 @@ impl TryFrom<toml::Value> for RawGap {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Fill {
-            fill: f64,
+            fill: RawFill,
         }
         if value.as_str() == Some("indicator") {
             return Ok(Self::Indicator);
         }
-        let known = "`missing` is \"zero\", \"centre\", \"drop\", \"reject\" or \"indicator\", or for a number `{ fill = 42 }`";
+        let known = "`missing` is \"zero\", \"centre\", \"drop\", \"reject\" or \"indicator\", or for a number `{ fill = 42 }` or `{ fill = { constant = 27.1, age = 0.02 } }`";
         let wrong = |error: toml::de::Error| format!("{known} ({})", error.message());
         match value {
             toml::Value::Table(table) => table.try_into().map(|Fill { fill }| Self::Filled { fill }).map_err(wrong),
@@ -280,9 +290,11 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         return Err(SchemaError::Column { column: label.column, problem });
     }
     let mut columns = Vec::with_capacity(raw.columns.len());
+    let mut fills = Vec::new();
     let mut offset: usize = 0;
     for (position, table) in raw.columns.into_iter().enumerate() {
-        let mut column = column(position, table, &mut categories)?;
+        let (mut column, fill) = column(position, table, &mut categories)?;
+        fills.extend(fill.map(|fill| (position, fill)));
         column.offset = position_of(offset)?;
         offset += column.kind.width();
         columns.push(column);
@@ -293,6 +305,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         return Err(SchemaError::Whole("there is nothing to learn: describe at least one column or keep `intercept = true`".into()));
     }
     check_names(&columns, &label, raw.unit_column.as_deref())?;
+    let fills = fill::resolve(fills, &columns, &label)?;
     let csv = csv_format(raw.csv)?;
     if let Some(names) = &csv.names {
         check_csv_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
@@ -326,6 +339,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         norm_bound,
         written: Written { has_codings: raw.version == Some(2), intercept: raw.intercept, norm_bound: raw.norm_bound },
         design: None,
+        fills,
     })
 }
 
@@ -382,7 +396,8 @@ impl Categories {
     }
 }
 
-fn column(position: usize, mut table: toml::Table, categories: &mut Categories) -> Result<Column, SchemaError> {
+/// A column, with what stands in for its missing numbers if that follows from other columns.
+fn column(position: usize, mut table: toml::Table, categories: &mut Categories) -> Result<(Column, Option<toml::Table>), SchemaError> {
     let name = match table.remove("name") {
         Some(toml::Value::String(name)) if !name.is_empty() => name,
         _ => return Err(SchemaError::Whole(format!("entry {} of `[[columns]]` needs `name = \"…\"`", position + 1))),
@@ -391,8 +406,18 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
     let published = published::Raw::take(&mut table).map_err(fail)?;
     let raw = RawColumn::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
     let has_indicator = raw.has_indicator();
+    let mut by_others = None;
     let kind = match raw {
         RawColumn::Number(raw) => {
+            let missing = raw.missing.number_policy();
+            let fill = match raw.missing.fill(raw.fill).map_err(fail)? {
+                Some(RawFill::Number(fill)) => Some(fill),
+                Some(RawFill::Table(table)) => {
+                    by_others = Some(table);
+                    None
+                }
+                None => None,
+            };
             let rule = NumberRule {
                 lower: raw.lower,
                 upper: raw.upper,
@@ -401,8 +426,8 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
                 centre: raw.centre,
                 scale: raw.scale,
                 report_per: raw.report_per.unwrap_or(1.0),
-                missing: raw.missing.number_policy(),
-                fill: raw.missing.fill(raw.fill).map_err(fail)?,
+                missing,
+                fill,
                 invalid: number_policy(raw.invalid),
             };
             ColumnKind::Number(checked_number(rule).map_err(fail)?)
@@ -435,7 +460,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
         ColumnKind::Ignored => Form::Nothing,
     };
     let published = published.checked(form).map_err(fail)?;
-    Ok(Column { name, offset: 0, kind, has_indicator, published })
+    Ok((Column { name, offset: 0, kind, has_indicator, published }, by_others))
 }
 
 fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
@@ -627,9 +652,9 @@ fn checked_boolean(rule: BooleanRule) -> Result<BooleanRule, String> {
 impl RawColumn {
     fn has_indicator(&self) -> bool {
         let gap = match self {
-            Self::Number(raw) => raw.missing,
-            Self::Category(raw) => raw.missing,
-            Self::Boolean(raw) => raw.missing,
+            Self::Number(raw) => &raw.missing,
+            Self::Category(raw) => &raw.missing,
+            Self::Boolean(raw) => &raw.missing,
             Self::Ignored {} => return false,
         };
         matches!(gap, RawGap::Indicator)
@@ -637,15 +662,15 @@ impl RawColumn {
 }
 
 impl RawGap {
-    fn number_policy(self) -> CellPolicy {
+    fn number_policy(&self) -> CellPolicy {
         match self {
-            Self::Policy(policy) => number_policy(policy),
+            Self::Policy(policy) => number_policy(*policy),
             Self::Indicator | Self::Filled { .. } => CellPolicy::Zero,
         }
     }
 
     /// What stands in for a missing number, from both places that can say it.
-    fn fill(self, beside: Option<f64>) -> Result<Option<f64>, String> {
+    fn fill(self, beside: Option<RawFill>) -> Result<Option<RawFill>, String> {
         match (self, beside) {
             (Self::Filled { fill }, None) => Ok(Some(fill)),
             (Self::Indicator, fill) => Ok(fill),

@@ -56,7 +56,7 @@ fn once(model: &Model, update: &Update, trust: Trust) {
     let resolved = document.task().unwrap();
     assert_eq!(plan["task"], document.task_hash);
     check_statements(&document, &resolved, &plan, update);
-    assert!(document.evaluations.iter().any(|e| e.round == document.rounds && e.metrics.log_likelihood.is_finite()), "no evaluation");
+    check_metrics(&document, model);
     assert!(fs::read_to_string(federation.home("server").join("results/report.html")).unwrap().trim_end().ends_with("</html>"));
     check_books(&federation, &sites, &resolved, &plan);
     if update.protection == Protection::None {
@@ -64,6 +64,21 @@ fn once(model: &Model, update: &Update, trust: Trust) {
             sites.iter().map(|p| (p.name.as_str(), federation.home(&p.name).join("data/records.csv"))).collect();
         let simulated = memory::posterior(&resolved, files.iter().map(|(name, file)| (*name, file.as_path())));
         assert_eq!(document.natural_parameters, simulated, "processes and memory end at different posteriors");
+    }
+}
+
+/// The evaluator reports of the last posterior what its family is judged by, and nothing else.
+fn check_metrics(document: &PosteriorDocument, model: &Model) {
+    let last = document.evaluations.iter().find(|e| e.round == document.rounds && e.metrics.log_likelihood.is_finite());
+    let metrics = &last.expect("no evaluation").metrics;
+    let is = |names: &[&str]| names.iter().any(|name| model.name.starts_with(name));
+    assert_eq!(metrics.deviance.is_some(), is(&["Poisson", "negative binomial", "survival", "Weibull"]), "{metrics:?}");
+    // Few records may leave a count's law too wide to be summed.
+    assert!(metrics.ranked_probability_score.is_some() || !is(&["ordinal"]), "{metrics:?}");
+    assert!(metrics.ranked_probability_score.is_none() || is(&["ordinal", "Poisson", "negative binomial"]), "{metrics:?}");
+    if is(&["multinomial", "ordinal"]) {
+        assert_eq!((metrics.confusion.len(), metrics.class_reliability.len()), (3, 3), "{metrics:?}");
+        assert_eq!(metrics.confusion.iter().flatten().sum::<u64>(), metrics.records, "{metrics:?}");
     }
 }
 

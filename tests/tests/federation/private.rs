@@ -119,7 +119,15 @@ fn three_classes_are_learned_judged_and_named() {
     let of = |name: &str| metrics[name].as_f64().unwrap_or_else(|| panic!("no {name}: {metrics}"));
     // Three classes of about the same size: guessing gives -1.1, 0.33 and 0.5.
     assert!(of("log_likelihood") > -0.8 && of("accuracy") > 0.65 && of("auc") > 0.8 && of("brier") < 0.5, "{metrics}");
-    assert!(metrics["rmse"].is_null(), "{metrics}");
+    assert!(metrics["rmse"].is_null() && metrics["deviance"].is_null() && metrics["ranked_probability_score"].is_null(), "{metrics}");
+    // The diagonal of the confusion is what the accuracy counts; the bins of every class hold all records.
+    let numbers = |value: &serde_json::Value| value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect::<Vec<_>>();
+    let confusion: Vec<Vec<u64>> = metrics["confusion"].as_array().unwrap().iter().map(numbers).collect();
+    assert_eq!((confusion.len(), confusion.iter().flatten().sum::<u64>()), (3, 300), "{metrics}");
+    assert!(((0..3).map(|k| confusion[k][k]).sum::<u64>() as f64 / 300.0 - of("accuracy")).abs() < 1e-12, "{metrics}");
+    for bins in metrics["class_reliability"].as_array().unwrap() {
+        assert_eq!(bins.as_array().unwrap().iter().map(|bin| bin[2].as_u64().unwrap()).sum::<u64>(), 300, "{metrics}");
+    }
 
     let data = federation.home("judge").join("data/records.csv");
     let predict = |more: &[&str]| {

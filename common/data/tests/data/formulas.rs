@@ -102,3 +102,111 @@ fn rows_of_a_person_keep_their_offsets() {
     let offsets: Vec<f64> = table.records().map(|record| record.offset).collect();
     assert_eq!(offsets, [10_f64.ln(), 100_f64.ln(), 0.0]);
 }
+
+const FILLED: &str = r#"
+version = 2
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+[[columns]]
+name = "bmi"
+kind = "number"
+lower = 10
+upper = 60
+centre = 20
+scale = 10
+missing = { fill = { constant = 20, age = 0.1, smoker = -2, ward = { icu = 4 } } }
+[[columns]]
+name = "age"
+kind = "number"
+lower = 0
+upper = 100
+centre = 50
+scale = 25
+missing = "indicator"
+fill = { constant = 30, weight = 0.25 }
+[[columns]]
+name = "weight"
+kind = "number"
+lower = 40
+upper = 200
+centre = 81
+scale = 10
+missing = "centre"
+[[columns]]
+name = "ward"
+kind = "category"
+values = ["surgery", "icu"]
+missing = "zero"
+invalid = "zero"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+missing = "zero"
+"#;
+/// Nothing is missing; `bmi`, with a value of `age` outside of its range; `bmi` and `age`; everything; a ward that is none.
+const GAPS: &str = "bmi,age,weight,ward,smoker,died\n30,75,91,icu,1,yes\n,300,91,icu,1,no\n,,120,surgery,0,no\n,,,,,no\n,50,81,er,0,no\n";
+
+/// What stands in for a missing number is computed of what stands in for others, and the same with and without a formula, and for what is to be predicted.
+#[test]
+fn numbers_are_filled_by_other_cells() {
+    let plain = Schema::parse(FILLED).unwrap();
+    let formula = Schema::parse(FILLED).unwrap().with_formula("died ~ bmi + age + weight", &[]).unwrap();
+    let (_folder, files) = file(GAPS);
+    // bmi, age and weight in units of their scales.
+    let expected = [
+        [1.0, 1.0, 1.0],
+        // 20 + 0.1 · 100 + 4 − 2 = 32.
+        [1.2, 2.0, 1.0],
+        // age 30 + 30 = 60; bmi 20 + 6.
+        [0.6, 0.4, 3.9],
+        // weight is its centre 81: age 50.25, bmi 25.025.
+        [0.5025, 0.01, 0.0],
+        // No level of ward is known: 20 + 5.
+        [0.5, 0.0, 0.0],
+    ];
+    let close = |found: &[(u32, f64)], at: u32, expected: f64| {
+        let value = found.iter().find(|(position, _)| *position == at).map_or(0.0, |entry| entry.1);
+        assert!((value - expected).abs() < 1e-12, "{found:?} {at} {expected}");
+    };
+    for (schema, first) in [(&plain, 0), (&formula, 1)] {
+        let table = load_public(schema, &files, None).unwrap().into_inner();
+        let predicted = load_for_prediction(schema, &files).unwrap().table;
+        let found = rows(&table);
+        assert_eq!(found, rows(&predicted));
+        assert_eq!(found.len(), expected.len());
+        for ((row, _), numbers) in found.iter().zip(expected) {
+            (first..).zip(numbers).for_each(|(at, number)| close(row, at, number));
+        }
+        // With a formula the indicator of age says which of them it was; the fill of bmi has none.
+        let marked: Vec<usize> = (0..5).filter(|row| found[*row].0.iter().any(|entry| entry.0 == 4)).collect();
+        if first == 1 {
+            assert_eq!(marked, [2, 3]);
+            assert_eq!(schema.coefficient_names(), ["(Intercept)", "bmi", "age", "weight", "is.na(age)TRUE"]);
+        }
+    }
+}
+
+/// A site looks through its records as a run reads them.
+#[test]
+fn an_inspection_counts_filled_numbers_as_missing_and_their_rows_as_records() {
+    let schema = Schema::parse(FILLED).unwrap().with_formula("died ~ bmi + age", &[]).unwrap();
+    let (_folder, files) = file(GAPS);
+    let report = dp_pvi_data::inspect(&schema, &files).unwrap();
+    assert_eq!((report.records, report.rejected, report.dropped), (5, 0, 0));
+    assert_eq!((report.columns[0].counts.missing, report.columns[1].counts.missing), (4, 2));
+    let entries: Vec<(&str, u64)> = report.entries.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    // The fifth record's age is 50, the centre.
+    assert_eq!(entries, [("(Intercept)", 5), ("bmi", 5), ("age", 4), ("is.na(age)TRUE", 2)]);
+}
+
+/// A record that contributes nothing anyway is not in the way of fills.
+#[test]
+fn what_a_fill_looks_at_may_drop_the_record() {
+    let text = FILLED
+        .replace("name = \"smoker\"\nkind = \"boolean\"\nmissing = \"zero\"", "name = \"smoker\"\nkind = \"boolean\"\nmissing = \"drop\"");
+    let (_folder, files) = file(GAPS);
+    let table = load_public(&Schema::parse(&text).unwrap(), &files, None).unwrap().into_inner();
+    assert_eq!(rows(&table).len(), 4);
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
-use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
+use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predictor};
 use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
@@ -144,6 +144,10 @@ impl PredictorLaw for Count {
 
     fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
         negative_binomial::log_mass(target, self.dispersion, mean, variance)
+    }
+
+    fn scores(&self, mean: f64, variance: f64, target: f64) -> Scores {
+        Scores::of_count(target, (mean + 0.5 * variance).exp(), (mean, variance), self.dispersion)
     }
 }
 

@@ -7,7 +7,7 @@ use dp_pvi_expfam::any::Gaussian;
 use super::OrdinalRegression;
 use super::rows::Thresholds;
 use crate::many_rows::Beliefs;
-use crate::prediction::{Example, Law, Prediction};
+use crate::prediction::{Example, Law, Prediction, Scores};
 use dp_pvi_numerics::quadrature::sigmoid_moments;
 
 /// What a posterior says of a row.
@@ -57,5 +57,9 @@ impl Law for OrderedLaw {
     fn log_density(&self, row: Example<'_>) -> f64 {
         let probability = self.model.class(row.target).map_or(0.0, |class| self.probabilities(row)[class]);
         probability.max(f64::MIN_POSITIVE).ln()
+    }
+
+    fn scores(&self, row: Example<'_>) -> Scores {
+        self.model.class(row.target).map_or(Scores::NONE, |class| Scores::of_ordered(class, &self.probabilities(row)))
     }
 }

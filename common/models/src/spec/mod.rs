@@ -83,11 +83,27 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
 ///
 /// # Errors
 /// The words for who writes the task.
-pub fn check_offset(schema: &Schema, carried: bool) -> Result<(), TaskError> {
-    check::require(
-        carried || !schema.design().is_some_and(dp_pvi_schema::formula::Design::has_offset),
+pub fn check_offset(schema: &Schema, design: Option<&DesignSpec>, carried: bool) -> Result<(), TaskError> {
+    if carried || !schema.design().is_some_and(dp_pvi_schema::formula::Design::has_offset) {
+        return Ok(());
+    }
+    refuse(
+        design,
+        |term| term.starts_with("offset("),
         "offset(…) needs a regression of one linear predictor and an update that works on it, record by record: not one by moments or summed statistics",
     )
+}
+
+/// The refusal of a part of the formula, with its place: of the first summand that `is` says yes to, by its canonical text.
+///
+/// # Errors
+/// Always.
+pub fn refuse(design: Option<&DesignSpec>, is: impl Fn(&str) -> bool, problem: &str) -> Result<(), TaskError> {
+    match design.map(|design| dp_pvi_schema::formula::Formula::parse(&design.formula)) {
+        Some(Ok(formula)) => Err(SchemaError::from(formula.refused(is, problem)).into()),
+        // It was read with the schema.
+        _ => check::invalid(problem),
+    }
 }
 
 /// Refuses weights where model or update do not carry them.

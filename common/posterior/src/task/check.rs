@@ -6,6 +6,7 @@ use dp_pvi_accounting::{PrivacyUnit, Relation};
 use super::{ResolvedTask, ScheduleSpec, TaskError};
 use crate::schema::Schema;
 use crate::spec::check::{invalid, positive, require};
+use crate::spec::refuse;
 
 impl ResolvedTask {
     /// Refuses documents that contradict themselves or that this engine cannot compute.
@@ -18,10 +19,10 @@ impl ResolvedTask {
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
         let (update, model) = (self.update.rules().carries_offsets(), self.model.rules());
-        crate::spec::check_offset(&schema, update && model.takes_offsets())?;
+        crate::spec::check_offset(&schema, self.design.as_ref(), update && model.takes_offsets())?;
         let linear = model.predictor().is_some() || model.many_rows().is_some();
         crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
-        self.check_priors()?;
+        self.check_priors(&schema)?;
         self.check_early_end()?;
         self.check_lengths()
     }
@@ -65,27 +66,38 @@ impl ResolvedTask {
     }
 
     /// Priors of single coefficients, and scales that several share.
-    fn check_priors(&self) -> Result<(), TaskError> {
+    fn check_priors(&self, schema: &Schema) -> Result<(), TaskError> {
+        let groups = schema.design().map_or(&[][..], crate::schema::formula::Design::scale_groups);
         let (prior, rules) = (self.setting().priors(), self.update.rules());
         let own = !prior.groups.is_empty() || self.design.as_ref().is_some_and(|design| !design.priors.is_empty());
-        require(
-            !own || (self.model.rules().is_linear() && rules.carries_offsets()),
-            "terms with priors or scales of their own need a regression and an update that works on it, record by record: not one by moments or summed \
-             statistics",
-        )?;
-        let of_sites = self.design.as_ref().is_some_and(|design| !design.sites.is_empty());
-        require(
-            !of_sites || rules.carries_site_effects(),
-            "effects of sites need an update in which a site sends its own: \"natural-gradient\", or \"pvi\" without protection",
-        )?;
+        if own && !(self.model.rules().is_linear() && rules.carries_offsets()) {
+            return refuse(
+                self.design.as_ref(),
+                |term| groups.iter().any(|group| group.term == term),
+                "terms with priors or scales of their own need a regression and an update that works on it, record by record: not one by moments or summed \
+                 statistics",
+            );
+        }
+        let design = self.design.as_ref();
+        if design.is_some_and(|design| !design.sites.is_empty()) && !rules.carries_site_effects() {
+            return refuse(
+                design,
+                |term| term.starts_with('(') && term.ends_with("| site)"),
+                "effects of sites need an update in which a site sends its own: \"natural-gradient\", or \"pvi\" without protection",
+            );
+        }
         if !prior.learns_scales() {
             return Ok(());
         }
-        require(
-            rules.learns_scales(),
-            "s(…) and (… | …) have a scale that the server learns after each round, which this update does not allow: use update = \"natural-gradient\", or \
-             fix the scale of a curve by s(…, sd = 0.5)",
-        )?;
+        if !rules.learns_scales() {
+            let learned: Vec<&str> = groups.iter().filter(|group| group.fixed_sd.is_none()).map(|group| group.term.as_str()).collect();
+            return refuse(
+                design,
+                |term| learned.contains(&term),
+                "s(…) and (… | …) have a scale that the server learns after each round, which this update does not allow: use update = \"natural-gradient\", or \
+                 fix the scale of a curve by s(…, sd = 0.5)",
+            );
+        }
         require(
             matches!(self.schedule, ScheduleSpec::Synchronous { .. }),
             "a scale that is learned is learned after rounds of all sites: use schedule = \"synchronous\"",

@@ -306,4 +306,6 @@ impl ResolvedTask {
 }
 
 #[cfg(test)]
+mod formula_tests;
+#[cfg(test)]
 pub(crate) mod tests;

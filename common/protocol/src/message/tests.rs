@@ -30,22 +30,57 @@ fn bodies_that_were_signed_together_are_verified_alone() {
     assert_eq!(Signed::seal_all(&receipts(1), &key)[0], Signed::seal(&receipts(1)[0], &key));
 }
 
+/// Without the ROC curve and what came after it, and without what came after it alone.
 #[test]
-fn metrics_of_an_evaluator_that_sent_no_roc_curve_are_read() {
+fn metrics_of_earlier_evaluators_are_read() {
     let key = SigningKey::from_bytes(&[5; 32]);
     let metrics = HeldOutMetrics { records: 3, log_likelihood: -0.5, auc: Some(0.75), pit: vec![1, 2], ..HeldOutMetrics::default() };
-    let report = MetricsReport { run: RunId { task: Hash([3; 32]), number: 1 }, round: 2, metrics };
-    let mut earlier = encoded(&report);
-    assert_eq!(earlier.pop(), Some(0));
-    let signature = key.sign(&Hash::of(MetricsReport::DOMAIN, &[&earlier]).0).to_bytes().to_vec();
-    let message = Signed::<MetricsReport> { body: earlier.clone(), signature, kind: PhantomData };
-    assert_eq!(message.open(&key.verifying_key()).unwrap(), report);
-    for cut in 1..earlier.len() {
-        let body = earlier[..cut].to_vec();
-        assert!(Signed::<MetricsReport> { body, signature: Vec::new(), kind: PhantomData }.peek().is_err(), "{cut}");
+    let with_roc = HeldOutMetrics { roc: vec![(0.0, 0.0), (0.0, 1.0)], ..metrics.clone() };
+    for (metrics, absent) in [(metrics, 5), (with_roc, 4)] {
+        let report = MetricsReport { run: RunId { task: Hash([3; 32]), number: 1 }, round: 2, metrics };
+        let mut earlier = encoded(&report);
+        assert_eq!(earlier.split_off(earlier.len() - absent), vec![0; absent]);
+        let signature = key.sign(&Hash::of(MetricsReport::DOMAIN, &[&earlier]).0).to_bytes().to_vec();
+        let message = Signed::<MetricsReport> { body: earlier.clone(), signature, kind: PhantomData };
+        assert_eq!(message.open(&key.verifying_key()).unwrap(), report);
+        // Where a curve was cut off, what is left is as of an evaluator that sent none.
+        for cut in (1..earlier.len()).filter(|_| absent == 5) {
+            let body = earlier[..cut].to_vec();
+            assert!(Signed::<MetricsReport> { body, signature: Vec::new(), kind: PhantomData }.peek().is_err(), "{cut}");
+        }
     }
-    let with = MetricsReport { metrics: HeldOutMetrics { roc: vec![(0.0, 0.0), (1.0, 1.0)], ..report.metrics.clone() }, ..report };
-    assert_eq!(Signed::seal(&with, &key).open(&key.verifying_key()).unwrap(), with);
+}
+
+#[test]
+fn all_metrics_come_back_and_no_more_classes_than_a_model_has() {
+    let key = SigningKey::from_bytes(&[5; 32]);
+    let of = |classes: usize, bins: usize| MetricsReport {
+        run: RunId { task: Hash([3; 32]), number: 1 },
+        round: 2,
+        metrics: HeldOutMetrics {
+            records: 9,
+            log_likelihood: -0.5,
+            deviance: Some(1.25),
+            ranked_probability_score: Some(0.5),
+            confusion: vec![vec![2; classes]; classes],
+            class_reliability: vec![vec![(0.1, 0.2, 3); bins]; classes],
+            ..HeldOutMetrics::default()
+        },
+    };
+    for (classes, bins) in [(3, 15), (100, 15)] {
+        assert_eq!(Signed::seal(&of(classes, bins), &key).open(&key.verifying_key()).unwrap(), of(classes, bins));
+    }
+    let refused = |report: &MetricsReport| matches!(Signed::seal(report, &key).peek(), Err(InvalidMessage::Bounds(_)));
+    assert!(refused(&of(101, 1)) && refused(&of(2, 1001)));
+    let changed = |change: &dyn Fn(&mut HeldOutMetrics)| {
+        let mut report = of(3, 2);
+        change(&mut report.metrics);
+        refused(&report)
+    };
+    assert!(changed(&|metrics| metrics.confusion[1] = vec![1; 2]));
+    assert!(changed(&|metrics| metrics.confusion[1][0] = u64::MAX));
+    assert!(changed(&|metrics| metrics.class_reliability[1][0].0 = f64::NAN));
+    assert!(changed(&|metrics| metrics.class_reliability[1][0].2 = u64::MAX));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The parts of the page, in the order in which a board reads them.
 
 mod agreement;
+mod classes;
 mod convergence;
 mod details;
 mod effects;

@@ -7,7 +7,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_reading::document::{Evaluation, PosteriorDocument};
 use dp_pvi_reading::metrics::HeldOutMetrics;
 
-use super::scrolled;
+use super::{classes, scrolled};
 use crate::Run;
 use crate::curves::{self, Line};
 use crate::html::Escaped;
@@ -20,16 +20,18 @@ struct Metric {
     of: fn(&HeldOutMetrics) -> Option<f64>,
 }
 
-/// Of survival times it is the concordance index.
+/// Of survival times it is the concordance index, of several classes a mean.
 const AREA: &str = "area under the ROC curve";
 
-const METRICS: [Metric; 6] = [
+const METRICS: [Metric; 8] = [
     Metric { name: "mean log-likelihood", better: "higher is better", of: |m| Some(m.log_likelihood) },
     Metric { name: AREA, better: "0.5 is chance, 1 is perfect", of: |m| m.auc },
     Metric { name: "root mean squared error", better: "lower is better", of: |m| m.rmse },
     Metric { name: "accuracy", better: "share of right classes", of: |m| m.accuracy },
     Metric { name: "Brier score", better: "lower is better", of: |m| m.brier },
     Metric { name: "expected calibration error", better: "lower is better", of: |m| m.calibration_error },
+    Metric { name: "mean deviance", better: "lower is better", of: |m| m.deviance },
+    Metric { name: "ranked probability score", better: "lower is better", of: |m| m.ranked_probability_score },
 ];
 
 /// The metrics whose way is drawn.
@@ -46,9 +48,14 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
         all
     });
     let survival = run.task.model.rules().survival().is_some();
+    // Was resolved or read with the task.
+    let schema = run.task.parsed_schema().ok();
     at_the_end(html, &evaluators, survival);
     for reports in evaluators.values() {
         pictures(html, reports);
+        if let Some(report) = reports.iter().rev().find(|report| !report.metrics.confusion.is_empty()) {
+            classes::write(html, schema.as_ref(), report.round, &report.metrics);
+        }
     }
     way(html, &evaluators);
     let evaluated: Vec<u32> = document.evaluations.iter().map(|evaluation| evaluation.round).collect();
@@ -85,7 +92,12 @@ fn at_the_end(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluatio
     table.push_str("</tr>");
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite()).map_or_else(|| "–".to_owned(), number);
     for Metric { name, better, of } in METRICS.iter().filter(|metric| last.iter().any(|report| (metric.of)(&report.metrics).is_some())) {
-        let name = if survival && *name == AREA { "concordance index" } else { name };
+        let several = last.iter().any(|report| !report.metrics.confusion.is_empty());
+        let name = match *name {
+            AREA if survival => "concordance index",
+            AREA if several => "area under the ROC curve, mean of each class against the others",
+            name => name,
+        };
         let _ = write!(table, "<tr><th scope=\"row\">{name}<small>{better}</small></th>");
         for (report, prior) in last.iter().zip(&prior) {
             let _ =

@@ -19,7 +19,7 @@ const ROUNDS: u32 = 10;
 
 /// Names and pages.
 pub(crate) fn pages() -> Vec<(String, String)> {
-    vec![("usual".into(), usual()), ("crowded".into(), crowded()), ("curved".into(), curved())]
+    vec![("usual".into(), usual()), ("crowded".into(), crowded()), ("curved".into(), curved()), ("classes".into(), classes())]
 }
 
 const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"";
@@ -64,6 +64,14 @@ pub(crate) fn curved() -> String {
     page(&task, &sites, &mean, &[0.1, 0.08, 0.12, 0.2, 0.15, 0.15, 0.2, 0.12, 0.12, 0.14], Aware::Yes)
 }
 
+/// Three classes, of which one has a long name, and nobody of the last.
+pub(crate) fn classes() -> String {
+    let schema = "version = 2\nintercept = true\n[label]\ncolumn = \"readmitted\"\nkind = \"classes\"\nvalues = [\"no\", \"after more than thirty days in <another> hospital\", \"soon\"]\n\
+                  [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 18\nupper = 100\ncentre = 60\nscale = 20\n";
+    let task = task("readmission", "family = \"multinomial-regression\"\nclasses = 3", "update = \"natural-gradient\"", LOCAL, schema, 3);
+    page(&task, &["hospital-1", "hospital-2", "hospital-3"], &[0.4, -0.5, 0.2, 0.1], &[0.1, 0.08, 0.12, 0.2], Aware::Several)
+}
+
 /// Long names, many levels, a coefficient that is hardly known, and a method without convergence.
 fn crowded() -> String {
     let mut schema = "version = 2\nintercept = true\n[label]\ncolumn = \"readmission_within_thirty_days_after_discharge\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
@@ -102,6 +110,8 @@ fn task(name: &str, model: &str, update: &str, privacy: &str, schema: &str, site
 enum Aware {
     Yes,
     No,
+    /// As `No`, with several classes.
+    Several,
     /// The state is no distribution.
     Diverged,
 }
@@ -130,12 +140,12 @@ fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aw
             let problem = Gaussian::from_natural(task.family(), vec![f64::NAN; task.family().len()]).unwrap_err();
             PosteriorDocument::without_posterior(task, 0, ROUNDS, &problem, statements, Vec::new())
         }
-        Aware::Yes | Aware::No => PosteriorDocument::new(task, 0, ROUNDS, &state, statements, evaluations(aware)).unwrap(),
+        Aware::Yes | Aware::No | Aware::Several => PosteriorDocument::new(task, 0, ROUNDS, &state, statements, evaluations(aware)).unwrap(),
     };
     let document = document
         .with_noise_aware(match aware {
             Aware::Yes => Ok(Posterior { natural_parameters: natural(task, mean, sd), signal_to_noise: 9.3, noise_share: Some(0.93) }),
-            Aware::No | Aware::Diverged => Err(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
+            Aware::No | Aware::Several | Aware::Diverged => Err(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
         })
         .unwrap()
         .with_agreement(agreement(task, &sites));
@@ -167,6 +177,17 @@ fn evaluations(aware: Aware) -> Vec<Evaluation> {
                 rmse: Some(1.2 + left),
                 pit: vec![240; 10],
                 interval_coverage: vec![(0.5, 0.51), (0.8, 0.79), (0.9, 0.91), (0.95, 0.94)],
+                ..common
+            },
+            Aware::Several => HeldOutMetrics {
+                accuracy: Some(0.625),
+                auc: Some(0.7 - 0.2 * left),
+                brier: Some(0.5),
+                calibration_error: Some(0.02),
+                ranked_probability_score: Some(0.375),
+                deviance: Some(1.25),
+                confusion: vec![vec![1200, 300, 0], vec![600, 300, 0], vec![0, 0, 0]],
+                class_reliability: vec![vec![(0.2, 0.25, 800), (0.8, 0.9, 1600)], vec![(0.25, 0.25, 2400)], vec![(0.01, 0.0, 2400)]],
                 ..common
             },
             Aware::Yes => HeldOutMetrics {

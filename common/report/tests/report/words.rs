@@ -69,10 +69,33 @@ fn curves_and_sites_are_drawn_and_said() {
     assert!(places.is_sorted(), "{places:?}");
 }
 
+#[test]
+fn every_class_has_its_row_its_column_and_its_picture() {
+    let page = sample::classes();
+    let text = text(&page);
+    for part in [
+        "area under the ROC curve, mean of each class against the others",
+        "mean deviance lower is better 1.25",
+        "ranked probability score lower is better 0.375",
+        "Which class was taken for which, after round 10",
+        // 1,200 of 1,500; an error of (800 · 0.05 + 1600 · 0.1)/2400.
+        "no 1,200 80.0 % 300 20.0 % 0 0.0 % 1,500 0.0833",
+        "soon 0 – 0 – 0 – 0 0.01",
+        "Reliability of every class after round 10",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let shades: Vec<&str> = page.split("--share:").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(shades, ["0.80", "0.20", "0.00", "0.67", "0.33", "0.00", "0.00", "0.00", "0.00"]);
+    let small = page.split("<div class=\"small\">").nth(1).unwrap().split("</div>").next().unwrap();
+    assert_eq!((small.matches("<figure>").count(), small.matches("<circle").count()), (3, 4));
+    assert!(small.contains("<title>no. expected calibration error 0.0833</title>") && !page.contains("<another>"), "{small}");
+}
+
 /// One file that can be kept: nothing runs in it, and nothing is fetched.
 #[test]
 fn a_page_stands_alone() {
-    for page in [sample::usual(), sample::aggregated(), sample::unprotected(), sample::diverged()] {
+    for page in [sample::usual(), sample::aggregated(), sample::unprotected(), sample::diverged(), sample::classes()] {
         for part in
             ["<script", "<link", "<img", "<iframe", " href=", " src=", "@import", "url(", "http:", "https:", " onclick", "javascript"]
         {

@@ -57,10 +57,26 @@ impl Formula {
         Ok(Self { text: text.to_owned(), tree: syntax::parse(text)? })
     }
 
+    /// Why the first summand that `is` says yes to, by its canonical text, can be no part of a model; where there is none, the right-hand side.
+    #[must_use]
+    pub fn refused(&self, is: impl Fn(&str) -> bool, problem: &str) -> FormulaError {
+        let terms = &self.tree.terms;
+        let at = first_summand(terms, &is).unwrap_or(terms.at);
+        FormulaError::new(&self.text, at, problem)
+    }
+
     /// The text as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+}
+
+/// Where the first summand that `is` says yes to begins.
+fn first_summand(node: &syntax::Node, is: &impl Fn(&str) -> bool) -> Option<usize> {
+    match &node.kind {
+        syntax::Kind::Sum(summands) => summands.iter().find_map(|(_, summand)| first_summand(summand, is)),
+        _ => is(&print::summand(node)).then_some(node.at),
     }
 }
 

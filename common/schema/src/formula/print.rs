@@ -49,6 +49,11 @@ fn value(value: &Value) -> String {
     }
 }
 
+/// A summand.
+pub(super) fn summand(summand: &Node) -> String {
+    node(summand, 1)
+}
+
 /// An expression where only parts that bind at least as tight as `tightness` stand without parentheses: 0 sums, 1 `*`, 2 `:`, 3 `^`.
 fn node(node: &Node, tightness: u8) -> String {
     let (own, text) = match &node.kind {

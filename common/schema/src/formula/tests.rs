@@ -138,6 +138,34 @@ fn every_error_points_at_its_place_and_says_what_to_write() {
         ("died ~ age:(1|ward)", 11, "a group takes part in no"),
         ("died ~ 0", 7, "nothing to learn"),
         ("died ~ age - age - 1", 7, "nothing to learn"),
+        ("died ~ s(height)", 9, "no column `height`"),
+        ("died ~ s(died)", 9, "is the label"),
+        ("died ~ bin(patient, [3])", 11, "unit_column"),
+        ("died ~ (1|died)", 10, "is the label"),
+        ("died ~ offset(log(note))", 18, "ignored"),
+        ("died ~ (height|ward)", 8, "no column `height`"),
+        ("died ~ poly(age, 0)", 17, "from 1 to 10"),
+        ("died ~ bs(age, df = 5, degree = 0)", 23, "from 1 to 5"),
+        ("died ~ bs(age, knots = [40, 40])", 15, "ascend"),
+        ("died ~ bs(age, knots = [0, 40])", 15, "above 0"),
+        ("died ~ ns(age)", 7, "give `df = 5`"),
+        ("died ~ ns(age, df = 3, knots = [40])", 15, "not both"),
+        ("died ~ ns(age, df = 0)", 15, "from 1 to 200"),
+        ("died ~ ns(age, df = 1, intercept = TRUE)", 15, "2 or more"),
+        ("died ~ bs(age, df = 3, intercept = TRUE)", 15, "4 or more"),
+        ("died ~ bin(bmi, [25, 60])", 16, "below 60"),
+        ("died ~ sqrt(center(age, 1))", 7, "0 or more"),
+        ("died ~ offset(log(age))", 14, "above 0"),
+        ("died ~ s(age)*sex", 7, "takes part in no"),
+        ("died ~ (s(age) + sex)^2", 8, "takes part in no"),
+        ("died ~ sex:offset(age)", 11, "takes part in no"),
+        ("died ~ (offset(age) + sex)^2", 8, "takes part in no"),
+        ("died ~ age*(1|ward)", 11, "a group takes part in no"),
+        ("died ~ ((1|ward) + age)^2", 8, "a group takes part in no"),
+        ("died ~ age - (1|ward)", 13, "a group takes part in no"),
+        ("died ~ age^9", 11, "whole number from 1 to 8"),
+        ("died ~ age^-1", 11, "whole number from 1 to 8"),
+        ("died ~ s(age) - 1", 7, "needs an intercept"),
     ] {
         let (found, problem) = refused(formula);
         assert!(problem.contains(part), "{formula}: {problem}");
@@ -150,8 +178,8 @@ fn too_many_coefficients_and_parentheses_are_refused_before_they_are_built() {
     let names: Vec<String> = (0..1100).map(|level| format!("\"l{level}\"")).collect();
     let column = |name: &str| format!("[[columns]]\nname = \"{name}\"\nkind = \"category\"\nvalues = [{}]\n", names.join(", "));
     let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{}{}{}", column("a"), column("b"), column("c"));
-    let error = Schema::parse(&text).unwrap().with_formula("y ~ a:b:c", &[]).unwrap_err();
-    assert!(error.to_string().contains("1048576 coefficients"), "{error}");
+    let error = Schema::parse(&text).unwrap().with_formula("y ~ 1 + b:c:a", &[]).unwrap_err();
+    assert!(error.to_string().contains("at byte 8, `b:c:a`") && error.to_string().contains("1048576 coefficients"), "{error}");
     let deep = format!("died ~ {}age{}", "(".repeat(40), ")".repeat(40));
     assert!(refused(&deep).1.contains("inside each other"));
     let many: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
@@ -201,6 +229,21 @@ fn names_of_two_coefficients_differ() {
                 [[columns]]\nname = \"ab\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
     let error = Schema::parse(text).unwrap().with_formula("y ~ a + ab", &[]).unwrap_err();
     assert!(error.to_string().contains("two coefficients have the name `ab`"), "{error}");
+    assert!(error.to_string().starts_with("formula, at byte 4, `a + ab`: "), "{error}");
+}
+
+/// A number has a range before a formula can name it.
+#[test]
+fn a_number_without_a_range_is_refused_by_its_column() {
+    for key in ["lower", "upper"] {
+        let text: String = SCHEMA
+            .lines()
+            .filter(|line| *line != format!("{key} = 0") && *line != format!("{key} = 110"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let error = Schema::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("column `age`") && error.contains(key), "{error}");
+    }
 }
 
 #[test]
