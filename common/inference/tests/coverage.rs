@@ -102,7 +102,7 @@ fn natural_gradients_of_survival_times_cover() {
 fn problem(likelihood: Likelihood, pvi: &str, approximation: &'static str, sites: u32) -> Problem {
     let spread = if likelihood == Likelihood::Logistic { 0.5 } else { 1.0 };
     let features = Features::Independent;
-    Problem { likelihood, features, pvi: pvi.into(), approximation, sites, rows: 2000, epsilon: 1.0, prior: 1.0, spread }
+    Problem { likelihood, features, pvi: pvi.into(), approximation, sites, rows: 2000, epsilon: 1.0, prior: 1.0, spread, shift: 0.0 }
 }
 
 fn check(problem: &Problem) {

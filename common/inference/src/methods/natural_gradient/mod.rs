@@ -164,7 +164,11 @@ impl<'a> Terms<'a> {
 
     /// Σ r ρ, and Σ c ρ∘ρ or Σ c svec(ρρᵀ), of a record's rows.
     fn rows(&self, model: &dyn ManyRows, q: &Standard, record: RecordView<'_>, term: &mut Term) {
-        let cut = Cut { residual: self.spec.residual_bound, curvature: self.spec.curvature_bound };
+        let cut = if model.ends_follow_up() {
+            Cut { follow_up: self.spec.residual_bound, ..Cut::NOTHING }
+        } else {
+            Cut { residual: self.spec.residual_bound, curvature: self.spec.curvature_bound, ..Cut::NOTHING }
+        };
         let mut rows = PseudoRows::default();
         many_rows::write(model, record, &Place { cut, ..Place::at(q) }, &mut rows);
         if !rows.is_finite() {
