@@ -15,7 +15,7 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, TaskError, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
@@ -113,7 +113,11 @@ impl<'a> Terms<'a> {
             (NaturalGradientVisit::Gram, None) => Kind::Gram(predictor()?),
             (NaturalGradientVisit::Gradient, _) => {
                 let other = |_| InferenceError::Job("the state is not one of this update");
-                let point: Gaussian = NaturalGradientRule::point(family, job.lambda).map_err(other)?;
+                let first = rows.filter(|rows| rows.ends_follow_up() && spec.preconditioner == Preconditioner::Gram);
+                let point: Gaussian = match first.and_then(|_| NaturalGradientRule::first_point(family, job.lambda)) {
+                    Some(first) => first,
+                    None => NaturalGradientRule::point(family, job.lambda).map_err(other)?,
+                };
                 match (point.standard(), rows) {
                     (q, Some(rows)) => Kind::Rows(rows, q.clone()),
                     (Standard::Diagonal(q), None) => {
