@@ -73,10 +73,14 @@ fn row(task: &ResolvedTask, (treated, age, stage): (bool, f64, u32)) -> (Vec<u32
     let schema = task.parsed_schema().unwrap();
     let cells = [Cell::Level(u32::from(treated)), Cell::Number(age), Cell::Level(stage)];
     let (mut indices, mut values) = (Vec::new(), Vec::new());
-    schema.design().unwrap().row(&Record { cells: &cells, filled: &[false; 3], site: None }, &mut RowSpace::default(), |position, value| {
-        indices.push(position);
-        values.push(value);
-    });
+    schema.design().unwrap().row(
+        &Record { cells: &cells, filled: &[false; 3], site: None },
+        &mut RowSpace::default(),
+        |position, value| {
+            indices.push(position);
+            values.push(value);
+        },
+    );
     (indices, values)
 }
 
@@ -122,7 +126,13 @@ fn concordance(task: &ResolvedTask, q: &Standard, records: &[Drawn]) -> f64 {
     for (i, first) in records.iter().enumerate().filter(|(_, record)| record.4) {
         for (j, _) in records.iter().enumerate().filter(|(_, other)| other.3 > first.3) {
             pairs += 1.0;
-            right += if risks[i] > risks[j] { 1.0 } else if risks[i] < risks[j] { 0.0 } else { 0.5 };
+            right += if risks[i] > risks[j] {
+                1.0
+            } else if risks[i] < risks[j] {
+                0.0
+            } else {
+                0.5
+            };
         }
     }
     right / pairs
@@ -186,7 +196,8 @@ fn picture(task: &ResolvedTask, pooled: &Gaussian, private: &Gaussian) -> String
         let times = || (0..=60).map(f64::from);
         let path = |points: Vec<(f64, f64)>| points.iter().map(|(t, s)| format!("{:.1},{:.1}", x(*t), y(*s))).collect::<Vec<_>>().join(" ");
         let band = |t: f64| at(private, t).band(Level::P95);
-        let outline = times().map(|t| (t, band(t).upper)).chain(times().collect::<Vec<_>>().into_iter().rev().map(|t| (t, band(t).lower))).collect();
+        let outline =
+            times().map(|t| (t, band(t).upper)).chain(times().collect::<Vec<_>>().into_iter().rev().map(|t| (t, band(t).lower))).collect();
         let _ = write!(
             svg,
             "<polygon points=\"{}\" fill=\"{colour}\" fill-opacity=\"0.18\"/><polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\
@@ -219,13 +230,14 @@ fn main() {
         let truth: Vec<f64> = HAZARDS.iter().map(|hazard| hazard.ln()).chain(RATIOS).collect();
         let certain = dp_pvi_expfam::gaussian::diagonal::Standard::new(truth, vec![1.0; own + RATIOS.len()]).unwrap();
         known += concordance(&tasks[0], &Standard::Diagonal(certain), &test);
-        let private: Vec<Gaussian> =
-            tasks.iter().zip(settings).map(|(task, (_, local))| federation(task, &drawn, local, seed)).collect();
+        let private: Vec<Gaussian> = tasks.iter().zip(settings).map(|(task, (_, local))| federation(task, &drawn, local, seed)).collect();
         for ((sums, task), q) in sums.iter_mut().zip(&tasks).zip(&private) {
             sums.add(task, q, &exact, &test);
         }
         if seed == 1 {
-            println!("| hazard ratio | truth | no protection | ε = 1, local | ε = 1, aggregated | ε = 4, local | ε = 4, aggregated |\n|---|---|---|---|---|---|---|");
+            println!(
+                "| hazard ratio | truth | no protection | ε = 1, local | ε = 1, aggregated | ε = 4, local | ε = 4, aggregated |\n|---|---|---|---|---|---|---|"
+            );
             let cell = |task: &ResolvedTask, q: &Gaussian, j: usize| {
                 let c = &found(task, q)[own + j];
                 format!("{:.2} ({:.2} to {:.2})", c.mean.exp(), c.interval_90.lower.exp(), c.interval_90.upper.exp())

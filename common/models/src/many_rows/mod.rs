@@ -283,7 +283,10 @@ mod tests {
     fn rows_stand_in_the_order_in_which_they_were_pushed() {
         let mut rows = PseudoRows::default();
         rows.push([(0, 1.0), (2, 3.0)].into_iter());
-        rows.push_with([(1, 2.0)].into_iter(), Cut { residual: 1.0, curvature: 2.0, ..Cut::NOTHING }.of(Statistics { residual: -3.0, curvature: -1.0 }));
+        rows.push_with(
+            [(1, 2.0)].into_iter(),
+            Cut { residual: 1.0, curvature: 2.0, ..Cut::NOTHING }.of(Statistics { residual: -3.0, curvature: -1.0 }),
+        );
         assert_eq!(rows.row(0), Sparse { indices: &[0, 2], values: &[1.0, 3.0] });
         assert_eq!(rows.iter().nth(1), Some((Sparse { indices: &[1], values: &[2.0] }, Statistics { residual: -1.0, curvature: 0.0 })));
         rows.set(0, Statistics { residual: f64::NAN, curvature: 0.0 });

@@ -261,7 +261,8 @@ mod tests {
         assert_eq!((found.len(), found[0].1.residual, found[0].1.curvature), (1, -1.0, 1.0));
         // −1/Var κ.
         assert!((found[0].0.values[2] + 2.0).abs() < 1e-12);
-        let overflow = Standard::Full(full::Standard::new(dvector![0.0, 1e5, 0.0], DMatrix::from_diagonal(&dvector![0.01, 0.01, 0.5])).unwrap());
+        let overflow =
+            Standard::Full(full::Standard::new(dvector![0.0, 1e5, 0.0], DMatrix::from_diagonal(&dvector![0.01, 0.01, 0.5])).unwrap());
         assert!(written(record(8.0, true), &overflow, 1.0).is_finite());
     }
 
