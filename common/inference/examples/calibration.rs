@@ -70,6 +70,7 @@ fn problem(cell: Cell) -> (Problem, String) {
         epsilon: EPSILONS[epsilon],
         prior,
         spread: prior,
+        shift: 0.0,
     };
     let words = format!(
         "{likelihood:?} | {name} | {} | {} | {sites} × {rows} | {:?}",

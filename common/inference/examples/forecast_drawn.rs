@@ -40,7 +40,7 @@ fn published(task: &ResolvedTask, problem: &Problem, tables: &[RecordTable]) -> 
             format!("mean = {mean:?}\nsd = {sd:?}\n")
         }
         // Nothing can be published of times and events.
-        Likelihood::Survival => String::new(),
+        Likelihood::Survival | Likelihood::Weibull => String::new(),
     };
     let (head, columns) = task.schema.split_once("[[columns]]\n").unwrap();
     let mut schema = format!("{head}{label}{source}");
@@ -96,7 +96,8 @@ fn main() {
                         pvi += "\nclip_norm = 4";
                     }
                     let prior = if likelihood == Likelihood::Poisson { 0.3 } else { 1.0 };
-                    let problem = Problem { likelihood, features, pvi, approximation, sites, rows, epsilon, prior, spread: prior };
+                    let problem =
+                        Problem { likelihood, features, pvi, approximation, sites, rows, epsilon, prior, spread: prior, shift: 0.0 };
                     match compare(&problem, first..first + runs) {
                         Ok(tally) => {
                             println!("{:.0} s | {name} | {epsilon} | {sites} × {rows} | {}", began.elapsed().as_secs_f64(), tally.cells());

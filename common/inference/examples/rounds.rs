@@ -99,6 +99,7 @@ fn main() {
                         epsilon,
                         prior: 1.0,
                         spread: 1.0,
+                        shift: 0.0,
                     };
                     cells.push(Cell::of(&problem, replications));
                 }

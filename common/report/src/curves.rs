@@ -111,25 +111,31 @@ pub(crate) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
 /// A point of a curve with its band: x, y, and the ends of the interval at x where they are known.
 pub(crate) type Banded = (f64, f64, Option<(f64, f64)>);
 
-/// One curve over a number, with its band. `points` are ascending in x.
-pub(crate) fn banded(title: &str, note: &str, x_label: &str, y_label: &str, points: &[Banded]) -> String {
+/// A curve with its name.
+pub(crate) struct Curve<'a> {
+    pub(crate) name: &'a str,
+    /// Ascending in x.
+    pub(crate) points: Vec<Banded>,
+}
+
+/// Curves over a number, each with its band; named below the picture, where there are several. The axis of values has 0 on it.
+pub(crate) fn banded(title: &str, note: &str, (x_label, y_label): (&str, &str), curves: &[Curve<'_>]) -> String {
     const HEIGHT: f64 = 220.0;
+    let all = || curves.iter().flat_map(|curve| &curve.points);
     let ends = |point: &Banded| point.2.map_or([point.1, point.1], |(low, high)| [low, high]);
     let (Some((low, high)), Some(y)) =
-        (range(points.iter().map(|point| point.0)), Axis::around(points.iter().flat_map(ends).chain([0.0]), Labels::Plain, 5))
+        (range(all().map(|point| point.0)), Axis::around(all().flat_map(ends).chain([0.0]), Labels::Plain, 5))
     else {
         return String::new();
     };
     let x = Axis::exact(low, high, 8);
     let down = |value: f64| HEIGHT * (1.0 - y.percent(value) / 100.0);
-    let place = |(at, value): (f64, f64)| format!("{:.2},{:.1}", x.percent(at), down(value));
-    let text = |points: Vec<(f64, f64)>| points.into_iter().map(place).collect::<Vec<_>>().join(" ");
-    let line = text(points.iter().map(|point| (point.0, point.1)).collect());
-    let known: Vec<(f64, (f64, f64))> = points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
-    let up = known.iter().map(|(at, (_, high))| (*at, *high));
-    let band = text(up.chain(known.iter().rev().map(|(at, (low, _))| (*at, *low))).collect());
-    let described =
-        [points.first(), points.last()].into_iter().flatten().map(|point| format!("{} at {x_label} {}", number(point.1), number(point.0)));
+    let described = |curve: &Curve<'_>| {
+        let end = |point: &Banded| format!("{} at {x_label} {}", number(point.1), number(point.0));
+        let ends: Vec<String> = [curve.points.first(), curve.points.last()].into_iter().flatten().map(end).collect();
+        let name = if curve.name.is_empty() { String::new() } else { format!("{}: ", curve.name) };
+        format!("{name}{}", ends.join(", "))
+    };
     let mut html = format!(
         "<figure><figcaption>{}<small>{}</small></figcaption><svg class=\"curve\" height=\"{:.0}\" role=\"img\"><title>{}. {}: {}</title>",
         Escaped(title),
@@ -137,7 +143,7 @@ pub(crate) fn banded(title: &str, note: &str, x_label: &str, y_label: &str, poin
         HEIGHT + 40.0,
         Escaped(title),
         Escaped(y_label),
-        Escaped(&described.collect::<Vec<_>>().join(", "))
+        Escaped(&curves.iter().map(described).collect::<Vec<_>>().join("; "))
     );
     // Writing into a string cannot fail.
     for (at, label) in y.ticks() {
@@ -153,14 +159,36 @@ pub(crate) fn banded(title: &str, note: &str, x_label: &str, y_label: &str, poin
         let _ =
             write!(html, "<text x=\"{:.2}%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>", x.percent(at), HEIGHT + 17.0, number(label));
     }
-    let _ = write!(
-        html,
-        "<svg width=\"100%\" height=\"{HEIGHT:.0}\" viewBox=\"0 0 100 {HEIGHT:.0}\" preserveAspectRatio=\"none\" class=\"k0\"><polygon points=\"{band}\" \
-         class=\"band\"/><polyline points=\"{line}\" class=\"line k0\" fill=\"none\" stroke-width=\"2\" vector-effect=\"non-scaling-stroke\"/></svg>\
-         <text x=\"50%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text></svg></figure>",
-        HEIGHT + 35.0,
-        Escaped(x_label)
-    );
+    let _ = write!(html, "<svg width=\"100%\" height=\"{HEIGHT:.0}\" viewBox=\"0 0 100 {HEIGHT:.0}\" preserveAspectRatio=\"none\">");
+    let place = |(at, value): (f64, f64)| format!("{:.2},{:.1}", x.percent(at), down(value));
+    let text = |points: Vec<(f64, f64)>| points.into_iter().map(place).collect::<Vec<_>>().join(" ");
+    for (i, curve) in curves.iter().enumerate() {
+        let look = i % SERIES;
+        let line = text(curve.points.iter().map(|point| (point.0, point.1)).collect());
+        let known: Vec<(f64, (f64, f64))> = curve.points.iter().filter_map(|point| Some((point.0, point.2?))).collect();
+        let up = known.iter().map(|(at, (_, high))| (*at, *high));
+        let band = text(up.chain(known.iter().rev().map(|(at, (low, _))| (*at, *low))).collect());
+        let _ = write!(
+            html,
+            "<g class=\"k{look}\"><polygon points=\"{band}\" class=\"band\"/><polyline points=\"{line}\" class=\"line k{look}\" fill=\"none\" \
+             stroke-width=\"2\" vector-effect=\"non-scaling-stroke\"/></g>"
+        );
+    }
+    let _ = write!(html, "</svg><text x=\"50%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text></svg>", HEIGHT + 35.0, Escaped(x_label));
+    if curves.len() > 1 {
+        html.push_str("<p class=\"note\">");
+        for (i, curve) in curves.iter().enumerate() {
+            let _ = write!(
+                html,
+                "<span class=\"nb\"><svg width=\"34\" height=\"12\" style=\"display:inline\" aria-hidden=\"true\"><line x1=\"0\" x2=\"34\" y1=\"6\" y2=\"6\" \
+                 class=\"line k{}\" stroke-width=\"2\"/></svg> {}</span> ",
+                i % SERIES,
+                Escaped(curve.name)
+            );
+        }
+        html.push_str("</p>");
+    }
+    html.push_str("</figure>");
     html
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Problem {
     pub(crate) prior: f64,
     /// Standard deviation of the true coefficients.
     pub(crate) spread: f64,
+    /// What is added to the prior mean of a baseline hazard's logarithm.
+    pub(crate) shift: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(crate) enum Likelihood {
     Robust,
     /// Times with a baseline hazard that is constant between the ends of [`INTERVALS`]; no intercept.
     Survival,
+    /// Times with the cumulative hazard t^k e^η, k the last coefficient's exponential.
+    Weibull,
 }
 
 /// Ends of intervals; watching ends between the second and the last.
@@ -123,7 +127,7 @@ impl Likelihood {
                 random.count(rate).min(40.0)
             }
             Self::Robust => predictor + random.normal() / (0.5 * random.gamma_of_two()).sqrt(),
-            Self::Survival => unreachable!("has a target and an event: see `times`"),
+            Self::Survival | Self::Weibull => unreachable!("has a target and an event: see `times`"),
         }
     }
 }
@@ -151,6 +155,11 @@ impl Problem {
             let baseline: Vec<f64> = INTERVALS[1..].iter().map(|_| -1.0 + 0.3 * random.normal()).collect();
             return baseline.into_iter().chain((0..4).map(|_| self.spread * random.normal())).collect();
         }
+        if self.likelihood == Likelihood::Weibull {
+            let mut truth: Vec<f64> = (0..5).map(|_| self.spread * random.normal()).collect();
+            truth.push(0.2 + 0.15 * random.normal());
+            return truth;
+        }
         (0..self.features.dimension()).map(|_| self.spread * random.normal()).collect()
     }
 
@@ -171,13 +180,19 @@ impl Problem {
             Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
             Likelihood::Survival => (
                 "kind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 4 }\nevent = { column = \"d\" }",
-                "family = \"survival-regression\"\ncuts = [0, 0.5, 1.5, 4]\nbaseline_mean = -1.0\nbaseline_scale = 1.0",
+                "family = \"survival-regression\"\ncuts = [0, 0.5, 1.5, 4]\nbaseline_scale = 1.0\nbaseline_mean = -1.0",
+            ),
+            Likelihood::Weibull => (
+                "kind = \"survival\"\ntime = { column = \"t\", lower = 0.005, upper = 4 }\nevent = { column = \"d\" }",
+                "family = \"weibull-regression\"\ntime_unit = 1.0",
             ),
         };
-        let of_times = self.likelihood == Likelihood::Survival;
+        let of_times = [Likelihood::Survival, Likelihood::Weibull].contains(&self.likelihood);
+        let model = model.replace("baseline_mean = -1.0", &format!("baseline_mean = {}", self.shift - 1.0));
         let column = if of_times { "" } else { "column = \"y\"\n" };
+        let intercept = self.likelihood != Likelihood::Survival;
         let mut schema =
-            format!("version = 2\nnorm_bound = {}\nintercept = {}\n[label]\n{column}{label}\n", self.features.bound(), !of_times);
+            format!("version = 2\nnorm_bound = {}\nintercept = {intercept}\n[label]\n{column}{label}\n", self.features.bound());
         let (numbers, category) = match self.features {
             Features::Independent | Features::Correlated => (4, ""),
             Features::Rare => (2, "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n"),
@@ -233,10 +248,28 @@ impl Problem {
         builder.finish()
     }
 
+    fn table_of_powers(&self, truth: &[f64], random: &mut Random) -> RecordTable {
+        let mut builder = RecordTable::builder(5);
+        for _ in 0..self.rows {
+            let x = self.features.draw(random);
+            let predictor: f64 = x.iter().zip(truth).map(|(x, t)| x * t).sum();
+            let time = (-(1.0 - random.uniform()).ln() / predictor.exp()).powf((-truth[5]).exp());
+            let end = 0.5 + 3.5 * random.uniform();
+            builder.start_unit();
+            let extra = Extra { event: time <= end, ..Extra::NONE };
+            // Times below the schema's lowest are taken for it, as a site does: hardly one in a thousand.
+            let target = time.min(end).max(0.005);
+            builder.push_record(RecordView { indices: &[0, 1, 2, 3, 4], values: &x, target, offset: 0.0, extra }).unwrap();
+        }
+        builder.finish()
+    }
+
     /// Rows that follow the model exactly, inside the public bounds.
     fn table(&self, truth: &[f64], random: &mut Random) -> RecordTable {
-        if self.likelihood == Likelihood::Survival {
-            return self.table_of_times(truth, random);
+        match self.likelihood {
+            Likelihood::Survival => return self.table_of_times(truth, random),
+            Likelihood::Weibull => return self.table_of_powers(truth, random),
+            _ => {}
         }
         let d = truth.len();
         let mut builder = RecordTable::builder(d);

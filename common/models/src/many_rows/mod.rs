@@ -39,6 +39,11 @@ pub trait ManyRows: Send + Sync {
     fn has_moving_rows(&self) -> bool {
         false
     }
+
+    /// Whether a record is watched over time, so that a task's bound of the residual is [`Cut::follow_up`], where watching ends, and no residual or curvature is cut.
+    fn ends_follow_up(&self) -> bool {
+        false
+    }
 }
 
 /// Where a record is looked at.
@@ -66,18 +71,20 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Public bounds that residuals and curvatures are cut to.
+/// Public bounds of what a record may add.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cut {
-    /// r̄.
+    /// r̄: residuals are cut to it.
     pub residual: f64,
-    /// c̄.
+    /// c̄: curvatures are cut to it.
     pub curvature: f64,
+    /// B: watching a record ends where so many events were to be expected of it, in models of times until an event.
+    pub follow_up: f64,
 }
 
 impl Cut {
     /// No bound.
-    pub const NOTHING: Self = Self { residual: f64::INFINITY, curvature: f64::INFINITY };
+    pub const NOTHING: Self = Self { residual: f64::INFINITY, curvature: f64::INFINITY, follow_up: f64::INFINITY };
 
     /// The residual at [−r̄, r̄] and the curvature at [0, c̄].
     #[must_use]
@@ -276,7 +283,10 @@ mod tests {
     fn rows_stand_in_the_order_in_which_they_were_pushed() {
         let mut rows = PseudoRows::default();
         rows.push([(0, 1.0), (2, 3.0)].into_iter());
-        rows.push_with([(1, 2.0)].into_iter(), Cut { residual: 1.0, curvature: 2.0 }.of(Statistics { residual: -3.0, curvature: -1.0 }));
+        rows.push_with(
+            [(1, 2.0)].into_iter(),
+            Cut { residual: 1.0, curvature: 2.0, ..Cut::NOTHING }.of(Statistics { residual: -3.0, curvature: -1.0 }),
+        );
         assert_eq!(rows.row(0), Sparse { indices: &[0, 2], values: &[1.0, 3.0] });
         assert_eq!(rows.iter().nth(1), Some((Sparse { indices: &[1], values: &[2.0] }, Statistics { residual: -1.0, curvature: 0.0 })));
         rows.set(0, Statistics { residual: f64::NAN, curvature: 0.0 });

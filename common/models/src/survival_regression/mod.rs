@@ -9,8 +9,11 @@
 //! event came in it: a Poisson count with the offset ln e_b. With a_b, s_b² of the row's predictor and E_b = e_b exp(a_b + s_b²/2),
 //! f = Σ(d_b a_b − E_b), r_b = d_b − E_b, c_b = E_b. A record whose time is not above its entry contributes 0.
 //!
-//! **Bounds**: none of its own: r_b and c_b are cut row by row to the task's `residual_bound` and `curvature_bound`. All rows of all records of a unit are added, and the sum
-//! is clipped once, so that a person with many rows is one unit.
+//! **Bounds**: none of its own. Under a bound B (`residual_bound` of natural gradients) a record is watched from its entry on until E adds up to B at the public q: the
+//! exposure in which that happens is shortened, and what comes later, an event too, was not seen. For given features and q that depends on the past alone, as any end
+//! of watching does, so that at the truth Σ r_b ρ_b still has the expectation 0 and the covariance Σ E_b ρ_bρ_bᵀ. Then ΣE_b ≤ B, r_b ∈ [−B, 1] and c_b ∈ [0, B]. Where the true hazard is ρ times that of q, and
+//! nothing else ends watching, the residual's expectation is (ρ − 1)(1 − e^(−ρB))/ρ. (To cut residuals instead is biased: E max(1 − E, −1) = e⁻² for E ~ Exp(1).)
+//! All rows of all records of a unit are added, and the sum is clipped once, so that a person with many rows is one unit.
 //!
 //! **When**: time to death, discharge, relapse. A coefficient is the logarithm of a hazard ratio, as in Cox regression, whose baseline is free; with some more
 //! intervals than the hazard has bends the two agree.

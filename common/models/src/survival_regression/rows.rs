@@ -39,14 +39,21 @@ impl SurvivalRegression {
 impl ManyRows for SurvivalRegression {
     fn write(&self, record: Example<'_>, at: &Place<'_>, rows: &mut PseudoRows) {
         let Extra { entry, event, .. } = record.extra;
+        let mut left = at.cut.follow_up;
         for exposure in self.exposures(entry, record.target, event) {
             let number = rows.push(self.row(exposure.interval, record));
             let (mean, variance) = at.q.project(rows.row(number));
             let mean = mean + record.offset;
-            let expected = exposure.time * (mean + 0.5 * variance).exp();
-            let came = f64::from(u8::from(exposure.event));
+            let whole = exposure.time * (mean + 0.5 * variance).exp();
+            // What comes after the end of follow-up was not seen.
+            let ends = whole > left;
+            let (expected, came) = if ends { (left, 0.0) } else { (whole, f64::from(u8::from(exposure.event))) };
             rows.set(number, at.cut.of(Statistics { residual: came - expected, curvature: expected }));
             rows.add_expected(came * mean - expected);
+            if ends {
+                break;
+            }
+            left -= expected;
         }
     }
 
@@ -59,12 +66,16 @@ impl ManyRows for SurvivalRegression {
         }
     }
 
-    /// The bound of the curvature on every row: that is what curvatures are cut to.
+    /// The bound of the curvature on every row: with that of all expected counts no row has more.
     fn write_bound(&self, record: Example<'_>, _dimension: usize, bound: f64, rows: &mut PseudoRows) {
         let Extra { entry, event, .. } = record.extra;
         for exposure in self.exposures(entry, record.target, event) {
             rows.push_with(self.row(exposure.interval, record), Statistics { residual: 0.0, curvature: bound });
         }
+    }
+
+    fn ends_follow_up(&self) -> bool {
+        true
     }
 }
 

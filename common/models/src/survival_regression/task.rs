@@ -138,15 +138,18 @@ impl ModelRules for SurvivalRegression {
     /// A row is √(1 + R²) long; its largest entry is 1 or that of x.
     ///
     /// # Privacy
-    /// With every curvature at c̄, the rows of a record of all B intervals have Σ c̄ ρρᵀ = c̄ (I_B, 1xᵀ; x1ᵀ, B xxᵀ), of squared norm c̄²(B + 2BR² + B²R⁴) at most. Lengths of the terms
-    /// of a visit are those of one row: a record has its event in one of them, and expected counts are small elsewhere. Longer terms are clipped by the mechanism, whose
-    /// bound the guarantee leans on.
+    /// Where follow-up ends at B, all expected counts of a record add up to s ≤ B, and it has one event at most, before that. So
+    /// g = (d e_b − E; (d − s)x) has the squared norm s² + s²R² at most without an event. With one, Σ(d e_b − E)² is at most 1 + s² (all of s in other intervals; (1 − s)² where
+    /// all of it is in that of the event), and 1 + s² + (1 − s)²R² is convex in s: it is at most 1 + R², or 1 + B² + (1 − B)²R². All three are at most
+    /// max(1, B)²(1 + max(1, R)²). ‖ΣE_b ρ_bρ_bᵀ‖ ≤ ΣE_b‖ρ_b‖² ≤ B(1 + R²). The mechanism clips the sum of a unit all the same: the guarantee leans on that alone.
+    ///
+    /// With every curvature at c̄, the rows of a record of all n intervals have Σ c̄ ρρᵀ = c̄ (I_n, 1xᵀ; x1ᵀ, n xxᵀ), of squared norm c̄²(n + 2nR² + n²R⁴) at most.
     fn lengths(&self, schema: &Schema) -> Lengths {
         let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
         let (square, count) = (radius * radius, f64::from(self.intervals()));
         let row = 1.0 + square;
         Lengths {
-            gradient: row.sqrt(),
+            gradient: (1.0 + square.max(1.0)).sqrt(),
             full: row,
             diagonal: row.sqrt() * entry.min(radius).max(1.0),
             gram: (count + 2.0 * count * square + (count * square).powi(2)).sqrt(),
@@ -155,7 +158,7 @@ impl ModelRules for SurvivalRegression {
 }
 
 impl SurvivalRegression {
-    /// B.
+    /// Number of intervals.
     #[allow(clippy::cast_possible_truncation, reason = "at most 200 intervals are accepted")]
     pub(super) fn intervals(&self) -> u32 {
         self.cuts.len().saturating_sub(1) as u32
@@ -173,9 +176,10 @@ impl Display for SurvivalRegression {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use dp_pvi_expfam::any::Standard;
     use dp_pvi_schema::Schema;
     use dp_pvi_schema::public::{Example, Extra};
-    use nalgebra::{DMatrix, dvector};
+    use nalgebra::{DMatrix, DVector, dvector};
     use proptest::prelude::*;
 
     use super::SurvivalRegression;
@@ -256,24 +260,88 @@ mod tests {
             prop_assert!(parts.windows(2).all(|pair| pair[0].interval < pair[1].interval));
         }
 
-        /// Rows are cut one by one, and the matrix of the bound is above all curvatures and no longer than [`ModelRules::lengths`] says.
+        /// Wherever q is: expected counts add up to B at most, an event counts only before that, and blocks are no longer than [`ModelRules::lengths`] says.
         #[test]
-        fn cuts_and_bounds_hold(
-            mean in prop::collection::vec(-4.0..4.0_f64, 5), x in prop::collection::vec(-1.0..1.0_f64, 2), time in 0.0..9.0_f64, event: bool,
+        fn follow_up_ends_at_the_bound(
+            mean in prop::collection::vec(-4.0..4.0_f64, 5), x in prop::collection::vec(-1.0..1.0_f64, 2), times in prop::array::uniform2(0.0..9.0_f64), event: bool,
+            bound in 0.1..4.0_f64,
         ) {
-            let cut = Cut { residual: 0.8, curvature: 0.5 };
-            let (q, row) = (certain(&mean), record(0.0, time, event, &x));
-            let mut rows = PseudoRows::default();
-            model().write(row, &Place { cut, ..Place::at(&q) }, &mut rows);
-            prop_assert!(rows.iter().all(|(_, at)| at.residual.abs() <= 0.8 && (0.0..=0.5).contains(&at.curvature)));
-            let h = summed(&rows, 5).1;
-            rows.clear();
-            model().write_bound(row, 5, 0.5, &mut rows);
-            let above = summed(&rows, 5).1;
-            prop_assert!((&above - h).symmetric_eigenvalues().min() > -1e-12);
+            let slack = 1.0 + 1e-12;
+            let (q, row) = (certain(&mean), record(times[0].min(times[1]), times[0].max(times[1]), event, &x));
+            let (all, ended) = (written(row, &q, f64::INFINITY), written(row, &q, bound));
+            let total = |rows: &PseudoRows| rows.iter().map(|(_, at)| at.curvature).sum::<f64>();
+            let events = |rows: &PseudoRows| rows.iter().map(|(_, at)| at.residual + at.curvature).sum::<f64>();
+            prop_assert!(total(&ended) <= bound * slack && (total(&ended) - total(&all).min(bound)).abs() < 1e-9 * bound);
+            let counts = event && total(&all) <= bound;
+            prop_assert!((events(&ended) - f64::from(u8::from(counts && times[0] != times[1]))).abs() < 1e-9);
             let schema = SCHEMA.replace("lower = -2\nupper = 2", "lower = -1.4142136\nupper = 1.4142136");
             let lengths = model().lengths(&Schema::parse(&schema).unwrap());
-            prop_assert!(above.norm() <= 0.5 * lengths.gram * (1.0 + 1e-12), "{} {}", above.norm(), lengths.gram);
+            let (g, h) = summed(&ended, 5);
+            prop_assert!(g.norm() <= bound.max(1.0) * lengths.gradient * slack, "{} {}", g.norm(), lengths.gradient);
+            prop_assert!(h.norm() <= bound * lengths.full * slack && h.diagonal().norm() <= bound * lengths.diagonal * slack);
+            let mut rows = PseudoRows::default();
+            model().write_bound(row, 5, bound, &mut rows);
+            let above = summed(&rows, 5).1;
+            prop_assert!((&above - h).symmetric_eigenvalues().min() > -1e-12);
+            prop_assert!(above.norm() <= bound * lengths.gram * slack, "{} {}", above.norm(), lengths.gram);
+        }
+
+        /// Rows are cut one by one where a cut asks for it.
+        #[test]
+        fn cuts_hold(mean in prop::collection::vec(-4.0..4.0_f64, 5), x in prop::collection::vec(-1.0..1.0_f64, 2), time in 0.0..9.0_f64, event: bool) {
+            let cut = Cut { residual: 0.8, curvature: 0.5, ..Cut::NOTHING };
+            let mut rows = PseudoRows::default();
+            model().write(record(0.0, time, event, &x), &Place { cut, ..Place::at(&certain(&mean)) }, &mut rows);
+            prop_assert!(rows.iter().all(|(_, at)| at.residual.abs() <= 0.8 && (0.0..=0.5).contains(&at.curvature)));
+        }
+    }
+
+    /// The rows of a record where follow-up ends at this count.
+    fn written(record: Example<'_>, q: &Standard, follow_up: f64) -> PseudoRows {
+        let mut rows = PseudoRows::default();
+        model().write(record, &Place { cut: Cut { follow_up, ..Cut::NOTHING }, ..Place::at(q) }, &mut rows);
+        rows
+    }
+
+    /// At the truth every coordinate of the score has the expectation 0, and H is its covariance, wherever follow-up ends: which cuts of rows do not keep.
+    #[test]
+    fn the_score_of_an_ended_follow_up_has_no_bias() {
+        const DRAWN: u32 = 200_000;
+        // A low-discrepancy sequence in four dimensions.
+        const R4: [f64; 4] = [0.856_674_883_854_502_9, 0.733_891_856_627_126, 0.628_706_721_037_808_7, 0.538_597_257_223_610_1];
+        let mean = [-1.2, -0.6, -1.5, 0.8, -0.5];
+        let q = certain(&mean);
+        for bound in [0.4, 1.0, 2.5] {
+            let (mut first, mut second, mut information) = (DVector::zeros(5), DMatrix::zeros(5, 5), DMatrix::zeros(5, 5));
+            for number in 0..DRAWN {
+                let u = |k: usize| (0.5 + f64::from(number + 1) * R4[k]).fract();
+                let x = [2.0 * u(0) - 1.0, 2.0 * u(1) - 1.0];
+                let row = record(0.0, 9.0, false, &x);
+                // The time at which as many events were to be expected as an exponential number says.
+                let mut left = -(1.0 - u(2)).ln();
+                let mut time = f64::INFINITY;
+                let whole = written(row, &q, f64::INFINITY);
+                for ((_, at), ends) in whole.iter().zip(model().cuts.windows(2)) {
+                    if left <= at.curvature {
+                        time = ends[0] + (ends[1] - ends[0]) * left / at.curvature;
+                        break;
+                    }
+                    left -= at.curvature;
+                }
+                let end = 9.0 * u(3);
+                let rows = written(record(0.0, time.min(end), time <= end, &x), &q, bound);
+                let (g, h) = summed(&rows, 5);
+                second += &g * g.transpose();
+                first += g;
+                information += h;
+            }
+            let n = f64::from(DRAWN);
+            for j in 0..5 {
+                // Five standard errors, of numbers that are spread more evenly than drawn ones.
+                let error = (information[(j, j)] / n / n).sqrt();
+                assert!((first[j] / n).abs() <= 5.0 * error, "{bound}: {} {error}", first[j] / n);
+            }
+            assert!((&second - &information).norm() < 0.02 * information.norm(), "{bound}: {second} {information}");
         }
     }
 }

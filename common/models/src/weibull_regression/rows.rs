@@ -14,9 +14,50 @@ impl WeibullRegression {
         record.indices.iter().copied().zip(record.values.iter().copied()).chain(std::iter::once((kappa, last)))
     }
 
+    /// The row of a record whose follow-up ends before its time: at the u = k ln t where B events were to be expected, without an event.
+    fn end_follow_up(record: Example<'_>, at: &Place<'_>, last: f64, rows: &mut PseudoRows) {
+        let (kappa, bound) = (Self::kappa(at.q), at.cut.follow_up);
+        let features = Sparse { indices: record.indices, values: record.values };
+        let shape = Sparse { indices: &[kappa], values: &[1.0] };
+        let (mean, variance) = at.q.project(features);
+        let count = LogCount {
+            level: mean + record.offset + 0.5 * variance,
+            slope: 1.0 + at.q.mean(kappa) - at.centre(kappa) + at.q.covariance(features, shape),
+            curvature: at.q.covariance(shape, shape),
+        };
+        rows.clear();
+        // E of that u is B, but for rounding and where E is above B from the start.
+        let statistics = at.cut.of(Statistics { residual: -bound, curvature: bound });
+        rows.push_with(Self::row(record, kappa, count.end(last, bound)), statistics);
+        rows.add_expected(-bound);
+    }
+
     /// Position of κ.
     pub(super) fn kappa(q: &dyn Beliefs) -> u32 {
         width(q, 1)
+    }
+}
+
+/// ln E as a function of u = k ln t, ln E(u) = level + slope u + ½ curvature u², at a record's features.
+#[derive(Debug, Clone, Copy)]
+struct LogCount {
+    level: f64,
+    slope: f64,
+    curvature: f64,
+}
+
+impl LogCount {
+    /// The latest u up to `last` with E(u) ≤ B; E(last) is above B. What is not known of k makes E bend upwards for small t, too: where E is above B before `last` as well, the u
+    /// at which it is smallest.
+    fn end(&self, last: f64, bound: f64) -> f64 {
+        let &Self { level, slope, curvature } = self;
+        let above = level - bound.ln();
+        let root = (slope * slope - 2.0 * curvature * above).max(0.0).sqrt();
+        // The larger root of `above` + slope u + ½ curvature u², in the form in which nothing cancels. A root of 0 is the lowest point.
+        let end = if slope > 0.0 { -2.0 * above / (slope + root) } else { (root - slope) / curvature };
+        let lowest = -slope / curvature;
+        let end = if root > 0.0 { end } else { lowest };
+        if end.is_nan() { last } else { end.min(last) }
     }
 }
 
@@ -34,6 +75,10 @@ impl ManyRows for WeibullRegression {
         let (mean, variance) = at.q.project(rows.row(number));
         let (mean, variance) = (mean + constant, variance.max(0.0));
         let expected = (mean + 0.5 * variance).exp();
+        if expected > at.cut.follow_up {
+            Self::end_follow_up(record, at, slope, rows);
+            return;
+        }
         rows.set(number, at.cut.of(Statistics { residual: -expected, curvature: expected }));
         rows.add_expected(-expected);
         if record.extra.event {
@@ -74,6 +119,10 @@ impl ManyRows for WeibullRegression {
     }
 
     fn has_moving_rows(&self) -> bool {
+        true
+    }
+
+    fn ends_follow_up(&self) -> bool {
         true
     }
 }

@@ -113,6 +113,10 @@ impl ModelRules for WeibullRegression {
     }
 
     /// With L the greatest |k ln t| at the prior mean of κ, a row is √(R² + (1 + L)²) long. Where κ is far from there rows are longer, and the mechanism clips what is.
+    ///
+    /// # Privacy
+    /// Where follow-up ends at B, g = ((d − E)x; d + (d − E)u) with u = k ln t, |u| ≤ L and |d − E| ≤ max(1, B), so that ‖g‖² ≤ max(1, B)²(R² + (1 + L)²), and
+    /// ‖Eρρᵀ‖ ≤ B(R² + L²). The mechanism clips the sum of a unit all the same: the guarantee leans on that alone.
     fn lengths(&self, schema: &Schema) -> Lengths {
         let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
         let ends = match &schema.label().kind {
@@ -142,13 +146,16 @@ impl Display for WeibullRegression {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use dp_pvi_expfam::any::Standard;
+    use dp_pvi_expfam::gaussian::full;
     use dp_pvi_schema::Schema;
     use dp_pvi_schema::public::{Example, Extra};
-    use nalgebra::{DMatrix, dvector};
+    use nalgebra::{DMatrix, DVector, dvector};
+    use proptest::prelude::*;
 
     use super::WeibullRegression;
-    use crate::many_rows::testing::{blocks, certain, check_derivatives, summed};
-    use crate::many_rows::{ManyRows, PseudoRows};
+    use crate::many_rows::testing::{blocks, certain, check_derivatives, record_and_posterior, summed};
+    use crate::many_rows::{Beliefs, Cut, ManyRows, Place, PseudoRows};
     use crate::survival::SurvivalModel;
     use crate::{ModelRules, ModelSpec};
 
@@ -205,6 +212,84 @@ mod tests {
             let row = Example { values: &[1.0, 1.0], ..record(time, event) };
             MODEL.write_bound(row, 3, 0.7, &mut rows);
             assert!(summed(&rows, 3).1.norm() <= 0.7 * lengths.gram * (1.0 + 1e-12));
+        }
+    }
+
+    /// The rows of a record where follow-up ends at this count.
+    fn written(record: Example<'_>, q: &Standard, follow_up: f64) -> PseudoRows {
+        let mut rows = PseudoRows::default();
+        MODEL.write(record, &Place { cut: Cut { follow_up, ..Cut::NOTHING }, ..Place::at(q) }, &mut rows);
+        rows
+    }
+
+    proptest! {
+        /// Wherever q is: E is B at most, and the record that ends is the one that would have been watched until then.
+        #[test]
+        fn follow_up_ends_at_the_bound((x, mean, covariance) in record_and_posterior(4), time in 0.5..8.0_f64, event: bool, bound in 0.1..4.0_f64) {
+            let q = Standard::Full(full::Standard::new(mean.clone() * 0.3, covariance * 0.05).unwrap());
+            let at = |target: f64, event: bool| Example { indices: &[0, 1, 2], values: &x, target, offset: 0.3, extra: Extra { event, ..Extra::NONE } };
+            let count = |rows: &PseudoRows| rows.iter().map(|(_, at)| at.curvature).sum::<f64>();
+            let (all, ended) = (written(at(time, event), &q, f64::INFINITY), written(at(time, event), &q, bound));
+            prop_assert!(count(&ended) <= bound);
+            if count(&all) <= bound {
+                prop_assert_eq!(summed(&ended, 4), summed(&all, 4));
+            } else {
+                let row = ended.row(0);
+                prop_assert_eq!(ended.iter().count(), 1);
+                // k ln t, with k at its mean.
+                let end = 2.0 * (row.values[3] / Beliefs::mean(&q, 3).exp()).exp();
+                prop_assert!(end <= time * (1.0 + 1e-12));
+                let then = |factor: f64| count(&written(at(factor * end, false), &q, f64::INFINITY));
+                // B is reached then, or E is above it at every earlier time, too.
+                let lowest = then(1.0) > bound && then(0.99) > then(1.0) && (then(1.01) > then(1.0) || end >= time * (1.0 - 1e-12));
+                prop_assert!((then(1.0) - bound).abs() < 1e-9 * bound || lowest, "{} {bound}", then(1.0));
+                let lengths = MODEL.lengths(&Schema::parse(SCHEMA).unwrap());
+                if end >= 0.5 && x[..].iter().map(|x| x * x).sum::<f64>() <= 2.0 && Beliefs::mean(&q, 3) <= 0.0 {
+                    let (g, h) = summed(&ended, 4);
+                    prop_assert!(g.norm() <= bound.max(1.0) * lengths.gradient && h.norm() <= bound * lengths.full * (1.0 + 1e-12));
+                }
+            }
+        }
+    }
+
+    /// What is not known of the shape makes E large for small t, too: then it is B at the time at which it is smallest, and never more.
+    #[test]
+    fn a_count_that_is_above_the_bound_at_every_time_is_the_bound() {
+        let q = Standard::Full(full::Standard::new(dvector![0.0, 3.0, 0.0], DMatrix::from_diagonal(&dvector![0.01, 0.01, 0.5])).unwrap());
+        let rows = written(record(8.0, true), &q, 1.0);
+        let found: Vec<_> = rows.iter().collect();
+        assert_eq!((found.len(), found[0].1.residual, found[0].1.curvature), (1, -1.0, 1.0));
+        // −1/Var κ.
+        assert!((found[0].0.values[2] + 2.0).abs() < 1e-12);
+        let overflow =
+            Standard::Full(full::Standard::new(dvector![0.0, 1e5, 0.0], DMatrix::from_diagonal(&dvector![0.01, 0.01, 0.5])).unwrap());
+        assert!(written(record(8.0, true), &overflow, 1.0).is_finite());
+    }
+
+    /// At the truth every coordinate of the score has the expectation 0, wherever follow-up ends.
+    #[test]
+    fn the_score_of_an_ended_follow_up_has_no_bias() {
+        const DRAWN: u32 = 200_000;
+        let mean = [0.8, -0.4, 0.4];
+        let q = certain(&mean);
+        for bound in [0.4, 1.0, 2.5] {
+            let (mut first, mut squares) = (DVector::zeros(3), DVector::zeros(3));
+            for number in 0..DRAWN {
+                let u = |step: f64| (0.5 + f64::from(number + 1) * step).fract();
+                let x = [2.0 * u(0.819_172_513_396_164_5) - 1.0, 1.0];
+                let hazard = (0.8 * x[0] - 0.4 + 0.3_f64).exp();
+                let time = 2.0 * (-(1.0 - u(0.671_043_606_703_789_2)).ln() / hazard).powf((-0.4_f64).exp());
+                let end = 0.2 + 7.8 * u(0.549_700_477_901_970_2);
+                let row = Example { values: &x, ..record(time.min(end), time <= end) };
+                let g = summed(&written(row, &q, bound), 3).0;
+                squares += g.map(|g| g * g);
+                first += g;
+            }
+            let n = f64::from(DRAWN);
+            for j in 0..3 {
+                let error = squares[j].sqrt() / n;
+                assert!((first[j] / n).abs() < 5.0 * error, "{bound}: {} {error}", first[j] / n);
+            }
         }
     }
 }

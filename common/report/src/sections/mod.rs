@@ -10,6 +10,7 @@ mod participation;
 mod predictions;
 mod privacy;
 mod summary;
+mod survival;
 mod terms;
 
 use std::fmt::Write;
@@ -43,6 +44,7 @@ pub(crate) fn page(run: &Run<'_>, document: &PosteriorDocument) -> String {
     if document.problem.is_none() {
         section("effects", &|html| effects::write(html, run, document));
         section("terms", &|html| terms::write(html, run, document));
+        section("survival", &|html| survival::write(html, run, document));
     }
     section("predictions", &|html| predictions::write(html, run, document));
     if document.problem.is_none() {

@@ -9,7 +9,7 @@ use dp_pvi_reading::summary::Level;
 use super::scrolled;
 use crate::Run;
 use crate::axis::{Axis, Labels};
-use crate::curves::{Banded, banded};
+use crate::curves::{Banded, Curve, banded};
 use crate::html::Escaped;
 use crate::numbers::{aligned, number, with_interval};
 use crate::rows::{Full, Mark, Row, Rows};
@@ -37,6 +37,7 @@ fn predictor(document: &PosteriorDocument) -> &'static str {
     match document.effects.first().map(|effect| effect.measure) {
         Some(Measure::OddsRatio | Measure::Odds) => "log odds",
         Some(Measure::RateRatio | Measure::Rate) => "log rate",
+        Some(Measure::HazardRatio) => "log hazard",
         _ => "linear predictor",
     }
 }
@@ -54,7 +55,7 @@ fn bent(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
             "Without a band: the posterior (a mean field) takes coefficients for independent."
         };
         let note = format!("What {} adds to the {}, centred over the range. {band}", curve.column, predictor(document));
-        html.push_str(&banded(&curve.term, &note, &curve.column, predictor(document), &points));
+        html.push_str(&banded(&curve.term, &note, (&curve.column, predictor(document)), &[Curve { name: "", points }]));
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn survival(node: &Node<'_>) -> Outcome {
     }
     let unit = node.get("unit")?;
     let number = |key: &str| unit.get(key)?.number();
-    let cut = Cut { residual: number("residual_bound")?, curvature: number("curvature_bound")? };
+    let cut = Cut { residual: number("residual_bound")?, curvature: number("curvature_bound")?, ..Cut::NOTHING };
     let q = dp_pvi_expfam::gaussian::diagonal::Standard::new(q.mean().to_vec(), q.variances()).map_err(|error| error.to_string())?;
     let q = dp_pvi_expfam::any::Standard::Diagonal(q);
     let mut joint = vec![0.0; 2 * d];

@@ -15,7 +15,7 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, TaskError, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
@@ -113,7 +113,11 @@ impl<'a> Terms<'a> {
             (NaturalGradientVisit::Gram, None) => Kind::Gram(predictor()?),
             (NaturalGradientVisit::Gradient, _) => {
                 let other = |_| InferenceError::Job("the state is not one of this update");
-                let point: Gaussian = NaturalGradientRule::point(family, job.lambda).map_err(other)?;
+                let first = rows.filter(|rows| rows.ends_follow_up() && spec.preconditioner == Preconditioner::Gram);
+                let point: Gaussian = match first.and_then(|_| NaturalGradientRule::first_point(family, job.lambda)) {
+                    Some(first) => first,
+                    None => NaturalGradientRule::point(family, job.lambda).map_err(other)?,
+                };
                 match (point.standard(), rows) {
                     (q, Some(rows)) => Kind::Rows(rows, q.clone()),
                     (Standard::Diagonal(q), None) => {
@@ -164,7 +168,11 @@ impl<'a> Terms<'a> {
 
     /// Σ r ρ, and Σ c ρ∘ρ or Σ c svec(ρρᵀ), of a record's rows.
     fn rows(&self, model: &dyn ManyRows, q: &Standard, record: RecordView<'_>, term: &mut Term) {
-        let cut = Cut { residual: self.spec.residual_bound, curvature: self.spec.curvature_bound };
+        let cut = if model.ends_follow_up() {
+            Cut { follow_up: self.spec.residual_bound, ..Cut::NOTHING }
+        } else {
+            Cut { residual: self.spec.residual_bound, curvature: self.spec.curvature_bound, ..Cut::NOTHING }
+        };
         let mut rows = PseudoRows::default();
         many_rows::write(model, record, &Place { cut, ..Place::at(q) }, &mut rows);
         if !rows.is_finite() {

@@ -76,6 +76,23 @@ impl NaturalGradientRule {
         Gaussian::from_natural(family, natural)
     }
 
+    /// Where a site takes its first gradient of times until an event: [`Self::point`] with the preconditioner, which is a bound of what the first curvature will make of the precision, in
+    /// the place of the prior's. An expected count has the factor e^(s²/2) for what q does not know of the predictor, which under a prior is so large that the follow-up of nearly all
+    /// records would end at once. `None` where a curvature was released, or there is no preconditioner.
+    #[must_use]
+    pub fn first_point(family: Family, state: &[f64]) -> Option<Gaussian> {
+        let parts = Parts::new(family, state)?;
+        let matrix = parts.preconditioner.get(..triangle(family.dimension()))?;
+        if parts.curvature.iter().any(|h| *h != 0.0) {
+            return None;
+        }
+        let precision = match family {
+            Family::FullGaussian { .. } => matrix.to_vec(),
+            Family::DiagonalGaussian { dimension } => unsvec(matrix, dimension).diagonal().as_slice().to_vec(),
+        };
+        Gaussian::from_natural(family, with_mean(family, parts.mean, &precision)).ok()
+    }
+
     fn gram(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
         let d = self.family.dimension();
         let parts = self.parts(state)?;

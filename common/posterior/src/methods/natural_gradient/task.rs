@@ -17,6 +17,7 @@ use crate::methods::setting::triangle_numbers;
 use crate::methods::{
     MessageForm, NaturalGradientRule, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec, VisitForm,
 };
+use crate::models::many_rows::ManyRows;
 use crate::models::predictor::Statistics;
 use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
@@ -44,9 +45,9 @@ pub struct NaturalGradientSpec {
     /// The preconditioner is nowhere below this times K s/τ either: K the gain of the run in steps, s the noise that is left on the
     /// gradient, τ the prior's scale.
     pub shrinkage: f64,
-    /// r̄: residuals are cut to this, before a record's weight multiplies them.
+    /// r̄: residuals are cut to this, before a record's weight multiplies them. B of times until an event: follow-up ends at this expected count, and nothing is cut.
     pub residual_bound: f64,
-    /// c̄: curvatures are cut to this, before a record's weight multiplies them; also the weight of the Gram matrix.
+    /// c̄: curvatures are cut to this, before a record's weight multiplies them; also the weight of the Gram matrix, and of times until an event that alone.
     pub curvature_bound: f64,
     /// w: weight of the curvature block against the gradient block.
     pub curvature_weight: f64,
@@ -115,7 +116,7 @@ struct Raw {
     shrinkage: Option<f64>,
     /// r̄. Default: the model's; required where it has none.
     residual_bound: Option<f64>,
-    /// c̄. Default: the model's; required where it has none.
+    /// c̄. Default: the model's, or r̄ where follow-up ends there; required where there is neither.
     curvature_bound: Option<f64>,
     /// w. Default: see the [room](super)'s page.
     curvature_weight: Option<f64>,
@@ -145,8 +146,16 @@ impl Raw {
             Some(_) => invalid(&format!("{name} must be a finite number above 0")),
             None => invalid(&format!("{} has no public {name}: give one in [pvi]", task.model)),
         };
+        let ends_follow_up = task.model.rules().many_rows().is_some_and(ManyRows::ends_follow_up);
+        if ends_follow_up && self.residual_bound.is_none() {
+            return invalid(&format!(
+                "{} needs residual_bound in [pvi]: the expected number of events at which the follow-up of a record ends (1 is a good start)",
+                task.model
+            ));
+        }
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
-        let curvature = named(self.curvature_bound, bounds.map(|b| b.curvature), "curvature_bound")?;
+        let own = if ends_follow_up { Some(residual) } else { bounds.map(|b| b.curvature) };
+        let curvature = named(self.curvature_bound, own, "curvature_bound")?;
         let lengths = task.model.rules().lengths(&task.parsed_schema()?);
         let radius = lengths.gradient;
         let square = match task.approximation {
@@ -158,12 +167,14 @@ impl Raw {
         let (weight, joint) = match (self.curvature_weight, free) {
             (None, Some(free)) => (free * radius / square, residual * radius),
             (given, _) => {
-                let weight =
-                    given.unwrap_or_else(|| (CURVATURE_SHARE / (1.0 - CURVATURE_SHARE)).sqrt() * residual * radius / (curvature * square));
-                (weight, (residual * radius).hypot(weight * curvature * square))
+                // An event is 1, and the curvatures of a record whose follow-up ends add up to as much as its residuals do.
+                let (r, c) = if ends_follow_up { (residual.max(1.0), residual) } else { (residual, curvature) };
+                let weight = given.unwrap_or_else(|| (CURVATURE_SHARE / (1.0 - CURVATURE_SHARE)).sqrt() * r * radius / (c * square));
+                (weight, (r * radius).hypot(weight * c * square))
             }
         };
-        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(CLIP_SHARE * joint * task.max_weight());
+        let share = if ends_follow_up { 1.0 } else { CLIP_SHARE };
+        let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(share * joint * task.max_weight());
         let step = match preconditioner {
             Preconditioner::Gram => 2.0,
             Preconditioner::Diagonal => (1.5 / f64::from(task.max_nonzeros.max(1))).min(1.0),

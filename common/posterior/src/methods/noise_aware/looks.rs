@@ -121,7 +121,10 @@ impl Looks {
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
         let mut bends = vec![0.0; noise.len()];
         let (mut spread, mut starts) = (DMatrix::zeros(d, d), None);
-        let mut weights = normalised(noise.iter().map(|noise| 1.0 / noise));
+        // Looks from where the curvature was another one agree with each other on another θ̄: the first one is that of the rest.
+        let later = self.looks.len() / 2;
+        let alike = |t: usize| f64::from(u8::from(t >= later || changes[t] <= 0.0));
+        let mut weights = normalised(noise.iter().enumerate().map(|(t, noise)| alike(t) / noise));
         let mut result = None;
         let prior_mean = DVector::from_column_slice(&self.prior.mean);
         let mut scales = self.prior.starts();
@@ -177,7 +180,7 @@ impl Looks {
             let weights = std::mem::replace(&mut weights, new);
             let covariance = spread.clone();
             result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), ahead, curvature: likelihood.curvature });
-            // The first pass does not know how far away looks are.
+            // The first pass does not know how far away the looks are that it takes.
             if pass > 1 && moved < 1e-4 && still {
                 break;
             }
