@@ -99,7 +99,7 @@ fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20R
         let mut sum: Vec<f64> = Vec::new();
         for (site, data) in sites.iter().enumerate() {
             let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
-            let mut own = exact_terms(&job, model.as_ref(), data).unwrap();
+            let mut own = exact_terms(&job, data).unwrap();
             sum.resize(own.len(), 0.0);
             let noisy = task.privacy.trust == Trust::Local || site == 0;
             own.iter_mut().filter(|_| noisy).for_each(|value| *value += sd * normal(random));
@@ -149,7 +149,8 @@ fn without_noise_every_way_is_the_posterior_over_all_records() {
             (Released::Factor(exact_factor(&LinearRegression::new(0.5), &sites[1], &expected).unwrap()), Way::ReleasedFactor),
         ];
         for (released, way) in ways {
-            let personal = of_table(&Known { task: &task, plain, released: &released, spread: Spread::None }, &sites[1]).unwrap();
+            let personal =
+                of_table(&Known { task: &task, plain, released: &released, spread: Spread::None, scale: None }, &sites[1]).unwrap();
             assert_eq!((personal.way, personal.floored), (way, 0));
             let q = Gaussian::from_natural(family, personal.natural).unwrap();
             let scale = expected.natural()[3..].iter().fold(0.0, |m: f64, v| m.max(v.abs()));
@@ -193,7 +194,7 @@ fn many(trust: Trust, way: Way, spread: Spread, differences: f64) -> (f64, [f64;
         let run = federation(&task, &sites, &mut random);
         let released = if trust == Trust::Local { run.released(2) } else { run.hidden(2) };
         let plain = task.posterior(&run.state);
-        let personal = of_table(&Known { task: &task, plain, released: &released, spread }, &sites[2]).unwrap();
+        let personal = of_table(&Known { task: &task, plain, released: &released, spread, scale: None }, &sites[2]).unwrap();
         assert_eq!(personal.way, way);
         assert_eq!(personal.spread.others > 0.0, spread == Spread::Learned);
         let personal = Gaussian::from_natural(family, personal.natural).unwrap();
@@ -247,7 +248,7 @@ fn a_site_alone_starts_from_the_prior() {
     let mut random = ChaCha20Rng::seed_from_u64(4);
     let sites = [records(&mut random, 200, &[0.7, -0.4, 0.2])];
     let run = federation(&task, &sites, &mut random);
-    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned };
+    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned, scale: None };
     let personal = of_table(&known, &sites[0]).unwrap();
     let prior = task.prior_natural();
     let (alone, _) = fit(&LogisticRegression, &sites[0], task.family(), &prior, &prior[3..]).unwrap();
@@ -264,7 +265,7 @@ fn gaps_cost_rounds_and_nothing_else() {
     let sites: Vec<RecordTable> = (0..3).map(|_| records(&mut random, 300, &[0.7, -0.4, 0.2])).collect();
     let run = federation(&task, &sites, &mut random);
     let plain = task.posterior(&run.state);
-    let of = |released: &Released| of_table(&Known { task: &task, plain, released, spread: Spread::None }, &sites[0]).unwrap();
+    let of = |released: &Released| of_table(&Known { task: &task, plain, released, spread: Spread::None, scale: None }, &sites[0]).unwrap();
     let whole = of(&run.released(0));
     let Released::Sums(mut history, mut part) = run.released(0) else { panic!("sums") };
     history.rounds[2].state.clear();
@@ -283,6 +284,7 @@ fn a_mixture_has_no_personal_posterior() {
         natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, 5.0, Trust::Local);
     let plain = task.prior_natural();
     task.model = ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 });
-    let refused = of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None }, &table(3, &[]));
+    let refused =
+        of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None, scale: None }, &table(3, &[]));
     assert!(matches!(refused, Err(InferenceError::Capability(..))), "{:?}", refused.err());
 }

@@ -7,6 +7,8 @@
 //!   bounds on r and c (module `methods::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
 //!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
 //!   neither: the mechanism clips and checks every term.
+//! * **A scale that is learned** adds two coordinates to the same release: w(t − m) and w, beside (σr, σ²c) at the public σ. The bound of the joint vector is
+//!   that of `common/privacy/proofs/scale_statistic.md`; σ enters as public state only.
 //! * **Coordinates**: under local trust a site releases those that all sites have and its own effects ([`places`](NaturalGradientSpec::places)); the rest of its vector is 0.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
@@ -15,13 +17,13 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, TaskError, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, ScaleWeights, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, only_step};
-use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project};
+use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project, scale_statistic};
 use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -50,18 +52,19 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
     let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
         return Err(InferenceError::Job("the task names another update"));
     };
-    let model = models::from_spec(&asked.task.model)?;
+    let model = models::from_spec(&asked.job(Job::model))?;
     let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
 }
 
 /// The sum of a visit over a table: every unit's term shortened to C where it is longer, as in the release, but neither rounded nor noised.
-pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, model: &dyn Model, table: &RecordTable) -> Option<Vec<f64>> {
-    let terms = Terms::new(spec, job, model).ok()?;
+pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, table: &RecordTable) -> Option<Vec<f64>> {
+    let model = models::from_spec(&job.model()).ok()?;
+    let terms = Terms::new(spec, job, model.as_ref()).ok()?;
     let (len, clip) = match spec.visit(job.visit) {
         // No record's term is longer than C there.
         NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
-        NaturalGradientVisit::Gradient => (job.task.family().len(), spec.clip_norm.get()),
+        NaturalGradientVisit::Gradient => (usize::try_from(job.task.message(job.visit).ok()?.coordinates).ok()?, spec.clip_norm.get()),
     };
     let mut sum = vec![0.0; len];
     let (mut dense, mut term) = (sum.clone(), Term::default());
@@ -87,7 +90,37 @@ pub struct Terms<'a> {
     dimension: usize,
     /// Whether the residual is the class minus its probability: with the other class it is longer or shorter by 1.
     of_class: bool,
+    /// Where the scale of the observations is learned, in a visit that asks for it.
+    scale: Option<OwnUnits>,
     kind: Kind<'a>,
+}
+
+/// A learned scale at its value in a state: terms are in units of it.
+#[derive(Clone, Copy)]
+struct OwnUnits {
+    /// σ, which the model has too.
+    sd: f64,
+    /// No t is above this.
+    largest: f64,
+    weights: ScaleWeights,
+    /// Place of the first of two numbers more.
+    place: u32,
+}
+
+impl OwnUnits {
+    fn of(spec: &NaturalGradientSpec, job: &Job<'_>) -> Result<Option<Self>, InferenceError> {
+        let setting = job.task.setting();
+        let (Some(scale), NaturalGradientVisit::Gradient) = (setting.learned_scale(), spec.visit(job.visit)) else { return Ok(None) };
+        let (weights, at) = (spec.scale_weights, setting.scale_at(job.lambda));
+        let (Some(weights), Some(at)) = (weights, at) else { return Err(InferenceError::Job("the state is not one of this update")) };
+        let place = u32::try_from(job.task.family().len()).unwrap_or(u32::MAX);
+        Ok(Some(Self { sd: at.scale(), largest: scale.largest, weights, place }))
+    }
+
+    /// (σr, σ²c).
+    fn standardised(&self, Statistics { residual, curvature }: Statistics) -> Statistics {
+        Statistics { residual: self.sd * residual, curvature: self.sd * self.sd * curvature }
+    }
 }
 
 enum Kind<'a> {
@@ -100,7 +133,7 @@ enum Kind<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// At the point of the job's state.
+    /// At the point of the job's state, for the model that the job has ([`Job::model`]).
     ///
     /// # Errors
     /// The model has no linear predictors, or the state is not of this task.
@@ -125,7 +158,7 @@ impl<'a> Terms<'a> {
             }
         };
         let of_class = job.task.model.rules().residual_is_of_class();
-        Ok(Self { spec: *spec, dimension: family.dimension(), of_class, kind })
+        Ok(Self { spec: *spec, dimension: family.dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
     }
 
     /// Adds a record's term. A record with a number that is not finite contributes 0.
@@ -144,12 +177,14 @@ impl<'a> Terms<'a> {
                 let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
                 term.extend(entries().map(|(&j, x)| (j, residual * x)));
                 term.extend(entries().map(|(&j, x)| (offset + j, weight * x * x)));
+                self.scale_of(*predictor, record, (mean, variance), term);
             }
             Kind::Full(predictor, q) => {
                 let (mean, variance) = predictor_of(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 self.products(sparse(record), self.spec.curvature_weight * curvature, self.offset(), term);
+                self.scale_of(*predictor, record, (mean, variance), term);
             }
             Kind::GramOfRows(model) => {
                 let mut rows = PseudoRows::default();
@@ -190,7 +225,7 @@ impl<'a> Terms<'a> {
         if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
         }
-        let own = self.spec.bounded(own);
+        let own = self.spec.bounded(self.scale.map_or(own, |scale| scale.standardised(own)));
         let times = |factor: f64, s: Statistics| Statistics { residual: factor * s.residual, curvature: factor * s.curvature };
         let counted = record.extra.weight;
         if !self.spec.weighted {
@@ -208,6 +243,16 @@ impl<'a> Terms<'a> {
         };
         let own = times(counted, own);
         Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
+    }
+
+    /// w(t − m) and w, where the scale is learned; of a record that is known to be finite.
+    fn scale_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, (mean, variance): (f64, f64), term: &mut Term) {
+        let Some(OwnUnits { largest, weights, place, .. }) = self.scale else { return };
+        let curvature = predictor.statistics(mean, variance, record.target).curvature;
+        let t = scale_statistic(curvature, record.target - mean, variance, largest);
+        let weight = record.extra.weight;
+        term.add(place, weights.statistic * weight * (t - 0.5 * largest));
+        term.add(place + 1, weights.count * weight);
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.
