@@ -54,8 +54,9 @@ pub(crate) fn scale_statistic(curvature: f64, error: f64, variance: f64, largest
     (curvature * (error * error + variance)).min(largest).max(0.0)
 }
 
-/// Σ w and Σ w t over the finite records of a table at q.
-pub(crate) fn scale_sums(model: &dyn LinearPredictor, table: &RecordTable, q: &Standard) -> [f64; 2] {
+/// Σ w and Σ w t over the finite records of a table at q, t being twice the derivative of f in ln σ², and 1.
+#[must_use]
+pub fn scale_sums(model: &dyn LinearPredictor, table: &RecordTable, q: &Standard) -> [f64; 2] {
     let records = table.records().filter(RecordView::is_finite);
     records.fold([0.0; 2], |[count, sum], record| {
         let (mean, variance) = predictor_of(record, q);

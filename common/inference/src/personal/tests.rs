@@ -14,7 +14,6 @@ use dp_pvi_reading::personal::{Released, Way};
 use super::{Known, Spread, exact_factor, fit, of_table};
 use crate::error::InferenceError;
 use crate::methods::{Job, exact_terms};
-use crate::models;
 use crate::models::linear_regression::LinearRegression;
 use crate::models::logistic_regression::LogisticRegression;
 use crate::testing::{close, rows, table, task, uniform};
@@ -68,6 +67,7 @@ fn natural_gradients(model: ModelSpec, approximation: Approximation, noise: f64,
         curvature_weight: 0.5,
         clip_norm: ClipNorm::new(CLIP).unwrap(),
         weighted: false,
+        scale_weights: None,
     });
     let schedule = ScheduleSpec::Synchronous { rounds };
     let mut task = ResolvedTask { schedule, damping: vec![1.0; rounds as usize], ..task(model, approximation, 3, update) };
@@ -86,7 +86,7 @@ struct Run {
 
 fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20Rng) -> Run {
     let UpdateSpec::NaturalGradient(spec) = task.update else { panic!("natural gradients") };
-    let (model, rule) = (models::from_spec(&task.model).unwrap(), task.rule());
+    let rule = task.rule();
     let mut state = rule.initial();
     let mut sent = vec![Vec::new(); sites.len()];
     let mut history = History { shares: vec![1.0 / sites.len() as f64; sites.len()], rounds: Vec::new() };

@@ -8,7 +8,7 @@
 //!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
 //!   neither: the mechanism clips and checks every term.
 //! * **A scale that is learned** adds two coordinates to the same release: w(t − m) and w, beside (σr, σ²c) at the public σ. The bound of the joint vector is
-//!   that of `common/privacy/proofs/scale_statistic.md`; σ enters as public state only.
+//!   that of [`dp_pvi_privacy::proofs::scale_statistic`]; σ enters as public state only.
 //! * **Coordinates**: under local trust a site releases those that all sites have and its own effects ([`places`](NaturalGradientSpec::places)); the rest of its vector is 0.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
@@ -52,7 +52,7 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
     let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
         return Err(InferenceError::Job("the task names another update"));
     };
-    let model = models::from_spec(&asked.job(Job::model))?;
+    let model = models::from_spec(&asked.job(|job| job.model()))?;
     let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
 }

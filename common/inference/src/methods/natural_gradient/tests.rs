@@ -12,6 +12,8 @@ use crate::testing::{close, matrix, random_units, rows, table, task, vector, vec
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::public::Extra;
 
+mod learned_scale;
+
 fn spec() -> NaturalGradientSpec {
     NaturalGradientSpec {
         noise_multiplier: NoiseMultiplier::new(1.0).unwrap(),
@@ -27,6 +29,7 @@ fn spec() -> NaturalGradientSpec {
         curvature_weight: 0.8,
         clip_norm: ClipNorm::new(100.0).unwrap(),
         weighted: false,
+        scale_weights: None,
     }
 }
 
@@ -42,11 +45,12 @@ fn task_with(spec: NaturalGradientSpec, approximation: Approximation, dimension:
 /// The state after every visit, without clip, lattice and noise: statistics and rule alone.
 fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordTable) -> Vec<Vec<f64>> {
     let rule = task.rule();
-    let model = models::from_spec(&task.model).unwrap();
     let mut states = vec![rule.initial()];
     for visit in 0..task.visits() {
         let state = states.last().unwrap();
-        let terms = Terms::new(spec, &Job { site: None, task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
+        let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
+        let model = models::from_spec(&job.model()).unwrap();
+        let terms = Terms::new(spec, &job, model.as_ref()).unwrap();
         let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
         let mut term = Term::default();
         for unit in 0..data.len() {

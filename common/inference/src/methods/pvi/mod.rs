@@ -34,7 +34,7 @@ pub(super) fn run(
     }
     let change = units.map(&Asked::of(job)?, |asked, table| {
         let fit = || {
-            let (model, local) = (models::from_spec(&asked.job(Job::model)).ok()?, asked.job(Local::new).ok()?);
+            let (model, local) = (models::from_spec(&asked.job(|job| job.model())).ok()?, asked.job(Local::new).ok()?);
             let q = model.local_optimum()?.local_optimum(table, &local.cavity, &local.global).ok()?;
             let mut change = local.change(q.natural());
             if let Some(own) = local.own_scale {
