@@ -64,7 +64,9 @@ pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, table: &Rec
     let (len, clip) = match spec.visit(job.visit) {
         // No record's term is longer than C there.
         NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
-        NaturalGradientVisit::Gradient => (usize::try_from(job.task.message(job.visit).ok()?.coordinates).ok()?, spec.clip_norm.get()),
+        NaturalGradientVisit::Gradient => {
+            (job.task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 }, spec.clip_norm.get())
+        }
     };
     let mut sum = vec![0.0; len];
     let (mut dense, mut term) = (sum.clone(), Term::default());

@@ -1,8 +1,11 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec};
+use dp_pvi_posterior::task::{
+    Approximation, ModelSpec, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec,
+};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable};
 
@@ -51,7 +54,11 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
         let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
         let model = models::from_spec(&job.model()).unwrap();
         let terms = Terms::new(spec, &job, model.as_ref()).unwrap();
-        let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
+        let length = match spec.visit(visit) {
+            NaturalGradientVisit::Gram => triangle(task.family().dimension()),
+            NaturalGradientVisit::Gradient => task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 },
+        };
+        let mut sum = vec![0.0; length];
         let mut term = Term::default();
         for unit in 0..data.len() {
             term.clear();

@@ -2,6 +2,7 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use dp_pvi_accounting::NoiseMultiplier;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::models::robust_regression::RobustRegression;
@@ -82,7 +83,8 @@ fn without_noise_the_limit_is_the_optimum_of_both() {
     let data = data(90);
     for approximation in BOTH {
         for preconditioner in [Preconditioner::Gram, Preconditioner::Diagonal] {
-            let spec = spec(preconditioner);
+            // The rule looks at how much noise there is.
+            let spec = NaturalGradientSpec { noise_multiplier: NoiseMultiplier::new(1e-9).unwrap(), ..spec(preconditioner) };
             let task = task_with(spec, approximation, 800);
             let last = super::without_noise(&task, &spec, &data).pop().unwrap();
             let (q, scale) = optimum(&data, task.family());
