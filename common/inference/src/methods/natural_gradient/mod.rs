@@ -119,6 +119,12 @@ impl OwnUnits {
         Ok(Some(Self { sd: at.scale(), largest: scale.largest, weights, place }))
     }
 
+    /// t − m.
+    fn statistic_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
+        let curvature = predictor.statistics(mean, variance, record.target).curvature;
+        scale_statistic(curvature, record.target - mean, variance, self.largest) - 0.5 * self.largest
+    }
+
     /// (σr, σ²c).
     fn standardised(&self, Statistics { residual, curvature }: Statistics) -> Statistics {
         Statistics { residual: self.sd * residual, curvature: self.sd * self.sd * curvature }
@@ -231,30 +237,49 @@ impl<'a> Terms<'a> {
         let times = |factor: f64, s: Statistics| Statistics { residual: factor * s.residual, curvature: factor * s.curvature };
         let counted = record.extra.weight;
         if !self.spec.weighted {
-            return Some(times(counted, own));
+            let factor = self
+                .scale
+                .map_or(1.0, |scale| self.room(scale, own, counted * scale.statistic_of(predictor, record, mean, variance), record));
+            return Some(times(factor * counted, own));
         }
         let other = if self.of_class {
             Statistics { residual: 1.0 - own.residual.abs(), ..own }
         } else {
             self.spec.bounded(predictor.statistics(mean, variance, 1.0 - record.target))
         };
+        let (square, fourth) = self.squares(record);
+        let own = times(counted, own);
+        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
+    }
+
+    /// ‖x‖², and the squared norm of the curvature block at c = 1.
+    fn squares(&self, record: RecordView<'_>) -> (f64, f64) {
         let square: f64 = record.values.iter().map(|x| x * x).sum();
         let fourth = match self.kind {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
             Kind::Gram(_) | Kind::Full(..) | Kind::GramOfRows(_) | Kind::Rows(..) => square * square,
         };
-        let own = times(counted, own);
-        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
+        (square, fourth)
+    }
+
+    /// By how much residual and curvature are shortened so that they have room within C beside what tells the scale, which never is: to shorten it by how far the label is
+    /// off would bias σ.
+    fn room(&self, scale: OwnUnits, own: Statistics, statistic: f64, record: RecordView<'_>) -> f64 {
+        let (clip, weight) = (self.spec.clip_norm.get(), record.extra.weight);
+        let told = (scale.weights.statistic * statistic).powi(2) + (scale.weights.count * weight).powi(2);
+        let (square, fourth) = self.squares(record);
+        let length = own.residual.powi(2) * square + (self.spec.curvature_weight * own.curvature).powi(2) * fourth;
+        let room = (clip * clip - told).max(0.0) / (weight * weight * length);
+        // No length, no weight: nothing to shorten.
+        if room < 1.0 { room.sqrt() } else { 1.0 }
     }
 
     /// w(t − m) and w, where the scale is learned; of a record that is known to be finite.
     fn scale_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, (mean, variance): (f64, f64), term: &mut Term) {
-        let Some(OwnUnits { largest, weights, place, .. }) = self.scale else { return };
-        let curvature = predictor.statistics(mean, variance, record.target).curvature;
-        let t = scale_statistic(curvature, record.target - mean, variance, largest);
+        let Some(scale) = self.scale else { return };
         let weight = record.extra.weight;
-        term.add(place, weights.statistic * weight * (t - 0.5 * largest));
-        term.add(place + 1, weights.count * weight);
+        term.add(scale.place, scale.weights.statistic * weight * scale.statistic_of(predictor, record, mean, variance));
+        term.add(scale.place + 1, scale.weights.count * weight);
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.

@@ -2,7 +2,7 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_pvi_accounting::NoiseMultiplier;
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::models::robust_regression::RobustRegression;
@@ -137,7 +137,10 @@ fn terms_keep_to_the_public_bound_and_short_rows_are_never_shortened() {
         state[3..mean].iter_mut().for_each(|precision| *precision *= 1e4);
         let job = Job { site: None, task: &task, visit: 1, lambda: &state, state: &SiteState::None };
         let model = models::from_spec(&job.model()).unwrap();
-        let terms = Terms::new(&spec, &job, model.as_ref()).unwrap();
+        let clip = share * longest;
+        let within = NaturalGradientSpec { clip_norm: ClipNorm::new(clip).unwrap(), ..spec };
+        let [terms, kept] = [spec, within].map(|spec| Terms::new(&spec, &job, model.as_ref()).unwrap());
+        let mut shortened = 0;
         for record in table(3, &random_units(3, 300, 3)).records() {
             let size = record.values.iter().map(|x| x * x).sum::<f64>().sqrt();
             for short in [1.0, share] {
@@ -148,9 +151,17 @@ fn terms_keep_to_the_public_bound_and_short_rows_are_never_shortened() {
                     let norm = term.entries().iter().map(|(_, v)| v * v).sum::<f64>().sqrt();
                     let most = if short < 1.0 { &mut longest_of_short } else { &mut longest_of_all };
                     *most = most.max(norm / longest);
+                    // Within C only gradient and curvature are shortened.
+                    let mut own = Term::default();
+                    kept.add(RecordView { values: &values, target, ..record }, &mut own);
+                    assert!(own.entries().iter().map(|(_, v)| v * v).sum::<f64>().sqrt() <= clip * (1.0 + 1e-12));
+                    assert_eq!(own.entries()[own.entries().len() - 2..], term.entries()[term.entries().len() - 2..]);
+                    assert!(short == 1.0 || own.entries() == term.entries());
+                    shortened += u32::from(own.entries() != term.entries());
                 }
             }
         }
+        assert!(shortened > 500, "{shortened}");
         assert!((0.7..=1.0 + 1e-12).contains(&longest_of_all), "{longest_of_all}");
         assert!((0.5..=share + 1e-12).contains(&longest_of_short), "{longest_of_short}");
     }
