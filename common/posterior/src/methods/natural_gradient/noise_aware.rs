@@ -74,8 +74,11 @@ fn looks(
             last.clone_from(after);
         }
     }
-    // Where the scale is learned, visits were at others than the last.
+    // Where the scale is learned, visits were at others than the last. Some that are far off would lead away from the mode.
     let square = rule.square(&last)?;
+    if visits.iter().any(|visit| visit.is_near(square)) {
+        visits.retain(|visit| visit.is_near(square));
+    }
     let look = |released: ReleasedVisit| {
         let released = released.at(square);
         Look {

@@ -196,12 +196,13 @@ impl NaturalGradientRule {
         Some(self.parts(state)?.square())
     }
 
-    /// The learned scale after a visit. As with τ, the first gradient says nothing.
+    /// The learned scale after a visit. As with τ, the first gradient says nothing. Averaged are visits at the iterates that are averaged, of which the first is where the second
+    /// of those visits was.
     fn scale(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, sums: Option<[f64; 2]>) -> Option<ScaleState> {
         let (state, known) = (parts.scale?, self.scale?);
         let (visits, first) = self.visits();
         let (Some(sums), Some(weights), true) = (sums, self.spec.scale_weights, arrived.visit > first) else { return Some(state) };
-        let start = visits.saturating_sub(self.window()).max(first + 1);
+        let start = (visits.saturating_sub(self.window()) + 1).clamp(first + 1, visits - 1);
         let gain = if arrived.visit <= start { 1.0 } else { self.share_since(start, arrived.visit) };
         Some(state.next(&known, &weights, Told { sums, noise: self.noise(arrived).powi(2), gain }))
     }
@@ -390,6 +391,11 @@ pub(crate) struct ReleasedVisit {
 }
 
 impl ReleasedVisit {
+    /// Whether the visit was at nearly this σ²: else it looked at another likelihood.
+    pub(crate) fn is_near(&self, square: f64) -> bool {
+        (self.square / square).ln().abs() <= std::f64::consts::LN_2
+    }
+
     /// As if the visit had been at this σ²: g and H then differ by the ratio of both, as far as records keep their weights σ²c.
     pub(crate) fn at(mut self, square: f64) -> Self {
         let ratio = self.square / square;

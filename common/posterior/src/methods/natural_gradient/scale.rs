@@ -1,8 +1,8 @@
 //! What a state of natural gradients knows of a learned scale of the observations.
 //!
 //! A gradient visit brings G = Σ w(t − 1), twice the gradient of the likelihood in ln σ² at the σ of its state, and n = Σ w. Both are averaged over the visits over which iterates
-//! are, as looks at one likelihood near its maximum ([`LogScale`]); a visit before those stands alone. What follows is the distribution of 1/σ² with the noise considered. Post-processing of
-//! released values.
+//! are, as looks at one likelihood near its maximum ([`LogScale`]); a visit before those stands alone. What follows is the distribution of 1/σ² with the noise considered, and as wide as the
+//! last step was long. Post-processing of released values.
 
 use crate::methods::ScaleWeights;
 use crate::models::LearnedScale;
@@ -76,8 +76,10 @@ impl ScaleState {
             LogScale { reference: next.reference, gradient: 0.5 * next.gradient, information: scale.information * count, noise: variance };
         let wanted = look.posterior(&scale.prior);
         let step = (wanted.square().ln() - now).clamp(-LARGEST_STEP, LARGEST_STEP);
-        let precision = Precision { shape: wanted.shape, rate: wanted.shape * (now + step).exp() };
-        Self { precision, ..next }
+        // A run that still moves may be as far off as its last step.
+        let information = wanted.shape - scale.prior.shape;
+        let shape = scale.prior.shape + information / (1.0 + information * step * step);
+        Self { precision: Precision { shape, rate: shape * (now + step).exp() }, ..next }
     }
 }
 

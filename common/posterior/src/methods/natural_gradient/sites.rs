@@ -36,6 +36,9 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                     }
                     NaturalGradientVisit::Gradient => {
                         let released = rule.released(&before, &round.state, round.visit, 1)?;
+                        if !released.is_near(square) {
+                            continue;
+                        }
                         let own = rule.sent(sent, released.square)?.at(released.square / square);
                         let released = released.at(square);
                         let look = Look {
