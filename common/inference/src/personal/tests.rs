@@ -3,9 +3,11 @@ use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::models::robust_regression::RobustRegression;
 use dp_pvi_posterior::models::{gaussian_mixture, linear_regression, logistic_regression};
+use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::task::{
-    Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
+    Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScaleWeights, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::SiteState;
 use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
@@ -16,6 +18,7 @@ use crate::error::InferenceError;
 use crate::methods::{Job, exact_terms};
 use crate::models::linear_regression::LinearRegression;
 use crate::models::logistic_regression::LogisticRegression;
+use crate::models::robust_regression::Robust;
 use crate::testing::{close, rows, table, task, uniform};
 use dp_pvi_records::RecordTable;
 
@@ -287,4 +290,34 @@ fn a_mixture_has_no_personal_posterior() {
     let refused =
         of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None, scale: None }, &table(3, &[]));
     assert!(matches!(refused, Err(InferenceError::Capability(..))), "{:?}", refused.err());
+}
+
+/// Of a run that learned the scale a personal posterior is made with the scale that it learned, and with no other.
+#[test]
+fn a_learned_scale_is_that_of_the_run() {
+    let mut random = ChaCha20Rng::seed_from_u64(11);
+    let model = ModelSpec::from(RobustRegression::learning(4.0, Precision { shape: 1.0, rate: 0.25 }));
+    let mut task = natural_gradients(model, Approximation::FullCovariance, 1e-5, Trust::Local);
+    (task.schedule, task.damping) = (ScheduleSpec::Synchronous { rounds: 30 }, vec![1.0; 30]);
+    if let UpdateSpec::NaturalGradient(spec) = &mut task.update {
+        spec.clip_norm = ClipNorm::new(200.0).unwrap();
+        spec.curvature_bound = 1.25;
+        spec.scale_weights = Some(ScaleWeights { statistic: 0.5, count: 0.5 });
+    }
+    let sites: Vec<RecordTable> = (0..3).map(|_| records(&mut random, 60, &[0.7, -0.4, 0.2])).collect();
+    let run = federation(&task, &sites, &mut random);
+    let scale = task.scale_at(&run.state).unwrap().scale();
+    assert!((scale - 0.5).abs() > 0.02, "{scale}");
+    let (family, prior) = (task.family(), task.prior_natural());
+    let all = whole(&sites);
+    let (exact, _) = fit(&Robust::new(4.0, scale), &all, family, &prior, &prior[3..]).unwrap();
+    let plain = task.posterior(&run.state);
+    close(Gaussian::from_natural(family, plain.to_vec()).unwrap().standard().mean(), exact.standard().mean(), 0.01);
+    for released in [run.released(0), run.hidden(0), Released::Unknown] {
+        let known = Known { task: &task, plain, released: &released, spread: Spread::None, scale: Some(scale) };
+        let personal = of_table(&known, &sites[0]).unwrap();
+        let mean = Gaussian::from_natural(family, personal.natural).unwrap();
+        close(mean.standard().mean(), exact.standard().mean(), 0.03);
+        assert!(matches!(of_table(&Known { scale: None, ..known }, &sites[0]), Err(InferenceError::Job(_))));
+    }
 }

@@ -51,3 +51,7 @@ pub(super) fn run(
     let pending = Pending::Public(released.clone());
     Ok(Output { message: Message::values(released), pending })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
