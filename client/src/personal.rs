@@ -46,6 +46,9 @@ pub struct PersonalDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     covariance: Option<Vec<Vec<f64>>>,
     natural_parameters: Vec<f64>,
+    /// σ, where the run learned the scale of the observations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
     task: String,
 }
 
@@ -69,6 +72,7 @@ pub(crate) struct Of<'a> {
     pub(crate) task: &'a ResolvedTask,
     pub(crate) run: RunId,
     pub(crate) rounds: u32,
+    pub(crate) scale: Option<f64>,
 }
 
 impl PersonalDocument {
@@ -98,6 +102,7 @@ impl PersonalDocument {
             coefficients: coefficients(&names, q.standard()),
             covariance,
             natural_parameters: natural.clone(),
+            scale: of.scale,
             task: String::from_utf8_lossy(&of.task.to_bytes()).into_owned(),
         })
     }
@@ -118,6 +123,8 @@ impl PersonalDocument {
             && document.personal_form == FORM
             && task.hash().to_string() == document.task_hash
             && task.family() == document.family
+            && document.scale.is_some() == task.model.rules().learned_scale().is_some()
+            && document.scale.is_none_or(|scale| scale > 0.0 && scale.is_finite())
             && Gaussian::from_natural(document.family, document.natural_parameters.clone()).is_ok();
         if whole { Ok(document) } else { Err(invalid("contradicts itself: make it again with `dp-pvi-client personalise`".into())) }
     }
@@ -129,7 +136,7 @@ impl PersonalDocument {
 
     /// What predicts from it.
     pub(crate) fn predictor(&self, task: &ResolvedTask) -> Result<Predictor> {
-        Predictor::new(&task.model, self.family, &self.natural_parameters).map_err(|e| ClientError::Failed(Problem::of(e)))
+        Predictor::new(&task.model_with(self.scale), self.family, &self.natural_parameters).map_err(|e| ClientError::Failed(Problem::of(e)))
     }
 
     /// Writes it for its owner alone. A file that is there is replaced.

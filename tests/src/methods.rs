@@ -100,6 +100,12 @@ pub const MODELS: &[Model] = &[
     model("Poisson", "family = \"poisson-regression\"", Data::Counts),
     model("negative binomial", "family = \"negative-binomial-regression\"\ndispersion = 1.5", Data::Counts),
     model("robust", "family = \"robust-regression\"\nscale = 1.0", Data::Counts),
+    model("robust, learned", "family = \"robust-regression\"\nscale = \"learned\"", Data::Counts),
+    model(
+        "robust, learned, full",
+        "family = \"robust-regression\"\nscale = \"learned\"\napproximation = \"full-covariance\"",
+        Data::Counts,
+    ),
     model("multinomial", "family = \"multinomial-regression\"\nclasses = 3", Data::Wards),
     model("multinomial, full", "family = \"multinomial-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Data::Wards),
     model("ordinal", "family = \"ordinal-regression\"\nclasses = 3", Data::Wards),
@@ -205,6 +211,8 @@ pub fn tried(model: &str) -> Vec<&'static Update> {
     let names = match model {
         "linear" | "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal" | "survival" | "Weibull" => vec![GLM],
         "multinomial, full" | "ordinal, full" | "survival, full" | "Weibull, full" => vec!["pvi; natural"],
+        "robust, learned" => vec!["pvi; pvi, at once; natural; natural, diagonal"],
+        "robust, learned, full" => vec!["pvi, at once; natural"],
         "linear, full" => vec!["vips, unknown noise; virtual"],
         "logistic" => vec![
             GLM,
@@ -235,7 +243,7 @@ pub fn tried_aggregated(model: &str) -> Vec<&'static Update> {
         "logistic" => "natural; global, sampled; perturbation; averaging, tied; virtual; virtual, tied; client-level; sep; ep",
         "logistic, full" => "vips",
         "probit" => "sep, sites; ep, sites",
-        "multinomial, full" | "survival, full" => "natural",
+        "multinomial, full" | "survival, full" | "robust, learned" | "robust, learned, full" => "natural",
         "Weibull" => "natural; virtual",
         "ordinal" => "natural; virtual",
         "Poisson" | "negative binomial" | "robust" | "multinomial" | "ordinal, full" | "survival" | "Weibull, full" | "network"

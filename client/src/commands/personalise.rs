@@ -51,10 +51,11 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spr
     let released = released(config, &task, &run, &mut ledger)?;
     let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
     let eyes = OwnEyes::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    let known = Known { task: &task, plain, released: &released, spread };
+    let scale = document.observation_scale.map(|scale| scale.estimate);
+    let known = Known { task: &task, plain, released: &released, spread, scale };
     let seen = personal::posterior(&known, &*snapshot.units(&task)?, eyes).map_err(|e| ClientError::Failed(Problem::of(e)))?;
     let personal = seen.look();
-    let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds };
+    let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds, scale };
     let made = PersonalDocument::new(&of, personal)?;
     let target = target.map_or_else(|| default_place(config, &run), Path::to_path_buf);
     made.write(&target)?;

@@ -118,6 +118,9 @@ impl Effort {
 /// Why this task is not forecast.
 pub(crate) fn rehearsal(task: &ResolvedTask, units: &[u64], rows: u32, number: u32) -> Result<Rehearsal, NotForecast> {
     task.model.rules().predictor().filter(|_| task.dimension == task.features).ok_or(NotForecast::Model)?;
+    if task.model.rules().learned_scale().is_some() {
+        return Err(NotForecast::Scale);
+    }
     if task.dimension > LARGEST {
         return Err(NotForecast::TooLarge(LARGEST));
     }

@@ -36,7 +36,7 @@ fn published(task: &ResolvedTask, problem: &Problem, tables: &[RecordTable]) -> 
     let (mean, sd) = moments(&|record| record.target);
     let label = match problem.likelihood {
         Likelihood::Logistic | Likelihood::Probit => format!("share = {mean:?}\n"),
-        Likelihood::Linear | Likelihood::Poisson | Likelihood::NegativeBinomial | Likelihood::Robust => {
+        Likelihood::Linear | Likelihood::Poisson | Likelihood::NegativeBinomial | Likelihood::Robust | Likelihood::RobustLearned => {
             format!("mean = {mean:?}\nsd = {sd:?}\n")
         }
         // Nothing can be published of times and events.

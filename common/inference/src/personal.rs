@@ -19,7 +19,7 @@
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, svec_times};
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
-use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
 use dp_pvi_privacy::{OwnEyes, OwnEyesOnly, SiteState, Units};
 use dp_pvi_reading::agreement::{Allowance, allowance};
 use dp_pvi_reading::noise_aware::{self, Contribution, History, OwnNoise};
@@ -72,6 +72,8 @@ pub struct Known<'a> {
     pub released: &'a Released,
     /// How far the site may be from the others.
     pub spread: Spread,
+    /// σ, where the run learned the scale of the observations.
+    pub scale: Option<f64>,
 }
 
 /// The personal posterior of the site with these units.
@@ -152,11 +154,17 @@ struct Asked {
     /// The run as the site saw it, and its position there.
     seen: Option<(History, usize)>,
     spread: Spread,
+    scale: Option<f64>,
 }
 
 impl Asked {
     fn of(known: &Known<'_>) -> Result<Self, InferenceError> {
-        let model = models::from_spec(&known.task.model)?;
+        if known.scale.is_none() && known.task.model.rules().learned_scale().is_some() {
+            return Err(InferenceError::Job(
+                "the run learned the scale of the observations, and it is not said what it is: export the posterior again",
+            ));
+        }
+        let model = models::from_spec(&known.task.model_with(known.scale))?;
         if (model.linear_predictor().is_none() && model.many_rows().is_none()) || model.local_optimum().is_none() {
             return Err(InferenceError::Capability("a personal posterior", "an exact optimum of a linear predictor"));
         }
@@ -172,11 +180,17 @@ impl Asked {
                 Released::Factor(_) | Released::Unknown => None,
             },
             spread: known.spread,
+            scale: known.scale,
         })
     }
 
+    /// The model with the scale that the run learned, where it did.
+    fn model(&self) -> ModelSpec {
+        self.task.model_with(self.scale)
+    }
+
     fn fit(&self, table: &RecordTable) -> Option<Personal> {
-        let model = models::from_spec(&self.task.model).ok()?;
+        let model = models::from_spec(&self.model()).ok()?;
         let others = self.others(model.as_ref(), table)?;
         let family = self.task.family();
         let (cavity, floored) = cavity(family, &others.natural, &self.task.prior_natural()[family.dimension()..])?;
@@ -188,7 +202,7 @@ impl Asked {
 
     /// The mixture of the optima under the cavity widened by these multiples of ordinary differences, and the mean of those.
     fn averaged(&self, model: &dyn Model, table: &RecordTable, cavity: &Gaussian, factors: &[f64]) -> Option<(Vec<f64>, Allowance)> {
-        let ordinary = allowance(&self.task.model);
+        let ordinary = allowance(&self.model());
         let intercept = self.task.parsed_schema().ok().and_then(|schema| schema.intercept()).map(|j| j as usize);
         let sd = |j: usize| if Some(j) == intercept { ordinary.intercept } else { ordinary.others };
         let (mut start, mut found) = (cavity.clone(), Vec::with_capacity(factors.len()));
@@ -217,18 +231,18 @@ impl Asked {
 
     fn others(&self, model: &dyn Model, table: &RecordTable) -> Option<Others> {
         let told = self.others.clone();
-        told.or_else(|| self.of_sums(model, table)).or_else(|| self.of_posterior(model, table))
+        told.or_else(|| self.of_sums(table)).or_else(|| self.of_posterior(model, table))
     }
 
     /// The sums without this site's exact terms: where what it sent hides its part, or was not kept.
-    fn of_sums(&self, model: &dyn Model, table: &RecordTable) -> Option<Others> {
+    fn of_sums(&self, table: &RecordTable) -> Option<Others> {
         let (history, site) = self.seen.as_ref()?;
         let mut before = self.task.rule().initial();
         let mut sums = Vec::with_capacity(history.rounds.len());
         for round in &history.rounds {
             let took_part = round.included.contains(site) && !before.is_empty();
             let job = Job { site: None, task: &self.task, visit: round.visit, lambda: &before, state: &SiteState::None };
-            sums.push(if took_part { exact_terms(&job, model, table) } else { None });
+            sums.push(if took_part { exact_terms(&job, table) } else { None });
             before.clone_from(&round.state);
         }
         let part = Contribution { site: *site, sums, noise: OwnNoise::Stays };

@@ -91,6 +91,23 @@ fn natural_gradients_of_numbers_with_outliers_cover() {
     }
 }
 
+/// The scale too, with the true one twice the guess.
+#[test]
+fn natural_gradients_that_learn_the_scale_cover_it() {
+    for approximation in ["mean-field", "full-covariance"] {
+        let counts = covered(&problem(Likelihood::RobustLearned, NATURAL, approximation, 3));
+        let (aware, plain) = (counts.share(counts.aware), counts.share(counts.plain));
+        assert!(ACCEPTED.contains(&aware) && plain < aware, "{aware} {plain}");
+        let scales = f64::from(counts.scales) / f64::from(REPLICATIONS);
+        let mean = counts.log_scales.0 / f64::from(REPLICATIONS);
+        println!(
+            "90 % intervals of the scale cover {scales:.3}; mean of its logarithm {mean:.4}, sd {:.4}",
+            (counts.log_scales.1 / f64::from(REPLICATIONS) - mean * mean).sqrt()
+        );
+        assert!(ACCEPTED.contains(&scales) && mean.abs() < 0.01, "{scales} {mean}");
+    }
+}
+
 /// Follow-up that ends at a public expected count leaves no bias, so that intervals hold with little noise, too; `clip_norm` is the default, which shortens no record.
 #[test]
 fn natural_gradients_of_survival_times_cover() {

@@ -46,6 +46,7 @@ use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::survival::SurvivalModel;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_numerics::observation::Precision;
 use dp_pvi_schema::Schema;
 
 /// What a model says about itself.
@@ -177,6 +178,17 @@ pub trait ModelRules: Display {
         2.0
     }
 
+    /// What is known beforehand of the scale of an observation's noise, where a run learns it. Bounds are then those of (σr, σ²c).
+    fn learned_scale(&self) -> Option<LearnedScale> {
+        None
+    }
+
+    /// The same model with this scale of an observation's noise as a known one, where it is learned.
+    fn with_scale(&self, scale: f64) -> Option<ModelSpec> {
+        let _ = scale;
+        None
+    }
+
     /// The information of an observation over its curvature, where the model is right: what residuals change by with the predictor, and their variance. Below 1
     /// where the curvature is that of a bound of the expected log density. Default: 1, as Bonnet's and Price's theorems have it.
     fn information_share(&self) -> f64 {
@@ -270,6 +282,17 @@ pub struct PredictorBounds {
     pub curvature: f64,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
+}
+
+/// A scale of observations that a run learns: see [`dp_pvi_numerics::observation`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LearnedScale {
+    /// Prior of ϖ = 1/σ².
+    pub prior: Precision,
+    /// No record's t = c((y − a)² + s²) is above this; none is below 0.
+    pub largest: f64,
+    /// Information of one observation about ln σ², where the model is right.
+    pub information: f64,
 }
 
 /// What the blocks of one record's natural gradient are no longer than.

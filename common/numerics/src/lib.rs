@@ -10,6 +10,7 @@ pub mod expectation;
 pub mod floor;
 pub mod noisy_likelihood;
 pub mod normal;
+pub mod observation;
 pub mod optim;
 pub mod polya_gamma;
 pub mod quadrature;

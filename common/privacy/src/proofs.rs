@@ -11,6 +11,7 @@
 //! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
 //! | sums that a model forms by itself | [`batched_sums`] |
 //! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
+//! | what tells a learned scale is part of the same release, and hardly lengthens it | [`scale_statistic`] |
 
 /// The argument as a whole.
 pub mod argument {
@@ -35,4 +36,9 @@ pub mod batched_sums {
 /// Neighbours, slots and layouts.
 pub mod layouts {
     #![doc = include_str!("../proofs/layouts.md")]
+}
+
+/// A learned scale of observations.
+pub mod scale_statistic {
+    #![doc = include_str!("../proofs/scale_statistic.md")]
 }

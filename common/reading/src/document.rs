@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::agreement::Agreement;
 use crate::convergence::Convergence;
 use crate::divided::{Divided, Noise, Without};
-use crate::effects::{self, Effect, Scale};
+use crate::effects::{self, Effect, ObservationScale, Scale};
 use crate::metrics::HeldOutMetrics;
 use crate::noise_aware::{self, Absent};
 use crate::predictive::Predictor;
@@ -53,6 +53,9 @@ pub struct PosteriorDocument {
     /// Scales that coefficients share, with the effects of sites or levels; none where the formula has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scales: Vec<Scale>,
+    /// The scale of an observation's noise, where the run learned it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observation_scale: Option<ObservationScale>,
     /// What the intervals contain.
     pub intervals: Intervals,
     /// The variational posterior as it came out of the run, where the noise-aware one stands above.
@@ -199,6 +202,7 @@ impl PosteriorDocument {
             correlation: read.correlation,
             effects: read.effects,
             scales: read.scales,
+            observation_scale: task.scale_at(state).map(ObservationScale::new),
             intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
             plain: None,
             convergence: None,
@@ -234,6 +238,7 @@ impl PosteriorDocument {
             correlation: None,
             effects: Vec::new(),
             scales: Vec::new(),
+            observation_scale: None,
             intervals: Intervals::absent(Absent::Diverged),
             plain: None,
             convergence: None,
@@ -379,6 +384,10 @@ impl PosteriorDocument {
         if self.scales.len() != read.scales.len() || !self.scales.iter().zip(&read.scales).all(|(a, b)| a.agrees(b)) {
             return Err(DocumentError::Inconsistent("the scales are not those of the natural parameters"));
         }
+        let learned = task.model.rules().learned_scale().is_some();
+        if self.observation_scale.is_some() != learned || !self.observation_scale.is_none_or(|scale| scale.is_consistent()) {
+            return Err(DocumentError::Inconsistent("the scale of the observations is not that of its shape and rate"));
+        }
         if let Some(plain) = &self.plain {
             let posterior = Gaussian::from_natural(self.family, plain.natural_parameters.clone())?;
             stated(&plain.coefficients, &coefficients(&task.parameter_names()?, posterior.standard()))?;
@@ -435,7 +444,8 @@ impl PosteriorDocument {
             (Which::Plain, Some(plain)) => &plain.natural_parameters,
             (Which::Posterior, _) | (Which::Plain, None) => &self.natural_parameters,
         };
-        Ok(Predictor::new(&self.task()?.model, self.family, natural)?)
+        let scale = self.observation_scale.map(|scale| scale.estimate);
+        Ok(Predictor::new(&self.task()?.model_with(scale), self.family, natural)?)
     }
 }
 

@@ -87,7 +87,8 @@ pub fn are_told_by_sums(task: &ResolvedTask) -> bool {
 /// Why released values do not tell it.
 pub fn others(task: &ResolvedTask, plain: &[f64], released: &Released) -> Result<Others, Absent> {
     match released {
-        Released::Factor(factor) if factor.len() == plain.len() => Ok(Others::divided(plain, factor, Way::ReleasedFactor)),
+        // What an update keeps beside its change follows it.
+        Released::Factor(factor) if factor.len() >= plain.len() => Ok(Others::divided(plain, &factor[..plain.len()], Way::ReleasedFactor)),
         Released::Factor(_) | Released::Unknown => Err(Absent::Unknown),
         Released::Sums(history, part) if is_alone(history, part) => Ok(Others { natural: task.prior_natural(), way: Way::Alone }),
         Released::Sums(history, part) => match noise_aware::without(task, history, part) {

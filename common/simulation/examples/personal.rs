@@ -300,7 +300,8 @@ fn federation(task: &ResolvedTask, trust: Trust, sites: &[Site], seed: u64) -> R
         let released = Released::Sums(history.clone(), Contribution { site: number, sums, noise: OwnNoise::Goes });
         // Behind a summer a site knows no sum of its own.
         let released = &released;
-        let personal = |spread| of_table(&Known { task: &seen, plain: task.posterior(&state), released, spread }, &site.training);
+        let personal =
+            |spread| of_table(&Known { task: &seen, plain: task.posterior(&state), released, spread, scale: None }, &site.training);
         let (alone, _) = fit(model.as_ref(), &site.training, family, &prior, &prior[family.dimension()..]).ok_or("no optimum")?;
         let of = |natural: &[f64]| Predictor::new(&task.model, family, natural).map(|predictor| held_out(&predictor, site));
         let (learned, exact) = (personal(Spread::Learned)?, personal(Spread::None)?);

@@ -85,7 +85,8 @@ impl History {
     }
 
     fn keeps_states(&self) -> bool {
-        noise_aware::is_known(&self.task).is_ok() || self.task.early_end.is_some()
+        let learns_scale = self.task.model.rules().learned_scale().is_some();
+        noise_aware::is_known(&self.task).is_ok() || self.task.early_end.is_some() || learns_scale
     }
 
     /// A run that ended by its task's rule is held against it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::TranscriptEntry;
+use dp_pvi_reading::effects::ObservationScale;
 use serde_json::json;
 
 use super::history::History;
@@ -13,7 +14,9 @@ use crate::error::{Result, ServerError};
 pub(super) fn render(history: &History) -> Result<String> {
     let mut text = String::new();
     for (round, entry) in history.entries.iter().enumerate() {
-        text.push_str(&line(history, entry, history.task.early_end.and_then(|_| history.states.get(round)))?);
+        let state = history.states.get(round);
+        let scale = state.and_then(|(state, _)| history.task.scale_at(state)).map(ObservationScale::new);
+        text.push_str(&line(history, entry, history.task.early_end.and(state), scale)?);
         text.push('\n');
     }
     if history.task.early_end.is_some() {
@@ -35,11 +38,16 @@ fn end(history: &History) -> String {
     value.to_string()
 }
 
-fn line(history: &History, entry: &TranscriptEntry, state: Option<&(Vec<f64>, Option<Vec<f64>>)>) -> Result<String> {
+fn line(
+    history: &History,
+    entry: &TranscriptEntry,
+    state: Option<&(Vec<f64>, Option<Vec<f64>>)>,
+    scale: Option<ObservationScale>,
+) -> Result<String> {
     let header = entry.header.peek().map_err(|e| ServerError::Corrupt(Problem::of(e)))?;
     let included: Vec<_> =
         entry.included.iter().map(|(client, update)| json!({ "client": client, "update": update.to_string() })).collect();
-    let value = json!({
+    let mut value = json!({
         "task": history.run.task.to_string(),
         "run": history.run.number,
         "round": header.round,
@@ -61,5 +69,9 @@ fn line(history: &History, entry: &TranscriptEntry, state: Option<&(Vec<f64>, Op
         "state": state.map(|(state, _)| state),
         "correction": state.map(|(_, correction)| correction),
     });
+    if let Some(scale) = scale {
+        // What the round made of a scale that is learned: a function of `lambda`.
+        value["observation_scale"] = json!(scale);
+    }
     Ok(value.to_string())
 }

@@ -126,6 +126,7 @@ pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outc
         curvature_weight: 0.8,
         clip_norm: ClipNorm::new(1e6).map_err(message)?,
         weighted: false,
+        scale_weights: None,
     };
     // The first visit asks for the Gram matrix.
     let visits = u32::try_from(rounds.len() + 1).map_err(message)?;

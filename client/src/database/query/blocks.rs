@@ -9,7 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use sqlparser::ast::{
     BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     GroupByExpr, Ident, InTarget, Join, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAliasColumnDef, TableFactor, TableWithJoins, Value, WindowType,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAliasColumnDef, TableFactor, TableWithJoins, Value,
+    WindowType,
 };
 
 use super::words::{self, Kind};
@@ -581,7 +582,8 @@ impl<'a> Checker<'a> {
 
     fn function(&mut self, function: &Function, scope: &Scope<'_>, named: &Named) -> Checked<()> {
         let name = last(&function.name);
-        if function.name.0.len() > 1 && function.name.0.first().and_then(|part| part.as_ident()).map(lower).as_deref() != Some("pg_catalog") {
+        if function.name.0.len() > 1 && function.name.0.first().and_then(|part| part.as_ident()).map(lower).as_deref() != Some("pg_catalog")
+        {
             self.doubt(format!("the function `{}` is not known here", function.name));
         }
         let (mut arguments, mut exact, mut ordered) = (0, true, !function.within_group.is_empty());
@@ -788,7 +790,12 @@ fn is_exact(expression: &Expr) -> bool {
         Expr::Nested(one) => is_exact(one),
         Expr::Cast { data_type, .. } => matches!(
             data_type,
-            DataType::Numeric(_) | DataType::Decimal(_) | DataType::BigInt(None) | DataType::Int(None) | DataType::Integer(None) | DataType::SmallInt(None)
+            DataType::Numeric(_)
+                | DataType::Decimal(_)
+                | DataType::BigInt(None)
+                | DataType::Int(None)
+                | DataType::Integer(None)
+                | DataType::SmallInt(None)
         ),
         Expr::Value(_) => true,
         Expr::Case { conditions, else_result, .. } => {

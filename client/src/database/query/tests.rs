@@ -48,7 +48,9 @@ fn rows_of_one_person_are_kept() {
     kept("SELECT person_id AS patient, count(*) FILTER (WHERE ward = 3), max(start) FROM visits GROUP BY person_id HAVING count(*) > 1");
     kept("SELECT person_id AS patient, ward, count(*) FROM visits GROUP BY 1, ward");
     kept("SELECT person_id AS patient, rank() OVER (PARTITION BY person_id ORDER BY start) FROM visits");
-    kept("SELECT person_id AS patient, avg(x::numeric), sum((CASE WHEN x > 3 THEN 1 ELSE 0 END)), string_agg(note, ' ' ORDER BY note) FROM visits GROUP BY 1");
+    kept(
+        "SELECT person_id AS patient, avg(x::numeric), sum((CASE WHEN x > 3 THEN 1 ELSE 0 END)), string_agg(note, ' ' ORDER BY note) FROM visits GROUP BY 1",
+    );
     kept("SELECT DISTINCT person_id AS patient, ward FROM visits");
     kept("SELECT person_id AS patient, age FROM a UNION SELECT person_id, age FROM b");
     kept("SELECT person_id AS patient FROM a UNION ALL SELECT person_id FROM b");
@@ -212,7 +214,10 @@ fn one_select_and_nothing_else_is_read() {
     for text in ["", "SELECT 1; SELECT 2", "DELETE FROM visits", "SELEC 1", "DROP TABLE visits", "COPY visits TO '/tmp/x'"] {
         assert!(judge(text, &asked).is_err(), "{text}");
     }
-    assert!(matches!(judge("WITH x AS (DELETE FROM visits RETURNING age) SELECT age FROM x", &asked), Ok(Judged { verdict: Verdict::Broken(_), .. }) | Err(_)));
+    assert!(matches!(
+        judge("WITH x AS (DELETE FROM visits RETURNING age) SELECT age FROM x", &asked),
+        Ok(Judged { verdict: Verdict::Broken(_), .. }) | Err(_)
+    ));
     assert!(matches!(judge("SELECT age INTO y FROM visits", &asked), Ok(Judged { verdict: Verdict::Broken(_), .. })));
 }
 

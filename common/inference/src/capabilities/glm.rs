@@ -45,6 +45,27 @@ pub(crate) fn statistics_of<M: LinearPredictor + ?Sized>(model: &M, record: Reco
     Statistics { residual: weight * residual, curvature: weight * curvature }
 }
 
+/// t = c((y − a)² + s²) of a record with this curvature, for a predictor with this mean and variance: twice the derivative of f in ln σ², and 1, where σ is the scale of an
+/// observation's noise. Where a number overflows it is its bound.
+#[inline]
+#[must_use]
+pub(crate) fn scale_statistic(curvature: f64, error: f64, variance: f64, largest: f64) -> f64 {
+    // The smaller of a bound and no number is the bound.
+    (curvature * (error * error + variance)).min(largest).max(0.0)
+}
+
+/// Σ w and Σ w t over the finite records of a table at q, t being twice the derivative of f in ln σ², and 1.
+#[must_use]
+pub fn scale_sums(model: &dyn LinearPredictor, table: &RecordTable, q: &Standard) -> [f64; 2] {
+    let records = table.records().filter(RecordView::is_finite);
+    records.fold([0.0; 2], |[count, sum], record| {
+        let (mean, variance) = predictor_of(record, q);
+        let Statistics { curvature, .. } = model.statistics(mean, variance, record.target);
+        let t = scale_statistic(curvature, record.target - mean, variance, f64::MAX);
+        [count + record.extra.weight, sum + record.extra.weight * t]
+    })
+}
+
 /// f of a record at a predictor with this mean and variance, offset included: times its weight.
 #[inline]
 #[must_use]

@@ -81,6 +81,8 @@ pub(super) const MODELS: &[(&str, &str, Records)] = &[
     ("Poisson", "family = \"poisson-regression\"", Records::Numbers),
     ("negative binomial", "family = \"negative-binomial-regression\"\ndispersion = 1.5", Records::Numbers),
     ("robust", "family = \"robust-regression\"\nscale = 0.7", Records::Numbers),
+    ("robust, learned", "family = \"robust-regression\"\nscale = \"learned\"", Records::Numbers),
+    ("robust, learned, full", "family = \"robust-regression\"\nscale = \"learned\"\napproximation = \"full-covariance\"", Records::Numbers),
     ("multinomial", "family = \"multinomial-regression\"\nclasses = 3", Records::Several),
     ("multinomial, full", "family = \"multinomial-regression\"\nclasses = 3\napproximation = \"full-covariance\"", Records::Several),
     ("ordinal", "family = \"ordinal-regression\"\nclasses = 3", Records::Ordered),
@@ -168,6 +170,7 @@ pub(super) fn served(model: &str) -> String {
             format!("{exact}; {PROPAGATION}")
         }
         "network" | "network of numbers" => "dp; dp, Adam, sampled; dp, positivity; dp, adaptive; bcm".into(),
+        "robust, learned" | "robust, learned, full" => "pvi; pvi, asynchronous; natural".into(),
         "topics" => "vips".into(),
         "mixture" => format!("{PROPAGATION}; dp-em"),
         "mixture, full" | "moments" => PROPAGATION.into(),

@@ -34,7 +34,7 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
-use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
+use dp_pvi_posterior::task::{ModelSpec, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, ReleaseError};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, StepPermit, Units};
 
@@ -57,6 +57,14 @@ pub struct Job<'a> {
     pub state: &'a SiteState,
 }
 
+impl Job<'_> {
+    /// The model at the state that the server sent: with its scale of the observations, where that is learned.
+    #[must_use]
+    pub fn model(&self) -> ModelSpec {
+        self.task.setting().model_at(self.lambda)
+    }
+}
+
 /// What comes out.
 #[derive(Debug)]
 pub struct Output {
@@ -76,7 +84,7 @@ pub struct Output {
 /// See [`InferenceError`]; nothing was released then.
 pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit, noise: &N) -> Result<Output, InferenceError> {
     models::seal();
-    let model = models::from_spec(&job.task.model)?;
+    let model = models::from_spec(&job.model())?;
     match &job.task.update {
         UpdateSpec::Pvi {} => pvi::run(job, &Local::new(job)?, model.as_ref(), units, permit),
         UpdateSpec::DpOptimisation(spec) => {
@@ -94,9 +102,9 @@ pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit
 
 /// What the records of a table add to the sum of a visit, term by term as the release clips them, without noise. `None` where the update sends no sum
 /// out of which a site's part can be taken, or where its state is not one of the task.
-pub(crate) fn exact_terms(job: &Job<'_>, model: &dyn models::Model, table: &RecordTable) -> Option<Vec<f64>> {
+pub(crate) fn exact_terms(job: &Job<'_>, table: &RecordTable) -> Option<Vec<f64>> {
     match &job.task.update {
-        UpdateSpec::NaturalGradient(spec) => natural_gradient::exact_terms(spec, job, model, table),
+        UpdateSpec::NaturalGradient(spec) => natural_gradient::exact_terms(spec, job, table),
         _ => None,
     }
 }
@@ -112,6 +120,8 @@ pub(crate) struct Local {
     start: Option<Vec<f64>>,
     /// Public scales of the features of a gradient that is clipped; 1 for updates that have none.
     scales: Vec<f64>,
+    /// The site's own shape and rate of 1/σ², where the scale of the observations is learned.
+    own_scale: Option<[f64; 2]>,
     visit: u32,
 }
 
@@ -121,7 +131,10 @@ impl Local {
         // What a rule appends to λ is its own.
         let lambda = job.task.setting().posterior(job.lambda);
         let priors = job.task.setting().priors_at(job.lambda);
-        let factor = job.state.public(lambda.len()).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+        let learned = job.task.setting().learned_scale().is_some();
+        let length = lambda.len() + if learned { 2 } else { 0 };
+        let mut factor = job.state.public(length).map_err(|_| InferenceError::Job("the site's state is of another kind or length"))?;
+        let own_scale = factor.split_off(lambda.len()).try_into().ok();
         Ok(Self {
             global: Gaussian::from_natural(family, lambda.to_vec())
                 .map_err(|_| InferenceError::Job("lambda is not the parameters of a distribution"))?,
@@ -129,6 +142,7 @@ impl Local {
             prior_scale: priors.widest(),
             start: if lambda == job.task.prior_natural() { job.task.model.fit_start(job.task.features) } else { None },
             scales: vec![1.0; family.dimension()],
+            own_scale,
             visit: job.visit,
         })
     }

@@ -3,9 +3,11 @@ use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::models::robust_regression::RobustRegression;
 use dp_pvi_posterior::models::{gaussian_mixture, linear_regression, logistic_regression};
+use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::task::{
-    Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
+    Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScaleWeights, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::SiteState;
 use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
@@ -14,9 +16,9 @@ use dp_pvi_reading::personal::{Released, Way};
 use super::{Known, Spread, exact_factor, fit, of_table};
 use crate::error::InferenceError;
 use crate::methods::{Job, exact_terms};
-use crate::models;
 use crate::models::linear_regression::LinearRegression;
 use crate::models::logistic_regression::LogisticRegression;
+use crate::models::robust_regression::Robust;
 use crate::testing::{close, rows, table, task, uniform};
 use dp_pvi_records::RecordTable;
 
@@ -68,6 +70,7 @@ fn natural_gradients(model: ModelSpec, approximation: Approximation, noise: f64,
         curvature_weight: 0.5,
         clip_norm: ClipNorm::new(CLIP).unwrap(),
         weighted: false,
+        scale_weights: None,
     });
     let schedule = ScheduleSpec::Synchronous { rounds };
     let mut task = ResolvedTask { schedule, damping: vec![1.0; rounds as usize], ..task(model, approximation, 3, update) };
@@ -86,7 +89,7 @@ struct Run {
 
 fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20Rng) -> Run {
     let UpdateSpec::NaturalGradient(spec) = task.update else { panic!("natural gradients") };
-    let (model, rule) = (models::from_spec(&task.model).unwrap(), task.rule());
+    let rule = task.rule();
     let mut state = rule.initial();
     let mut sent = vec![Vec::new(); sites.len()];
     let mut history = History { shares: vec![1.0 / sites.len() as f64; sites.len()], rounds: Vec::new() };
@@ -99,7 +102,7 @@ fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20R
         let mut sum: Vec<f64> = Vec::new();
         for (site, data) in sites.iter().enumerate() {
             let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
-            let mut own = exact_terms(&job, model.as_ref(), data).unwrap();
+            let mut own = exact_terms(&job, data).unwrap();
             sum.resize(own.len(), 0.0);
             let noisy = task.privacy.trust == Trust::Local || site == 0;
             own.iter_mut().filter(|_| noisy).for_each(|value| *value += sd * normal(random));
@@ -149,7 +152,8 @@ fn without_noise_every_way_is_the_posterior_over_all_records() {
             (Released::Factor(exact_factor(&LinearRegression::new(0.5), &sites[1], &expected).unwrap()), Way::ReleasedFactor),
         ];
         for (released, way) in ways {
-            let personal = of_table(&Known { task: &task, plain, released: &released, spread: Spread::None }, &sites[1]).unwrap();
+            let personal =
+                of_table(&Known { task: &task, plain, released: &released, spread: Spread::None, scale: None }, &sites[1]).unwrap();
             assert_eq!((personal.way, personal.floored), (way, 0));
             let q = Gaussian::from_natural(family, personal.natural).unwrap();
             let scale = expected.natural()[3..].iter().fold(0.0, |m: f64, v| m.max(v.abs()));
@@ -193,7 +197,7 @@ fn many(trust: Trust, way: Way, spread: Spread, differences: f64) -> (f64, [f64;
         let run = federation(&task, &sites, &mut random);
         let released = if trust == Trust::Local { run.released(2) } else { run.hidden(2) };
         let plain = task.posterior(&run.state);
-        let personal = of_table(&Known { task: &task, plain, released: &released, spread }, &sites[2]).unwrap();
+        let personal = of_table(&Known { task: &task, plain, released: &released, spread, scale: None }, &sites[2]).unwrap();
         assert_eq!(personal.way, way);
         assert_eq!(personal.spread.others > 0.0, spread == Spread::Learned);
         let personal = Gaussian::from_natural(family, personal.natural).unwrap();
@@ -247,7 +251,7 @@ fn a_site_alone_starts_from_the_prior() {
     let mut random = ChaCha20Rng::seed_from_u64(4);
     let sites = [records(&mut random, 200, &[0.7, -0.4, 0.2])];
     let run = federation(&task, &sites, &mut random);
-    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned };
+    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned, scale: None };
     let personal = of_table(&known, &sites[0]).unwrap();
     let prior = task.prior_natural();
     let (alone, _) = fit(&LogisticRegression, &sites[0], task.family(), &prior, &prior[3..]).unwrap();
@@ -264,7 +268,7 @@ fn gaps_cost_rounds_and_nothing_else() {
     let sites: Vec<RecordTable> = (0..3).map(|_| records(&mut random, 300, &[0.7, -0.4, 0.2])).collect();
     let run = federation(&task, &sites, &mut random);
     let plain = task.posterior(&run.state);
-    let of = |released: &Released| of_table(&Known { task: &task, plain, released, spread: Spread::None }, &sites[0]).unwrap();
+    let of = |released: &Released| of_table(&Known { task: &task, plain, released, spread: Spread::None, scale: None }, &sites[0]).unwrap();
     let whole = of(&run.released(0));
     let Released::Sums(mut history, mut part) = run.released(0) else { panic!("sums") };
     history.rounds[2].state.clear();
@@ -283,6 +287,37 @@ fn a_mixture_has_no_personal_posterior() {
         natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, 5.0, Trust::Local);
     let plain = task.prior_natural();
     task.model = ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 });
-    let refused = of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None }, &table(3, &[]));
+    let refused =
+        of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None, scale: None }, &table(3, &[]));
     assert!(matches!(refused, Err(InferenceError::Capability(..))), "{:?}", refused.err());
+}
+
+/// Of a run that learned the scale a personal posterior is made with the scale that it learned, and with no other.
+#[test]
+fn a_learned_scale_is_that_of_the_run() {
+    let mut random = ChaCha20Rng::seed_from_u64(11);
+    let model = ModelSpec::from(RobustRegression::learning(4.0, Precision { shape: 1.0, rate: 0.25 }));
+    let mut task = natural_gradients(model, Approximation::FullCovariance, 1e-5, Trust::Local);
+    (task.schedule, task.damping) = (ScheduleSpec::Synchronous { rounds: 30 }, vec![1.0; 30]);
+    if let UpdateSpec::NaturalGradient(spec) = &mut task.update {
+        spec.clip_norm = ClipNorm::new(200.0).unwrap();
+        spec.curvature_bound = 1.25;
+        spec.scale_weights = Some(ScaleWeights { statistic: 0.5, count: 0.5 });
+    }
+    let sites: Vec<RecordTable> = (0..3).map(|_| records(&mut random, 60, &[0.7, -0.4, 0.2])).collect();
+    let run = federation(&task, &sites, &mut random);
+    let scale = task.scale_at(&run.state).unwrap().scale();
+    assert!((scale - 0.5).abs() > 0.02, "{scale}");
+    let (family, prior) = (task.family(), task.prior_natural());
+    let all = whole(&sites);
+    let (exact, _) = fit(&Robust::new(4.0, scale), &all, family, &prior, &prior[3..]).unwrap();
+    let plain = task.posterior(&run.state);
+    close(Gaussian::from_natural(family, plain.to_vec()).unwrap().standard().mean(), exact.standard().mean(), 0.01);
+    for released in [run.released(0), run.hidden(0), Released::Unknown] {
+        let known = Known { task: &task, plain, released: &released, spread: Spread::None, scale: Some(scale) };
+        let personal = of_table(&known, &sites[0]).unwrap();
+        let mean = Gaussian::from_natural(family, personal.natural).unwrap();
+        close(mean.standard().mean(), exact.standard().mean(), 0.03);
+        assert!(matches!(of_table(&Known { scale: None, ..known }, &sites[0]), Err(InferenceError::Job(_))));
+    }
 }

@@ -9,6 +9,7 @@ use dp_pvi_accounting::PrivacyUnit;
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
@@ -51,6 +52,8 @@ pub(crate) enum Likelihood {
     NegativeBinomial,
     /// With scale 1 and four degrees of freedom.
     Robust,
+    /// The same where the scale is learned; the guess is ½.
+    RobustLearned,
     /// Times with a baseline hazard that is constant between the ends of [`INTERVALS`]; no intercept.
     Survival,
     /// Times with the cumulative hazard t^k e^η, k the last coefficient's exponential.
@@ -126,7 +129,7 @@ impl Likelihood {
                 let rate = predictor.exp() * random.gamma_of_two() / 2.0;
                 random.count(rate).min(40.0)
             }
-            Self::Robust => predictor + random.normal() / (0.5 * random.gamma_of_two()).sqrt(),
+            Self::Robust | Self::RobustLearned => predictor + random.normal() / (0.5 * random.gamma_of_two()).sqrt(),
             Self::Survival | Self::Weibull => unreachable!("has a target and an event: see `times`"),
         }
     }
@@ -176,6 +179,10 @@ impl Problem {
             Likelihood::Robust => {
                 ("kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1", "family = \"robust-regression\"\nscale = 1.0")
             }
+            Likelihood::RobustLearned => (
+                "kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1",
+                "family = \"robust-regression\"\nscale = \"learned\"",
+            ),
             Likelihood::Logistic => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"logistic-regression\""),
             Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
             Likelihood::Survival => (
@@ -223,7 +230,8 @@ impl Problem {
         let (state, history) = federate(task, tables, seed);
         let gaussian = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap();
         let aware = of_run(task, &history).ok().map(|Posterior { natural_parameters, .. }| gaussian(natural_parameters));
-        Replication { truth, plain: gaussian(task.posterior(&state).to_vec()), aware }
+        let scale = task.scale_at(&state);
+        Replication { truth, plain: gaussian(task.posterior(&state).to_vec()), aware, scale }
     }
 
     /// The coefficients of a federation, and so many tables of records.
@@ -315,6 +323,8 @@ pub(crate) struct Replication {
     pub(crate) truth: Vec<f64>,
     pub(crate) plain: Gaussian,
     pub(crate) aware: Option<Gaussian>,
+    /// Of 1/σ², where σ is learned; it is 1.
+    pub(crate) scale: Option<Precision>,
 }
 
 /// Coverage, width and error of the intervals of many federations.
@@ -325,6 +335,9 @@ pub(crate) struct Counts {
     pub(crate) plain: u32,
     pub(crate) width: (f64, f64),
     pub(crate) squares: (f64, f64),
+    /// Learned scales whose 90 % interval contains the true one, and the sums of ln σ and of its square.
+    pub(crate) scales: u32,
+    pub(crate) log_scales: (f64, f64),
     /// Runs without a noise-aware posterior.
     pub(crate) absent: u32,
     /// Covered by the noise-aware intervals, coefficient by coefficient.
@@ -339,6 +352,11 @@ impl Counts {
             self.absent += 1;
             return;
         };
+        if let Some(scale) = &replication.scale {
+            self.scales += u32::from((scale.quantile(0.05)..=scale.quantile(0.95)).contains(&1.0));
+            self.log_scales.0 += scale.scale().ln();
+            self.log_scales.1 += scale.scale().ln().powi(2);
+        }
         let names: Vec<String> = (0..replication.truth.len()).map(|j| j.to_string()).collect();
         let marginals = |q: &Gaussian| coefficients(&names, q.standard());
         self.by_coefficient.resize(names.len(), 0);

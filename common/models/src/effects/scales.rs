@@ -1,6 +1,7 @@
 //! Coefficients that share a scale, as they are read: τ with its interval, and every coefficient with what it was drawn towards 0 by.
 
 use dp_pvi_expfam::any::Standard;
+use dp_pvi_numerics::observation::Precision;
 use dp_pvi_numerics::scales::{Group, inverse_gamma_quantile};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,45 @@ pub struct Member {
     pub interval_95: Interval,
     /// 1 − v/τ²: 0 where the data say nothing of it, near 1 where they say all.
     pub known: f64,
+}
+
+/// The scale σ of an observation's noise, where a run learned it: in units of the label after centre and scale. 1/σ² ~ Gamma.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObservationScale {
+    /// σ, of which 1/σ² is the expected precision.
+    pub estimate: f64,
+    /// Central 90 % interval.
+    pub interval_90: Interval,
+    /// Central 95 % interval.
+    pub interval_95: Interval,
+    /// Shape of the distribution of 1/σ².
+    pub shape: f64,
+    /// Its rate.
+    pub rate: f64,
+}
+
+impl ObservationScale {
+    /// What a distribution of 1/σ² says.
+    #[must_use]
+    pub fn new(precision: Precision) -> Self {
+        let interval = |level: Level| Interval { lower: precision.quantile(level.tail()), upper: precision.quantile(1.0 - level.tail()) };
+        Self {
+            estimate: precision.scale(),
+            interval_90: interval(Level::P90),
+            interval_95: interval(Level::P95),
+            shape: precision.shape,
+            rate: precision.rate,
+        }
+    }
+
+    /// Whether it says what its shape and rate do, up to the rounding of different machines.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let numbers = |of: &Self| [of.estimate, of.interval_90.lower, of.interval_90.upper, of.interval_95.lower, of.interval_95.upper];
+        let expected = Self::new(Precision { shape: self.shape, rate: self.rate });
+        numbers(self).iter().zip(numbers(&expected)).all(|(a, b)| (a - b).abs() <= 1e-8 * (1.0 + b.abs()))
+    }
 }
 
 /// Where a group belongs.

@@ -154,7 +154,7 @@ fn the_measure_follows_the_likelihood() {
     assert!(poisson[0].ratio.is_some());
     let spread = of(&NegativeBinomialRegression { dispersion: 1.5 }.into(), counts);
     assert_eq!([spread[0].measure, spread[1].measure], [Measure::RateRatio, Measure::Rate]);
-    let robust = of(&RobustRegression { degrees_of_freedom: 4.0, scale: 1.0 }.into(), counts);
+    let robust = of(&RobustRegression { degrees_of_freedom: 4.0, scale: 1.0, learned: None }.into(), counts);
     assert_eq!([robust[0].measure, robust[1].measure], [Measure::Difference, Measure::Value]);
     let probit = of(&ProbitRegression {}.into(), CLASS);
     assert_eq!([probit[0].measure, probit[1].measure], [Measure::ProbitDifference, Measure::Probit]);

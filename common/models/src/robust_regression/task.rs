@@ -11,7 +11,8 @@ use crate::predictor::{Predictor, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use crate::{LearnedScale, ModelRules, ModelSpec, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use dp_pvi_numerics::observation::Precision;
 use dp_pvi_numerics::student::NormalPlusStudent;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -21,8 +22,11 @@ use dp_pvi_schema::{LabelKind, Schema};
 pub struct RobustRegression {
     /// ν.
     pub degrees_of_freedom: f64,
-    /// σ, in units of the label after centre and scale.
+    /// σ, in units of the label after centre and scale; where it is learned, the guess √(rate/shape) from which that starts.
     pub scale: f64,
+    /// Prior of 1/σ², where σ is learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Precision>,
 }
 
 /// Options as a person writes them.
@@ -31,22 +35,56 @@ pub struct RobustRegression {
 pub struct Written {
     /// Default: 4.
     degrees_of_freedom: Option<f64>,
-    scale: Option<f64>,
+    scale: Option<WrittenScale>,
+    /// Default: 1.
+    scale_shape: Option<f64>,
+    /// Default: 0.25.
+    scale_rate: Option<f64>,
 }
+
+/// σ, or that it is learned.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "scale must be a number, or \"learned\"")]
+enum WrittenScale {
+    Known(f64),
+    Word(String),
+}
+
+/// a and b of a learned scale where the task has none: the guess of σ is ½, and counts as two records.
+const SHAPE: f64 = 1.0;
+const RATE: f64 = 0.25;
 
 impl PublicHalf for RobustRegression {
     const NAME: &'static str = "robust-regression";
     const HELP: &'static str = "a number with outliers, linear in the features, with noise of Student's distribution";
     type Written = Written;
 
-    fn explicit(Written { degrees_of_freedom, scale }: Written) -> Result<Self, TaskError> {
+    fn explicit(Written { degrees_of_freedom, scale, scale_shape, scale_rate }: Written) -> Result<Self, TaskError> {
+        let degrees_of_freedom = degrees_of_freedom.unwrap_or(4.0);
         match scale {
-            Some(scale) => Ok(Self { degrees_of_freedom: degrees_of_freedom.unwrap_or(4.0), scale }),
+            Some(WrittenScale::Known(scale)) if scale_shape.is_none() && scale_rate.is_none() => {
+                Ok(Self { degrees_of_freedom, scale, learned: None })
+            }
+            Some(WrittenScale::Word(word)) if word == "learned" => {
+                Ok(Self::learning(degrees_of_freedom, Precision { shape: scale_shape.unwrap_or(SHAPE), rate: scale_rate.unwrap_or(RATE) }))
+            }
+            Some(WrittenScale::Known(_)) => {
+                invalid("scale_shape and scale_rate are those of a scale that is learned: write scale = \"learned\", or remove them")
+            }
+            Some(WrittenScale::Word(_)) => invalid("scale of robust-regression must be a number, or \"learned\""),
             None => invalid(
                 "robust-regression needs scale, that of an observation's noise in units of the label after centre and scale: where outliers are left out, \
-                 about the standard deviation",
+                 about the standard deviation; or scale = \"learned\"",
             ),
         }
+    }
+}
+
+impl RobustRegression {
+    /// With a scale that is learned from this prior of 1/σ² on.
+    #[must_use]
+    pub fn learning(degrees_of_freedom: f64, prior: Precision) -> Self {
+        Self { degrees_of_freedom, scale: prior.scale(), learned: Some(prior) }
     }
 }
 
@@ -58,14 +96,26 @@ impl ModelRules for RobustRegression {
             "degrees_of_freedom must be above 2 and at most 1000: noise without outliers is that of a linear regression",
         )?;
         require(positive(self.scale), "scale must be a number between 1e-30 and 1e30")?;
+        if let Some(prior) = self.learned {
+            require(
+                (0.01..=1e6).contains(&prior.shape) && (1e-12..=1e12).contains(&prior.rate),
+                "scale_shape must lie between 0.01 and 1e6, and scale_rate between 1e-12 and 1e12",
+            )?;
+            require(
+                (self.scale / prior.scale() - 1.0).abs() < 1e-9,
+                "the scale from which learning starts is not that of its prior: use the same version on both sides",
+            )?;
+        }
         require(
             matches!(schema.label().kind, LabelKind::Number(_)),
             "robust-regression predicts a number: give the schema's label kind = \"number\"",
         )
     }
 
+    /// With the scale that the run learned, where it did.
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
-        Ok(of_predictor(outcome, HeavyTailed(*self)))
+        let scale = outcome.noise_sd.filter(|_| self.learned.is_some()).unwrap_or(self.scale);
+        Ok(of_predictor(outcome, HeavyTailed(Self { scale, learned: None, ..*self })))
     }
 
     fn is_linear(&self) -> bool {
@@ -84,12 +134,22 @@ impl ModelRules for RobustRegression {
         self.scale
     }
 
+    /// ∂E log p/∂ ln σ² = ½(t − 1) with t = (ν + 1)Q/(νσ² + Q); its information is ν/(2(ν + 3)) (Lange, Little and Taylor 1989).
+    fn learned_scale(&self) -> Option<LearnedScale> {
+        let nu = self.degrees_of_freedom;
+        self.learned.map(|prior| LearnedScale { prior, largest: nu + 1.0, information: 0.5 * nu / (nu + 3.0) })
+    }
+
+    fn with_scale(&self, scale: f64) -> Option<ModelSpec> {
+        self.learned.map(|_| Self { scale, learned: None, ..*self }.into())
+    }
+
     /// The information of Student's distribution is (ν + 1)/((ν + 3)σ²) (Lange, Little and Taylor 1989), and E c = 1/σ².
     fn information_share(&self) -> f64 {
         (self.degrees_of_freedom + 1.0) / (self.degrees_of_freedom + 3.0)
     }
 
-    /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²).
+    /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²); of (σr, σ²c) where σ is learned.
     ///
     /// # Privacy
     /// With e = y − a, |r| ≤ (ν + 1)|e|/(νσ² + e²), and νσ² + e² ≥ 2σ√ν |e| since (σ√ν − |e|)² ≥ 0. The denominator of c is at least νσ². Neither the label nor
@@ -97,7 +157,7 @@ impl ModelRules for RobustRegression {
     ///
     /// The curvature is not free: where e² = νσ², r is at its bound, and c is not 0.
     fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
-        let (nu, scale) = (self.degrees_of_freedom, self.scale);
+        let (nu, scale) = (self.degrees_of_freedom, if self.learned.is_some() { 1.0 } else { self.scale });
         let curvature = (nu + 1.0) / (nu * scale * scale);
         Some(PredictorBounds { residual: 0.5 * (nu + 1.0) / (scale * nu.sqrt()), curvature, free_curvature: None })
     }
@@ -122,14 +182,14 @@ struct HeavyTailed(RobustRegression);
 
 impl HeavyTailed {
     fn of(&self, mean: f64, variance: f64) -> NormalPlusStudent {
-        let RobustRegression { degrees_of_freedom, scale } = self.0;
+        let RobustRegression { degrees_of_freedom, scale, .. } = self.0;
         NormalPlusStudent { mean, variance, scale, degrees_of_freedom }
     }
 }
 
 impl PredictorLaw for HeavyTailed {
     fn predict(&self, mean: f64, variance: f64) -> Prediction {
-        let RobustRegression { degrees_of_freedom: nu, scale } = self.0;
+        let RobustRegression { degrees_of_freedom: nu, scale, .. } = self.0;
         Prediction::HeavyTailed { mean, variance: variance + scale * scale * nu / (nu - 2.0), law: self.of(mean, variance) }
     }
 
@@ -140,7 +200,16 @@ impl PredictorLaw for HeavyTailed {
 
 impl Display for RobustRegression {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "robust regression, {} degrees of freedom, scale {}", Short(self.degrees_of_freedom), Short(self.scale))
+        let nu = Short(self.degrees_of_freedom);
+        match self.learned {
+            None => write!(f, "robust regression, {nu} degrees of freedom, scale {}", Short(self.scale)),
+            Some(prior) => write!(
+                f,
+                "robust regression, {nu} degrees of freedom, scale learned (guess {}, which counts as {} records)",
+                Short(self.scale),
+                Short(2.0 * prior.shape)
+            ),
+        }
     }
 }
 
@@ -153,13 +222,72 @@ mod tests {
     use super::{HeavyTailed, RobustRegression};
     use crate::prediction::{Level, Prediction, PredictorLaw};
     use crate::predictor::Predictor;
-    use crate::{ModelRules, ModelSpec, Ranges};
+    use crate::{ModelFamily, ModelRules, ModelSpec, Ranges};
+    use dp_pvi_numerics::observation::Precision;
 
-    const MODEL: RobustRegression = RobustRegression { degrees_of_freedom: 4.0, scale: 0.5 };
+    const MODEL: RobustRegression = RobustRegression { degrees_of_freedom: 4.0, scale: 0.5, learned: None };
 
     #[test]
     fn the_model_is_described_in_words() {
         assert_eq!(ModelSpec::from(MODEL).to_string(), "robust regression, 4 degrees of freedom, scale 0.5");
+    }
+
+    fn written(options: &str) -> Result<ModelSpec, String> {
+        let table = toml::from_str(options).unwrap();
+        ModelFamily::named("robust-regression").unwrap().resolve(&table).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_scale_is_a_number_or_learned() {
+        assert_eq!(written("scale = 2").unwrap(), ModelSpec::from(RobustRegression { scale: 2.0, ..MODEL }));
+        let learned = written("scale = \"learned\"").unwrap();
+        assert_eq!(learned.to_string(), "robust regression, 4 degrees of freedom, scale learned (guess 0.5, which counts as 2 records)");
+        let other = written("scale = \"learned\"\nscale_shape = 2.0\nscale_rate = 8.0").unwrap();
+        assert_eq!(other, ModelSpec::from(RobustRegression::learning(4.0, Precision { shape: 2.0, rate: 8.0 })));
+        // In a document a known scale stands as it always did, and a learned one is read as it is written.
+        assert_eq!(
+            serde_json::to_string(&ModelSpec::from(MODEL)).unwrap(),
+            r#"{"family":"robust-regression","degrees_of_freedom":4.0,"scale":0.5}"#
+        );
+        let text = serde_json::to_string(&other).unwrap();
+        assert_eq!(serde_json::from_str::<ModelSpec>(&text).unwrap(), other, "{text}");
+        for (options, words) in [
+            ("scale = \"guessed\"", "or \"learned\""),
+            ("scale = true", "scale must be a number, or \"learned\""),
+            ("scale = 1.0\nscale_rate = 1.0", "write scale = \"learned\""),
+            ("", "or scale = \"learned\""),
+        ] {
+            let error = written(options).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    /// With a known scale, what a learned one says where it has this value, in units of it; and t is what c makes of Q.
+    #[test]
+    fn a_learned_scale_has_bounds_in_its_own_units() {
+        let learned = RobustRegression::learning(4.0, Precision { shape: 1.0, rate: 0.25 });
+        let (ranges, at) = (Ranges { row: 1.0, label: 1.0 }, learned.with_scale(0.3).unwrap());
+        let (own, known) = (learned.predictor_bounds(ranges).unwrap(), at.rules().predictor_bounds(ranges).unwrap());
+        assert!((own.residual - 0.3 * known.residual).abs() < 1e-12 && (own.curvature - 0.09 * known.curvature).abs() < 1e-12);
+        assert!(at.rules().learned_scale().is_none() && MODEL.with_scale(0.3).is_none());
+        let scale = learned.learned_scale().unwrap();
+        assert!((scale.information - 2.0 / 7.0).abs() < 1e-15 && (scale.largest - 5.0).abs() < 1e-15);
+    }
+
+    /// By sums over the density: E t = 1, and E (½(t − 1))² is the information of ln σ².
+    #[test]
+    fn the_information_of_the_scale_is_that_of_its_gradient() {
+        let law = HeavyTailed(MODEL);
+        let (mut mean, mut square) = (0.0, 0.0);
+        for k in -40_000..=40_000 {
+            let y = 1e-2 * f64::from(k);
+            let weight = 1e-2 * law.log_density(0.0, 0.0, y).exp();
+            let t = Predictor::statistics(&MODEL, 0.0, 0.0, y).curvature * y * y;
+            assert!((0.0..=5.0).contains(&t));
+            mean += weight * t;
+            square += weight * 0.25 * (t - 1.0).powi(2);
+        }
+        assert!((mean - 1.0).abs() < 1e-4 && (square - 2.0 / 7.0).abs() < 1e-4, "{mean} {square}");
     }
 
     #[test]
@@ -173,6 +301,11 @@ mod tests {
         assert_eq!(check(MODEL, number), Ok(()));
         assert!(check(RobustRegression { degrees_of_freedom: 2.0, ..MODEL }, number).unwrap_err().contains("above 2"));
         assert!(check(RobustRegression { scale: 0.0, ..MODEL }, number).unwrap_err().contains("scale must be"));
+        let learning = |shape, rate| RobustRegression::learning(4.0, Precision { shape, rate });
+        assert_eq!(check(learning(1.0, 0.25), number), Ok(()));
+        assert!(check(learning(0.0, 0.25), number).unwrap_err().contains("scale"));
+        assert!(check(learning(1.0, 1e-13), number).unwrap_err().contains("scale_rate"));
+        assert!(check(RobustRegression { scale: 0.7, ..learning(1.0, 0.25) }, number).unwrap_err().contains("is not that of its prior"));
         assert!(check(MODEL, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("kind = \"number\""));
     }
 
@@ -215,7 +348,7 @@ mod tests {
         fn residual_and_curvature_keep_to_their_public_bounds(
             mean in -1e3..1e3_f64, sd in 0.0..1e2_f64, error in -40.0..40.0_f64, nu in 2.001..1000.0_f64, scale in 0.01..50.0_f64,
         ) {
-            let model = RobustRegression { degrees_of_freedom: nu, scale };
+            let model = RobustRegression { degrees_of_freedom: nu, scale, learned: None };
             let bounds = model.predictor_bounds(Ranges { row: 1.0, label: 1.0 }).unwrap();
             for target in [mean + error, mean + scale * nu.sqrt(), 1e12] {
                 for variance in [sd * sd, 0.0] {

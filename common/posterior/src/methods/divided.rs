@@ -65,6 +65,9 @@ pub enum Undividable {
     /// The scale of the sites' effects was learned with this site.
     #[error("the formula has effects of sites, whose scale was learned from all of them: run the task again without the site")]
     OwnEffects,
+    /// So was that of the observations.
+    #[error("the scale of the observations was learned with this site: run the task again without it")]
+    Scale,
     /// Not finite, or no distribution.
     #[error("what is left without the site is no distribution: run the task again without it")]
     Diverged,

@@ -29,6 +29,7 @@ pub mod shards;
 mod sum;
 pub mod vips;
 pub mod virtual_clients;
+mod with_scale;
 
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
@@ -42,7 +43,7 @@ pub use bcm::{BcmSpec, CommitteePrior};
 pub use dp_em::{DpEmSpec, EmRule};
 pub use dp_optimisation::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
 pub use global_vi::{GlobalViRule, GlobalViSpec};
-pub use natural_gradient::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
+pub use natural_gradient::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights};
 pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule};
 pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
 pub use pvi::PviRule;
@@ -231,6 +232,11 @@ pub(crate) trait UpdateRules: Display {
 
     /// Whether the server learns scales that coefficients share, after each round.
     fn learns_scales(&self) -> bool {
+        false
+    }
+
+    /// Whether sites send what tells the scale of an observation's noise, so that it can be learned.
+    fn learns_noise_scale(&self) -> bool {
         false
     }
 

@@ -47,6 +47,9 @@ pub enum NotForecast {
     /// Not a regression over a table.
     #[error("only regressions over a table are forecast: rows of other data and models cannot be drawn from a schema")]
     Model,
+    /// The scale of the observations is part of what is asked.
+    #[error("with scale = \"learned\" rows cannot be drawn: nothing says how far labels are off; state the scale as a number to forecast")]
+    Scale,
     /// It has no interval that includes the noise.
     #[error("{0}")]
     Intervals(super::noise_aware::Absent),

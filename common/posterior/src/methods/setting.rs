@@ -3,7 +3,8 @@
 
 use dp_pvi_expfam::any::Family;
 
-use crate::models::{ModelSpec, Ranges};
+use crate::models::{LearnedScale, ModelSpec, Ranges};
+use crate::numerics::observation::Precision;
 use crate::schema::Schema;
 use crate::spec::{
     self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
@@ -87,6 +88,34 @@ impl Setting<'_> {
             Some(end) if learned > 0 && end >= self.family().len() => prior.with(&state[end..]),
             _ => prior,
         }
+    }
+
+    /// What is known beforehand of the scale of an observation's noise, where it is learned.
+    #[must_use]
+    pub fn learned_scale(&self) -> Option<LearnedScale> {
+        self.model.rules().learned_scale()
+    }
+
+    /// Numbers of a learned scale in what a site sends beside its coefficients, and in what it keeps: 0 where the scale is known.
+    #[must_use]
+    pub(crate) fn scale_numbers(&self) -> usize {
+        if self.learned_scale().is_some() { 2 } else { 0 }
+    }
+
+    /// The distribution of 1/σ² in a state, where it is learned: the two numbers before the scales that coefficients share.
+    #[must_use]
+    pub fn scale_at(&self, state: &[f64]) -> Option<Precision> {
+        let prior = self.learned_scale()?.prior;
+        let end = state.len().checked_sub(usize::try_from(super::scaled::learned(self)).ok()?)?;
+        let start = end.checked_sub(2).filter(|start| *start >= self.family().len())?;
+        Some(Precision { shape: state[start], rate: state[start + 1] }).filter(|precision| precision.is_within(&prior))
+    }
+
+    /// The model with the scale of a state where it is learned; else as it is. A state that says nothing of it has the guess.
+    #[must_use]
+    pub fn model_at(&self, state: &[f64]) -> ModelSpec {
+        let scale = || self.scale_at(state).or_else(|| Some(self.learned_scale()?.prior)).map(|precision| precision.scale());
+        scale().and_then(|scale| self.model.rules().with_scale(scale)).unwrap_or_else(|| self.model.clone())
     }
 
     /// For every coefficient the site whose effect it is; empty where the task has no effects of sites.

@@ -23,6 +23,11 @@ impl ResolvedTask {
         let linear = model.predictor().is_some() || model.many_rows().is_some();
         crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
         self.check_priors(&schema)?;
+        require(
+            model.learned_scale().is_none() || self.update.rules().learns_noise_scale(),
+            "scale = \"learned\" needs an update in which sites send what tells it: use update = \"natural-gradient\", or \"pvi\" without protection, or state \
+             the scale as a number",
+        )?;
         self.check_early_end()?;
         self.check_lengths()
     }

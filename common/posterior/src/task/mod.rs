@@ -15,7 +15,7 @@ pub use crate::methods::{
 };
 pub use crate::methods::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,
-    Preconditioner, PropagationSpec, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
+    Preconditioner, PropagationSpec, ScaleWeights, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
 pub use crate::models::{ModelFamily, ModelSpec};
 pub use crate::spec::{

@@ -1,15 +1,28 @@
 //! What the released values of a run say, as the update of its task knows to read them. The words for people are in `dp-pvi-reading`.
 
-use super::ResolvedTask;
+use super::{ModelSpec, ResolvedTask};
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
+use crate::numerics::observation::Precision;
 
 impl ResolvedTask {
     /// Standard deviation of an observation's noise, where a state has learned it.
     #[must_use]
     pub fn learned_noise(&self, state: &[f64]) -> Option<f64> {
-        self.update.rules().learned_noise(state)
+        self.update.rules().learned_noise(state).or_else(|| self.scale_at(state).map(|precision| precision.scale()))
+    }
+
+    /// The distribution of 1/σ² in a state, σ being the scale of an observation's noise, where the model has one that is learned.
+    #[must_use]
+    pub fn scale_at(&self, state: &[f64]) -> Option<Precision> {
+        self.setting().scale_at(state)
+    }
+
+    /// The model with this scale of an observation's noise, where it is learned; else as it is.
+    #[must_use]
+    pub fn model_with(&self, scale: Option<f64>) -> ModelSpec {
+        scale.and_then(|scale| self.model.rules().with_scale(scale)).unwrap_or_else(|| self.model.clone())
     }
 
     /// Whether [`Self::noise_aware`] may have an answer.
@@ -72,6 +85,9 @@ impl ResolvedTask {
     /// # Errors
     /// Why there is none.
     pub fn without(&self, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
+        if self.model.rules().learned_scale().is_some() {
+            return Err(Undividable::Scale);
+        }
         self.has_no_site_effects().map_err(|()| Undividable::OwnEffects)?;
         self.update.rules().without(&self.setting(), releases, site)
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::effects::{Measure, Scale, curves};
+use dp_pvi_reading::effects::{Measure, ObservationScale, Scale, curves};
 use dp_pvi_reading::summary::Level;
 
 use super::scrolled;
@@ -21,6 +21,17 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
     let mut part = String::new();
     bent(&mut part, run, document);
     document.scales.iter().for_each(|scale| group(&mut part, scale, exponentiates(document)));
+    if let Some(scale) = &document.observation_scale {
+        let ObservationScale { estimate, interval_95: interval, .. } = scale;
+        let (estimate, interval) = with_interval(*estimate, interval.lower, interval.upper);
+        // Writing into a string cannot fail.
+        let _ = write!(
+            html,
+            "<p>Scale of a single observation, which the run learned: σ = <span class=\"nb\">{} (95 % interval {})</span>, in units of the label after centre and scale.</p>",
+            Escaped(&estimate),
+            Escaped(&interval)
+        );
+    }
     if !part.is_empty() {
         html.push_str("<h2>Curves, and how groups differ</h2>");
         html.push_str(&part);

@@ -78,6 +78,8 @@ pub(super) const MODELS: &[ModelSection] = &[
     model("poisson-regression", "", Records::Numbers),
     model("negative-binomial-regression", "dispersion = 1.5", Records::Numbers),
     model("robust-regression", "scale = 0.7", Records::Numbers),
+    model("robust-regression, learned", "scale = \"learned\"", Records::Numbers),
+    model("robust-regression, learned, full", "scale = \"learned\"\napproximation = \"full-covariance\"", Records::Numbers),
     model("multinomial-regression", "classes = 3", Records::Several),
     model("multinomial-regression, full", "classes = 3\napproximation = \"full-covariance\"", Records::Several),
     model("ordinal-regression", "classes = 3", Records::Ordered),

@@ -7,6 +7,7 @@ use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, Statistics};
 use dp_pvi_inference::models::negative_binomial_regression::NegativeBinomial;
 use dp_pvi_inference::models::robust_regression::Robust;
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
 use dp_pvi_posterior::schema::public::Extra;
 use nalgebra::{DMatrix, DVector};
@@ -28,7 +29,7 @@ pub(super) const NEGATIVE_BINOMIAL_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("mean_field", Some(negative_binomial_mean_field)),
 ];
 
-/// Parts of `robust_optimum`; with an unknown scale it is still to come.
+/// Parts of `robust_optimum`.
 pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("nu", Some(input)),
     ("sd", Some(input)),
@@ -38,7 +39,7 @@ pub(super) const ROBUST_OPTIMUM: &[(&str, Option<Check>)] = &[
     ("prior_precision", Some(input)),
     ("full", Some(robust_full)),
     ("mean_field", Some(robust_mean_field)),
-    ("unknown_scale", None),
+    ("unknown_scale", Some(unknown_scale)),
 ];
 
 /// Parts of `oracle`.
@@ -132,6 +133,29 @@ fn robust_mean_field(node: &Node<'_>) -> Outcome {
     robust_optimum(node, "mean_field")
 }
 
+/// The scale is learned with the coefficients, as a site of PVI does that is alone.
+fn unknown_scale(node: &Node<'_>) -> Outcome {
+    let part = node.get("unknown_scale")?;
+    let prior = Precision { shape: part.get("shape")?.number()?, rate: part.get("rate")?.number()? };
+    let data = table(&node.get("x")?.rows()?, &node.at("target")?)?;
+    for family in ["full", "mean_field"] {
+        let (start, expected) = prior_and_precision(node, &part, family)?;
+        let (mut q, mut scale) = (start.clone(), prior);
+        for _ in 0..100 {
+            let model = Robust::new(node.get("nu")?.number()?, scale.scale());
+            q = model.local_optimum(&data, &start, &q).map_err(message)?;
+            let [count, statistic] = glm::scale_sums(&model, &data, q.standard());
+            scale = prior.and(count, statistic, scale.square());
+        }
+        let stated = part.get(family)?;
+        stated.key_equals("sd", [scale.scale()], FIXED_POINT)?;
+        stated.key_equals("statistic", [2.0 * (scale.rate - prior.rate) / scale.square()], FIXED_POINT)?;
+        stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
+        same_precision(family, &q, &expected)?;
+    }
+    Ok(())
+}
+
 fn robust_optimum(node: &Node<'_>, part: &str) -> Outcome {
     let model = Robust::new(node.get("nu")?.number()?, node.get("sd")?.number()?);
     optimum(node, part, &model, &table(&node.get("x")?.rows()?, &node.at("target")?)?)
@@ -139,9 +163,21 @@ fn robust_optimum(node: &Node<'_>, part: &str) -> Outcome {
 
 /// The optimum of a part, from the prior, with what it is worth.
 fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOptimum), data: &RecordTable) -> Outcome {
+    let stated = node.get(part)?;
+    let (prior, expected) = prior_and_precision(node, node, part)?;
+    let q = model.local_optimum(data, &prior, &prior).map_err(message)?;
+    stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
+    same_precision(part, &q, &expected)?;
+    let fit = glm::total(model, data, &q);
+    stated.key_equals("expected_log_likelihood", [fit], FIXED_POINT)?;
+    stated.key_equals("elbo", [fit - q.kl(&prior)], FIXED_POINT)
+}
+
+/// The prior of `node` in the family of this key of `of`, and the precision block that stands there.
+fn prior_and_precision(node: &Node<'_>, of: &Node<'_>, part: &str) -> Result<(Gaussian, Vec<f64>), String> {
     let (mean, precision) = (node.at("prior_mean")?, node.at("prior_precision")?);
     let d = mean.len();
-    let stated = node.get(part)?;
+    let stated = of.get(part)?;
     let (family, block, expected) = match part {
         "full" => {
             let block = svec(&DMatrix::from_diagonal(&precision.clone().into()));
@@ -150,16 +186,13 @@ fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOpt
         _ => (Family::DiagonalGaussian { dimension: d }, precision.clone(), stated.at("precision")?),
     };
     let h = mean.iter().zip(&precision).map(|(mean, precision)| mean * precision);
-    let prior = Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?;
-    let q = model.local_optimum(data, &prior, &prior).map_err(message)?;
-    stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
-    let far = q.natural()[d..].iter().zip(&expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
-    if let Some((found, stated)) = far {
-        return Err(format!("{part}: a precision is {found:e}, the file has {stated:e}"));
-    }
-    let fit = glm::total(model, data, &q);
-    stated.key_equals("expected_log_likelihood", [fit], FIXED_POINT)?;
-    stated.key_equals("elbo", [fit - q.kl(&prior)], FIXED_POINT)
+    Ok((Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?, expected))
+}
+
+fn same_precision(part: &str, q: &Gaussian, expected: &[f64]) -> Outcome {
+    let found = &q.natural()[q.family().dimension()..];
+    let far = found.iter().zip(expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
+    far.map_or(Ok(()), |(found, stated)| Err(format!("{part}: a precision is {found:e}, the file has {stated:e}")))
 }
 
 fn negative_binomial_oracle(node: &Node<'_>) -> Outcome {

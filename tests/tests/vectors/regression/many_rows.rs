@@ -216,7 +216,7 @@ fn model_of(case: &Node<'_>) -> Result<ModelSpec, String> {
         "multinomial-regression" => MultinomialRegression { classes: classes(case)? }.into(),
         "ordinal-regression" => ordinal(case)?.into(),
         "negative-binomial-regression" => NegativeBinomialRegression { dispersion: number("dispersion")? }.into(),
-        "robust-regression" => RobustRegression { degrees_of_freedom: number("nu")?, scale: 1.0 }.into(),
+        "robust-regression" => RobustRegression { degrees_of_freedom: number("nu")?, scale: 1.0, learned: None }.into(),
         other => return Err(format!("no family {other}")),
     })
 }

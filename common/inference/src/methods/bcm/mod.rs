@@ -29,7 +29,7 @@ pub(super) fn local(spec: &BcmSpec, job: &Job<'_>) -> Result<Local, InferenceErr
     let prior = Gaussian::from_natural(job.task.family(), prior).map_err(|_| InferenceError::Job("a member's prior is no distribution"))?;
     let start = job.task.model.fit_start(job.task.features);
     let (scales, prior_scale) = (spec.fit.feature_scales(&job.task.setting())?, job.task.setting().priors().widest() / share.sqrt());
-    Ok(Local { global: prior.clone(), cavity: prior, start, prior_scale, scales, visit: job.visit })
+    Ok(Local { global: prior.clone(), cavity: prior, start, prior_scale, scales, own_scale: None, visit: job.visit })
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //!   bounds on r and c (module `methods::natural_gradient` of the posterior crate); with C at that bound no record is shortened. The
 //!   default C is smaller, and weights that depend on the record alone keep those of a logistic regression within it. The proof leans on
 //!   neither: the mechanism clips and checks every term.
+//! * **A scale that is learned** adds two coordinates to the same release: w(t − m) and w, beside (σr, σ²c) at the public σ. The bound of the joint vector is
+//!   that of [`dp_pvi_privacy::proofs::scale_statistic`]; σ enters as public state only.
 //! * **Coordinates**: under local trust a site releases those that all sites have and its own effects ([`places`](NaturalGradientSpec::places)); the rest of its vector is 0.
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
@@ -15,13 +17,13 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, TaskError, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, only_step};
-use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project};
+use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project, scale_statistic};
 use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -50,18 +52,21 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
     let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
         return Err(InferenceError::Job("the task names another update"));
     };
-    let model = models::from_spec(&asked.task.model)?;
+    let model = models::from_spec(&asked.job(|job| job.model()))?;
     let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
     Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
 }
 
 /// The sum of a visit over a table: every unit's term shortened to C where it is longer, as in the release, but neither rounded nor noised.
-pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, model: &dyn Model, table: &RecordTable) -> Option<Vec<f64>> {
-    let terms = Terms::new(spec, job, model).ok()?;
+pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, table: &RecordTable) -> Option<Vec<f64>> {
+    let model = models::from_spec(&job.model()).ok()?;
+    let terms = Terms::new(spec, job, model.as_ref()).ok()?;
     let (len, clip) = match spec.visit(job.visit) {
         // No record's term is longer than C there.
         NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
-        NaturalGradientVisit::Gradient => (job.task.family().len(), spec.clip_norm.get()),
+        NaturalGradientVisit::Gradient => {
+            (job.task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 }, spec.clip_norm.get())
+        }
     };
     let mut sum = vec![0.0; len];
     let (mut dense, mut term) = (sum.clone(), Term::default());
@@ -87,7 +92,43 @@ pub struct Terms<'a> {
     dimension: usize,
     /// Whether the residual is the class minus its probability: with the other class it is longer or shorter by 1.
     of_class: bool,
+    /// Where the scale of the observations is learned, in a visit that asks for it.
+    scale: Option<OwnUnits>,
     kind: Kind<'a>,
+}
+
+/// A learned scale at its value in a state: terms are in units of it.
+#[derive(Clone, Copy)]
+struct OwnUnits {
+    /// σ, which the model has too.
+    sd: f64,
+    /// No t is above this.
+    largest: f64,
+    weights: ScaleWeights,
+    /// Place of the first of two numbers more.
+    place: u32,
+}
+
+impl OwnUnits {
+    fn of(spec: &NaturalGradientSpec, job: &Job<'_>) -> Result<Option<Self>, InferenceError> {
+        let setting = job.task.setting();
+        let (Some(scale), NaturalGradientVisit::Gradient) = (setting.learned_scale(), spec.visit(job.visit)) else { return Ok(None) };
+        let (weights, at) = (spec.scale_weights, setting.scale_at(job.lambda));
+        let (Some(weights), Some(at)) = (weights, at) else { return Err(InferenceError::Job("the state is not one of this update")) };
+        let place = u32::try_from(job.task.family().len()).unwrap_or(u32::MAX);
+        Ok(Some(Self { sd: at.scale(), largest: scale.largest, weights, place }))
+    }
+
+    /// t − m.
+    fn statistic_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
+        let curvature = predictor.statistics(mean, variance, record.target).curvature;
+        scale_statistic(curvature, record.target - mean, variance, self.largest) - 0.5 * self.largest
+    }
+
+    /// (σr, σ²c).
+    fn standardised(&self, Statistics { residual, curvature }: Statistics) -> Statistics {
+        Statistics { residual: self.sd * residual, curvature: self.sd * self.sd * curvature }
+    }
 }
 
 enum Kind<'a> {
@@ -100,7 +141,7 @@ enum Kind<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// At the point of the job's state.
+    /// At the point of the job's state, for the model that the job has ([`Job::model`]).
     ///
     /// # Errors
     /// The model has no linear predictors, or the state is not of this task.
@@ -129,7 +170,7 @@ impl<'a> Terms<'a> {
             }
         };
         let of_class = job.task.model.rules().residual_is_of_class();
-        Ok(Self { spec: *spec, dimension: family.dimension(), of_class, kind })
+        Ok(Self { spec: *spec, dimension: family.dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
     }
 
     /// Adds a record's term. A record with a number that is not finite contributes 0.
@@ -148,12 +189,14 @@ impl<'a> Terms<'a> {
                 let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
                 term.extend(entries().map(|(&j, x)| (j, residual * x)));
                 term.extend(entries().map(|(&j, x)| (offset + j, weight * x * x)));
+                self.scale_of(*predictor, record, (mean, variance), term);
             }
             Kind::Full(predictor, q) => {
                 let (mean, variance) = predictor_of(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
                 term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
                 self.products(sparse(record), self.spec.curvature_weight * curvature, self.offset(), term);
+                self.scale_of(*predictor, record, (mean, variance), term);
             }
             Kind::GramOfRows(model) => {
                 let mut rows = PseudoRows::default();
@@ -198,24 +241,53 @@ impl<'a> Terms<'a> {
         if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
         }
-        let own = self.spec.bounded(own);
+        let own = self.spec.bounded(self.scale.map_or(own, |scale| scale.standardised(own)));
         let times = |factor: f64, s: Statistics| Statistics { residual: factor * s.residual, curvature: factor * s.curvature };
         let counted = record.extra.weight;
         if !self.spec.weighted {
-            return Some(times(counted, own));
+            let factor = self
+                .scale
+                .map_or(1.0, |scale| self.room(scale, own, counted * scale.statistic_of(predictor, record, mean, variance), record));
+            return Some(times(factor * counted, own));
         }
         let other = if self.of_class {
             Statistics { residual: 1.0 - own.residual.abs(), ..own }
         } else {
             self.spec.bounded(predictor.statistics(mean, variance, 1.0 - record.target))
         };
+        let (square, fourth) = self.squares(record);
+        let own = times(counted, own);
+        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
+    }
+
+    /// ‖x‖², and the squared norm of the curvature block at c = 1.
+    fn squares(&self, record: RecordView<'_>) -> (f64, f64) {
         let square: f64 = record.values.iter().map(|x| x * x).sum();
         let fourth = match self.kind {
             Kind::MeanField(..) => record.values.iter().map(|x| x * x * x * x).sum(),
             Kind::Gram(_) | Kind::Full(..) | Kind::GramOfRows(_) | Kind::Rows(..) => square * square,
         };
-        let own = times(counted, own);
-        Some(times(self.spec.weight([own, times(counted, other)], square, fourth), own))
+        (square, fourth)
+    }
+
+    /// By how much residual and curvature are shortened so that they have room within C beside what tells the scale, which never is: to shorten it by how far the label is
+    /// off would bias σ.
+    fn room(&self, scale: OwnUnits, own: Statistics, statistic: f64, record: RecordView<'_>) -> f64 {
+        let (clip, weight) = (self.spec.clip_norm.get(), record.extra.weight);
+        let told = (scale.weights.statistic * statistic).powi(2) + (scale.weights.count * weight).powi(2);
+        let (square, fourth) = self.squares(record);
+        let length = own.residual.powi(2) * square + (self.spec.curvature_weight * own.curvature).powi(2) * fourth;
+        let room = (clip * clip - told).max(0.0) / (weight * weight * length);
+        // No length, no weight: nothing to shorten.
+        if room < 1.0 { room.sqrt() } else { 1.0 }
+    }
+
+    /// w(t − m) and w, where the scale is learned; of a record that is known to be finite.
+    fn scale_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, (mean, variance): (f64, f64), term: &mut Term) {
+        let Some(scale) = self.scale else { return };
+        let weight = record.extra.weight;
+        term.add(scale.place, scale.weights.statistic * weight * scale.statistic_of(predictor, record, mean, variance));
+        term.add(scale.place + 1, scale.weights.count * weight);
     }
 
     /// factor·svec(xxᵀ), from `offset` on: row by row, off-diagonal entries times √2.

@@ -1,8 +1,11 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec};
+use dp_pvi_posterior::task::{
+    Approximation, ModelSpec, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec,
+};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable};
 
@@ -11,6 +14,8 @@ use crate::models::{self, Model};
 use crate::testing::{close, matrix, random_units, rows, table, task, vector, vectors};
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::public::Extra;
+
+mod learned_scale;
 
 fn spec() -> NaturalGradientSpec {
     NaturalGradientSpec {
@@ -27,6 +32,7 @@ fn spec() -> NaturalGradientSpec {
         curvature_weight: 0.8,
         clip_norm: ClipNorm::new(100.0).unwrap(),
         weighted: false,
+        scale_weights: None,
     }
 }
 
@@ -42,12 +48,17 @@ fn task_with(spec: NaturalGradientSpec, approximation: Approximation, dimension:
 /// The state after every visit, without clip, lattice and noise: statistics and rule alone.
 fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordTable) -> Vec<Vec<f64>> {
     let rule = task.rule();
-    let model = models::from_spec(&task.model).unwrap();
     let mut states = vec![rule.initial()];
     for visit in 0..task.visits() {
         let state = states.last().unwrap();
-        let terms = Terms::new(spec, &Job { site: None, task, visit, lambda: state, state: &SiteState::None }, model.as_ref()).unwrap();
-        let mut sum = vec![0.0; task.message(visit).unwrap().coordinates as usize];
+        let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
+        let model = models::from_spec(&job.model()).unwrap();
+        let terms = Terms::new(spec, &job, model.as_ref()).unwrap();
+        let length = match spec.visit(visit) {
+            NaturalGradientVisit::Gram => triangle(task.family().dimension()),
+            NaturalGradientVisit::Gradient => task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 },
+        };
+        let mut sum = vec![0.0; length];
         let mut term = Term::default();
         for unit in 0..data.len() {
             term.clear();

@@ -5,6 +5,7 @@ use dp_pvi_privacy::{Pending, Permit, Units};
 
 use super::asked::Asked;
 use super::{Job, Local, Output};
+use crate::capabilities::glm;
 use crate::error::InferenceError;
 use crate::models::{self, Model};
 use dp_pvi_records::RecordTable;
@@ -12,7 +13,8 @@ use dp_pvi_records::RecordTable;
 /// Largest d: exact optima factorise a d × d matrix (512 MB at this size).
 const LARGEST_DIMENSION: usize = 8_192;
 
-/// Δ = λ* − λ with λ* the maximiser of the local bound, by whatever exact method the model has.
+/// Δ = λ* − λ with λ* the maximiser of the local bound, by whatever exact method the model has. Where the scale σ of the observations is learned the local bound is that at
+/// the server's σ, and the change of the site's factor of 1/σ² follows: ½ Σ w and ½σ² Σ w t at λ*, minus what it was.
 ///
 /// # Privacy
 /// None: ε = ∞. The event is `NonPrivate`, for which a ledger mints a permit only where the site allows it. A local failure
@@ -32,13 +34,24 @@ pub(super) fn run(
     }
     let change = units.map(&Asked::of(job)?, |asked, table| {
         let fit = || {
-            let (model, local) = (models::from_spec(&asked.task.model).ok()?, asked.job(Local::new).ok()?);
+            let (model, local) = (models::from_spec(&asked.job(|job| job.model())).ok()?, asked.job(Local::new).ok()?);
             let q = model.local_optimum()?.local_optimum(table, &local.cavity, &local.global).ok()?;
-            Some(local.change(q.natural()))
+            let mut change = local.change(q.natural());
+            if let Some(own) = local.own_scale {
+                let [count, squares] = glm::scale_sums(model.linear_predictor()?, table, q.standard());
+                let square = asked.task.scale_at(&asked.lambda)?.square();
+                change.extend([0.5 * count - own[0], 0.5 * square * squares - own[1]]);
+            }
+            change.iter().all(|value| value.is_finite()).then_some(change)
         };
-        fit().unwrap_or_else(|| vec![0.0; asked.task.family().len()])
+        let length = asked.task.family().len() + if asked.task.model.rules().learned_scale().is_some() { 2 } else { 0 };
+        fit().unwrap_or_else(|| vec![0.0; length])
     });
     let released = release_non_private(change, permit)?;
     let pending = Pending::Public(released.clone());
     Ok(Output { message: Message::values(released), pending })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

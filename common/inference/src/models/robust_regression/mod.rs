@@ -32,7 +32,7 @@ impl Robust {
     pub fn new(degrees_of_freedom: f64, scale: f64) -> Self {
         let gamma = ln_gamma(0.5 * (degrees_of_freedom + 1.0)) - ln_gamma(0.5 * degrees_of_freedom);
         let log_constant = gamma - 0.5 * (std::f64::consts::PI * degrees_of_freedom * scale * scale).ln();
-        Self { public: public::RobustRegression { degrees_of_freedom, scale }, log_constant }
+        Self { public: public::RobustRegression { degrees_of_freedom, scale, learned: None }, log_constant }
     }
 }
 
@@ -43,7 +43,7 @@ impl LinearPredictor for Robust {
     }
 
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
-        let public::RobustRegression { degrees_of_freedom: nu, scale } = self.public;
+        let public::RobustRegression { degrees_of_freedom: nu, scale, .. } = self.public;
         let square = (target - mean).powi(2) + variance;
         self.log_constant - 0.5 * (nu + 1.0) * (square / (nu * scale * scale)).ln_1p()
     }

@@ -17,6 +17,9 @@
 //! that makes it longer. That depends on features and public state alone, so that the mean residual of a true model stays 0. No residual is cut then.
 //! Of a person with many records each is weighted by itself, and their sum is clipped.
 //!
+//! **A scale that is learned.** With σ unknown all is sent in units of it, (σr, σ²c), so that C does not move with σ, and two numbers of every record more: t − (ν + 1)/2 and 1, see
+//! [`observation`](crate::numerics::observation) and `common/privacy/proofs/scale_statistic.md`. The first costs nothing in a robust regression.
+//!
 //! **Defaults**: ρ = 2, stable because P is above the Hessian; a fifth of the budget for the Gram matrix; C = 0.6 of the largest norm, since rows
 //! are seldom as long as R. Figures: `deploy/guide/src/results/defaults.md`.
 //!
@@ -27,12 +30,13 @@
 mod noise_aware;
 mod rehearsal;
 mod rule;
+mod scale;
 mod sites;
 mod task;
 
 pub use rule::NaturalGradientRule;
 use task::resolve;
-pub use task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner};
+pub use task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights};
 
 use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};

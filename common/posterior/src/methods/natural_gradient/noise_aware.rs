@@ -1,7 +1,7 @@
 //! The noise-aware posterior of bounded natural-gradient variational inference with its Gram preconditioner: every visit is a
 //! [look](crate::methods::noise_aware::looks) at the likelihood. With a mean field the Gram matrix has the correlations.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::any::Gaussian;
 use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
@@ -27,25 +27,25 @@ pub(crate) fn posterior(
     let all = all.and_then(|all| Gaussian::from_natural(family, all.natural_parameters).ok());
     let near = all.map(|all| DVector::from_column_slice(all.standard().mean()));
     let rule = NaturalGradientRule::new(task, *spec);
-    let (looks, last) = looks(&rule, family, spec, history, without).ok_or(Absent::Diverged)?;
+    let (looks, last) = looks(&rule, spec, history, without).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
     let products = products(&rule, history, &last).ok_or(Absent::Diverged)?;
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
-    let looks = Looks { family, looks, correlations: Correlations::new(task, Some(products)), prior: task.priors(), near };
+    let model = task.model_at(&last);
+    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
+    let looks = Looks { family, looks, correlations, prior: task.priors(), near };
     looks.posterior().ok_or(Absent::Diverged)
 }
 
 /// Reads what was released off the states between visits, and the last state. `None` where a state is not one of this rule.
 fn looks(
     rule: &NaturalGradientRule,
-    family: Family,
     spec: &NaturalGradientSpec,
     history: &History,
     without: Option<&Contribution>,
 ) -> Option<(Vec<Look>, Vec<f64>)> {
-    let (d, len) = (family.dimension(), family.len());
     let mut visits = Vec::new();
     let (mut before, mut last) = (rule.initial(), rule.initial());
     let before_len = before.len();
@@ -61,9 +61,9 @@ fn looks(
                 Part::Nothing => visits.push(rule.released(&before, after, round.visit, sites(round))?),
                 Part::Some(sum, sites) if sites > 0 => {
                     let mut visit = rule.released(&before, after, round.visit, sites)?;
-                    let (gradient, curvature) = sum.split_at_checked(d).filter(|_| sum.len() == len)?;
-                    visit.gradient.iter_mut().zip(gradient).for_each(|(all, own)| *all -= own);
-                    visit.curvature.iter_mut().zip(curvature).for_each(|(all, own)| *all -= own / spec.curvature_weight);
+                    let own = rule.sent(sum, visit.square)?;
+                    visit.gradient.iter_mut().zip(own.gradient).for_each(|(all, own)| *all -= own);
+                    visit.curvature.iter_mut().zip(own.curvature).for_each(|(all, own)| *all -= own);
                     visits.push(visit);
                 }
                 Part::Some(..) | Part::Unknown => {}
@@ -74,14 +74,22 @@ fn looks(
             last.clone_from(after);
         }
     }
-    let look = |released: &ReleasedVisit| Look {
-        point: DVector::from_column_slice(&released.point),
-        gradient: DVector::from_column_slice(&released.gradient),
-        curvature: DVector::from_column_slice(&released.curvature),
-        noise: DVector::from_column_slice(&released.noise),
-        curvature_noise: DVector::from_column_slice(&released.curvature_noise),
+    // Where the scale is learned, visits were at others than the last. Some that are far off would lead away from the mode.
+    let square = rule.square(&last)?;
+    if visits.iter().any(|visit| visit.is_near(square)) {
+        visits.retain(|visit| visit.is_near(square));
+    }
+    let look = |released: ReleasedVisit| {
+        let released = released.at(square);
+        Look {
+            point: DVector::from_vec(released.point),
+            gradient: DVector::from_vec(released.gradient),
+            curvature: DVector::from_vec(released.curvature),
+            noise: DVector::from_vec(released.noise),
+            curvature_noise: DVector::from_vec(released.curvature_noise),
+        }
     };
-    Some((visits.iter().map(look).collect(), last))
+    Some((visits.into_iter().map(look).collect(), last))
 }
 
 /// The Gram matrix of a run, which its first round with a site has released.

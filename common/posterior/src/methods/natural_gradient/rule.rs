@@ -1,8 +1,11 @@
 //! The server's step of bounded natural-gradient variational inference.
 //!
-//! The state is [λ | μ | H̄ | svec P | τ²]: the posterior, the point at which the next gradient is taken, the running mean of the released
-//! curvatures, the preconditioner (absent with a diagonal one, 0 before it is known), and the scales that are learned (absent where none is). λ has the mean of the averaged iterates and
-//! precision Λ = Λ0 + H̄, floored at Λ0.
+//! The state is [λ | μ | H̄ | svec P | σ | τ²]: the posterior, the point at which the next gradient is taken, the running mean of the released
+//! curvatures, the preconditioner (absent with a diagonal one, 0 before it is known), and the scales that are learned (absent where none is): the observations'
+//! ([`scale`](super::scale)), and those that coefficients share. λ has the mean of the averaged iterates and precision Λ = Λ0 + H̄, floored at Λ0.
+//!
+//! Where σ is learned, sums are in units of it, and H̄ is the mean of Σ σ²c xxᵀ: then Λ = Λ0 + H̄/σ² with the σ that follows from the visit, and the likelihood's part of P moves with
+//! 1/σ². Everywhere else σ stands for 1.
 //!
 //! * Gram visit: P = Λ0 + V max(E, f) Vᵀ with V E Vᵀ the released matrix. Since c ≤ c̄, P is a bound on the Hessian wherever q is
 //!   (Böhning & Lindsay), so that ρ ≤ 2 is stable. f is the larger of κ s√(d/2), s the noise of a coordinate, below which an
@@ -20,9 +23,11 @@ use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
+use super::scale::{ScaleState, Told};
 use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
 use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step};
+use crate::models::LearnedScale;
 use crate::numerics::floor::PrecisionFloor;
 use crate::numerics::noisy_likelihood;
 use crate::numerics::scales::NoisyScales;
@@ -44,6 +49,8 @@ pub struct NaturalGradientRule {
     gathered: GatheredNoise,
     /// The site whose effect a coefficient is, where sites release their own effects only; empty where all release all.
     owners: Vec<Option<u32>>,
+    /// What is known beforehand of a learned scale of the observations.
+    scale: Option<LearnedScale>,
 }
 
 impl NaturalGradientRule {
@@ -62,6 +69,7 @@ impl NaturalGradientRule {
             shares,
             gathered: task.gathered_noise(),
             owners: if task.privacy.trust == Trust::Local { task.owners() } else { Vec::new() },
+            scale: task.learned_scale(),
             spec,
         }
     }
@@ -99,14 +107,15 @@ impl NaturalGradientRule {
         if arrived.sum.len() != triangle(d) || parts.preconditioner.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
+        let noise = self.noise(arrived) / parts.square();
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
-        let floor = (self.spec.eigenvalue_floor * self.noise(arrived) * (d as f64 / 2.0).sqrt()).max(self.smallest_precision(arrived));
-        let eigen = SymmetricEigen::try_new(unsvec(arrived.sum, d), f64::EPSILON, 1000 * d.max(10))?;
+        let floor = (self.spec.eigenvalue_floor * noise * (d as f64 / 2.0).sqrt()).max(self.smallest_precision(arrived, &parts));
+        let eigen = SymmetricEigen::try_new(unsvec(arrived.sum, d) / parts.square(), f64::EPSILON, 1000 * d.max(10))?;
         let raised = DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(floor)));
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
         let matrix = svec(&(&eigen.eigenvectors * raised * eigen.eigenvectors.transpose() + prior));
         let mut state = state.to_vec();
-        let start = state.len() - matrix.len() - parts.scales.len();
+        let start = state.len() - matrix.len() - parts.scale.map_or(0, |_| ScaleState::LEN) - parts.scales.len();
         state[start..start + matrix.len()].copy_from_slice(&matrix);
         Some(state)
     }
@@ -114,22 +123,23 @@ impl NaturalGradientRule {
     fn gradient(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
         let d = self.family.dimension();
         let parts = self.parts(state)?;
-        if arrived.sum.len() != d + parts.curvature.len() || !arrived.sum.iter().all(|v| v.is_finite()) {
-            return None;
-        }
-        let (gradient, curvature) = arrived.sum.split_at(d);
-        let gain = self.gain(arrived.visit);
+        let sent = self.sent(arrived.sum, parts.square()).filter(|_| arrived.sum.iter().all(|v| v.is_finite()))?;
+        let (gain, old_square) = (self.gain(arrived.visit), parts.square());
+        // In units of 1/σ².
         let curvature: Vec<f64> = parts
             .curvature
             .iter()
-            .zip(curvature)
-            .map(|(mean, released)| mean + gain.curvature * (released / self.spec.curvature_weight - mean))
+            .zip(&sent.curvature)
+            .map(|(mean, released)| mean + gain.curvature * (old_square * released - mean))
             .collect();
+        let of_likelihood = |square: f64| curvature.iter().map(move |h| h / square);
         let prior = self.prior.precisions(parts.scales);
-        let slope: Vec<f64> = gradient.iter().zip(self.pull_of_prior(&prior, parts.mean)).map(|(g, pull)| g + pull).collect();
-        let scales = self.scales(&parts, arrived, gradient, &curvature)?;
+        let slope: Vec<f64> = sent.gradient.iter().zip(self.pull_of_prior(&prior, parts.mean)).map(|(g, pull)| g + pull).collect();
+        let scales = self.scales(&parts, arrived, &sent.gradient, &of_likelihood(old_square).collect::<Vec<_>>())?;
+        let scale = self.scale(&parts, arrived, sent.scale);
+        let square = scale.map_or(1.0, |scale| scale.precision.square());
         let new_prior = self.prior.with(&scales).natural(self.family);
-        let mut precision: Vec<f64> = new_prior[d..].iter().zip(&curvature).map(|(prior, h)| prior + h).collect();
+        let mut precision: Vec<f64> = new_prior[d..].iter().zip(of_likelihood(square)).map(|(prior, h)| prior + h).collect();
         let mut floored = 0;
         if let Some(raised) = PrecisionFloor::LogConcave.apply(self.family, &new_prior[d..], &precision) {
             (precision, floored) = (raised.precision, raised.directions);
@@ -137,8 +147,8 @@ impl NaturalGradientRule {
         let direction = match self.spec.preconditioner {
             Preconditioner::Gram => Cholesky::new(unsvec(parts.preconditioner, d))?.solve(&DVector::from_vec(slope)).as_slice().to_vec(),
             Preconditioner::Diagonal => {
-                let noise = self.noise(arrived) / self.spec.curvature_weight;
-                let floor = (self.spec.eigenvalue_floor * noise).max(self.smallest_precision(arrived));
+                let noise = self.noise(arrived) / (self.spec.curvature_weight * old_square);
+                let floor = (self.spec.eigenvalue_floor * noise).max(self.smallest_precision(arrived, &parts));
                 let diagonal = diagonal(self.family, &precision);
                 slope.iter().zip(diagonal).map(|(slope, precision)| slope / precision.max(floor)).collect()
             }
@@ -148,8 +158,9 @@ impl NaturalGradientRule {
         let average: Vec<f64> = mean.iter().zip(old.standard().mean()).map(|(new, old)| old + gain.mean * (new - old)).collect();
         let lambda = with_mean(self.family, &average, &precision);
         Gaussian::from_natural(self.family, lambda.clone()).ok()?;
-        let preconditioner = self.preconditioner(&parts, &scales);
-        let next = Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: &preconditioner, scales: &scales }.concat();
+        let preconditioner = self.preconditioner(&parts, &scales, square);
+        let next =
+            Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: &preconditioner, scale, scales: &scales }.concat();
         next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
     }
 
@@ -166,16 +177,51 @@ impl NaturalGradientRule {
         let prior = self.prior.precisions(old.scales);
         let gradient = slope.iter().zip(self.pull_of_prior(&prior, old.mean)).map(|(slope, pull)| slope - pull);
         let gain = self.gain(visit).curvature;
-        let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| old + (new - old) / gain);
+        let square = old.square();
+        let curvature = old.curvature.iter().zip(new.curvature).map(|(old, new)| (old + (new - old) / gain) / square);
         let (noise, of_curvature) = self.noises(visit, sites);
-        let curvature_noise = of_curvature.into_iter().map(|variance| variance / self.spec.curvature_weight.powi(2)).collect();
+        let weight = self.spec.curvature_weight * square;
         Some(ReleasedVisit {
             point: old.mean.to_vec(),
             gradient: gradient.collect(),
             curvature: curvature.collect(),
-            noise,
-            curvature_noise,
+            noise: noise.into_iter().map(|variance| variance / square).collect(),
+            curvature_noise: of_curvature.into_iter().map(|variance| variance / weight.powi(2)).collect(),
+            square,
         })
+    }
+
+    /// A gradient visit's sum, in part or whole, at this σ²; `None` where it is not as long as such a sum.
+    pub(super) fn sent(&self, sum: &[f64], square: f64) -> Option<Sent> {
+        let (d, len) = (self.family.dimension(), self.family.len());
+        let (own, scale) = sum.split_at_checked(len)?;
+        let scale = match (self.scale, scale) {
+            (None, []) => None,
+            (Some(_), [statistic, count]) => {
+                let weights = self.spec.scale_weights?;
+                Some([statistic / weights.statistic, count / weights.count])
+            }
+            _ => return None,
+        };
+        let (sd, weight) = (square.sqrt(), self.spec.curvature_weight * square);
+        let (gradient, curvature) = own.split_at(d);
+        Some(Sent { gradient: gradient.iter().map(|g| g / sd).collect(), curvature: curvature.iter().map(|h| h / weight).collect(), scale })
+    }
+
+    /// σ² of a state; 1 where it is known.
+    pub(super) fn square(&self, state: &[f64]) -> Option<f64> {
+        Some(self.parts(state)?.square())
+    }
+
+    /// The learned scale after a visit. As with τ, the first gradient says nothing. Averaged are visits at the iterates that are averaged, of which the first is where the second
+    /// of those visits was.
+    fn scale(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, sums: Option<[f64; 2]>) -> Option<ScaleState> {
+        let (state, known) = (parts.scale?, self.scale?);
+        let (visits, first) = self.visits();
+        let (Some(sums), Some(weights), true) = (sums, self.spec.scale_weights, arrived.visit > first) else { return Some(state) };
+        let start = (visits.saturating_sub(self.window()) + 1).clamp(first + 1, visits - 1);
+        let gain = if arrived.visit <= start { 1.0 } else { self.share_since(start, arrived.visit) };
+        Some(state.next(&known, &weights, Told { sums, noise: self.noise(arrived).powi(2), gain }))
     }
 
     /// Σ xxᵀ of a state's preconditioner, which a Gram visit over so many sites has set.
@@ -183,7 +229,8 @@ impl NaturalGradientRule {
         let (d, parts) = (self.family.dimension(), self.parts(state)?);
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
         let matrix = unsvec(parts.preconditioner, d) - prior;
-        Some(Products { matrix, noise: self.noise(&Arrived { visit: 0, sites, sum: &[] }).powi(2) })
+        let noise = self.noise(&Arrived { visit: 0, sites, sum: &[] }) / parts.square();
+        Some(Products { matrix, noise: noise.powi(2) })
     }
 
     /// Λ0(m0 − μ), for a Λ0 of this diagonal.
@@ -197,7 +244,7 @@ impl NaturalGradientRule {
         if !self.prior.learns_scales() || arrived.visit <= self.visits().1 {
             return Some(parts.scales.to_vec());
         }
-        let noise = self.noises(arrived.visit, arrived.sites).0;
+        let noise: Vec<f64> = self.noises(arrived.visit, arrived.sites).0.into_iter().map(|variance| variance / parts.square()).collect();
         let none = vec![0.0; self.family.len()];
         let told = match self.family {
             Family::FullGaussian { dimension } => {
@@ -219,14 +266,15 @@ impl NaturalGradientRule {
         Some(known.fixed_point(parts.scales)?.scales)
     }
 
-    /// P with the prior of these scales.
-    fn preconditioner(&self, parts: &Parts<'_>, scales: &[f64]) -> Vec<f64> {
-        let (d, mut matrix) = (self.family.dimension(), parts.preconditioner.to_vec());
-        if !matrix.is_empty() && scales != parts.scales {
+    /// P with the prior of these scales, and the likelihood's part with this σ².
+    fn preconditioner(&self, parts: &Parts<'_>, scales: &[f64], square: f64) -> Vec<f64> {
+        let (d, mut matrix, ratio) = (self.family.dimension(), parts.preconditioner.to_vec(), parts.square() / square);
+        if !matrix.is_empty() && (scales != parts.scales || square != parts.square()) {
             let (old, new) = (self.prior.precisions(parts.scales), self.prior.precisions(scales));
+            matrix.iter_mut().for_each(|entry| *entry *= ratio);
             let mut place = 0;
             for j in 0..d {
-                matrix[place] += new[j] - old[j];
+                matrix[place] += new[j] - ratio * old[j];
                 place += d - j;
             }
         }
@@ -236,8 +284,10 @@ impl NaturalGradientRule {
     /// A state of this rule, cut.
     fn parts<'s>(&self, state: &'s [f64]) -> Option<Parts<'s>> {
         let parts = Parts::new(self.family, state)?;
-        let (preconditioner, scales) = parts.preconditioner.split_at_checked(parts.preconditioner.len().checked_sub(self.learned())?)?;
-        Some(Parts { preconditioner, scales, ..parts })
+        let (rest, scales) = parts.preconditioner.split_at_checked(parts.preconditioner.len().checked_sub(self.learned())?)?;
+        let own = if self.scale.is_some() { ScaleState::LEN } else { 0 };
+        let (preconditioner, scale) = rest.split_at_checked(rest.len().checked_sub(own)?)?;
+        Some(Parts { preconditioner, scale: ScaleState::read(scale), scales, ..parts })
     }
 
     /// Number of τ² in a state: none where no scale is learned.
@@ -248,20 +298,22 @@ impl NaturalGradientRule {
     /// Σ over rounds of (g̃ + H̃μ, H̃) of one site, with the weights that the mean of the curvatures gives to rounds; μ is the point of the round. `None`
     /// where a part or a point is not known.
     pub(crate) fn factor(&self, history: &History, part: &Contribution) -> Option<Vec<f64>> {
-        let d = self.family.dimension();
         let mut factor = vec![0.0; self.family.len()];
         let initial = self.initial();
         let mut before = initial.as_slice();
+        // All in units of the last σ.
+        let last = history.rounds.iter().rev().find(|round| !round.state.is_empty()).map_or(before, |round| round.state.as_slice());
+        let square = self.square(last)?;
         for (round, sum) in history.rounds.iter().zip(&part.sums).filter(|(round, _)| !round.included.is_empty()) {
             if self.spec.visit(round.visit) == NaturalGradientVisit::Gradient {
                 let gain = self.gain(round.visit).curvature;
                 factor.iter_mut().for_each(|value| *value *= 1.0 - gain);
                 if round.included.contains(&part.site) {
-                    let (gradient, curvature) = sum.as_ref().filter(|sum| sum.len() == factor.len())?.split_at(d);
-                    let curvature: Vec<f64> = curvature.iter().map(|h| h / self.spec.curvature_weight).collect();
-                    let h = with_mean(self.family, self.parts(before)?.mean, &curvature);
+                    let parts = self.parts(before)?;
+                    let sent = self.sent(sum.as_ref()?, parts.square())?.at(parts.square() / square);
+                    let h = with_mean(self.family, parts.mean, &sent.curvature);
                     factor.iter_mut().zip(&h).for_each(|(value, h)| *value += gain * h);
-                    factor.iter_mut().zip(gradient).for_each(|(value, g)| *value += gain * g);
+                    factor.iter_mut().zip(&sent.gradient).for_each(|(value, g)| *value += gain * g);
                 }
             }
             before = &round.state;
@@ -297,7 +349,7 @@ impl NaturalGradientRule {
     }
 
     /// `shrinkage`·K s/τ.
-    fn smallest_precision(&self, arrived: &Arrived<'_>) -> f64 {
+    fn smallest_precision(&self, arrived: &Arrived<'_>, parts: &Parts<'_>) -> f64 {
         let (visits, first) = self.visits();
         let window = f64::from(self.window());
         let gain = self.spec.step * (f64::from(visits - first) - 0.5 * (window - 1.0));
@@ -305,7 +357,7 @@ impl NaturalGradientRule {
         let share: f64 = (first..visits).map(gradient).sum();
         let gathered = self.gathered.of(arrived.sites);
         let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (gathered / share.max(f64::MIN_POSITIVE)).sqrt();
-        self.spec.shrinkage * gain * noise / self.prior_scale
+        self.spec.shrinkage * gain * noise / (parts.square().sqrt() * self.prior_scale)
     }
 
     /// Number of visits, and the first one that brings a gradient.
@@ -326,15 +378,17 @@ impl NaturalGradientRule {
     /// iterate itself before; the mean of curvatures runs over at most as many visits from the first on.
     fn gain(&self, visit: u32) -> Gain {
         let ((visits, first), window) = (self.visits(), self.window());
-        let share_since = |start: u32| {
-            let share = |t: u32| self.shares.get(t as usize).copied().unwrap_or(1.0);
-            share(visit) / (start.min(visit)..=visit).map(share).sum::<f64>()
-        };
         let tail = visits.saturating_sub(window);
         Gain {
-            mean: if visit <= tail { 1.0 } else { share_since(tail) },
-            curvature: share_since(first.max((visit + 1).saturating_sub(window))),
+            mean: if visit <= tail { 1.0 } else { self.share_since(tail, visit) },
+            curvature: self.share_since(first.max((visit + 1).saturating_sub(window)), visit),
         }
+    }
+
+    /// A visit's share in the budget of the visits from this one to it.
+    fn share_since(&self, start: u32, visit: u32) -> f64 {
+        let share = |t: u32| self.shares.get(t as usize).copied().unwrap_or(1.0);
+        share(visit) / (start.min(visit)..=visit).map(share).sum::<f64>()
     }
 }
 
@@ -349,6 +403,41 @@ pub(crate) struct ReleasedVisit {
     /// Variance of the noise on every coordinate of the gradient, and of the curvature.
     pub(crate) noise: Vec<f64>,
     pub(crate) curvature_noise: Vec<f64>,
+    /// σ² there; 1 where it is known.
+    pub(crate) square: f64,
+}
+
+impl ReleasedVisit {
+    /// Whether the visit was at nearly this σ²: else it looked at another likelihood.
+    pub(crate) fn is_near(&self, square: f64) -> bool {
+        (self.square / square).ln().abs() <= std::f64::consts::LN_2
+    }
+
+    /// As if the visit had been at this σ²: g and H then differ by the ratio of both, as far as records keep their weights σ²c.
+    pub(crate) fn at(mut self, square: f64) -> Self {
+        let ratio = self.square / square;
+        self.gradient.iter_mut().chain(&mut self.curvature).for_each(|value| *value *= ratio);
+        self.noise.iter_mut().chain(&mut self.curvature_noise).for_each(|value| *value *= ratio * ratio);
+        Self { square, ..self }
+    }
+}
+
+/// A gradient visit's sum without its weights and units.
+pub(super) struct Sent {
+    /// Σ r x.
+    pub(super) gradient: Vec<f64>,
+    /// Σ c svec(xxᵀ), or its diagonal.
+    pub(super) curvature: Vec<f64>,
+    /// Σ w(t − m) and Σ w, where the scale is learned.
+    scale: Option<[f64; 2]>,
+}
+
+impl Sent {
+    /// Both times this.
+    pub(super) fn at(mut self, ratio: f64) -> Self {
+        self.gradient.iter_mut().chain(&mut self.curvature).for_each(|value| *value *= ratio);
+        self
+    }
 }
 
 struct Gain {
@@ -365,8 +454,8 @@ impl Rule for NaturalGradientRule {
         };
         let (lambda, curvature) = (self.prior.natural(self.family), vec![0.0; self.family.len() - d]);
         let (preconditioner, scales) = (vec![0.0; preconditioner], self.prior.starts());
-        let scales = &scales[..self.learned()];
-        Parts { lambda: &lambda, mean: &self.prior.mean, curvature: &curvature, preconditioner: &preconditioner, scales }.concat()
+        let (scale, scales) = (self.scale.map(|scale| ScaleState::initial(scale.prior)), &scales[..self.learned()]);
+        Parts { lambda: &lambda, mean: &self.prior.mean, curvature: &curvature, preconditioner: &preconditioner, scale, scales }.concat()
     }
 
     fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
@@ -384,21 +473,29 @@ struct Parts<'a> {
     mean: &'a [f64],
     curvature: &'a [f64],
     preconditioner: &'a [f64],
+    scale: Option<ScaleState>,
     scales: &'a [f64],
 }
 
 impl<'a> Parts<'a> {
-    /// τ² stand with the preconditioner.
+    /// What is learned of scales stands with the preconditioner.
     fn new(family: Family, state: &'a [f64]) -> Option<Self> {
         let (len, d) = (family.len(), family.dimension());
         let (lambda, rest) = state.split_at_checked(len)?;
         let (mean, rest) = rest.split_at_checked(d)?;
         let (curvature, preconditioner) = rest.split_at_checked(len - d)?;
-        Some(Self { lambda, mean, curvature, preconditioner, scales: &[] })
+        Some(Self { lambda, mean, curvature, preconditioner, scale: None, scales: &[] })
     }
 
     fn concat(&self) -> Vec<f64> {
-        [self.lambda, self.mean, self.curvature, self.preconditioner, self.scales].concat()
+        let scale = self.scale.map(|scale| scale.numbers());
+        let scale = scale.as_ref().map_or(&[][..], |numbers| numbers);
+        [self.lambda, self.mean, self.curvature, self.preconditioner, scale, self.scales].concat()
+    }
+
+    /// σ², where it is learned; else 1.
+    fn square(&self) -> f64 {
+        self.scale.map_or(1.0, |scale| scale.precision.square())
     }
 }
 

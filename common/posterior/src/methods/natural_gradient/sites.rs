@@ -14,11 +14,13 @@ use crate::methods::{Arrived, NaturalGradientRule, NaturalGradientSpec, NaturalG
 
 /// `None` where states or vectors are not those of this update.
 pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, releases: &SiteReleases<'_>) -> Option<Sites<'a>> {
-    let (d, len) = (task.family().dimension(), task.family().len());
+    let d = task.family().dimension();
     let rule = NaturalGradientRule::new(task, *spec);
     let site = |share: &f64| SiteLooks { share: *share, looks: BTreeMap::new(), products: None };
     let mut sites: Vec<SiteLooks> = releases.history.shares.iter().map(site).collect();
     let mut before = rule.initial();
+    // All in units of the last σ, where it is learned.
+    let square = rule.square(releases.history.rounds.last().map_or(&before, |round| &round.state))?;
     for (round, vectors) in releases.rounds()? {
         if round.state.len() != before.len() {
             return None;
@@ -26,23 +28,27 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
         // A sum that could not be used left the state as it was.
         if round.state != before {
             for (&site, sent) in round.included.iter().zip(vectors) {
-                let sent = DVector::from_column_slice(sent);
                 match spec.visit(round.visit) {
                     NaturalGradientVisit::Gram => {
-                        let noise = rule.noise(&Arrived { visit: round.visit, sites: 1, sum: &[] });
-                        let matrix = (sent.len() == triangle(d)).then(|| unsvec(sent.as_slice(), d))?;
+                        let noise = rule.noise(&Arrived { visit: round.visit, sites: 1, sum: &[] }) / square;
+                        let matrix = (sent.len() == triangle(d)).then(|| unsvec(sent, d) / square)?;
                         sites.get_mut(site)?.products = Some(Products { matrix, noise: noise * noise });
                     }
                     NaturalGradientVisit::Gradient => {
                         let released = rule.released(&before, &round.state, round.visit, 1)?;
-                        let look = (sent.len() == len).then(|| Look {
+                        if !released.is_near(square) {
+                            continue;
+                        }
+                        let own = rule.sent(sent, released.square)?.at(released.square / square);
+                        let released = released.at(square);
+                        let look = Look {
                             point: DVector::from_vec(released.point),
-                            gradient: sent.rows(0, d).into_owned(),
-                            curvature: sent.rows(d, len - d) / spec.curvature_weight,
-                            noise: DVector::from_column_slice(&released.noise),
-                            curvature_noise: DVector::from_column_slice(&released.curvature_noise),
-                        });
-                        sites.get_mut(site)?.looks.insert(round.visit, look?.informed(task));
+                            gradient: DVector::from_vec(own.gradient),
+                            curvature: DVector::from_vec(own.curvature),
+                            noise: DVector::from_vec(released.noise),
+                            curvature_noise: DVector::from_vec(released.curvature_noise),
+                        };
+                        sites.get_mut(site)?.looks.insert(round.visit, look.informed(task));
                     }
                 }
             }
@@ -50,7 +56,9 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
         before.clone_from(&round.state);
     }
     let products = products(&rule, releases.history, &before)?;
-    Some(Sites { task, correlations: Correlations::new(task, Some(products)), sites })
+    let model = task.model_at(&before);
+    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
+    Some(Sites { task, model, correlations, sites })
 }
 
 #[cfg(test)]

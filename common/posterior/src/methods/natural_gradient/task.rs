@@ -8,6 +8,7 @@ use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
+use super::scale::ScaleState;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::requires_epsilon;
 use crate::methods::divided::{Divided, Undividable};
@@ -56,6 +57,19 @@ pub struct NaturalGradientSpec {
     /// Whether records of two classes are kept within C by weights that do not depend on their class. Then no residual is cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
+    /// Weights of what tells the scale of the observations, where it is learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_weights: Option<ScaleWeights>,
+}
+
+/// Weights of the two numbers of a record that tell a learned scale, against the gradient block.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleWeights {
+    /// Of w(t − m), m half the bound of t.
+    pub statistic: f64,
+    /// Of w, a record's own weight: 1 where records have none.
+    pub count: f64,
 }
 
 impl NaturalGradientSpec {
@@ -89,6 +103,9 @@ pub enum Preconditioner {
 
 /// Share of a visit's budget that the curvature block gets where it is not free.
 const CURVATURE_SHARE: f64 = 0.1;
+
+/// The same of the number of records, which a learned scale needs.
+const COUNT_SHARE: f64 = 0.1;
 
 /// Default of C over the largest norm of a term: see the [room](super)'s page.
 const CLIP_SHARE: f64 = 0.6;
@@ -173,13 +190,21 @@ impl Raw {
                 (weight, (r * radius).hypot(weight * c * square))
             }
         };
+        let scale = task.learned_scale();
+        let count = (COUNT_SHARE / (1.0 - COUNT_SHARE)).sqrt() * residual * radius;
+        let joint = if scale.is_some() { joint.hypot(count) } else { joint };
         let share = if ends_follow_up { 1.0 } else { CLIP_SHARE };
         let clip = resolving.clip_norm(self.clip_norm)?.unwrap_or(share * joint * task.max_weight());
         let step = match preconditioner {
             Preconditioner::Gram => 2.0,
             Preconditioner::Diagonal => (1.5 / f64::from(task.max_nonzeros.max(1))).min(1.0),
         };
+        // As much as a row may have that C does not shorten: then a record's own t does not decide whether it is.
+        let whole = (clip / (joint * task.max_weight())).min(1.0);
+        let scale_weights =
+            scale.map(|scale| ScaleWeights { statistic: 2.0 * whole * residual * radius / scale.largest, count: whole * count });
         Ok(NaturalGradientSpec {
+            scale_weights,
             noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
             preconditioner,
             gram_share: self.gram_share.unwrap_or(0.2),
@@ -209,7 +234,7 @@ fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskErro
 pub enum NaturalGradientVisit {
     /// c̄ Σ svec(xxᵀ), or less where a record's label bounds its curvature.
     Gram,
-    /// [Σ r x ; w Σ c x∘x], or w Σ c svec(xxᵀ) with full covariance.
+    /// [Σ r x ; w Σ c x∘x], or w Σ c svec(xxᵀ) with full covariance; and two numbers more where the scale is learned.
     Gradient,
 }
 
@@ -292,11 +317,14 @@ impl NaturalGradientSpec {
             places
         };
         let single = || (0..d).filter(|j| own(*j));
-        let places: Vec<usize> = match (self.visit(visit), task.approximation) {
+        let mut places: Vec<usize> = match (self.visit(visit), task.approximation) {
             (NaturalGradientVisit::Gram, _) => products(0),
             (NaturalGradientVisit::Gradient, Approximation::MeanField) => single().chain(single().map(|j| d + j)).collect(),
             (NaturalGradientVisit::Gradient, Approximation::FullCovariance) => single().chain(products(d)).collect(),
         };
+        if self.visit(visit) == NaturalGradientVisit::Gradient {
+            places.extend((0..task.scale_numbers()).map(|number| task.family().len() + number));
+        }
         // A sum over so many coordinates exists.
         Ok(Some(places.into_iter().map(|place| u32::try_from(place).unwrap_or(u32::MAX)).collect()))
     }
@@ -322,14 +350,18 @@ impl NaturalGradientSpec {
         let d = task.dimension as usize;
         match (self.visit(visit), task.approximation) {
             (NaturalGradientVisit::Gram, _) => triangle(d),
-            (NaturalGradientVisit::Gradient, Approximation::MeanField) => 2 * d,
-            (NaturalGradientVisit::Gradient, Approximation::FullCovariance) => d + triangle(d),
+            (NaturalGradientVisit::Gradient, Approximation::MeanField) => 2 * d + task.scale_numbers(),
+            (NaturalGradientVisit::Gradient, Approximation::FullCovariance) => d + triangle(d) + task.scale_numbers(),
         }
     }
 }
 
 impl UpdateRules for NaturalGradientSpec {
     fn learns_scales(&self) -> bool {
+        true
+    }
+
+    fn learns_noise_scale(&self) -> bool {
         true
     }
 
@@ -369,6 +401,20 @@ impl UpdateRules for NaturalGradientSpec {
             !self.weighted || two_classes(task, self.residual_bound)?,
             "weighted = true of update = \"natural-gradient\" needs family = \"logistic-regression\" or \"probit-regression\", and a residual_bound of at least the model's own",
         )?;
+        match (task.learned_scale(), self.scale_weights) {
+            (None, None) => {}
+            (Some(_), Some(ScaleWeights { statistic, count })) => {
+                require(
+                    positive(statistic) && positive(count),
+                    "the weights of what tells the scale must be numbers between 1e-30 and 1e30",
+                )?;
+                require(
+                    task.visits() >= self.first() + 2,
+                    "scale = \"learned\" needs a round more: the first gradient, which is one at the prior's mean, says nothing of it",
+                )?;
+            }
+            _ => return invalid("scale_weights are for a scale that is learned, and needed there: use the same version on both sides"),
+        }
         requires_clip_norms([&self.clip_norm])?;
         require(positive(self.residual_bound), "residual_bound must be a number between 1e-30 and 1e30")?;
         require(positive(self.curvature_bound), "curvature_bound must be a number between 1e-30 and 1e30")?;
@@ -411,13 +457,14 @@ impl UpdateRules for NaturalGradientSpec {
         1
     }
 
-    /// Behind λ: the mean of the iterate, the curvature, the Gram matrix, and learned scales.
+    /// Behind λ: the mean of the iterate, the curvature, the Gram matrix, and learned scales, of the observations and of coefficients.
     fn state_len(&self, task: &Setting<'_>) -> u64 {
         let preconditioner = match self.preconditioner {
             Preconditioner::Gram => triangle_numbers(task.dimension.into()),
             Preconditioner::Diagonal => 0,
         };
-        2 * task.family_len() + preconditioner + crate::methods::scaled::learned(task)
+        let scale = if task.learned_scale().is_some() { ScaleState::LEN as u64 } else { 0 };
+        2 * task.family_len() + preconditioner + scale + crate::methods::scaled::learned(task)
     }
 
     fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
@@ -456,6 +503,9 @@ impl UpdateRules for NaturalGradientSpec {
     }
 
     fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        if task.learned_scale().is_some() {
+            return Err(NotForecast::Scale);
+        }
         let noised = self.sum_of(task, visit, self.share(visit, task.visits())).map_err(|_| NotForecast::Setting)?;
         super::rehearsal::sum(self, task, (visit, &noised), state, stage)
     }
@@ -484,7 +534,10 @@ impl UpdateRules for NaturalGradientSpec {
             Preconditioner::Gram => " (at the first visit: of weighted products of its features)",
             Preconditioner::Diagonal => "",
         };
-        format!("at every visit one noised sum over the records, of residual times features and of curvature times squared features{first}")
+        let scale = if self.scale_weights.is_some() { ", of how far labels are off, and of their number" } else { "" };
+        format!(
+            "at every visit one noised sum over the records, of residual times features and of curvature times squared features{scale}{first}"
+        )
     }
 }
 

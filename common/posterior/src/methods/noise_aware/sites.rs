@@ -21,6 +21,7 @@ use super::looks::{Carried, Look, Looks, normalised, sum, variances_of_entries};
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
+use crate::models::ModelSpec;
 use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 
 /// Largest d: a matrix of this size is decomposed for every site.
@@ -39,6 +40,8 @@ pub(crate) struct SiteLooks {
 /// What all sites showed.
 pub(crate) struct Sites<'a> {
     pub(crate) task: &'a Setting<'a>,
+    /// The task's, with the scale of the run where that is learned.
+    pub(crate) model: ModelSpec,
     /// Those of the run.
     pub(crate) correlations: Correlations,
     pub(crate) sites: Vec<SiteLooks>,
@@ -64,8 +67,7 @@ impl Sites<'_> {
         let evidence: Vec<Option<Evidence>> = self.sites.iter().map(evidence).collect::<Option<_>>().ok_or(NotTested::Diverged)?;
         let present: Vec<Evidence> = evidence.iter().flatten().cloned().collect();
         let intercept = self.task.parsed_schema().ok().and_then(|schema| schema.intercept()).map(|j| j as usize);
-        let compared =
-            compare(&present, allowance(self.task.model), intercept, self.task.prior.scale.powi(-2)).ok_or(NotTested::Diverged)?;
+        let compared = compare(&present, allowance(&self.model), intercept, self.task.prior.scale.powi(-2)).ok_or(NotTested::Diverged)?;
         let mut compared = compared.into_iter();
         Ok(evidence.iter().map(|evidence| evidence.as_ref().and_then(|_| compared.next())).collect())
     }
@@ -147,7 +149,10 @@ impl Sites<'_> {
                 (unsvec(released.as_slice(), dimension), 0.0)
             }
             Family::DiagonalGaussian { dimension } => {
-                let own = site.products.as_ref().map(|products| Correlations::new(self.task, Some(products.clone())));
+                let own = site
+                    .products
+                    .as_ref()
+                    .map(|products| Correlations::new(&Setting { model: &self.model, ..*self.task }, Some(products.clone())));
                 let correlations = own.as_ref().unwrap_or(&self.correlations).at(&carried.mean);
                 let diagonal = released.map(|entry| entry.max(0.0));
                 let doubt = correlations.doubt(&diagonal);

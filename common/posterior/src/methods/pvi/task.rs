@@ -11,6 +11,7 @@ use crate::methods::check::requires_local_trust;
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::Absent;
 use crate::methods::scaled::{ScaledRule, learned};
+use crate::methods::with_scale::WithScale;
 use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
@@ -44,11 +45,11 @@ impl UpdateRules for Pvi {
     }
 
     fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 })
+        Ok(MessageForm { kind: PayloadKind::Values, coordinates: (task.family().len() + task.scale_numbers()) as u64 })
     }
 
     fn state_len(&self, task: &Setting<'_>) -> u64 {
-        task.family_len() + learned(task)
+        task.family_len() + task.scale_numbers() as u64 + learned(task)
     }
 
     /// The local optimum has its own bound on iterations.
@@ -57,12 +58,23 @@ impl UpdateRules for Pvi {
     }
 
     fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::Public(task.family().len())
+        SiteStateForm::Public(task.family().len() + task.scale_numbers())
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
-        let rule = PviRule::new(task);
-        ScaledRule::over(Box::new(move |prior| Box::new(rule.clone().with_prior(prior))), task, None)
+        let (rule, scale) = (PviRule::new(task), task.learned_scale());
+        let over = move |prior| -> Box<dyn Rule> {
+            let inner = rule.clone().with_prior(prior);
+            match scale {
+                None => Box::new(inner),
+                Some(scale) => Box::new(WithScale { inner, prior: scale.prior }),
+            }
+        };
+        ScaledRule::over(Box::new(over), task, None)
+    }
+
+    fn learns_noise_scale(&self) -> bool {
+        true
     }
 
     fn learns_scales(&self) -> bool {

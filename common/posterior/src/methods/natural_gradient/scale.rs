@@ -1,0 +1,148 @@
+//! What a state of natural gradients knows of a learned scale of the observations.
+//!
+//! A gradient visit brings G = Σ w(t − 1), twice the gradient of the likelihood in ln σ² at the σ of its state, and n = Σ w. Both are averaged over the visits over which iterates
+//! are, as looks at one likelihood near its maximum ([`LogScale`]); a visit before those stands alone. What follows is the distribution of 1/σ² with the noise considered, and as wide as the
+//! last step was long. Post-processing of released values.
+
+use crate::methods::ScaleWeights;
+use crate::models::LearnedScale;
+use crate::numerics::observation::{LogScale, Precision};
+
+/// Largest step of ln σ² from one visit to the next: a factor of 2 of σ.
+const LARGEST_STEP: f64 = 2.0 * std::f64::consts::LN_2;
+
+/// The numbers of a state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ScaleState {
+    /// Mean of ln σ² of the visits that are averaged.
+    reference: f64,
+    /// Mean of G.
+    gradient: f64,
+    /// Mean of n; 0 before there is one.
+    count: f64,
+    /// Variance of the noise of those means, of a number that is sent with weight 1.
+    noise: f64,
+    /// q(1/σ²).
+    pub(super) precision: Precision,
+}
+
+/// What a visit brought.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    /// Σ w(t − m) and Σ w, with noise.
+    pub(super) sums: [f64; 2],
+    /// Variance of the noise of a number that is sent with weight 1.
+    pub(super) noise: f64,
+    /// How much of the means it replaces.
+    pub(super) gain: f64,
+}
+
+impl ScaleState {
+    /// Numbers in a state.
+    pub(super) const LEN: usize = 6;
+
+    pub(super) fn initial(prior: Precision) -> Self {
+        Self { reference: prior.square().ln(), gradient: 0.0, count: 0.0, noise: 0.0, precision: prior }
+    }
+
+    pub(super) fn read(numbers: &[f64]) -> Option<Self> {
+        let &[reference, gradient, count, noise, shape, rate] = numbers else { return None };
+        Some(Self { reference, gradient, count, noise, precision: Precision { shape, rate } })
+    }
+
+    /// The distribution comes last.
+    pub(super) fn numbers(&self) -> [f64; Self::LEN] {
+        [self.reference, self.gradient, self.count, self.noise, self.precision.shape, self.precision.rate]
+    }
+
+    pub(super) fn next(&self, scale: &LearnedScale, weights: &ScaleWeights, told: Told) -> Self {
+        // t − 1 = (t − m) + (m − 1).
+        let beyond = 0.5 * scale.largest - 1.0;
+        let [statistic, count] = told.sums;
+        let gain = if self.count == 0.0 { 1.0 } else { told.gain };
+        let mean = |old: f64, new: f64| old + gain * (new - old);
+        let now = self.precision.square().ln();
+        let next = Self {
+            reference: mean(self.reference, now),
+            gradient: mean(self.gradient, statistic + beyond * count),
+            count: mean(self.count, count),
+            noise: (1.0 - gain).powi(2) * self.noise + gain * gain * told.noise,
+            precision: self.precision,
+        };
+        let variance = 0.25 * next.noise * (weights.statistic.powi(-2) + (beyond / weights.count).powi(2));
+        // A number of records that is below its noise says nothing; one record is the least that there can be.
+        let count = next.count.max(next.noise.sqrt() / weights.count).max(1.0);
+        let look =
+            LogScale { reference: next.reference, gradient: 0.5 * next.gradient, information: scale.information * count, noise: variance };
+        let wanted = look.posterior(&scale.prior);
+        let step = (wanted.square().ln() - now).clamp(-LARGEST_STEP, LARGEST_STEP);
+        // A run that still moves may be as far off as its last step.
+        let information = wanted.shape - scale.prior.shape;
+        let shape = scale.prior.shape + information / (1.0 + information * step * step);
+        Self { precision: Precision { shape, rate: shape * (now + step).exp() }, ..next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LARGEST_STEP, ScaleState, Told};
+    use crate::methods::ScaleWeights;
+    use crate::models::LearnedScale;
+    use crate::numerics::observation::Precision;
+
+    const SCALE: LearnedScale = LearnedScale { prior: Precision { shape: 1.0, rate: 1.0 }, largest: 5.0, information: 2.0 / 7.0 };
+    const WEIGHTS: ScaleWeights = ScaleWeights { statistic: 0.4, count: 0.3 };
+
+    /// Records that are all as far off as σ² = 3 says: t = 5·3/(4σ² + 3).
+    fn told(state: &ScaleState, count: f64) -> [f64; 2] {
+        let t = 15.0 / (4.0 * state.precision.square() + 3.0);
+        [count * (t - 2.5), count]
+    }
+
+    #[test]
+    fn without_noise_the_scale_is_where_its_gradients_are_0() {
+        let mut state = ScaleState::initial(SCALE.prior);
+        for _ in 0..100 {
+            state = state.next(&SCALE, &WEIGHTS, Told { sums: told(&state, 50.0), noise: 0.0, gain: 1.0 });
+        }
+        let square = state.precision.square();
+        let t = 15.0 / (4.0 * square + 3.0);
+        assert!((square - (2.0 + square * 50.0 * t) / (2.0 + 50.0)).abs() < 1e-12, "{square}");
+        assert!((state.precision.shape - 1.0 - 100.0 / 7.0).abs() < 1e-12);
+    }
+
+    /// Means over visits have less noise, and the information that noise leaves.
+    #[test]
+    fn visits_are_averaged_and_noise_widens_the_interval() {
+        let run = |noise: f64, visits: u32| {
+            let mut state = ScaleState::initial(SCALE.prior);
+            for visit in 0..visits {
+                let gain = 1.0 / f64::from(visit + 1);
+                state = state.next(&SCALE, &WEIGHTS, Told { sums: told(&state, 500.0), noise, gain });
+            }
+            state
+        };
+        assert!((run(9.0, 4).noise - 9.0 / 4.0).abs() < 1e-12);
+        let width = |state: ScaleState| state.precision.quantile(0.95) / state.precision.quantile(0.05);
+        assert!(width(run(0.0, 1)) < width(run(400.0, 9)) && width(run(400.0, 9)) < width(run(400.0, 1)));
+    }
+
+    /// Whatever comes, no step is long and σ² stays in its range.
+    #[test]
+    fn noise_moves_the_scale_by_bounded_steps() {
+        for size in [1.0, 1e3, 1e9, 1e150] {
+            for noise in [0.0, size, size * size] {
+                let mut state = ScaleState::initial(SCALE.prior);
+                for visit in 0..40_u32 {
+                    let sign = if (visit / 20).is_multiple_of(2) { 1.0 } else { -1.0 };
+                    let next = state.next(&SCALE, &WEIGHTS, Told { sums: [sign * size, -size], noise, gain: 0.5 });
+                    let step = (next.precision.square() / state.precision.square()).ln().abs();
+                    assert!(step <= LARGEST_STEP * (1.0 + 1e-12) && next.precision.is_within(&SCALE.prior), "{next:?}");
+                    state = next;
+                }
+                assert_eq!(ScaleState::read(&state.numbers()), Some(state));
+            }
+        }
+        assert_eq!(ScaleState::read(&[1.0]), None);
+    }
+}
