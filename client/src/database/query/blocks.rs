@@ -7,12 +7,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use sqlparser::ast::{
-    BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     GroupByExpr, Ident, InTarget, Join, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAliasColumnDef, TableFactor, TableWithJoins, Value,
     WindowType,
 };
 
+use super::scope::{Place, Relation, Scope, Whose, lower};
 use super::words::{self, Kind};
 use super::{Asked, Verdict};
 
@@ -23,35 +24,6 @@ type Checked<T> = Result<T, Broken>;
 
 fn broken<T>(why: impl Into<String>) -> Checked<T> {
     Err(Broken(why.into()))
-}
-
-/// Whose rows a relation has.
-#[derive(Clone, PartialEq)]
-enum Whose {
-    /// Nobody's.
-    Public,
-    /// A table: its id is in the key column.
-    Table,
-    /// A query: ids are in these columns.
-    Columns(Vec<String>),
-}
-
-/// A relation in a `FROM`, under its name there.
-struct Relation {
-    name: String,
-    whose: Whose,
-    /// Number of the set of relations with which its ids are equal.
-    joined: usize,
-    /// An outer join may have no row of it: its id is then missing in rows that are somebody's all the same.
-    nullable: bool,
-}
-
-/// What is in sight inside one `SELECT`.
-struct Scope<'o> {
-    relations: Vec<Relation>,
-    outer: Option<&'o Scope<'o>>,
-    /// Persons' relations are about the person of the row outside.
-    tied: bool,
 }
 
 /// What a query gives.
@@ -683,98 +655,6 @@ enum Groups {
     Others,
 }
 
-impl Scope<'_> {
-    fn personal(&self) -> bool {
-        self.relations.iter().any(|relation| relation.whose != Whose::Public)
-    }
-
-    /// Which relation's id column an expression is, if it is one.
-    fn id_of(&self, expression: &Expr, asked: &Asked<'_>) -> Option<usize> {
-        match expression {
-            Expr::Nested(inner) => self.id_of(inner, asked),
-            // The same for two persons only if it was before.
-            Expr::Cast { expr, data_type: DataType::Text | DataType::BigInt(None) | DataType::Varchar(None), .. } => {
-                self.id_of(expr, asked)
-            }
-            Expr::Identifier(name) => {
-                let name = lower(name);
-                let holding = |nullable: bool| self.relations.iter().position(|r| r.nullable == nullable && r.holds(&name, asked));
-                holding(false).or_else(|| holding(true))
-            }
-            Expr::CompoundIdentifier(names) => {
-                let [.., table, name] = names.as_slice() else { return None };
-                let (table, name) = (lower(table), lower(name));
-                self.relations.iter().position(|relation| relation.name == table && relation.holds(&name, asked))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether an expression is the id of the person whose row this is, in every row.
-    fn is_id(&self, expression: &Expr, asked: &Asked<'_>) -> bool {
-        self.id_of(expression, asked).is_some_and(|at| !self.relations[at].nullable)
-    }
-
-    /// Whether an expression is the id of the row outside. A name without a table means what is nearest, and what a table has is not looked up.
-    fn is_outer_id(&self, expression: &Expr, asked: &Asked<'_>) -> bool {
-        let Expr::CompoundIdentifier(names) = expression else { return false };
-        let here = names.iter().rev().nth(1).is_some_and(|table| self.relations.iter().any(|relation| relation.name == lower(table)));
-        !here && self.outer.is_some_and(|outer| outer.is_id(expression, asked) || outer.is_outer_id(expression, asked))
-    }
-
-    /// Remembers which ids a condition makes equal: those of its parts that all must hold.
-    fn equal(&mut self, condition: &Expr, place: Place, asked: &Asked<'_>) {
-        let mut condition = condition;
-        loop {
-            match condition {
-                Expr::Nested(inner) => condition = inner,
-                Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-                    self.equal(right, place, asked);
-                    condition = left;
-                }
-                Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-                    let tied = |scope: &Self, outside: &Expr| {
-                        // An outer join keeps rows for which its condition does not hold.
-                        place == Place::Where && asked.unit_column.is_some() && scope.is_outer_id(outside, asked)
-                    };
-                    match (self.id_of(left, asked), self.id_of(right, asked)) {
-                        (Some(left), Some(right)) => self.join(left, right),
-                        (Some(_), None) if tied(self, right) => self.tied = true,
-                        (None, Some(_)) if tied(self, left) => self.tied = true,
-                        _ => {}
-                    }
-                    return;
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn join(&mut self, left: usize, right: usize) {
-        let (from, to) = (self.relations[right].joined, self.relations[left].joined);
-        self.relations.iter_mut().filter(|relation| relation.joined == from).for_each(|relation| relation.joined = to);
-    }
-}
-
-impl Relation {
-    fn ids(&self, asked: &Asked<'_>) -> Vec<String> {
-        match &self.whose {
-            _ if self.nullable => Vec::new(),
-            Whose::Public => Vec::new(),
-            Whose::Table => vec![asked.unit_key.to_owned()],
-            Whose::Columns(ids) => ids.clone(),
-        }
-    }
-
-    fn holds(&self, column: &str, asked: &Asked<'_>) -> bool {
-        match &self.whose {
-            Whose::Public => false,
-            Whose::Table => column == asked.unit_key,
-            Whose::Columns(ids) => ids.iter().any(|id| id == column),
-        }
-    }
-}
-
 fn about_the_same(given: &Given, same: bool) -> Checked<()> {
     if !given.personal || same {
         return Ok(());
@@ -809,13 +689,6 @@ fn volatile<T>(name: &str) -> Checked<T> {
     broken(format!("`{name}` depends on time, chance or who asks: the same records must give the same rows; write the date that is meant"))
 }
 
-/// Where a condition stands.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Where,
-    Join,
-}
-
 /// Which side of a join stays where it finds nothing.
 #[derive(Clone, Copy, PartialEq)]
 enum Outer {
@@ -843,11 +716,6 @@ fn column_name(expression: &Expr) -> Option<String> {
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => column_name(inner),
         _ => None,
     }
-}
-
-/// A name as PostgreSQL compares it.
-fn lower(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 fn last(name: &ObjectName) -> String {

@@ -7,6 +7,7 @@
 //! word, given for this text alone by its hash. A view is taken as a table: what it does is the word of whoever made it.
 
 mod blocks;
+mod scope;
 mod words;
 
 use std::collections::BTreeSet;
