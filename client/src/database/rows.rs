@@ -31,19 +31,23 @@ const CELLS: usize = 1 << 18;
 pub(super) async fn stream(database: &Database, query: &Promised, persons: bool, file: &mut File) -> Result<()> {
     let connection = connection::open(database).await?;
     let failed = |e: tokio_postgres::Error| connection::explain(database, &e);
-    for table in query.tables.iter().filter(|_| persons) {
-        let key = database.unit_key.replace('"', "\"\"");
-        let looked = connection.client.prepare(&format!("SELECT t.\"{key}\" FROM {table} AS t")).await;
+    // A column's name alone: with the table's before it PostgreSQL would take a function of the row for a column.
+    let keys = query.tables.iter().filter(|_| persons).map(|table| (table, &database.unit_key));
+    for (table, column) in keys.chain(query.columns.iter().map(|(table, column)| (table, column))) {
+        let quoted = column.replace('"', "\"\"");
+        let alias = if column == "t" { "u" } else { "t" };
+        let looked = connection.client.prepare(&format!("SELECT \"{quoted}\" FROM {table} AS {alias}")).await;
         looked.map_err(|error| match error.code() {
-            Some(&SqlState::UNDEFINED_COLUMN) => ClientError::Refused(
-                format!(
-                    "{}: the table {table} has no column `{}` (unit_key), so it cannot be told whose its rows are: if it holds nothing of any person, name it in \
-                     [database] public_tables; otherwise make a view of it that has the column",
-                    database.query.display(),
-                    database.unit_key
-                )
-                .into(),
-            ),
+            Some(&SqlState::UNDEFINED_COLUMN) => {
+                let what = if *column == database.unit_key {
+                    "(unit_key), so it cannot be told whose its rows are: if it holds nothing of any person, name it in [database] public_tables; otherwise make a view \
+                     of it that has the column"
+                } else {
+                    "and a function of its rows in that place is not followed: name a column, or make a view of it"
+                };
+                let place = database.query.display();
+                ClientError::Refused(format!("{place}: the table {table} has no column `{column}` {what}").into())
+            }
             _ => failed(error),
         })?;
     }

@@ -21,7 +21,7 @@ pub(crate) struct Assembler<'s> {
     dropped: u64,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
-    /// Most entries of one unit, where there is a limit: what does not fit contributes nothing.
+    /// Most entries of one unit, where there is a limit: a unit that has more contributes nothing.
     room: Option<u64>,
     /// Field of the column whose text is wanted, and that text of every row.
     id: Option<usize>,
@@ -90,7 +90,7 @@ impl<'s> Assembler<'s> {
         Self { id: Some(fields), ..self }
     }
 
-    /// Records that would bring their unit above so many entries contribute nothing.
+    /// Units with more entries contribute nothing.
     pub(crate) fn holding(self, entries: Option<u64>) -> Self {
         Self { room: entries, ..self }
     }
@@ -101,7 +101,7 @@ impl<'s> Assembler<'s> {
             UnitsOf::Records => self.records,
             UnitsOf::Persons(persons) => {
                 let units = persons.numbers.len() as u64;
-                persons.fill(&mut self.table)?;
+                persons.fill(&mut self.table, self.room)?;
                 units
             }
         };
@@ -165,9 +165,11 @@ impl Sink for Assembler<'_> {
                     }
                 }
                 let person = persons.number();
-                let held = persons.entries[person as usize] + entries;
-                if fate == Fate::Kept && fits(held) {
-                    persons.entries[person as usize] = held;
+                let held = &mut persons.entries[person as usize];
+                if fate == Fate::Kept {
+                    *held = held.saturating_add(entries);
+                }
+                if fate == Fate::Kept && fits(*held) {
                     persons.indices.extend_from_slice(&self.row.indices);
                     persons.values.extend_from_slice(&self.row.values);
                     let end = persons.indices.len();
@@ -230,7 +232,8 @@ impl Persons {
     }
 
     /// Puts the records of every person side by side, in file order within the person.
-    fn fill(&self, table: &mut RecordTableBuilder) -> Result<(), DataError> {
+    /// Puts the records of every person side by side; a person who has more entries than `most` contributes nothing, so that the order of rows decides nothing.
+    fn fill(&self, table: &mut RecordTableBuilder, most: Option<u64>) -> Result<(), DataError> {
         let mut order: Vec<usize> = (0..self.records.len()).collect();
         order.sort_by_key(|&record| self.records[record].person);
         let mut next = order.into_iter().peekable();
@@ -239,6 +242,9 @@ impl Persons {
             while let Some(record) = next.next_if(|&record| self.records[record].person == person) {
                 let OfPerson { end, target, offset, extra, .. } = self.records[record];
                 let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
+                if most.is_some_and(|most| self.entries[person as usize] > most) {
+                    continue;
+                }
                 let (indices, values) = (&self.indices[start..end], &self.values[start..end]);
                 table.push_record(RecordView { indices, values, target, offset, extra })?;
             }
@@ -287,6 +293,14 @@ mod tests {
         for first in ["a,1,1\n", "a,0,1\n"] {
             assert_eq!(held(&format!("{first}b,1,1\nc,0,1\n"), false, 2)[1..], [1, 1], "{first}");
         }
+    }
+
+    /// Which of a person's rows come first may depend on others, where rows come from a database.
+    #[test]
+    fn a_person_with_more_than_fits_contributes_nothing_in_any_order() {
+        assert_eq!(held("a,1,1\na,1,1\na,0,1\nb,1,1\n", true, 4), [0, 1]);
+        assert_eq!(held("a,0,1\na,1,1\nb,1,1\na,1,1\n", true, 4), [0, 1]);
+        assert_eq!(held("a,1,1\na,1,1\nb,1,1\n", true, 4), [2, 1]);
     }
 
     /// Sums have a term for every unit: otherwise removing one would let another in, and move a sum by two terms.

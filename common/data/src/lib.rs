@@ -139,7 +139,7 @@ pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
 /// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
 /// whatever is asked of it.
 ///
-/// `slots` is the declared number of units, where there is one. A unit has an equal share of [`MOST_FORMULA_ENTRIES`], and its records beyond that contribute nothing.
+/// `slots` is the declared number of units, where there is one. A unit has an equal share of [`MOST_FORMULA_ENTRIES`], and one whose records need more contributes nothing.
 /// Units beyond the declared number have as much: memory is bounded by that constant where there are none, and grows with their number otherwise.
 ///
 /// # Privacy

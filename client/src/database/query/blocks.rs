@@ -7,15 +7,15 @@
 use std::collections::{BTreeSet, HashMap};
 
 use sqlparser::ast::{
-    DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident,
-    InTarget, Join, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    GroupByExpr, Ident, InTarget, Join, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableAliasColumnDef, TableFactor, TableWithJoins, Value,
     WindowType,
 };
 
 use super::scope::{Place, Relation, Scope, Whose, lower};
 use super::words::{self, Kind};
-use super::{Asked, Verdict};
+use super::{Asked, Judged, Verdict};
 
 /// The promise is broken, and why.
 struct Broken(String);
@@ -60,17 +60,19 @@ pub(super) struct Checker<'a> {
     undecided: Vec<String>,
     /// Persons' tables, as the text writes their names.
     tables: BTreeSet<String>,
+    /// Tables with the columns that are named with them.
+    columns: BTreeSet<(String, String)>,
     /// The `SELECT` that is looked at has an aggregate over its rows.
     aggregates: bool,
 }
 
 impl<'a> Checker<'a> {
     pub(super) fn new(asked: &'a Asked<'a>) -> Self {
-        Self { asked, undecided: Vec::new(), tables: BTreeSet::new(), aggregates: false }
+        Self { asked, undecided: Vec::new(), tables: BTreeSet::new(), columns: BTreeSet::new(), aggregates: false }
     }
 
-    /// What is to be said of a query, and the persons' tables that it reads, as it writes their names.
-    pub(super) fn verdict(mut self, query: &Query) -> (Verdict, BTreeSet<String>) {
+    /// What is to be said of a query, and what the database must have for that to be true.
+    pub(super) fn judged(mut self, query: &Query) -> Judged {
         let checked = self.query(query, &Named::new(), None).and_then(|given| match self.asked.unit_column {
             Some(unit) if given.personal && !given.id_in(unit) => broken(format!(
                 "its column `{unit}`, the schema's unit_column, is not the person's id: select the column `{}` of a persons' table under this name",
@@ -83,7 +85,7 @@ impl<'a> Checker<'a> {
             Ok(()) if self.undecided.is_empty() => Verdict::Kept,
             Ok(()) => Verdict::Undecided(self.undecided),
         };
-        (verdict, self.tables)
+        Judged { verdict, tables: self.tables, columns: self.columns }
     }
 
     fn doubt(&mut self, why: impl Into<String>) {
@@ -355,7 +357,9 @@ impl<'a> Checker<'a> {
                     self.doubt(format!("the table function `{name}` is not followed"));
                 }
                 let full = name.0.iter().filter_map(|part| part.as_ident()).map(lower).collect::<Vec<_>>().join(".");
-                let whose = match named.get(&full) {
+                let of_query = named.get(&full).filter(|_| name.0.len() == 1);
+                let table = (of_query.is_none() && args.is_none()).then(|| name.to_string());
+                let whose = match of_query {
                     Some(whose) => whose.clone(),
                     // What a function gives is told by nobody here: the doubt above stands for it.
                     None if args.is_some() => Whose::Public,
@@ -369,7 +373,10 @@ impl<'a> Checker<'a> {
                 if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
                     self.doubt("a list of columns after a table's alias is not followed");
                 }
-                scope.relations.push(Relation { name: called, whose, joined, nullable: false });
+                if scope.relations.iter().any(|relation| relation.name == called) {
+                    self.doubt(format!("two tables are called `{called}`"));
+                }
+                scope.relations.push(Relation { name: called, table, whose, joined, nullable: false });
             }
             TableFactor::Derived { lateral, subquery, alias, sample } => {
                 if sample.is_some() {
@@ -381,12 +388,12 @@ impl<'a> Checker<'a> {
                 let given = self.query(subquery, named, None)?;
                 let (called, columns) = alias.as_ref().map_or((String::new(), &[][..]), |alias| (lower(&alias.name), &alias.columns[..]));
                 let whose = self.renamed(given, columns).whose();
-                scope.relations.push(Relation { name: called, whose, joined, nullable: false });
+                scope.relations.push(Relation { name: called, table: None, whose, joined, nullable: false });
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => self.tables(table_with_joins, named, scope)?,
             _ => {
                 self.doubt("a table function in FROM is not followed");
-                scope.relations.push(Relation { name: String::new(), whose: Whose::Public, joined, nullable: false });
+                scope.relations.push(Relation { name: String::new(), table: None, whose: Whose::Public, joined, nullable: false });
             }
         }
         Ok(())
@@ -454,14 +461,20 @@ impl<'a> Checker<'a> {
     fn expression(&mut self, expression: &Expr, scope: &Scope<'_>, named: &Named) -> Checked<()> {
         // A long chain of AND is a deep tree: its left side is followed in a loop.
         let mut expression = expression;
-        while let Expr::BinaryOp { left, right, .. } = expression {
+        while let Expr::BinaryOp { left, op, right } = expression {
+            if matches!(op, BinaryOperator::Custom(_) | BinaryOperator::PGCustomBinaryOperator(_)) {
+                self.doubt(format!("the operator `{op}` is not known here"));
+            }
             self.expression(right, scope, named)?;
             expression = left;
         }
         let each = |checker: &mut Self, list: &[&Expr]| list.iter().try_for_each(|one| checker.expression(one, scope, named));
         match expression {
             Expr::Identifier(name) => self.column(name),
-            Expr::CompoundIdentifier(names) => names.last().map_or(Ok(()), |name| self.column(name)),
+            Expr::CompoundIdentifier(names) => {
+                self.qualified(names, scope);
+                names.last().map_or(Ok(()), |name| self.column(name))
+            }
             Expr::Value(value) => {
                 self.text(&value.value);
                 Ok(())
@@ -544,9 +557,19 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// `v.f` is a function of v's whole row, where v has no column of this name.
+    fn qualified(&mut self, names: &[Ident], scope: &Scope<'_>) {
+        let [.., table, column] = names else { return };
+        match scope.called(&lower(table)).map(|relation| relation.table.clone()) {
+            Some(Some(table)) => drop(self.columns.insert((table, lower(column)))),
+            _ if words::kind(&lower(column), 1) == Kind::Unknown => {}
+            _ => self.doubt(format!("`{column}` of `{table}` may be a function")),
+        }
+    }
+
     fn text(&mut self, value: &Value) {
-        if let Value::SingleQuotedString(text) = value
-            && words::passing(text)
+        if let Some(text) = value.clone().into_string()
+            && words::passing(&text)
         {
             self.doubt("`now`, `today`, `tomorrow` and `yesterday` as dates depend on time: write the date that is meant");
         }
@@ -606,6 +629,9 @@ impl<'a> Checker<'a> {
                 "of rows that its window orders equally `{name}` takes one, which can depend on other rows of the table: order by enough columns"
             )),
             _ => {}
+        }
+        if scope.outer.is_some() && !self.persons() && matches!(kind, Kind::Aggregate | Kind::Sum | Kind::List) {
+            self.doubt(format!("`{name}` in a subquery may be about the rows outside"));
         }
         self.aggregates |= function.over.is_none() && matches!(kind, Kind::Aggregate | Kind::Sum | Kind::List);
         match &function.over {

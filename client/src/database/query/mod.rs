@@ -55,6 +55,8 @@ pub struct Judged {
     /// Persons' tables that it reads, as it writes their names. The verdict takes for granted that each has the column of `unit_key`: a name that a table in a
     /// subquery lacks would mean a column of the row outside.
     pub tables: BTreeSet<String>,
+    /// Tables with the columns that are named with them. Each must have them: of a name that a table lacks PostgreSQL makes a function of its rows.
+    pub columns: BTreeSet<(String, String)>,
 }
 
 /// A query that is kept to.
@@ -62,6 +64,7 @@ pub struct Judged {
 pub(super) struct Promised {
     pub(super) text: String,
     pub(super) tables: BTreeSet<String>,
+    pub(super) columns: BTreeSet<(String, String)>,
 }
 
 /// Judges a query.
@@ -74,8 +77,7 @@ pub fn judge(text: &str, asked: &Asked<'_>) -> std::result::Result<Judged, Strin
         return Err("it must be one SELECT, and nothing else".into());
     };
     let sqlparser::ast::Statement::Query(query) = statement else { return Err("it must be a SELECT".into()) };
-    let (verdict, tables) = Checker::new(asked).verdict(&query);
-    Ok(Judged { verdict, tables })
+    Ok(Checker::new(asked).judged(&query))
 }
 
 impl Asked<'_> {
@@ -105,9 +107,10 @@ pub(super) fn read(database: &Database, unit_column: Option<&str>) -> Result<Pro
         return Err(wrong(format!("is longer than {LONGEST} bytes: make a view of a part of it")));
     }
     let asked = Asked { unit_column, unit_key: &database.unit_key, public_tables: &database.public_tables };
-    let Judged { verdict, tables } = judge(&text, &asked).map_err(|e| wrong(format!("is no query that this program can read ({e})")))?;
+    let Judged { verdict, tables, columns } =
+        judge(&text, &asked).map_err(|e| wrong(format!("is no query that this program can read ({e})")))?;
     let doubts = match verdict {
-        Verdict::Kept => return Ok(Promised { text, tables }),
+        Verdict::Kept => return Ok(Promised { text, tables, columns }),
         Verdict::Broken(why) => {
             return Err(ClientError::Refused(
                 format!("{path}: {why}. Each person's rows must depend on that person's records and on public tables only").into(),
@@ -118,7 +121,7 @@ pub(super) fn read(database: &Database, unit_column: Option<&str>) -> Result<Pro
     let (hash, why) = (asked.named(&text, &doubts), doubts.join("; "));
     if database.vouched == Some(hash) {
         tracing::warn!("that each person's rows of {path} depend on that person alone stands on the operator's word: {why}");
-        return Ok(Promised { text, tables });
+        return Ok(Promised { text, tables, columns });
     }
     let other = if database.vouched.is_some() {
         " (the word that is given there is for another text, other doubts, or another unit_column, unit_key or public_tables)"

@@ -18,6 +18,8 @@ pub(super) enum Whose {
 /// A relation in a `FROM`, under its name there.
 pub(super) struct Relation {
     pub(super) name: String,
+    /// The table's name, as the text writes it, where it is one.
+    pub(super) table: Option<String>,
     pub(super) whose: Whose,
     /// Number of the set of relations with which its ids are equal.
     pub(super) joined: usize,
@@ -41,6 +43,11 @@ pub(super) enum Place {
 }
 
 impl Scope<'_> {
+    /// The relation that is called so, here or outside.
+    pub(super) fn called(&self, name: &str) -> Option<&Relation> {
+        self.relations.iter().find(|relation| relation.name == name).or_else(|| self.outer.and_then(|outer| outer.called(name)))
+    }
+
     pub(super) fn personal(&self) -> bool {
         self.relations.iter().any(|relation| relation.whose != Whose::Public)
     }
@@ -49,10 +56,8 @@ impl Scope<'_> {
     fn id_of(&self, expression: &Expr, asked: &Asked<'_>) -> Option<usize> {
         match expression {
             Expr::Nested(inner) => self.id_of(inner, asked),
-            // The same for two persons only if it was before.
-            Expr::Cast { expr, data_type: DataType::Text | DataType::BigInt(None) | DataType::Varchar(None), .. } => {
-                self.id_of(expr, asked)
-            }
+            // The texts of two ids differ if the ids do; their numbers may not.
+            Expr::Cast { expr, data_type: DataType::Text, .. } => self.id_of(expr, asked),
             Expr::Identifier(name) => {
                 let name = lower(name);
                 let holding = |nullable: bool| self.relations.iter().position(|r| r.nullable == nullable && r.holds(&name, asked));

@@ -95,6 +95,7 @@ fn what_lets_one_person_change_anothers_rows_is_refused() {
     broken("SELECT concept_id AS patient FROM concept EXCEPT SELECT person_id FROM visits", "nobody's");
     broken("SELECT ward AS patient FROM a INTERSECT SELECT ward FROM b", "UNION ALL");
     broken("SELECT a.person_id AS patient FROM visits a, visits b", "not joined");
+    broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.person_id::bigint = b.person_id::bigint", "not joined");
     broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.ward = b.ward", "not joined");
     broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.person_id = b.person_id OR a.ward = b.ward", "not joined");
     broken("SELECT a.person_id AS patient FROM visits a JOIN visits b ON a.person_id = b.referred_by", "not joined");
@@ -140,6 +141,11 @@ fn what_the_text_does_not_show_is_left_to_the_operator() {
     undecided("SELECT person_id AS patient FROM visits WHERE start < 'today'", "depend on time");
     undecided("SELECT person_id AS patient FROM visits WHERE start < DATE 'Yesterday '", "depend on time");
     undecided("SELECT person_id AS patient FROM visits WHERE start < 'now'::date", "depend on time");
+    undecided("SELECT person_id AS patient FROM visits WHERE start < E'today 12:00' OR start < $$tomorrow$$", "depend on time");
+    undecided("SELECT person_id AS patient FROM visits WHERE x ### 3", "operator");
+    undecided("SELECT s.person_id AS patient, s.count FROM (SELECT person_id FROM visits) s", "may be a function");
+    undecided("SELECT visits.person_id AS patient FROM a.visits JOIN vocab.concept_ancestor visits ON true", "two tables");
+    undecided("WITH \"a.visits\" AS (SELECT 1) SELECT person_id AS patient, our_score(x) FROM a.visits", "our_score");
     undecided("SELECT person_id AS patient FROM visits NATURAL JOIN concept", "NATURAL");
     undecided("SELECT s.person_id AS patient FROM visits s, LATERAL (SELECT concept_name FROM concept) c", "LATERAL");
     undecided("SELECT person_id AS patient FROM visits ORDER BY our_order(x)", "ORDER BY");
@@ -172,6 +178,11 @@ fn persons_tables_are_named_as_the_text_writes_them() {
     let judged = judge(text, &asked).unwrap();
     assert_eq!(judged.verdict, Verdict::Kept);
     assert_eq!(judged.tables.into_iter().collect::<Vec<_>>(), ["\"Cost\"", "cdm.visits"]);
+    let column = |table: &str, column: &str| (table.to_owned(), column.to_owned());
+    assert_eq!(judged.columns.into_iter().collect::<Vec<_>>(), [column("concept", "id")]);
+    let judged = judge("WITH \"a.b\" AS (SELECT 1) SELECT v.person_id AS patient, v.rank_in_ward FROM a.b AS v", &asked).unwrap();
+    assert_eq!(judged.tables.into_iter().collect::<Vec<_>>(), ["a.b"]);
+    assert_eq!(judged.columns.into_iter().collect::<Vec<_>>(), [column("a.b", "person_id"), column("a.b", "rank_in_ward")]);
 }
 
 /// A word for a text with its doubts says nothing about the same text with others.
@@ -195,6 +206,7 @@ fn rows_that_are_units_come_from_one_row() {
     assert_eq!(of_records("SELECT age, died FROM visits WHERE age > 17"), Verdict::Kept);
     assert_eq!(of_records("SELECT s.age FROM (SELECT age FROM visits) s"), Verdict::Kept);
     assert!(matches!(of_records("SELECT age FROM a UNION ALL SELECT age FROM a"), Verdict::Undecided(_)));
+    assert!(matches!(of_records("SELECT (SELECT avg(v.x::numeric)) AS x FROM visits v"), Verdict::Undecided(_)));
     assert!(matches!(of_records("SELECT age FROM visits JOIN concept ON ward = concept_id"), Verdict::Undecided(_)));
     for text in [
         "SELECT person_id, count(*) FROM visits GROUP BY person_id",

@@ -165,9 +165,10 @@ pub(super) fn bare(name: &str) -> bool {
     BARE.contains(&name)
 }
 
-/// Whether a text means a moment that passes when it is read as a date.
+/// Whether a text may mean a moment that passes, when it is read as a date.
 pub(super) fn passing(text: &str) -> bool {
-    ["now", "today", "tomorrow", "yesterday"].contains(&text.trim().to_lowercase().as_str())
+    let moving = ["now", "today", "tomorrow", "yesterday"];
+    text.split(|letter: char| !letter.is_ascii_alphabetic()).any(|word| moving.contains(&word.to_ascii_lowercase().as_str()))
 }
 
 /// Whether a column says where a row is stored.
