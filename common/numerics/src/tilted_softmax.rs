@@ -33,7 +33,7 @@ pub struct TiltedSoftmax {
 impl TiltedSoftmax {
     /// Of predictors with this mean and covariance, by Newton's method from p at S = 0.
     ///
-    /// 0.4 µs for three classes and 1.4 µs for ten (`cargo bench -p dp-pvi-numerics --bench tilted_softmax`).
+    /// 0.25 µs for three classes and 1.5 µs for ten on one core (`cargo bench -p dp-pvi-numerics --bench tilted_softmax`).
     #[must_use]
     pub fn new(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Self {
         let count = mean.len();

@@ -35,7 +35,7 @@ svg .k1.line{stroke-dasharray:7 4}svg .k2.line{stroke-dasharray:2 3}svg .k3.line
 svg.curve{margin:0 1rem 0 4rem;width:calc(100% - 5rem)}\
 .pair{display:flex;flex-wrap:wrap;gap:0 2.5rem}.pair figure{flex:0 1 21rem}.pair svg{max-width:100%}\
 .small{display:flex;flex-wrap:wrap;gap:0 1.5rem}.small figure{flex:0 1 12rem;margin:.4rem 0}.small figcaption{overflow-wrap:anywhere}\
-td.shade{position:relative;isolation:isolate;padding-left:.9rem}td.shade::before{content:\"\";position:absolute;inset:0;z-index:-1;background:var(--accent);\
+td.shade{text-align:right;position:relative;isolation:isolate;padding-left:.9rem}td.shade::before{content:\"\";position:absolute;inset:0;z-index:-1;background:var(--accent);\
 opacity:calc(var(--share)*.3)}td small,th.n small{display:block;font-size:.92em;font-weight:400}\
 table.rows{width:100%}table.rows th,table.rows td{vertical-align:middle;padding-top:.1rem;padding-bottom:.1rem}table.rows th.n{white-space:nowrap}table.rows tbody th{font-weight:400;min-width:9rem;overflow-wrap:anywhere}\
 table.rows td.pic{width:38%;min-width:12rem;padding:0 1.2rem 0 .6rem;border-bottom:0}table.rows td.pic svg{width:100%}table.rows svg.row{height:2.1rem}\

@@ -59,7 +59,7 @@ fn confusion(html: &mut String, schema: Option<&Schema>, round: u32, metrics: &H
             let share = share(*cell, total);
             let _ = write!(
                 table,
-                "<td class=\"n shade\" style=\"--share:{share:.2}\">{}<small>{}</small></td>",
+                "<td class=\"shade\" style=\"--share:{share:.2}\"><span class=\"nb\">{}</span><small class=\"nb\">{}</small></td>",
                 count(*cell),
                 if total == 0 { "–".to_owned() } else { percent(share) }
             );
