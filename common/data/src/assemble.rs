@@ -288,7 +288,7 @@ mod tests {
         let room = 4;
         let others = "b,1,1\nb,1,0\nb,1,1\nc,0,1\n";
         for first in ["a,1,1\n", "a,0,1\n", "a,1,1\na,1,1\na,1,1\na,1,1\n"] {
-            assert_eq!(held(&format!("{first}{others}"), true, room)[1..], [2, 1], "{first}");
+            assert_eq!(held(&format!("{first}{others}"), true, room)[1..], [0, 1], "{first}");
         }
         for first in ["a,1,1\n", "a,0,1\n"] {
             assert_eq!(held(&format!("{first}b,1,1\nc,0,1\n"), false, 2)[1..], [1, 1], "{first}");

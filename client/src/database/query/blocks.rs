@@ -562,8 +562,9 @@ impl<'a> Checker<'a> {
         let [.., table, column] = names else { return };
         match scope.called(&lower(table)).map(|relation| relation.table.clone()) {
             Some(Some(table)) => drop(self.columns.insert((table, lower(column)))),
-            _ if words::kind(&lower(column), 1) == Kind::Unknown => {}
-            _ => self.doubt(format!("`{column}` of `{table}` may be a function")),
+            // Functions that take any row.
+            _ if !matches!(words::kind(&lower(column), 1), Kind::Aggregate | Kind::Sum | Kind::List | Kind::Window | Kind::Row) => {}
+            _ => self.doubt(format!("`{column}` of `{table}` may be a function: give the column another name")),
         }
     }
 

@@ -88,12 +88,13 @@ impl Browser {
         let file = self.folder.join(format!("{name}.pdf"));
         self.run(Look::Light, &["--no-pdf-header-footer", &format!("--print-to-pdf={}", file.display())], page);
         assert!(std::fs::read(&file).unwrap().starts_with(b"%PDF"));
-        let Ok(output) = Command::new("pdftotext").args(["-layout".as_ref(), file.as_os_str(), "-".as_ref()]).output() else {
+        let Ok(output) = Command::new("pdftotext").args(["-raw".as_ref(), file.as_os_str(), "-".as_ref()]).output() else {
             println!("SKIPPED: there is no pdftotext (apt-get install poppler-utils): the text of the printed pages was not read");
             return None;
         };
         assert!(output.status.success());
-        Some(String::from_utf8(output.stdout).unwrap())
+        // Where a line breaks is the paper's business.
+        Some(String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }
 
