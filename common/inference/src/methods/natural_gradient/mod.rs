@@ -62,7 +62,7 @@ pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, table: &Rec
     let model = models::from_spec(&job.model()).ok()?;
     let terms = Terms::new(spec, job, model.as_ref()).ok()?;
     let (len, clip) = match spec.visit(job.visit) {
-        // No record's term is longer than C there.
+        // Nobody takes this visit apart: its sum is not shortened here.
         NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
         NaturalGradientVisit::Gradient => {
             (job.task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 }, spec.clip_norm.get())
