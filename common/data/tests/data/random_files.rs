@@ -87,7 +87,9 @@ fn check(schema: &Schema, bytes: &[u8]) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().unwrap();
     let files = [directory.path().join("cohort")];
     std::fs::write(&files[0], bytes).unwrap();
-    let messages = |error: &dp_pvi_data::DataError| format!("{error} {error:?}");
+    // The folder's random name could hold the mark by itself.
+    let folder = directory.path().display().to_string();
+    let messages = |error: &dp_pvi_data::DataError| format!("{error} {error:?}").replace(&folder, "");
     match load_public(schema, &files, None) {
         Ok(table) => {
             for record in table.get().records() {
@@ -103,7 +105,7 @@ fn check(schema: &Schema, bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(load(schema, &files).is_ok(), load_public(schema, &files, None).is_ok());
     match inspect(schema, &files) {
         Ok(seen) => {
-            let shown = format!("{seen} {seen:?}");
+            let shown = format!("{seen} {seen:?}").replace(&folder, "");
             prop_assert!(!shown.contains(MARK), "{}", shown);
             prop_assert_eq!(seen.rejected == 0, load(schema, &files).is_ok());
         }
