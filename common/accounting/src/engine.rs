@@ -426,6 +426,18 @@ impl Engine {
         }
     }
 
+    /// Upper bounds on δ at these ε, which rise from 0, the larger of both directions; made to about `gap` of ε. `None`: not within reach.
+    pub(super) fn uppers(&self, epsilons: &[f64], gap: f64) -> Option<Vec<f64>> {
+        if self.rho > 0.0 {
+            return None;
+        }
+        if self.gaussian.is_some() {
+            return Some(epsilons.iter().map(|&epsilon| self.delta(epsilon).upper).collect());
+        }
+        let all: Option<Vec<_>> = self.directions.iter().map(|direction| direction.uppers(epsilons, gap)).collect();
+        all?.into_iter().reduce(|first, second| first.into_iter().zip(second).map(|(a, b)| a.max(b)).collect())
+    }
+
     fn directions_at(&self, epsilon: f64) -> Option<Interval> {
         if self.phases.len() > MANY {
             let mut grown = self.grown.borrow_mut();

@@ -114,6 +114,13 @@ impl Gdp {
         (drift + 2.0 * drift * mills * steep / mu + steep / (10.0 * s * s) + tail) * 1.01
     }
 
+    /// A lower bound on δ(ε), and its derivative there by γ = e^ε: −Φ(−ε/μ − μ/2).
+    pub(super) fn profile_below(self, epsilon: f64) -> (f64, f64) {
+        let (value, error) = self.delta_and_error(epsilon);
+        let b = (epsilon / self.mu() + 0.5 * self.mu()) / SQRT_2;
+        ((value - error).max(0.0), -0.5 * libm::erfc(b))
+    }
+
     /// δ(ε) and a bound on its rounding error.
     ///
     /// With a = (ε/μ − μ/2)/√2 and b = (ε/μ + μ/2)/√2, b² − a² = ε, so δ = ½e^{−a²}(erfcx(a) − erfcx(b)): no difference of

@@ -170,6 +170,11 @@ impl Plan {
         self.engine().delta(epsilon.get())
     }
 
+    /// Certified upper bounds on δ at these ε, which rise from 0.
+    pub(super) fn uppers(&self, epsilons: &[f64], gap: f64) -> Option<Vec<f64>> {
+        self.engine().uppers(epsilons, gap)
+    }
+
     pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
         self.engine().estimate_of_delta(epsilon)
     }

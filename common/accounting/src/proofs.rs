@@ -15,6 +15,11 @@ pub mod filter {
     #![doc = include_str!("../../privacy/proofs/filter.md")]
 }
 
+/// Runs with a fixed plan in a filter.
+pub mod envelopes {
+    #![doc = include_str!("../../privacy/proofs/envelopes.md")]
+}
+
 /// Bounds on ε from products of transforms.
 pub mod transforms {
     #![doc = include_str!("../../privacy/proofs/transforms.md")]

@@ -119,6 +119,9 @@ pub(crate) struct Composition {
     nodes: RefCell<(Vec<Nodes>, f64)>,
 }
 
+/// Points of a profile that are read from one grid.
+const TOGETHER: usize = 16;
+
 /// A point of the curve: where the tilted law has its weight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Saddle {
@@ -531,6 +534,25 @@ impl Composition {
             h *= (0.8 * (aim / (high - low)).sqrt()).clamp(0.15, 0.6);
         }
         best
+    }
+
+    /// Upper bounds on δ at these ε, which rise: one grid for every few of them, made for the largest.
+    pub(crate) fn uppers(&self, epsilons: &[f64], gap: f64) -> Option<Vec<f64>> {
+        let mut uppers = Vec::new();
+        for group in epsilons.chunks(TOGETHER) {
+            let last = *group.last()?;
+            if self.is_single() || self.largest_loss() <= last {
+                let each = group.iter().map(|&epsilon| Some(self.delta(epsilon, gap)?.upper));
+                uppers.extend(each.collect::<Option<Vec<_>>>()?);
+                continue;
+            }
+            let saddle = self.saddle_of_epsilon(last)?;
+            let gap = gap * last.max(SMALL);
+            let nats = self.cut(&saddle, saddle.log_delta.exp().clamp(1e-300, 1.0), gap);
+            let (upper, ..) = self.bounds(self.window(&saddle, nats)?, self.width(&saddle, gap), nats, POINTS.0, Sides::Upper)?;
+            uppers.extend(group.iter().map(|&epsilon| upper.delta(epsilon)));
+        }
+        Some(uppers)
     }
 
     /// Upper bound on ε(δ) alone, to about `gap` relative to max(ε, 0.01); where `worst` says that only more than this matters, to no more
