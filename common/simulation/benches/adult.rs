@@ -92,14 +92,13 @@ fn natural_gradient_pass(bencher: divan::Bencher<'_, '_>) {
 #[divan::bench(sample_count = 30)]
 fn natural_gradient_pass_with_splines(bencher: divan::Bencher<'_, '_>) {
     let path = root().join("deploy/experiments/adult-formula.toml");
-    // One site under local trust, as the pass beside it.
-    let text = std::fs::read_to_string(&path).unwrap().replace("ns(age, df = 4)", "bs(age, df = 8)");
-    let (text, _) = text
-        .replace("trust = \"aggregated\"", "trust = \"local\"")
-        .split_once("[task.aggregation]")
-        .map(|(a, b)| (a.to_owned(), b.to_owned()))
-        .unwrap();
-    let text = text + "[data]\nfiles = [\"adult/adult.data.gz\"]\n[clients]\nnumber = 1\n[phases]\nmin_sites = 1\n";
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("ns(age, df = 4)"), "the curve of age is written in another way: say here how");
+    // A basis of which a record fills four entries; one site under local trust, as the pass beside it.
+    let text = text.replace("ns(age, df = 4)", "bs(age, df = 8)").replace("trust = \"aggregated\"", "trust = \"local\"");
+    let (task, _) = text.split_once("[task.aggregation]").unwrap();
+    let text =
+        format!("{task}[data]\nfiles = [\"adult/adult.data.gz\"]\ntest_fraction = 0.0\n[clients]\nnumber = 1\n[phases]\nmin_sites = 1\n");
     let copy = tempfile::tempdir().unwrap();
     std::fs::write(copy.path().join("local.toml"), text).unwrap();
     let (task, schema) = Experiment::read(&copy.path().join("local.toml")).unwrap().resolve(&path).unwrap();

@@ -103,7 +103,7 @@ impl On<'_> {
                 if opposite {
                     10.0
                 } else {
-                    -0.5
+                    -0.01
                 }
             }
             Records::Several | Records::Ordered => f64::from(2 * u8::from(!opposite)),
