@@ -4,6 +4,7 @@
 //! * A *lattice* payload under local trust is one noised sum of clipped terms. It is compared with the public bound of that sum
 //!   ([`SumBound`](dp_pvi_privacy::mechanism::SumBound)), from the units that the site declared and the task's mechanism, while it arrives: a liar moves a
 //!   sum by at most what so many honest records and their noise could. The task's `max_units` bounds what may be declared.
+//!   Effects of other sites are not its own to fill: a number there that is not 0 is refused.
 //! * A *masked* payload says nothing alone. The unmasked sum of all sites is compared with the bound of its shares; out of it the round ends, and
 //!   nobody is named, since nobody knows whose vector it was.
 //! * A *values* payload is a function of several noised sums and of public values (DP optimisation), or has no noise at all (`pvi`). It has no public
@@ -34,6 +35,9 @@ pub enum PayloadError {
         "the payload is longer than the sum of the declared units and its noise can be; the site should look at its declared number of units"
     )]
     OutOfBounds,
+    /// A number for an effect of another site.
+    #[error("the payload has numbers for the effects of other sites; the site should look at its name in the task's list of sites")]
+    Foreign,
     /// Other bytes.
     #[error("the payload's hash is not the announced one")]
     Hash,
@@ -56,6 +60,8 @@ pub struct PayloadCheck {
     committer: Option<Committer>,
     /// Of a lattice payload: its coordinates and norm so far.
     sum: Option<SumCheck>,
+    /// Coordinates of a lattice payload so far, and how many of the site's own are among them.
+    seen: (u64, usize),
 }
 
 impl std::fmt::Debug for PayloadCheck {
@@ -72,7 +78,7 @@ impl PayloadCheck {
         let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.salt, &committed.header, &committed.client));
         let lattice = matches!(expected.kind, PayloadKind::Lattice { .. });
         let sum = expected.bound.filter(|_| lattice).map(dp_pvi_privacy::mechanism::SumBound::check);
-        Self { expected, hasher, words: Words::default(), received: 0, committer, sum }
+        Self { expected, hasher, words: Words::default(), received: 0, committer, sum, seen: (0, 0) }
     }
 
     /// The next chunk, of any length.
@@ -96,9 +102,23 @@ impl PayloadCheck {
             }
         }
         if let Some(sum) = &mut self.sum {
-            self.words.feed(chunk, |word| sum.add(i64::from_le_bytes(word)));
+            let (own, (position, passed)) = (self.expected.places.as_deref(), &mut self.seen);
+            let mut foreign = false;
+            self.words.feed(chunk, |word| {
+                let value = i64::from_le_bytes(word);
+                sum.add(value);
+                if let Some(own) = own {
+                    let mine = own.get(*passed).is_some_and(|place| u64::from(*place) == *position);
+                    *passed += usize::from(mine);
+                    foreign |= !mine && value != 0;
+                }
+                *position += 1;
+            });
             if !sum.fits() {
                 return Err(PayloadError::OutOfBounds);
+            }
+            if foreign {
+                return Err(PayloadError::Foreign);
             }
         }
         Ok(())
@@ -284,7 +304,14 @@ mod tests {
     use crate::message::payload_hash;
 
     fn expected(kind: PayloadKind, bytes: &[u8]) -> Expected {
-        Expected { kind, coordinates: bytes.len() as u64 / 8, payload: payload_hash(kind, bytes), commitment: None, bound: None }
+        Expected {
+            kind,
+            coordinates: bytes.len() as u64 / 8,
+            payload: payload_hash(kind, bytes),
+            commitment: None,
+            bound: None,
+            places: None,
+        }
     }
 
     fn close(kind: PayloadKind, coordinates: u64, clients: usize) -> Close {

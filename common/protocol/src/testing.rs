@@ -35,8 +35,13 @@ scale = 1
 
 /// A task over two parameters (four natural ones), deadline 1800 s.
 pub(crate) fn task(pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
+    task_of("", pvi, privacy, min_sites)
+}
+
+/// A task with more lines about its model.
+pub(crate) fn task_of(model: &str, pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
+        "[model]\nfamily = \"logistic-regression\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()

@@ -4,7 +4,7 @@
 use dp_pvi_accounting::{DpEvent, Terms};
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 
-use super::{ResolvedTask, TaskError};
+use super::{ResolvedTask, TaskError, UpdateSpec};
 use crate::schema::{ColumnKind, LabelKind, Schema};
 use crate::spec::check::{invalid, require};
 
@@ -135,6 +135,17 @@ impl ResolvedTask {
         match self.message(visit)?.kind {
             dp_pvi_privacy::PayloadKind::Lattice { .. } => Ok(Some((self.visit_event(visit)?, self.update.rules().most_terms(units)))),
             dp_pvi_privacy::PayloadKind::Masked { .. } | dp_pvi_privacy::PayloadKind::Values => Ok(None),
+        }
+    }
+
+    /// The coordinates of a visit's message that the site of this name may fill, ascending: all but the effects of other sites. `None`: all.
+    ///
+    /// # Errors
+    /// The task has effects of sites, and the site is not in its list.
+    pub fn places_of_site(&self, visit: u32, name: &str) -> Result<Option<Vec<u32>>, TaskError> {
+        match &self.update {
+            UpdateSpec::NaturalGradient(update) => update.places(&self.setting(), visit, self.site(name)?),
+            _ => Ok(None),
         }
     }
 }

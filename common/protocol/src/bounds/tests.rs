@@ -5,7 +5,7 @@ use super::*;
 use crate::coordinator::{Begin, Coordinator, Rejected};
 use crate::message::{Body, Hello, InvalidMessage, ReceiptOutcome, RefusalReason, Signed};
 use crate::sum::PayloadError;
-use crate::testing::{Desk, at, client, head, key, settings, synchronous, task};
+use crate::testing::{Desk, at, client, head, key, settings, synchronous, task, task_of};
 
 /// Decodes what a peer encoded.
 fn said<B: Body>(body: &B) -> Result<(), InvalidMessage> {
@@ -182,6 +182,32 @@ fn finding_attack_b7_a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
     let mut coordinator = plain.coordinator;
     let begun = coordinator.on_update_begin(&client("a"), &Signed::seal(&update, &key("a")), at(0)).unwrap();
     assert!(matches!(begun.then, Begin::Accept(expected) if expected.bound.is_none()));
+}
+
+/// What a site says of another site's effect would move it, although that site's records alone are about it.
+#[test]
+fn a_site_fills_no_effect_of_another_site() {
+    let model = "approximation = \"mean-field\"\nformula = \"y ~ a + (1 | site)\"\nsites = [\"a\", \"b\", \"c\"]";
+    let pvi = "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\nexpected_sites = 3";
+    let mut desk = Desk::joined(&task_of(model, pvi, "epsilon = 1.0", 2));
+    let task = desk.coordinator.task().clone();
+    let d = task.message(0).unwrap().coordinates;
+    let before = desk.state();
+    for (name, others) in [("a", ["b", "c"]), ("b", ["a", "c"])] {
+        let own = task.places_of_site(0, name).unwrap().unwrap();
+        assert!(own.len() < d as usize);
+        let filled = |other: Option<u64>| (0..d).map(|j| i64::from(other == Some(j) || own.contains(&(j as u32)))).collect::<Vec<_>>();
+        for other in others {
+            for place in task.places_of_site(0, other).unwrap().unwrap().into_iter().filter(|place| !own.contains(place)) {
+                assert_eq!(submit(&mut desk, name, &filled(Some(u64::from(place)))), Err(Rejected::Payload(PayloadError::Foreign)));
+                desk.coordinator.forget_verified_for_tests();
+            }
+        }
+        if name == "a" {
+            assert_eq!(desk.state(), before);
+        }
+        submit(&mut desk, name, &filled(None)).unwrap();
+    }
 }
 
 #[test]

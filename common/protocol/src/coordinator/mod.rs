@@ -178,8 +178,9 @@ impl Coordinator {
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
-                let bound = self.bound(client, &body)?;
-                let expected = Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment, bound };
+                let (bound, places) = self.bound(client, &body)?;
+                let expected =
+                    Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment, bound, places };
                 self.durable(Vec::new(), Begin::Accept(expected))
             }
             Verdict::Known(outcome) => self.durable(Vec::new(), Begin::Answered(answered(body, outcome))),

@@ -110,6 +110,8 @@ pub struct Expected {
     pub commitment: Option<Committed>,
     /// Of a lattice payload under local trust: what an honest site's can be.
     pub bound: Option<SumBound>,
+    /// Of a lattice payload with effects of sites: the coordinates that this site may fill, ascending. `None`: all.
+    pub places: Option<std::sync::Arc<[u32]>>,
 }
 
 /// The commitment to a masked vector.
