@@ -3,6 +3,7 @@
 //!
 //! The mathematics is in [`dp_pvi_accounting`]; nothing here touches a record, a ledger or a network.
 
+mod events;
 mod plan;
 mod plot;
 mod queries;
@@ -14,10 +15,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use dp_pvi_accounting::unit::{InvalidUnit, rounded_up};
-use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Relation};
+use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Plan, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
+pub use self::events::EventsError;
 pub use self::plot::PlotError;
 use self::queries::{Answer, QueryError};
 use self::steps::{Calibrated, Steps};
@@ -29,17 +31,20 @@ pub enum Question {
     /// Says what steps cost: ε(δ) between certified bounds, or answers a table of questions.
     Account {
         /// Noise standard deviation over the clipping norm.
-        #[arg(long, required_unless_present = "queries")]
+        #[arg(long, required_unless_present_any = ["queries", "events"])]
         sigma: Option<f64>,
         /// Number of steps.
-        #[arg(long, required_unless_present = "queries")]
+        #[arg(long, required_unless_present_any = ["queries", "events"])]
         steps: Option<u64>,
         /// What a step is.
         #[command(flatten)]
         how: Steps,
         /// Answers the rows of this file, a JSON line each: {id, lower, estimate, upper, seconds} or {id, error}.
-        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot"])]
+        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot", "events"])]
         queries: Option<PathBuf>,
+        /// Steps of several kinds, as dp_accounting for Python prints its events, or as JSON with class_name, or measure and loss.
+        #[arg(long, conflicts_with_all = ["sigma", "steps", "q", "sampling"])]
+        events: Option<PathBuf>,
         /// Draws δ(ε), the trade-off curve and ε over the steps to this SVG file.
         #[arg(long)]
         plot: Option<PathBuf>,
@@ -96,6 +101,9 @@ pub enum AccountError {
     /// The flags do not fit together.
     #[error("{0}")]
     Usage(&'static str),
+    /// A file of events that cannot be accounted.
+    #[error(transparent)]
+    Events(#[from] EventsError),
     /// A file of questions that is none.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -136,7 +144,7 @@ impl AccountError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Number(_) | Self::Accountant(_) | Self::Task(_) | Self::Usage(_) | Self::Query(_) => 2,
+            Self::Number(_) | Self::Accountant(_) | Self::Task(_) | Self::Usage(_) | Self::Events(_) | Self::Query(_) => 2,
             Self::Read { .. } | Self::Write { .. } | Self::Plot(_) => 12,
             Self::Refused(_) | Self::Print(_) | Self::Json(_) => 1,
         }
@@ -152,9 +160,15 @@ impl Question {
         let mut print = Printer { out, json };
         match self {
             Self::Account { queries: Some(file), .. } => answer(file, &mut print),
+            Self::Account { events: Some(file), how, plot, .. } => {
+                let all = events::plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
+                let rounds = |_: Delta| Ok(Vec::new());
+                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
+            }
             Self::Account { sigma, steps, how, plot, .. } => {
                 let (sigma, steps) = sigma.zip(*steps).ok_or(AccountError::Usage("give --sigma and --steps"))?;
-                cost(how, sigma, steps, plot.as_deref(), &mut print)
+                let rounds = |delta: Delta| over_steps(how, sigma, steps, delta);
+                cost(&how.plan(sigma, steps)?, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
             }
             Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
             Self::Plan { task, epsilon, delta, booked, sizes, output } => {
@@ -213,18 +227,22 @@ fn answer(file: &Path, print: &mut Printer<'_>) -> Result<(), AccountError> {
     if refused > 0 { Err(AccountError::Refused(refused)) } else { Ok(()) }
 }
 
-fn cost(how: &Steps, sigma: f64, steps: u64, plot: Option<&Path>, print: &mut Printer<'_>) -> Result<(), AccountError> {
-    let plan = how.plan(sigma, steps)?;
-    let delta = Delta::new(how.delta)?;
-    let result = steps::account(&plan, delta);
+/// What a plan costs; with a file to draw to, and ε after parts of the plan for it.
+fn cost(
+    plan: &Plan,
+    delta: f64,
+    plot: Option<(&Path, impl Fn(Delta) -> Result<Vec<(f64, f64)>, AccountError>)>,
+    print: &mut Printer<'_>,
+) -> Result<(), AccountError> {
+    let at = Delta::new(delta)?;
+    let result = steps::account(plan, at);
     if print.json {
         print.json(&result)?;
     } else {
         let interval = result.epsilon;
         writeln!(
             print.out,
-            "epsilon at delta {:e}: at most {} (certified); the accounted pair's own value is about {:.6}",
-            how.delta,
+            "epsilon at delta {delta:e}: at most {} (certified); the accounted pair's own value is about {:.6}",
             rounded_up(interval.upper, 6),
             interval.estimate
         )?;
@@ -235,19 +253,19 @@ fn cost(how: &Steps, sigma: f64, steps: u64, plot: Option<&Path>, print: &mut Pr
         }
         writeln!(print.out, "by Renyi divergences: epsilon {} (order {:.2})", rounded_up(result.renyi_epsilon, 6), result.renyi_order)?;
     }
-    if let Some(file) = plot {
-        let mut rounds = Vec::new();
-        for i in 1..=24u64 {
-            let done = (steps * i).div_ceil(24);
-            if rounds.last().is_none_or(|(before, _)| done > *before) {
-                rounds.push((done, how.plan(sigma, done)?.epsilon_estimate(delta)));
-            }
-        }
-        #[allow(clippy::cast_precision_loss, reason = "a drawing")]
-        let rounds: Vec<_> = rounds.into_iter().map(|(done, epsilon)| (done as f64, epsilon)).collect();
-        plot::plot(file, &plan, delta, &rounds)?;
+    if let Some((file, rounds)) = plot {
+        plot::plot(file, plan, at, &rounds(at)?)?;
     }
     Ok(())
+}
+
+/// ε after parts of the steps.
+fn over_steps(how: &Steps, sigma: f64, steps: u64, delta: Delta) -> Result<Vec<(f64, f64)>, AccountError> {
+    let mut done: Vec<u64> = (1..=24u64).map(|i| (steps * i).div_ceil(24)).collect();
+    done.dedup();
+    #[allow(clippy::cast_precision_loss, reason = "a drawing")]
+    let rounds = done.into_iter().map(|done| Ok((done as f64, how.plan(sigma, done)?.epsilon_estimate(delta))));
+    rounds.collect()
 }
 
 fn calibrate(how: &Steps, sigma: Option<f64>, steps: Option<u64>, epsilon: f64, print: &mut Printer<'_>) -> Result<(), AccountError> {

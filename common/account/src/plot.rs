@@ -15,7 +15,7 @@ pub(super) fn failed(error: impl std::fmt::Display) -> PlotError {
     PlotError(error.to_string())
 }
 
-/// Draws to `file`. `rounds`: ε after each round (x from 1).
+/// Draws to `file`. `rounds`: ε after each round (x from 1); none: no picture of it.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -30,12 +30,14 @@ pub(super) fn plot(file: &Path, plan: &Plan, delta: Delta, rounds: &[(f64, f64)]
     let trade_off = plan.trade_off(60);
     let root = SVGBackend::new(file, (1500, 480)).into_drawing_area();
     root.fill(&WHITE).map_err(failed)?;
-    let areas = root.split_evenly((1, 3));
-    let lines = [
+    let mut lines = vec![
         ("log10 delta(epsilon)", "epsilon", curve),
         ("trade-off: false negatives over false positives", "false positive rate", trade_off),
-        ("epsilon over rounds", "round", rounds.to_vec()),
     ];
+    if !rounds.is_empty() {
+        lines.push(("epsilon over rounds", "round", rounds.to_vec()));
+    }
+    let areas = root.split_evenly((1, lines.len()));
     for (area, (title, x, points)) in areas.iter().zip(lines) {
         let span = |f: fn(&(f64, f64)) -> f64| {
             let low = points.iter().map(f).fold(f64::INFINITY, f64::min);

@@ -74,7 +74,7 @@ impl Steps {
     }
 
     /// What neighbours differ by.
-    fn relation(&self) -> Result<Neighbours, AccountError> {
+    pub(super) fn relation(&self) -> Result<Neighbours, AccountError> {
         let flag = self.relation.ok_or(AccountError::Usage("give --relation: add-remove, zero-out or replace-one"))?;
         Ok(flag.into())
     }
@@ -107,6 +107,8 @@ pub(super) struct Account {
     pub attained: f64,
     /// Best true positive rate of an attack at false positive rates of 0.1 %, 1 % and 10 % (certified upper bounds).
     pub true_positive_rate: [(f64, f64); 3],
+    /// The steps as an event of dp_accounting for Python, where that has one.
+    pub dp_event: Option<String>,
     /// The machine-readable statement.
     pub statement: dp_pvi_accounting::Statement,
 }
@@ -122,6 +124,7 @@ pub(super) fn account(plan: &Plan, at: Delta) -> Account {
         renyi_epsilon,
         renyi_order,
         attained: plan.attained(at),
+        dp_event: super::events::written(plan),
         true_positive_rate: [1e-3, 1e-2, 1e-1].map(|rate| (rate, plan.true_positive_rate(rate))),
         statement,
     }

@@ -1,0 +1,264 @@
+//! A file of events of several kinds becomes a plan, and a plan becomes such a file.
+//!
+//! Events are written as the Python library `dp_accounting` prints them, or as JSON objects with the same names and fields:
+//!
+//! ```text
+//! ComposedDpEvent(events=[SelfComposedDpEvent(event=PoissonSampledDpEvent(sampling_probability=0.01,
+//!     event=GaussianDpEvent(noise_multiplier=1.0)), count=1000), LaplaceDpEvent(noise_multiplier=2.0)])
+//! {"class_name": "SelfComposedDpEvent", "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 4.0}, "count": 20}
+//! ```
+//!
+//! Noise multipliers are noise over the norm of one record's term there as here, whatever the relation. JSON also takes a privacy measure of OpenDP with its
+//! loss, and lists. What has no proved bound here is refused by its name.
+
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fmt::Write;
+
+use dp_pvi_accounting::{AccountantError, Mechanism, Neighbours, Phase, Plan, Sampling};
+use serde_json::{Map, Value};
+
+/// Most events inside each other.
+const DEEPEST: usize = 64;
+/// Most phases of one file.
+const MOST: usize = 100_000;
+/// The field of a class's name.
+const CLASS: &str = "class_name";
+
+/// A file of events that cannot be accounted.
+#[derive(Debug, thiserror::Error)]
+pub enum EventsError {
+    /// Neither of the two forms.
+    #[error(
+        "line {line}, column {column} of the events: {what}; write them as dp_accounting prints them, or as JSON objects with class_name"
+    )]
+    Text {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Not JSON.
+    #[error("the events are no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A value where an event should be.
+    #[error("an event is an object with class_name, or with measure and loss, or a list of these; here is something else")]
+    NoEvent,
+    /// A field.
+    #[error("{class} needs {field}: {what}")]
+    Field {
+        /// Of which event.
+        class: String,
+        /// Which.
+        field: &'static str,
+        /// What it should be.
+        what: &'static str,
+    },
+    /// No proved bound.
+    #[error("{class}: {why}")]
+    Unsupported {
+        /// Which event.
+        class: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A number out of range, or a pair without a bound.
+    #[error("{class}: {error}")]
+    Accountant {
+        /// Which event.
+        class: String,
+        /// Why not.
+        #[source]
+        error: AccountantError,
+    },
+    /// Too deep or too long.
+    #[error("the events are too many: at most {MOST} kinds of steps, at most {DEEPEST} inside each other")]
+    TooMany,
+}
+
+/// The plan of the events of a file under a relation.
+///
+/// # Errors
+/// Neither form, a field that is missing or out of range, or an event without a proved bound, by its name.
+pub(super) fn plan(text: &str, relation: Neighbours) -> Result<Plan, EventsError> {
+    let value = match text.trim_start().as_bytes().first() {
+        Some(b'{' | b'[') => serde_json::from_str(text)?,
+        _ => text::value(text)?,
+    };
+    let mut reader = Reader { plan: Plan::new(relation), phases: 0 };
+    reader.event(&value, 1, 0)?;
+    Ok(reader.plan)
+}
+
+struct Reader {
+    plan: Plan,
+    phases: usize,
+}
+
+impl Reader {
+    fn event(&mut self, value: &Value, times: u64, depth: usize) -> Result<(), EventsError> {
+        if depth >= DEEPEST {
+            return Err(EventsError::TooMany);
+        }
+        if let Some(list) = value.as_array() {
+            return list.iter().try_for_each(|event| self.event(event, times, depth + 1));
+        }
+        let Some(fields) = value.as_object() else { return Err(EventsError::NoEvent) };
+        if fields.contains_key("measure") {
+            return self.measure(fields, times);
+        }
+        let Some(class) = fields.get(CLASS).and_then(Value::as_str) else { return Err(EventsError::NoEvent) };
+        let fields = Fields { class, fields };
+        match class {
+            "NoOpDpEvent" => Ok(()),
+            "ComposedDpEvent" => {
+                let events = fields.get("events")?;
+                if events.is_array() { self.event(events, times, depth + 1) } else { Err(fields.wrong("events", "a list of events")) }
+            }
+            "SelfComposedDpEvent" => {
+                let times = times.checked_mul(fields.count("count")?).ok_or(EventsError::TooMany)?;
+                self.event(fields.get("event")?, times, depth + 1)
+            }
+            "PoissonSampledDpEvent" => {
+                let rate = fields.number("sampling_probability")?;
+                if rate == 0.0 {
+                    // Nothing is ever drawn; the inner event is read all the same.
+                    return self.mechanism(&fields.inner()?).map(|_| ());
+                }
+                let mechanism = self.mechanism(&fields.inner()?)?;
+                self.append(class, mechanism, Sampling::Poisson(rate), times)
+            }
+            "SampledWithoutReplacementDpEvent" => {
+                let (all, batch) = (fields.count("source_dataset_size")?, fields.count("sample_size")?);
+                if batch == 0 || batch > all {
+                    return Err(fields.wrong("sample_size", "at least 1 and at most source_dataset_size"));
+                }
+                let mechanism = self.mechanism(&fields.inner()?)?;
+                #[allow(clippy::cast_precision_loss, reason = "rounded up below")]
+                let rate = (batch as f64 / all as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
+                self.append(class, mechanism, Sampling::WithoutReplacement(rate), times)
+            }
+            _ => {
+                let mechanism = self.mechanism(&fields)?;
+                self.append(class, mechanism, Sampling::None, times)
+            }
+        }
+    }
+
+    /// A release on the units that a sampler chose, or on all.
+    fn mechanism(&self, fields: &Fields<'_>) -> Result<Mechanism, EventsError> {
+        match fields.class {
+            "GaussianDpEvent" => Ok(Mechanism::Gaussian { sigma: fields.number("noise_multiplier")? }),
+            "LaplaceDpEvent" => Ok(Mechanism::Laplace { scale: fields.number("noise_multiplier")? }),
+            "DiscreteGaussianDpEvent" => {
+                Ok(Mechanism::DiscreteGaussian { scale: fields.number("scale")?, sensitivity: fields.count("sensitivity")? })
+            }
+            "ZCDpEvent" => match fields.fields.get("xi").map(Value::as_f64) {
+                None | Some(Some(0.0)) => Ok(Mechanism::Zcdp { rho: fields.number("rho")? }),
+                _ => Err(fields.unsupported("only xi = 0 has a bound here")),
+            },
+            "EpsilonDeltaDpEvent" => Ok(Mechanism::Approximate { epsilon: fields.number("epsilon")?, delta: fields.number("delta")? }),
+            "NonPrivateDpEvent" => Err(fields.unsupported("a release without protection: epsilon is infinite")),
+            "UnsupportedDpEvent" => Err(fields.unsupported("nothing is known of it")),
+            "PoissonSampledDpEvent" | "SampledWithoutReplacementDpEvent" | "SelfComposedDpEvent" | "ComposedDpEvent" | "NoOpDpEvent" => {
+                Err(fields.unsupported("a sampler here goes around one release; put the sampler inside"))
+            }
+            _ => Err(fields.unsupported("no proved bound for this kind of event is implemented")),
+        }
+    }
+
+    /// A measure of OpenDP with its loss.
+    fn measure(&mut self, fields: &Map<String, Value>, times: u64) -> Result<(), EventsError> {
+        let class = fields.get("measure").and_then(Value::as_str).ok_or(EventsError::NoEvent)?;
+        let fields = Fields { class, fields };
+        let loss = fields.get("loss")?;
+        let mechanism = match class {
+            "MaxDivergence" => Mechanism::Approximate { epsilon: fields.number("loss")?, delta: 0.0 },
+            "Approximate<MaxDivergence>" => match loss.as_array().map(Vec::as_slice) {
+                Some([epsilon, delta]) => {
+                    let (epsilon, delta) = epsilon.as_f64().zip(delta.as_f64()).ok_or_else(|| fields.wrong("loss", "[epsilon, delta]"))?;
+                    Mechanism::Approximate { epsilon, delta }
+                }
+                _ => return Err(fields.wrong("loss", "[epsilon, delta]")),
+            },
+            "ZeroConcentratedDivergence" => Mechanism::Zcdp { rho: fields.number("loss")? },
+            _ => return Err(fields.unsupported("no proved bound for this measure is implemented")),
+        };
+        self.append(class, mechanism, Sampling::None, times)
+    }
+
+    fn append(&mut self, class: &str, mechanism: Mechanism, sampling: Sampling, steps: u64) -> Result<(), EventsError> {
+        self.phases += 1;
+        if self.phases > MOST {
+            return Err(EventsError::TooMany);
+        }
+        self.plan.append(Phase { mechanism, sampling, steps }).map_err(|error| EventsError::Accountant { class: class.to_owned(), error })
+    }
+}
+
+/// An event's fields.
+struct Fields<'a> {
+    class: &'a str,
+    fields: &'a Map<String, Value>,
+}
+
+impl<'a> Fields<'a> {
+    fn get(&self, field: &'static str) -> Result<&'a Value, EventsError> {
+        self.fields.get(field).ok_or_else(|| self.wrong(field, "it is missing"))
+    }
+
+    fn number(&self, field: &'static str) -> Result<f64, EventsError> {
+        let value = self.get(field)?.as_f64().filter(|value| value.is_finite());
+        value.ok_or_else(|| self.wrong(field, "a finite number"))
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number below 2^53")]
+    fn count(&self, field: &'static str) -> Result<u64, EventsError> {
+        let value = self.get(field)?;
+        let whole = |v: f64| ((0.0..9e15).contains(&v) && v.fract() == 0.0).then_some(v as u64);
+        value.as_u64().or_else(|| value.as_f64().and_then(whole)).ok_or_else(|| self.wrong(field, "a whole number that is at least 0"))
+    }
+
+    /// The event inside a sampler.
+    fn inner(&self) -> Result<Self, EventsError> {
+        let fields = self.get("event")?.as_object().ok_or(EventsError::NoEvent)?;
+        let class = fields.get(CLASS).and_then(Value::as_str).ok_or(EventsError::NoEvent)?;
+        Ok(Fields { class, fields })
+    }
+
+    fn wrong(&self, field: &'static str, what: &'static str) -> EventsError {
+        EventsError::Field { class: self.class.to_owned(), field, what }
+    }
+
+    fn unsupported(&self, why: &'static str) -> EventsError {
+        EventsError::Unsupported { class: self.class.to_owned(), why }
+    }
+}
+
+/// A plan in the words of `dp_accounting`. `None`: it has steps for which that library has no event.
+pub(super) fn written(plan: &Plan) -> Option<String> {
+    let mut events = Vec::new();
+    for phase in plan.phases() {
+        let event = match phase.mechanism {
+            Mechanism::Gaussian { sigma } => format!("GaussianDpEvent(noise_multiplier={sigma:?})"),
+            Mechanism::Laplace { scale } => format!("LaplaceDpEvent(noise_multiplier={scale:?})"),
+            Mechanism::Zcdp { rho } => format!("ZCDpEvent(rho={rho:?}, xi=0.0)"),
+            Mechanism::DiscreteGaussian { .. } | Mechanism::Approximate { .. } => return None,
+        };
+        let event = match phase.sampling {
+            Sampling::None => event,
+            Sampling::Poisson(rate) => format!("PoissonSampledDpEvent(sampling_probability={rate:?}, event={event})"),
+            // Of a batch only its share of the data is known here.
+            Sampling::WithoutReplacement(_) | Sampling::ShuffledPasses(_) => return None,
+        };
+        events.push(if phase.steps == 1 { event } else { format!("SelfComposedDpEvent(event={event}, count={})", phase.steps) });
+    }
+    let mut all = String::new();
+    // Writing to a string cannot fail.
+    write!(all, "ComposedDpEvent(events=[{}])", events.join(", ")).ok()?;
+    Some(all)
+}
