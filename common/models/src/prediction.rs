@@ -126,14 +126,6 @@ impl Scores {
         Self { deviance: Some(2.0 * (own - rest)), ranked_probability: ranked_probability_score(count, dispersion, log_mean, variance) }
     }
 
-    /// Of a survival time with the expected number H of events while it was watched: 2 (H − d − d ln H), d = 1 if the event came. The deviance of a count d of
-    /// Poisson's law with rate H, whose signed root is Therneau's deviance residual.
-    #[must_use]
-    pub(crate) fn of_survival(expected: f64, event: bool) -> Self {
-        let came = if event { 1.0 + expected.ln() } else { 0.0 };
-        Self { deviance: Some(2.0 * (expected - came)), ranked_probability: None }
-    }
-
     /// Of one of several ordered classes.
     #[must_use]
     pub(crate) fn of_ordered(class: usize, probabilities: &[f64]) -> Self {
@@ -413,27 +405,6 @@ mod tests {
         let negative = certain(negative_binomial_regression::NegativeBinomialRegression { dispersion: 1.0 }, &[0.0]);
         close(negative.scores(row(2.0, Extra::NONE)).deviance, 0.339_798_073_590_795_6);
         close(negative.scores(row(2.0, Extra::NONE)).ranked_probability, 5.0 / 6.0);
-    }
-
-    #[test]
-    fn scores_of_survival_times_equal_hand_computed_values() {
-        let of = |entry: f64, time: f64, event: bool| row(time, Extra { entry, event, ..Extra::NONE });
-        // A hazard of 0.1 a day, whatever x is.
-        let survival = certain(
-            survival_regression::SurvivalRegression { cuts: vec![0.0, 4.0, 20.0], baseline_mean: 0.0, baseline_scale: 1.0 },
-            &[0.1_f64.ln(), 0.1_f64.ln(), 0.0],
-        );
-        let law = &survival;
-        // H = ½: 2 (½ − 1 − ln ½); H = 1 without an event: 2.
-        close(law.scores(of(0.0, 5.0, true)).deviance, 0.386_294_361_119_890_6);
-        close(law.scores(of(0.0, 10.0, false)).deviance, 2.0);
-        close(law.scores(of(5.0, 10.0, true)).deviance, 0.386_294_361_119_890_6);
-        close(law.scores(of(10.0, 10.0, true)).deviance, 0.0);
-        assert_eq!(law.scores(of(0.0, 5.0, true)).ranked_probability, None);
-        // Weibull of shape 1 in units of 10 days.
-        let weibull = certain(weibull_regression::WeibullRegression { time_unit: 10.0, shape_mean: 0.0, shape_scale: 0.5 }, &[0.0, 0.0]);
-        close(weibull.scores(of(0.0, 5.0, true)).deviance, 0.386_294_361_119_890_6);
-        close(weibull.scores(of(0.0, 10.0, false)).deviance, 2.0);
     }
 
     #[test]

@@ -6,8 +6,7 @@ use dp_pvi_expfam::any::{Gaussian, Standard};
 
 use crate::many_rows::{Beliefs, ManyRows, Place, PseudoRows};
 pub use crate::prediction::LogCumulativeHazard;
-use crate::prediction::{Example, Law, Prediction, Scores};
-use dp_pvi_schema::public::Extra;
+use crate::prediction::{Example, Law, Prediction};
 
 /// A regression of survival times.
 pub trait SurvivalModel: Send + Sync {
@@ -44,17 +43,6 @@ impl<M: SurvivalModel + ManyRows + std::fmt::Debug> Law for SurvivalLaw<M> {
         let place = Place::at(self.posterior.standard());
         self.model.write(row, &place, &mut rows);
         rows.expected()
-    }
-
-    /// With H between entry and end, at the posterior's mean.
-    fn scores(&self, row: Example<'_>) -> Scores {
-        let Extra { entry, event, .. } = row.extra;
-        let until = |time| self.model.log_cumulative_hazard(self.posterior.standard(), row, time).mean.exp();
-        // Who was watched for no time has no event either.
-        if row.target <= entry {
-            return Scores::of_survival(0.0, false);
-        }
-        Scores::of_survival(until(row.target) - until(entry), event)
     }
 }
 

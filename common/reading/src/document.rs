@@ -56,6 +56,9 @@ pub struct PosteriorDocument {
     /// The scale of an observation's noise, where the run learned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observation_scale: Option<ObservationScale>,
+    /// The standard deviation of an observation's noise, where the run learned one number and not its distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observation_sd: Option<f64>,
     /// What the intervals contain.
     pub intervals: Intervals,
     /// The variational posterior as it came out of the run, where the noise-aware one stands above.
@@ -203,6 +206,7 @@ impl PosteriorDocument {
             effects: read.effects,
             scales: read.scales,
             observation_scale: task.scale_at(state).map(ObservationScale::new),
+            observation_sd: task.learned_noise(state).filter(|_| task.scale_at(state).is_none()),
             intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
             plain: None,
             convergence: None,
@@ -239,6 +243,7 @@ impl PosteriorDocument {
             effects: Vec::new(),
             scales: Vec::new(),
             observation_scale: None,
+            observation_sd: None,
             intervals: Intervals::absent(Absent::Diverged),
             plain: None,
             convergence: None,
@@ -388,6 +393,9 @@ impl PosteriorDocument {
         if self.observation_scale.is_some() != learned || !self.observation_scale.is_none_or(|scale| scale.is_consistent()) {
             return Err(DocumentError::Inconsistent("the scale of the observations is not that of its shape and rate"));
         }
+        if self.observation_sd.is_some_and(|sd| !(sd > 0.0 && sd.is_finite())) {
+            return Err(DocumentError::Inconsistent("the standard deviation of an observation's noise is no positive number"));
+        }
         if let Some(plain) = &self.plain {
             let posterior = Gaussian::from_natural(self.family, plain.natural_parameters.clone())?;
             stated(&plain.coefficients, &coefficients(&task.parameter_names()?, posterior.standard()))?;
@@ -445,7 +453,7 @@ impl PosteriorDocument {
             (Which::Posterior, _) | (Which::Plain, None) => &self.natural_parameters,
         };
         let scale = self.observation_scale.map(|scale| scale.estimate);
-        Ok(Predictor::new(&self.task()?.model_with(scale), self.family, natural)?)
+        Ok(Predictor::with_noise(&self.task()?.model_with(scale), self.family, natural, self.observation_sd)?)
     }
 }
 

@@ -65,8 +65,7 @@ pub struct HeldOutMetrics {
     /// Empty where one class is missing, and for more than two classes.
     #[serde(default)]
     pub roc: Vec<(f64, f64)>,
-    /// Mean unit deviance, at predicted means: of counts 2 (y ln(y/m) − y + m), or what it is for a negative binomial count; of survival times 2 (H − d − d ln H), H the
-    /// expected number of events while the record was watched, and d = 1 if the event came.
+    /// Mean unit deviance, at predicted means: of counts 2 (y ln(y/m) − y + m), or what it is for a negative binomial count.
     #[serde(default)]
     pub deviance: Option<f64>,
     /// Mean ranked probability score Σ_k (P(y ≤ k) − 1[y ≤ k])²: over the classes but the last (ordered classes), or over all counts (absent where predictions

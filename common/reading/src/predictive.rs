@@ -23,7 +23,15 @@ impl Predictor {
     /// # Errors
     /// They are not the parameters of a distribution of `family`, or not as many as the model has.
     pub fn new(model: &ModelSpec, family: Family, natural: &[f64]) -> Result<Self, InvalidParameters> {
-        Self::of(model, family, natural, None, None)
+        Self::with_noise(model, family, natural, None)
+    }
+
+    /// The same with the standard deviation of an observation's noise, where a run learned it.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_noise(model: &ModelSpec, family: Family, natural: &[f64], noise_sd: Option<f64>) -> Result<Self, InvalidParameters> {
+        Self::of(model, family, natural, None, noise_sd)
     }
 
     /// From a state of a run of `task`.
@@ -115,6 +123,10 @@ mod tests {
         assert!((predictor.log_density(row) - expected).abs() < 1e-15);
         let interval = predictor.predict(row).interval(Level::P95);
         assert!((interval.upper - 1.0 - 1.959_963_984_540_054 * 1.09_f64.sqrt()).abs() < 1e-12);
+        // A run that learned the noise predicts with that.
+        let learned = Predictor::with_noise(&LinearRegression { noise_sd: 0.3 }.into(), family, &[2.0, -1.0, 4.0, 1.0], Some(0.6)).unwrap();
+        let Prediction::Number { variance, .. } = learned.predict(row) else { panic!("a number") };
+        assert!((variance - 1.36).abs() < 1e-15);
     }
 
     #[test]

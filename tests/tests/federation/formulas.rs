@@ -219,3 +219,19 @@ fn a_private_run_learns_the_scale_of_a_curve_and_of_the_sites() {
     let report = std::fs::read_to_string(federation.home("server").join("results/report.html")).unwrap();
     assert!(report.contains("Curves, and how groups differ"), "the report draws them");
 }
+
+/// Steps inside sites learn scales, too: sites send none, the server keeps them.
+#[test]
+fn private_steps_learn_the_scale_of_a_curve_and_of_levels() {
+    let records = Records::generated(240, 2, 0);
+    let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
+    let sites = records.sites(&[80, 80, 80], task.likelihood);
+    let text = task.toml().replacen("[model]\n", "[model]\nformula = \"y ~ s(x0, k = 5) + s(x1)\"\n", 1);
+    assert!(text.contains("update = \"dp-optimisation\""), "{text}");
+    let federation = Federation::new(&text, &task.schema(2).replace("intercept = false\n", ""), &sites);
+    complete(&federation, &sites);
+    let document = federation.posterior();
+    let scales = document["scales"].as_array().unwrap();
+    assert_eq!(scales.iter().map(|scale| scale["term"].as_str().unwrap()).collect::<Vec<_>>(), ["s(x0, k = 5)", "s(x1)"]);
+    assert!(scales.iter().all(|scale| scale["estimate"].as_f64().unwrap() > 0.0), "{scales:?}");
+}

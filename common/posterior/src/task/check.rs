@@ -35,6 +35,10 @@ impl ResolvedTask {
     pub(super) fn check_model(&self, schema: &Schema) -> Result<(), TaskError> {
         // The bound may contain logarithms, whose last digit differs between system libraries.
         let same_bound = (self.feature_bound / schema.row_norm_bound() - 1.0).abs() < 1e-9;
+        require(
+            self.features > 0,
+            "the formula has nothing but an intercept, for which the model has other constants: name a column in it",
+        )?;
         let rules = self.model.rules();
         let same = same_bound
             && self.features == schema.dimension()
@@ -51,10 +55,6 @@ impl ResolvedTask {
         require(
             self.design.as_ref().is_none_or(|design| design.without_intercept != rules.has_intercept()),
             "whether rows have an intercept is not what the model says: use the same version on both sides",
-        )?;
-        require(
-            self.features > 0,
-            "the formula has nothing but an intercept, for which the model has other constants: name a column in it",
         )?;
         crate::spec::check_design(schema)?;
         crate::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;

@@ -51,6 +51,7 @@ impl From<Document> for PosteriorDocument {
             effects: Vec::new(),
             scales: Vec::new(),
             observation_scale: None,
+            observation_sd: None,
             intervals,
             plain: None,
             convergence: None,

@@ -32,6 +32,13 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
             Escaped(&interval)
         );
     }
+    if let Some(sd) = document.observation_sd {
+        let _ = write!(
+            html,
+            "<p>Standard deviation of a single observation's noise, which the run learned: {}, in units of the label after centre and scale.</p>",
+            Escaped(&number(sd))
+        );
+    }
     if !part.is_empty() {
         html.push_str("<h2>Curves, and how groups differ</h2>");
         html.push_str(&part);

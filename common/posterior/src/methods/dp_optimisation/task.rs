@@ -373,11 +373,12 @@ impl UpdateRules for DpOptimisationSpec {
     }
 
     fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm { kind: PayloadKind::Values, coordinates: self.state_len(task) })
+        Ok(MessageForm { kind: PayloadKind::Values, coordinates: self.sent(task) })
     }
 
+    /// Scales that the server learns stand behind what sites send.
     fn state_len(&self, task: &Setting<'_>) -> u64 {
-        task.family_len() + if self.measured { 3 * u64::from(task.dimension) + learned(task) } else { 0 }
+        self.sent(task) + if self.measured { learned(task) } else { 0 }
     }
 
     fn passes(&self) -> u32 {
@@ -464,6 +465,13 @@ impl UpdateRules for DpOptimisationSpec {
             if self.measured { "were" } else { "was" },
             self.steps
         )
+    }
+}
+
+impl DpOptimisationSpec {
+    /// Numbers that a site sends at a visit.
+    fn sent(&self, task: &Setting<'_>) -> u64 {
+        task.family_len() + if self.measured { 3 * u64::from(task.dimension) } else { 0 }
     }
 }
 
