@@ -151,6 +151,13 @@ impl Prior {
         self.groups.iter().map(Group::start).collect()
     }
 
+    /// τ² of every group where the coefficients are known to be these.
+    #[must_use]
+    pub fn scales_at(&self, coefficients: &[f64]) -> Vec<f64> {
+        let known = vec![0.0; coefficients.len()];
+        self.groups.iter().map(|group| group.scale(coefficients, &known)).collect()
+    }
+
     /// Diagonal of Λ0 where the groups have these τ².
     #[must_use]
     pub fn precisions(&self, scales: &[f64]) -> Vec<f64> {

@@ -127,7 +127,10 @@ impl Looks {
         let mut weights = normalised(noise.iter().enumerate().map(|(t, noise)| alike(t) / noise));
         let mut result = None;
         let prior_mean = DVector::from_column_slice(&self.prior.mean);
-        let mut scales = self.prior.starts();
+        // From scales that let the coefficients be where the looks are. From small ones the mode is far from the looks; what is not known of H on that way would then hide
+        // what the looks say, and the scales would stay small.
+        let looked = mean(self.looks.iter().map(|look| &look.point), &weights);
+        let mut scales = self.prior.scales_at(looked.as_slice());
         let mut correlations = self.correlations.at(&self.looks.last()?.point);
         for pass in 0..PASSES {
             let prior_precision = DVector::from_vec(self.prior.precisions(&scales));
