@@ -167,27 +167,39 @@ impl Coordinator {
         about().find(|message| message.is_update()).or_else(|| about().next()).cloned()
     }
 
-    /// What the lattice payload of a site that follows the protocol can be, by the units that it declared and the visit that it was asked for, and which
-    /// coordinates it may fill; nothing for payloads of other kinds.
+    /// What the lattice payload of a site that follows the protocol can be, by the units that it declared and the visit that it was asked for;
+    /// `None` for payloads of other kinds.
     ///
     /// # Errors
     /// The bound of a lattice payload cannot be computed: the payload is not taken.
-    pub(super) fn bound(&self, client: &ClientId, update: &Update) -> Result<(Option<SumBound>, Option<Arc<[u32]>>), Rejected> {
+    pub(super) fn bound(&self, client: &ClientId, update: &Update) -> Result<Option<SumBound>, Rejected> {
         if !matches!(update.kind, PayloadKind::Lattice { .. }) {
-            return Ok((None, None));
+            return Ok(None);
         }
-        let (header, round) = (update.header, update.release.round);
         let units = self.run.members.get(client).and_then(|member| member.nominal_units).ok_or(Rejected::Unbounded("no declared units"))?;
-        let visit = match &self.run.phase {
-            Phase::Open(open) if open.header_hash == header => open.visit,
-            _ => self.run.entries.get(round as usize).ok_or(Rejected::UnknownRound)?.header.peek()?.visit,
-        };
-        let sum = self.run.task.sum_of_site(visit, units).map_err(|_| Rejected::Unbounded("the numbers of its visit"))?;
-        let bound =
-            sum.and_then(|(event, terms)| SumBound::of_event(&event, terms)).ok_or(Rejected::Unbounded("it is not one noised sum"))?;
-        let places = self.run.task.places_of_site(visit, client.as_str());
-        let places = places.map_err(|_| Rejected::OtherTask("the site is not in its list of sites"))?;
-        Ok((Some(bound), places.map(Arc::from)))
+        let sum = self.run.task.sum_of_site(self.visit_of(update)?, units).map_err(|_| Rejected::Unbounded("the numbers of its visit"))?;
+        let bound = sum.and_then(|(event, terms)| SumBound::of_event(&event, terms));
+        bound.map(Some).ok_or(Rejected::Unbounded("it is not one noised sum"))
+    }
+
+    /// The coordinates that a lattice payload may fill where the task has effects of sites; `None`: all.
+    ///
+    /// # Errors
+    /// The site is not in the task's list of sites.
+    pub(super) fn places(&self, client: &ClientId, update: &Update) -> Result<Option<Arc<[u32]>>, Rejected> {
+        if !matches!(update.kind, PayloadKind::Lattice { .. }) {
+            return Ok(None);
+        }
+        let places = self.run.task.places_of_site(self.visit_of(update)?, client.as_str());
+        Ok(places.map_err(|_| Rejected::OtherTask("the site is not in its list of sites"))?.map(Arc::from))
+    }
+
+    /// The visit that an update answers.
+    fn visit_of(&self, update: &Update) -> Result<u32, Rejected> {
+        match &self.run.phase {
+            Phase::Open(open) if open.header_hash == update.header => Ok(open.visit),
+            _ => Ok(self.run.entries.get(update.release.round as usize).ok_or(Rejected::UnknownRound)?.header.peek()?.visit),
+        }
     }
 }
 

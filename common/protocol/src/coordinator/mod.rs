@@ -178,7 +178,7 @@ impl Coordinator {
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
-                let (bound, places) = self.bound(client, &body)?;
+                let (bound, places) = (self.bound(client, &body)?, self.places(client, &body)?);
                 let expected =
                     Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment, bound, places };
                 self.durable(Vec::new(), Begin::Accept(expected))

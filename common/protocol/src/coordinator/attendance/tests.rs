@@ -360,12 +360,12 @@ fn finding_attack_b7_a_lattice_vector_without_a_bound_is_rejected() {
         upload: None,
     };
     let honest = update(0, round.header.hash());
-    assert!(desk.coordinator.bound(&client("a"), &honest).unwrap().0.is_some());
+    assert!(desk.coordinator.bound(&client("a"), &honest).unwrap().is_some());
     // A round that is not there, a site of which nothing is known, and one that declared nothing.
     assert_eq!(desk.coordinator.bound(&client("a"), &update(7, Hash::default())), Err(Rejected::UnknownRound));
     assert!(matches!(desk.coordinator.bound(&client("x"), &honest), Err(Rejected::Unbounded(_))));
     let values = Update { kind: dp_pvi_privacy::PayloadKind::Values, ..honest };
-    assert_eq!(desk.coordinator.bound(&client("a"), &values), Ok((None, None)));
+    assert_eq!(desk.coordinator.bound(&client("a"), &values), Ok(None));
 }
 
 /// Leaves the run, without what time brings.
