@@ -93,9 +93,9 @@ fn natural_gradient_pass(bencher: divan::Bencher<'_, '_>) {
 fn natural_gradient_pass_with_splines(bencher: divan::Bencher<'_, '_>) {
     let path = root().join("deploy/experiments/adult-formula.toml");
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains("ns(age, df = 4)"), "the curve of age is written in another way: say here how");
+    assert!(text.contains("s(age, k = 10)"), "the curve of age is written in another way: say here how");
     // A basis of which a record fills four entries; one site under local trust, as the pass beside it.
-    let text = text.replace("ns(age, df = 4)", "bs(age, df = 8)").replace("trust = \"aggregated\"", "trust = \"local\"");
+    let text = text.replace("s(age, k = 10)", "bs(age, df = 8)").replace("trust = \"aggregated\"", "trust = \"local\"");
     let (task, _) = text.split_once("[task.aggregation]").unwrap();
     let text =
         format!("{task}[data]\nfiles = [\"adult/adult.data.gz\"]\ntest_fraction = 0.0\n[clients]\nnumber = 1\n[phases]\nmin_sites = 1\n");
