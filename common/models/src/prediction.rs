@@ -372,7 +372,7 @@ mod tests {
     use dp_pvi_expfam::any::{Family, Gaussian};
 
     use super::{Example, Law, Outcome, Scores};
-    use crate::{ModelSpec, negative_binomial_regression, ordinal_regression, poisson_regression, survival_regression, weibull_regression};
+    use crate::{ModelSpec, negative_binomial_regression, ordinal_regression, poisson_regression};
     use dp_pvi_schema::public::Extra;
 
     /// A posterior that is certain of these coefficients.
