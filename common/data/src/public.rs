@@ -40,7 +40,7 @@ pub fn select_public(dimension: usize, parts: &[(&Public<RecordTable>, &[usize])
             selected.start_unit();
             for record in table.get().unit(position).records() {
                 // Part of tables that were built from valid rows, under the same limits.
-                selected.push(record.indices, record.values, record.target).expect("rows of a table fit a table");
+                selected.push_record(record).expect("rows of a table fit a table");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Survival times with entry and event, and weights of records.
 
-use dp_pvi_data::{inspect, load, load_for_prediction, load_public};
+use dp_pvi_data::{inspect, load, load_for_prediction, load_public, select_public};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::public::Extra;
 use std::path::PathBuf;
@@ -57,6 +57,11 @@ fn times_entries_events_and_weights_are_read() {
     let extra = |weight, entry, event| Extra { weight, entry, event };
     // Nobody is watched beyond the range: who dies later is alive at its end. Records of one person stand side by side; a dropped one is none.
     assert_eq!(found, [(100.0, extra(1.0, 0.0, true)), (200.5, extra(0.5, 100.0, false)), (365.0, extra(3.0, 30.0, false))]);
+    // So they are in a selection, which held-out records are.
+    let all = load_public(&weighted, &files, None).unwrap();
+    let chosen = select_public(2, &[(&all, &[1, 0])]).into_inner();
+    let kept: Vec<(f64, Extra)> = chosen.records().map(|record| (record.target, record.extra)).collect();
+    assert_eq!(kept, [found[2], found[0], found[1]]);
     let unweighted = load_public(&schema(), &files, None).unwrap().into_inner();
     assert!(unweighted.records().all(|record| record.extra.weight.to_bits() == 1f64.to_bits()));
     assert_eq!(unweighted.records().count(), 3);
