@@ -2,21 +2,22 @@
 
 /// One record's outcome with its prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// From when on it was watched.
-    pub(crate) entry: f64,
+    pub entry: f64,
     /// When that ended.
-    pub(crate) time: f64,
+    pub time: f64,
     /// Whether it ended with the event.
-    pub(crate) event: bool,
+    pub event: bool,
     /// Any number that is larger for earlier events.
-    pub(crate) risk: f64,
+    pub risk: f64,
 }
 
 /// Share of the comparable pairs in which the record with the event has the larger risk, equal risks counting half. A pair is comparable if one record has its event at a
 /// time at which the other is watched and goes on being: it entered before, and its own time is later, or the same without an event. Absent without such a pair, or
 /// where a number is none.
-pub(crate) fn concordance(outcomes: &[Outcome]) -> Option<f64> {
+#[must_use]
+pub fn concordance(outcomes: &[Outcome]) -> Option<f64> {
     if outcomes.iter().any(|o| [o.entry, o.time, o.risk].iter().any(|x| x.is_nan())) {
         return None;
     }

@@ -5,7 +5,7 @@
 
 pub mod agreement;
 mod classes;
-mod concordance;
+pub mod concordance;
 pub mod convergence;
 pub mod divided;
 pub mod document;

@@ -5,7 +5,7 @@
 //! * [`reproduce`]: figures and tables of the papers (`dp-pvi-sim reproduce`).
 //! * [`audit`]: what an attack on the shipped updates can prove, beside what is claimed (`dp-pvi-sim audit`).
 //! * [`tune`]: private choice between settings (`dp-pvi-sim tune`).
-//! * [`generate`]: synthetic hospitals with a known truth (`dp-pvi-sim generate hospitals`).
+//! * [`generate`]: synthetic hospitals and a survival study with a known truth (`dp-pvi-sim generate`).
 //!
 //! The production client cannot name this crate.
 

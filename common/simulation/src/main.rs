@@ -11,7 +11,7 @@ use dp_pvi_account::{AccountError, Question};
 use dp_pvi_posterior::task::names;
 use dp_pvi_simulation::audit::{self, AuditError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
-use dp_pvi_simulation::generate::{self, GenerateError, Options, WriteError};
+use dp_pvi_simulation::generate::{self, GenerateError, HospitalSummary, Options, WriteError};
 use dp_pvi_simulation::reproduce::{self, ReproduceError};
 use dp_pvi_simulation::tune::{self, Book, Limits, TuneError};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -169,6 +169,21 @@ enum Generate {
         #[arg(long, default_value_t = 4000)]
         rows: u32,
     },
+    /// Hospitals that watch treated and untreated patients until death, a public evaluation file, and the true hazards and their ratios.
+    Survival {
+        /// Directory to write to.
+        #[arg(short, long)]
+        output: PathBuf,
+        /// Number of hospitals.
+        #[arg(long, default_value_t = 5)]
+        sites: u32,
+        /// Seed: the same gives the same files.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Patients of each hospital.
+        #[arg(long, default_value_t = 2000)]
+        rows: u32,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -242,6 +257,11 @@ fn main() -> ExitCode {
             let options = Options { seed, hospitals: sites, rows, ..Options::default() };
             hospitals(&output, options, &mut Printer { out: &mut out, format: arguments.format })
         }
+        Command::Generate { what: Generate::Survival { output, sites, seed, rows } } => survival(
+            &output,
+            Options { seed, hospitals: sites, rows, ..Options::default() },
+            &mut Printer { out: &mut out, format: arguments.format },
+        ),
         Command::Question(question) => question.answer(&mut out, arguments.format == Format::Json).map_err(Failure::from),
         Command::Reproduce { name, output, data, seed, quick, splits, sets, paper_protocol, quiet } => {
             std::fs::create_dir_all(&output).map_err(|error| Failure::Read { path: output.clone(), error }).and_then(|()| {
@@ -295,8 +315,8 @@ impl Printer<'_> {
             }
             return self.json(&run.end);
         }
-        let SeedLine { seed, rounds, client_updates, log_likelihood, accuracy, rmse, epsilon, .. } = &run.end;
-        let fit = fit(*accuracy, *rmse);
+        let SeedLine { seed, rounds, client_updates, log_likelihood, accuracy, rmse, auc, epsilon, .. } = &run.end;
+        let fit = fit(*accuracy, *rmse, *auc);
         let epsilon = finite(*epsilon);
         writeln!(
             self.out,
@@ -310,8 +330,8 @@ impl Printer<'_> {
             return self.json(line);
         }
         let error = |e: Option<f64>| e.map_or_else(String::new, |e| format!(" ± {e:.4}"));
-        let (likelihood, fit) = (line.test_log_likelihood_mean, fit(line.accuracy_mean, line.rmse_mean));
-        let fit_error = error(line.accuracy_se.or(line.rmse_se));
+        let (likelihood, fit) = (line.test_log_likelihood_mean, fit(line.accuracy_mean, line.rmse_mean, line.auc_mean));
+        let fit_error = error(line.accuracy_se.or(line.rmse_se).or(line.auc_se));
         writeln!(
             self.out,
             "{}: log-likelihood {likelihood:.4}{}{fit}{fit_error}, epsilon {}{}{} at delta {:e}, {} updates a run, {} s of processor time",
@@ -328,9 +348,10 @@ impl Printer<'_> {
     }
 }
 
-fn fit(accuracy: Option<f64>, rmse: Option<f64>) -> String {
-    let accuracy = accuracy.map(|a| format!(", accuracy {a:.4}"));
-    accuracy.or_else(|| rmse.map(|r| format!(", RMSE {r:.4}"))).unwrap_or_default()
+/// The first there is. Survival times have neither accuracy nor RMSE.
+fn fit(accuracy: Option<f64>, rmse: Option<f64>, concordance: Option<f64>) -> String {
+    let of = |name: &str, value: Option<f64>| value.map(|value| format!(", {name} {value:.4}"));
+    of("accuracy", accuracy).or(of("RMSE", rmse)).or(of("concordance", concordance)).unwrap_or_default()
 }
 
 fn finite(epsilon: Option<f64>) -> String {
@@ -394,8 +415,18 @@ struct HospitalLine<'a> {
 
 fn hospitals(output: &Path, options: Options, print: &mut Printer<'_>) -> Result<(), Failure> {
     let cohort = generate::hospitals(options)?;
-    cohort.write(output)?;
-    for hospital in &cohort.truth.hospitals {
+    written(&cohort.files(), &cohort.truth.hospitals, output, print)
+}
+
+fn survival(output: &Path, options: Options, print: &mut Printer<'_>) -> Result<(), Failure> {
+    let study = generate::survival(options)?;
+    written(&study.files(), &study.truth.hospitals, output, print)
+}
+
+/// Writes generated files and says what they hold.
+fn written(files: &[(String, String)], hospitals: &[HospitalSummary], output: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
+    generate::write(files, output)?;
+    for hospital in hospitals {
         if print.format == Format::Json {
             print.json(&HospitalLine { hospital: &hospital.name, rows: hospital.rows, events: hospital.events })?;
         } else {

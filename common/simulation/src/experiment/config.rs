@@ -19,7 +19,9 @@
 //! number = 10
 //! rho = 0.0                                     # sizes: half the clients have n/M (1 - rho) units, half n/M (1 + rho)
 //! kappa = 0.0                                   # share of the majority class at small clients: l + (1 - l) kappa
-//! slicing = "contiguous"                        # or "hashed": a unit's client depends on no other unit; or "files"
+//! slicing = "contiguous"                        # or "hashed": a unit's client depends on no other unit; or "files"; or "column":
+//! column = "ward"                               # what a unit's first record says here decides its client
+//! values = ["surgery", "medicine"]              # client-1, client-2; every other unit is left out
 //!
 //! [phases]                                      # as the server's
 //! min_sites = 10
@@ -137,10 +139,10 @@ fn every_round() -> NonZeroU32 {
 }
 
 /// `[clients]`.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientsSection {
-    /// M. With `slicing = "files"` it is the number of files and may be left out.
+    /// M. With `slicing = "files"` it is the number of files, with `"column"` that of `values`, and may be left out.
     pub number: Option<usize>,
     /// Imbalance of sizes in [0, 1].
     #[serde(default)]
@@ -151,6 +153,11 @@ pub struct ClientsSection {
     /// How units are assigned.
     #[serde(default)]
     pub slicing: Slicing,
+    /// The column that decides (`slicing = "column"`), whether or not the schema has it.
+    pub column: Option<String>,
+    /// Its values, one client each.
+    #[serde(default)]
+    pub values: Vec<String>,
 }
 
 /// How units are assigned to clients.
@@ -164,6 +171,15 @@ pub enum Slicing {
     Hashed,
     /// Every file is a client.
     Files,
+    /// Every value of a column is a client. Units with another value are of no client, and not held out.
+    Column,
+}
+
+impl Slicing {
+    /// Whether the data say which client has a unit, so that held-out units have a client, too.
+    pub(super) fn is_by_data(self) -> bool {
+        matches!(self, Self::Files | Self::Column)
+    }
 }
 
 /// `[phases]`.
@@ -251,7 +267,7 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        let ClientsSection { number, rho, kappa, slicing } = self.clients;
+        let ClientsSection { number, rho, kappa, slicing, ref column, ref values } = self.clients;
         match (self.data.test_fraction, &self.data.test_files) {
             (Some(fraction), None) if (0.0..1.0).contains(&fraction) => {}
             (None, Some(_)) => {}
@@ -264,6 +280,11 @@ impl Experiment {
             (Slicing::Files, None) => {}
             (Slicing::Files, Some(n)) if n == self.data.files.len() => {}
             (Slicing::Files, _) => return Err("slicing = \"files\" makes one client of every file: leave number out"),
+            (Slicing::Column, None) => {}
+            (Slicing::Column, Some(n)) if n == values.len() => {}
+            (Slicing::Column, _) => {
+                return Err("slicing = \"column\" makes one client of every value: leave number out");
+            }
             (_, Some(n)) if n > 0 => {}
             _ => return Err("[clients] needs number, at least 1"),
         }
@@ -272,8 +293,11 @@ impl Experiment {
         if slicing == Slicing::Files && (self.data.balance || self.data.limit.is_some()) {
             return Err("slicing = \"files\" takes files as they are: leave balance and limit out");
         }
-        if slicing == Slicing::Files && !plain {
-            return Err("slicing = \"files\" takes sizes and classes as they are: leave rho and kappa out");
+        if slicing.is_by_data() && !plain {
+            return Err("slicing = \"files\" and \"column\" take sizes and classes as they are: leave rho and kappa out");
+        }
+        if (slicing == Slicing::Column) != (column.is_some() && !values.is_empty()) || (column.is_some() == values.is_empty()) {
+            return Err("slicing = \"column\" needs column and values, and nothing else has them");
         }
         if !(0.0..=1.0).contains(&rho) || !kappa.is_finite() || kappa > 1.0 {
             return Err("rho must be in [0, 1] and kappa at most 1");
@@ -288,7 +312,10 @@ impl Experiment {
     /// Number of clients.
     #[must_use]
     pub(crate) fn number_of_clients(&self) -> usize {
-        self.clients.number.unwrap_or(self.data.files.len())
+        match self.clients.slicing {
+            Slicing::Column => self.clients.values.len(),
+            _ => self.clients.number.unwrap_or(self.data.files.len()),
+        }
     }
 
     /// The same experiment with other options of `[pvi]` and another ε in its task.

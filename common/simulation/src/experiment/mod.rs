@@ -1,5 +1,6 @@
 //! Experiments: one TOML file, several seeds, the production protocol in memory, figures as JSON lines.
 
+mod column;
 mod config;
 mod cpu;
 pub mod liar;
@@ -50,6 +51,15 @@ pub enum ExperimentError {
         /// The run.
         seed: u64,
     },
+    /// No secure sum.
+    #[error(
+        "seed {seed}: there was no secure sum: the largest one must fit its lattice (lower [task.aggregation] max_units, or raise max_rounding_loss), and enough sites \
+         must stay (fewer [faults])"
+    )]
+    Aggregation {
+        /// The run.
+        seed: u64,
+    },
     /// Anything else.
     #[error("seed {seed}: {problem}")]
     Run {
@@ -69,7 +79,7 @@ impl ExperimentError {
             Self::Unreadable { .. } => 4,
             Self::Data(_) => 10,
             Self::Budget { .. } => 8,
-            Self::Quorum { .. } => 9,
+            Self::Quorum { .. } | Self::Aggregation { .. } => 9,
             Self::Run { .. } => 1,
         }
     }

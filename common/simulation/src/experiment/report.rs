@@ -29,6 +29,8 @@ pub struct RoundLine {
     pub accuracy: Option<f64>,
     /// Root mean squared error (regression).
     pub rmse: Option<f64>,
+    /// Area under the ROC curve (classification); of survival times the concordance index.
+    pub auc: Option<f64>,
     /// ε spent so far, by client, at the task's δ; null is infinite.
     pub epsilon: BTreeMap<String, Option<f64>>,
 }
@@ -52,6 +54,8 @@ pub struct SeedLine {
     pub accuracy: Option<f64>,
     /// Held-out root mean squared error at the end.
     pub rmse: Option<f64>,
+    /// Held-out area under the ROC curve, or concordance index, at the end.
+    pub auc: Option<f64>,
     /// Largest ε of a client; null is infinite.
     pub epsilon: Option<f64>,
     /// The same if all other parties of an aggregated run work together; null is infinite, or a run without aggregation.
@@ -87,6 +91,10 @@ pub struct SummaryLine {
     pub rmse_mean: Option<f64>,
     /// Its standard error.
     pub rmse_se: Option<f64>,
+    /// Mean held-out area under the ROC curve (classification), or concordance index (survival times).
+    pub auc_mean: Option<f64>,
+    /// Its standard error.
+    pub auc_se: Option<f64>,
     /// Mean over seeds of the largest ε of a client; null is infinite.
     pub epsilon: Option<f64>,
     /// Its standard error.
@@ -119,7 +127,8 @@ impl SummaryLine {
             values.filter(|values| !values.is_empty()).map(|values| mean_and_error(&values))
         };
         let likelihood = all(&|run| Some(run.log_likelihood)).unwrap_or((f64::NAN, None));
-        let (accuracy, rmse, epsilon) = (all(&|run| run.accuracy), all(&|run| run.rmse), all(&|run| run.epsilon));
+        let (accuracy, rmse) = (all(&|run| run.accuracy), all(&|run| run.rmse));
+        let (auc, epsilon) = (all(&|run| run.auc), all(&|run| run.epsilon));
         Self {
             kind: "summary",
             experiment: runs.first().map(|run| run.experiment.clone()).unwrap_or_default(),
@@ -131,6 +140,8 @@ impl SummaryLine {
             accuracy_se: accuracy.and_then(|a| a.1),
             rmse_mean: rmse.map(|r| r.0),
             rmse_se: rmse.and_then(|r| r.1),
+            auc_mean: auc.map(|a| a.0),
+            auc_se: auc.and_then(|a| a.1),
             epsilon: epsilon.map(|e| e.0),
             epsilon_se: epsilon.and_then(|e| e.1),
             epsilon_fallback: runs.iter().map(|run| run.epsilon_fallback).reduce(|a, b| Some(a?.max(b?))).flatten(),

@@ -26,7 +26,7 @@ use dp_pvi_reading::predictive::Predictor;
 
 use super::config::{Experiment, Slicing};
 use super::report::{RoundLine, SeedLine};
-use super::{ExperimentError, split};
+use super::{ExperimentError, column, split};
 use dp_pvi_simulator::federation::{self, Compute, Federation, Outcome, Site, Visit};
 use dp_pvi_simulator::noise::SeededNoise;
 
@@ -44,6 +44,8 @@ pub struct Session {
     tables: Vec<Public<RecordTable>>,
     /// Where the task has effects of sites: the records as rows of each client.
     own: Vec<Public<RecordTable>>,
+    /// With `slicing = "column"` the client of every unit, if it has one.
+    of_client: Vec<Option<usize>>,
     test: Option<Public<RecordTable>>,
     /// What the task's visits cost; for all runs.
     prices: OnceLock<Prices>,
@@ -78,7 +80,14 @@ impl Session {
         };
         let tables = match experiment.clients.slicing {
             Slicing::Files => files.iter().map(|file| load(&schema, std::slice::from_ref(file))).collect::<Result<_, _>>()?,
-            Slicing::Contiguous | Slicing::Hashed => vec![load(&schema, &files)?],
+            Slicing::Contiguous | Slicing::Hashed | Slicing::Column => vec![load(&schema, &files)?],
+        };
+        let of_client = match (experiment.clients.slicing, tables.first()) {
+            (Slicing::Column, Some(table)) => {
+                let side = column::schema(&task.schema, &experiment.clients)?;
+                column::clients(table.get(), load(&side, &files)?.get(), &side, &experiment.clients)?
+            }
+            _ => Vec::new(),
         };
         let test = experiment.data.test_files.as_deref().map(|files| load(&schema, &locate(files))).transpose()?;
         let of_sites = task.design.as_ref().is_some_and(|design| !design.sites.is_empty());
@@ -91,11 +100,11 @@ impl Session {
             })?;
             match experiment.clients.slicing {
                 Slicing::Files => load(&schema, std::slice::from_ref(&files[number])),
-                Slicing::Contiguous | Slicing::Hashed => load(&schema, &files),
+                Slicing::Contiguous | Slicing::Hashed | Slicing::Column => load(&schema, &files),
             }
         };
         let own = if of_sites { (0..experiment.number_of_clients()).map(own).collect::<Result<_, _>>()? } else { Vec::new() };
-        Ok(Self { experiment, task, tables, own, test, prices: OnceLock::new() })
+        Ok(Self { experiment, task, tables, own, of_client, test, prices: OnceLock::new() })
     }
 
     /// The experiment.
@@ -145,6 +154,16 @@ impl Session {
             }
             // With effects of sites every client has its own rows of the same records.
             let own = |client: usize| self.own.get(client).map_or(table, Public::get);
+            if self.experiment.clients.slicing == Slicing::Column {
+                // Held-out units of a client have its effect.
+                for client in 0..self.experiment.number_of_clients() {
+                    let of =
+                        |units: &[usize]| units.iter().copied().filter(|&unit| self.of_client[unit] == Some(client)).collect::<Vec<_>>();
+                    clients.push(split::select(own(client), &of(&training)));
+                    held_out.push((self.own.get(client).unwrap_or(public), of(&test)));
+                }
+                continue;
+            }
             if self.experiment.clients.slicing == Slicing::Files {
                 clients.push(split::select(own(clients.len()), &training));
             } else {
@@ -244,6 +263,7 @@ impl Session {
             log_likelihood: metrics.log_likelihood,
             accuracy: metrics.accuracy,
             rmse: metrics.rmse,
+            auc: metrics.auc,
             epsilon: rounds
                 .last()
                 .map_or(Some(0.0), |round| round.epsilon.values().copied().reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(0.0))),
@@ -277,7 +297,8 @@ impl Session {
         }
         match outcome.end.as_ref().map(|end| end.outcome) {
             Some(RunOutcome::Complete | RunOutcome::Converged) => Ok(()),
-            Some(RunOutcome::QuorumLost | RunOutcome::AggregationLost | RunOutcome::Refused) => Err(ExperimentError::Quorum { seed }),
+            Some(RunOutcome::AggregationLost) => Err(ExperimentError::Aggregation { seed }),
+            Some(RunOutcome::QuorumLost | RunOutcome::Refused) => Err(ExperimentError::Quorum { seed }),
             _ => failed(format!("the run did not end ({:?})", outcome.stopped)),
         }
     }
@@ -387,6 +408,7 @@ impl Lines {
                     log_likelihood: metrics.log_likelihood,
                     accuracy: metrics.accuracy,
                     rmse: metrics.rmse,
+                    auc: metrics.auc,
                     epsilon,
                 };
                 self.rounds.push((number, Box::new(line)));

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     fn how(rho: f64, kappa: f64, slicing: Slicing) -> ClientsSection {
-        ClientsSection { number: Some(10), rho, kappa, slicing }
+        ClientsSection { number: Some(10), rho, kappa, slicing, column: None, values: Vec::new() }
     }
 
     fn all(clients: &[Positions]) -> Positions {

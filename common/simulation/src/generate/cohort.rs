@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 /// Hospitals, a public evaluation set, the schema of both, and what is true.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,22 +98,6 @@ pub struct HospitalSummary {
     pub events: u64,
 }
 
-/// Why a cohort was not written.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// Another file is in the way.
-    #[error("{}: a file with other content is there already; choose an empty directory", .0.display())]
-    InTheWay(PathBuf),
-    /// The operating system refused.
-    #[error("{}: cannot be written ({source})", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
 impl Cohort {
     /// The files: `schema.toml`, `hospital-1.csv` …, `evaluation.csv`, `truth.json`, each with its content.
     #[must_use]
@@ -127,32 +109,6 @@ impl Cohort {
         let truth = serde_json::to_string_pretty(&self.truth).expect("the truth serialises");
         files.push(("truth.json".to_owned(), truth + "\n"));
         files
-    }
-
-    /// Writes the [files](Self::files) into a directory, which is made if needed. A file that is there with the same content is left;
-    /// none is overwritten.
-    ///
-    /// # Errors
-    /// A file with other content is in the way, or the system refuses.
-    pub fn write(&self, directory: &Path) -> Result<(), WriteError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| WriteError::Io { path, source }
-        };
-        std::fs::create_dir_all(directory).map_err(io(directory))?;
-        for (name, content) in self.files() {
-            let path = directory.join(name);
-            match std::fs::File::create_new(&path) {
-                Ok(mut file) => file.write_all(content.as_bytes()).map_err(io(&path))?,
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                    if std::fs::read(&path).map_err(io(&path))? != content.as_bytes() {
-                        return Err(WriteError::InTheWay(path));
-                    }
-                }
-                Err(source) => return Err(WriteError::Io { path, source }),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -194,6 +150,6 @@ fn csv(stays: &[Stay]) -> String {
     text
 }
 
-fn yes_no(truth: bool) -> &'static str {
+pub(super) fn yes_no(truth: bool) -> &'static str {
     if truth { "yes" } else { "no" }
 }

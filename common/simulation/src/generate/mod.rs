@@ -1,4 +1,4 @@
-//! Synthetic hospitals with a known truth: what the demo, the compose file and the tests train on.
+//! Synthetic hospitals with a known truth: what the demo, the compose file and the tests train on. [`survival()`] makes a study of survival times.
 //!
 //! A cohort is a pure function of [`Options`]. Hospital k draws from its own stream, keyed by (seed, k), so its records do not
 //! depend on how many hospitals there are.
@@ -17,12 +17,17 @@
 //! nothing. The stated θ has intercept = sum of the wards: among the equivalent ones it is the one that a prior N(0, s²I) prefers.
 
 mod cohort;
+mod draw;
+mod files;
 mod model;
+mod survival;
 #[cfg(test)]
 mod tests;
 
-pub use cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth, Ward, WriteError};
+pub use cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth, Ward};
+pub use files::{WriteError, write};
 pub use model::{GenerateError, hospitals};
+pub use survival::{Interval, Patient, Study, StudyTruth, survival};
 
 /// What to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +36,9 @@ pub struct Options {
     pub seed: u64,
     /// Number of hospitals, at least 1.
     pub hospitals: u32,
-    /// Stays of an average hospital, at least 10; the first three have 1.4, 1.0 and 0.6 times as many.
+    /// Records of an average hospital, at least 10. Of a cohort the first three hospitals have 1.4, 1.0 and 0.6 times as many.
     pub rows: u32,
-    /// Stays in the public evaluation file, at least 1.
+    /// Records in the public evaluation file, at least 1.
     pub evaluation_rows: u32,
 }
 

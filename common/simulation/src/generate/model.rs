@@ -2,12 +2,8 @@
 
 use super::Options;
 use super::cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth, Ward};
-use chacha20::ChaCha20Rng;
+use super::draw::Draw;
 use dp_pvi_posterior::schema::{ColumnKind, NumberRule, Schema, SchemaError};
-use rand::{RngExt as _, SeedableRng};
-use rand_distr::weighted::WeightedIndex;
-use rand_distr::{Distribution as _, Poisson, StandardNormal};
-use sha2::{Digest, Sha256};
 
 /// Case mix of a hospital.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +58,9 @@ const PROFILES: [Profile; 3] = [
     },
 ];
 
+/// Names the cohort's streams.
+const COHORT: &str = "dp-pvi synthetic hospitals v1";
+
 const SCHEMA: &str = include_str!("schema.toml");
 
 /// θ by name. The intercept is the sum of the wards (see the module documentation).
@@ -102,11 +101,11 @@ pub fn hospitals(options: Options) -> Result<Cohort, GenerateError> {
     let profiles: Vec<_> = (0..options.hospitals).map(|number| profile(options.seed, number)).collect();
     let mut hospitals = Vec::with_capacity(profiles.len());
     for (number, profile) in (1_u32..).zip(&profiles) {
-        let mut draw = Draw::new(options.seed, "stays", number);
+        let mut draw = Draw::new(COHORT, options.seed, "stays", number);
         let stays = (0..size(profile, options.rows)).map(|_| model.stay(profile, &mut draw)).collect();
         hospitals.push(Hospital { name: format!("hospital-{number}"), stays });
     }
-    let mut draw = Draw::new(options.seed, "evaluation", 0);
+    let mut draw = Draw::new(COHORT, options.seed, "evaluation", 0);
     let sizes: Vec<f64> = profiles.iter().map(|profile| profile.size).collect();
     let evaluation: Vec<_> = (0..options.evaluation_rows).map(|_| model.stay(&profiles[draw.choice(&sizes)], &mut draw)).collect();
     let truth = model.truth(options, &hospitals, &evaluation);
@@ -124,7 +123,7 @@ fn size(profile: &Profile, rows: u32) -> u32 {
 fn profile(seed: u64, number: u32) -> Profile {
     let mut profile = PROFILES[number as usize % PROFILES.len()];
     if number as usize >= PROFILES.len() {
-        let mut draw = Draw::new(seed, "profile", number);
+        let mut draw = Draw::new(COHORT, seed, "profile", number);
         profile.age.0 += 10.0 * (draw.uniform() - 0.5);
         profile.smoker *= 0.7 + 0.6 * draw.uniform();
         profile.diabetes *= 0.7 + 0.6 * draw.uniform();
@@ -248,44 +247,5 @@ fn truth(stay: &Stay, name: &str) -> bool {
         "male" => stay.male,
         "smoker" => stay.smoker == Some(true),
         _ => stay.diabetes,
-    }
-}
-
-/// A stream of draws, keyed by seed and purpose.
-struct Draw(ChaCha20Rng);
-
-impl Draw {
-    fn new(seed: u64, purpose: &str, number: u32) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(b"dp-pvi synthetic hospitals v1");
-        hash.update(seed.to_le_bytes());
-        hash.update(number.to_le_bytes());
-        hash.update(purpose.as_bytes());
-        Self(ChaCha20Rng::from_seed(hash.finalize().into()))
-    }
-
-    /// Uniform on [0, 1).
-    fn uniform(&mut self) -> f64 {
-        self.0.random()
-    }
-
-    fn chance(&mut self, probability: f64) -> bool {
-        self.0.random_bool(probability)
-    }
-
-    fn normal(&mut self) -> f64 {
-        self.0.sample(StandardNormal)
-    }
-
-    /// Poisson.
-    fn count(&mut self, mean: f64) -> u32 {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
-        let events = Poisson::new(mean).expect("a positive mean").sample(&mut self.0) as u32;
-        events
-    }
-
-    /// A position with chance proportional to its weight.
-    fn choice(&mut self, weights: &[f64]) -> usize {
-        WeightedIndex::new(weights).expect("positive weights").sample(&mut self.0)
     }
 }

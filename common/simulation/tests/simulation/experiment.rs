@@ -383,3 +383,54 @@ fn a_limit_keeps_fewer_records() {
     let end = |lines: &[Value]| lines[lines.len() - 2]["log_likelihood"].as_f64().unwrap();
     assert!((end(&limited) - end(&whole)).abs() > 1e-6);
 }
+
+#[test]
+fn a_column_of_the_data_makes_the_clients() {
+    let directory = directory();
+    let by_ward =
+        EXPERIMENT.replace("number = 4", "slicing = \"column\"\ncolumn = \"ward\"\nvalues = [\"surgery\", \"medicine\", \"geriatrics\"]");
+    std::fs::write(directory.path().join("ward.toml"), &by_ward).unwrap();
+    let lines = lines(&run(directory.path(), "ward.toml", &["--seeds", "1"]));
+    let clients = lines.iter().rev().find(|line| line["kind"] == "round").unwrap()["epsilon"].as_object().unwrap();
+    assert_eq!(clients.keys().collect::<Vec<_>>(), ["client-1", "client-2", "client-3"]);
+    for (from, to, expected) in [
+        ("\"surgery\"", "\"maternity\"", "no unit's first record has \"maternity\""),
+        ("column = \"ward\"\n", "", "needs column and values"),
+        ("slicing = \"column\"\n", "number = 3\n", "needs column and values"),
+        ("slicing = \"column\"\n", "slicing = \"column\"\nnumber = 4\n", "leave number out"),
+        ("slicing = \"column\"\n", "slicing = \"column\"\nrho = 0.5\n", "leave rho and kappa out"),
+    ] {
+        std::fs::write(directory.path().join("wrong.toml"), by_ward.replace(from, to)).unwrap();
+        let output = run(directory.path(), "wrong.toml", &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{error}");
+    }
+}
+
+/// The experiment of the guide on files of the generator: the log-likelihood of the fit is near that of the truth.
+#[test]
+fn the_survival_study_runs_on_generated_files_and_reports_concordance() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    assert!(simulate(&["generate", "survival", "-o", path]).status.success());
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/experiments");
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    assert_eq!(read(&directory.path().join("schema.toml")), read(&experiments.join("survival.schema.toml")));
+    let truth: Value = serde_json::from_str(&read(&directory.path().join("truth.json"))).unwrap();
+    let file = experiments.join("survival.toml");
+    let more = ["--seeds", "1", "--set", "task.privacy.epsilon=4.0", "--format", "json", "-q"];
+    let output = simulate(&[&["run", file.to_str().unwrap(), "--data", path], &more[..]].concat());
+    let summary = lines(&output).pop().unwrap();
+    let near = |found: &str, stated: &str, most: f64| {
+        let (found, stated) = (summary[found].as_f64().unwrap(), truth[stated].as_f64().unwrap());
+        assert!((found - stated).abs() < most, "{found} {stated}");
+    };
+    near("test_log_likelihood_mean", "evaluation_log_likelihood", 0.02);
+    near("auc_mean", "evaluation_concordance", 0.01);
+
+    // A bound on a site's records that is so large that the sum would have to be rounded is named.
+    let output =
+        simulate(&[&["run", file.to_str().unwrap(), "--data", path, "--set", "task.aggregation.max_units=100000000"], &more[..]].concat());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(9) && error.contains("lower [task.aggregation] max_units"), "{error}");
+}
