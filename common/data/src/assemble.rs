@@ -231,43 +231,25 @@ impl Persons {
         number
     }
 
-    /// Puts the records of every person side by side, in an order of their content: a sum over them has the same rounding whatever order a database gives its
-    /// rows in, which may depend on other persons. A person who has more entries than `most` contributes nothing.
+    /// Puts the records of every person side by side, in file order within the person. A person who has more entries than `most` contributes nothing, in whatever order
+    /// the rows are.
     fn fill(&self, table: &mut RecordTableBuilder, most: Option<u64>) -> Result<(), DataError> {
         let mut order: Vec<usize> = (0..self.records.len()).collect();
-        order.sort_by(|&first, &second| {
-            let person = |record: usize| self.records[record].person;
-            person(first).cmp(&person(second)).then_with(|| self.content(first).cmp(self.content(second)))
-        });
+        order.sort_by_key(|&record| self.records[record].person);
         let mut next = order.into_iter().peekable();
         for person in (0_u32..).take(self.numbers.len()) {
             table.start_unit();
             while let Some(record) = next.next_if(|&record| self.records[record].person == person) {
-                let OfPerson { target, offset, extra, .. } = self.records[record];
+                let OfPerson { end, target, offset, extra, .. } = self.records[record];
+                let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
                 if most.is_some_and(|most| self.entries[person as usize] > most) {
                     continue;
                 }
-                let (indices, values) = self.entries_of(record);
+                let (indices, values) = (&self.indices[start..end], &self.values[start..end]);
                 table.push_record(RecordView { indices, values, target, offset, extra })?;
             }
         }
         Ok(())
-    }
-
-    /// Indices and values of a record.
-    fn entries_of(&self, record: usize) -> (&[u32], &[f64]) {
-        let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
-        let end = self.records[record].end;
-        (&self.indices[start..end], &self.values[start..end])
-    }
-
-    /// Everything of a record as words: records with the same words are the same.
-    fn content(&self, record: usize) -> impl Iterator<Item = u64> {
-        let OfPerson { target, offset, extra, .. } = self.records[record];
-        let Extra { weight, entry, event } = extra;
-        let (indices, values) = self.entries_of(record);
-        let numbers = [target, offset, weight, entry, f64::from(u8::from(event))].into_iter().chain(values.iter().copied());
-        numbers.map(f64::to_bits).chain(indices.iter().map(|&index| u64::from(index)))
     }
 }
 
@@ -276,7 +258,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use dp_pvi_privacy::UnitTable;
-    use dp_pvi_records::{RecordTable, RecordView};
     use dp_pvi_schema::Schema;
 
     use super::Assembler;
@@ -284,8 +265,8 @@ mod tests {
     use crate::files::read_files;
     use crate::source::Reading;
 
-    /// Units of these rows with so many entries of each. A row has two entries where x is not 0, and one otherwise.
-    fn loaded(rows: &str, unit_column: bool, room: u64) -> RecordTable {
+    /// Records of every unit that are held with so many entries of each. A row has two entries where x is not 0, and one otherwise.
+    fn held(rows: &str, unit_column: bool, room: u64) -> Vec<usize> {
         let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
         let text = format!(
             "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
@@ -297,12 +278,7 @@ mod tests {
         std::fs::write(&path, format!("patient,x,y\n{rows}")).unwrap();
         let mut assembler = Assembler::new(&schema, Purpose::Run).holding(Some(room));
         read_files(Reading { schema: &schema, purpose: Purpose::Run, id: None }, &[path], &mut assembler).unwrap();
-        assembler.finish().unwrap().table
-    }
-
-    /// Records of every unit that are held.
-    fn held(rows: &str, unit_column: bool, room: u64) -> Vec<usize> {
-        let table = loaded(rows, unit_column, room);
+        let table = assembler.finish().unwrap().table;
         (0..table.len()).map(|unit| table.unit(unit).records().count()).collect()
     }
 
@@ -325,24 +301,6 @@ mod tests {
         assert_eq!(held("a,1,1\na,1,1\na,0,1\nb,1,1\n", true, 4), [0, 1]);
         assert_eq!(held("a,0,1\na,1,1\nb,1,1\na,1,1\n", true, 4), [0, 1]);
         assert_eq!(held("a,1,1\na,1,1\nb,1,1\n", true, 4), [2, 1]);
-    }
-
-    /// Sums over a person's records are rounded alike whatever order the rows are in.
-    #[test]
-    fn records_of_a_person_are_in_an_order_of_their_content() {
-        let rows = ["a,1,1\n", "b,3,0\n", "a,3,0\n", "a,0,1\n", "a,1,0\n"];
-        let read = |order: [usize; 5]| {
-            let table = loaded(&order.map(|row| rows[row]).concat(), true, 64);
-            let record = |record: RecordView<'_>| {
-                (record.target.to_bits(), record.indices.to_vec(), record.values.iter().map(|x| x.to_bits()).collect())
-            };
-            (0..table.len()).map(|unit| table.unit(unit).records().map(record).collect()).collect::<Vec<Vec<(u64, Vec<u32>, Vec<u64>)>>>()
-        };
-        let first = read([0, 1, 2, 3, 4]);
-        assert_eq!(first[0].len(), 4);
-        for order in [[4, 1, 3, 2, 0], [2, 1, 0, 4, 3], [3, 4, 1, 0, 2]] {
-            assert_eq!(read(order), first);
-        }
     }
 
     /// Sums have a term for every unit: otherwise removing one would let another in, and move a sum by two terms.
