@@ -109,7 +109,7 @@ impl Profile {
 
     /// The smallest Gaussian found with this φ. `None`: φ is below what the profile reaches, or no Gaussian covers it.
     #[must_use]
-    pub fn envelope(&self, failure: f64) -> Option<Envelope> {
+    pub(crate) fn envelope(&self, failure: f64) -> Option<Envelope> {
         if self.uppers.last().is_none_or(|upper| *upper > failure) {
             return None;
         }

@@ -56,7 +56,7 @@ impl Parser<'_> {
         next
     }
 
-    fn expect(&mut self, sign: char, what: &'static str) -> Result<(), EventsError> {
+    fn require(&mut self, sign: char, what: &'static str) -> Result<(), EventsError> {
         if self.take(sign) { Ok(()) } else { Err(self.wrong(what)) }
     }
 
@@ -89,7 +89,7 @@ impl Parser<'_> {
             }
             values.push(self.value(depth + 1)?);
             if !self.take(',') {
-                self.expect(']', "a comma or ] was expected")?;
+                self.require(']', "a comma or ] was expected")?;
                 return Ok(Value::Array(values));
             }
         }
@@ -139,7 +139,7 @@ impl Parser<'_> {
                 return Err(self.wrong("a field is there twice"));
             }
             if !self.take(',') {
-                self.expect(')', "a comma or ) was expected")?;
+                self.require(')', "a comma or ) was expected")?;
                 break;
             }
         }
