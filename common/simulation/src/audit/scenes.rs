@@ -98,14 +98,12 @@ impl On<'_> {
     fn target(&self, opposite: bool) -> f64 {
         match self.case.records {
             Records::Classes => f64::from(u8::from(!opposite)),
-            // An event early, or none for long.
-            Records::Times => {
-                if opposite {
-                    10.0
-                } else {
-                    -0.01
-                }
-            }
+            // An event early, or none for long. Where the shape is learned, a time near 0 says most about the shape, in both worlds.
+            Records::Times => match opposite {
+                true => 10.0,
+                false if self.case.model.starts_with("weibull") => -0.5,
+                false => -0.01,
+            },
             Records::Several | Records::Ordered => f64::from(2 * u8::from(!opposite)),
             _ if self.counts() && opposite => 0.0,
             // An outlier says nothing there.
