@@ -15,10 +15,12 @@ use crate::unit::{Delta, Epsilon};
 const GAPS: u32 = 192;
 /// Precision of the profile, as a share of ε.
 const PRECISION: f64 = 3e-4;
-/// The profile reaches down to this share of the smallest δ that is asked for.
+/// The profile reaches down to this share of δ, which is the smallest φ that is tried.
 const DEEPEST: f64 = 1e-3;
-/// Bisections of μ: each halves the logarithm of a factor that begins below 10.
+/// Bisections of μ, between two values of which one is twice the other.
 const BISECTIONS: u32 = 36;
+/// With a larger ε, e^ε and lengths in it leave the range of numbers.
+const LARGEST: f64 = 600.0;
 /// Shares of δ that are tried as failure of one run.
 const SHARES: [f64; 14] = [1e-3, 3e-3, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
 
@@ -58,12 +60,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Profile of a plan down to a thousandth of `delta`. `None`: its ε at that δ is not bounded.
+    /// Profile of a plan down to a thousandth of `delta`. `None`: at that δ its ε has no bound, or one above 600, or its steps have no loss distribution.
     #[must_use]
     pub fn of(plan: &Plan, delta: Delta) -> Option<Self> {
         let deepest = Delta::new(delta.get() * DEEPEST).ok()?;
         let last = plan.epsilon_upper(deepest, 1e-2);
-        if !last.is_finite() {
+        if last.is_nan() || last > LARGEST {
             return None;
         }
         let epsilons: Vec<f64> = (0..=GAPS).map(|step| last * f64::from(step) / f64::from(GAPS)).collect();

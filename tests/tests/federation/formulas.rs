@@ -222,7 +222,7 @@ fn a_private_run_learns_the_scale_of_a_curve_and_of_the_sites() {
 
 /// Steps inside sites learn scales, too: sites send none, the server keeps them.
 #[test]
-fn private_steps_learn_the_scale_of_a_curve_and_of_levels() {
+fn private_steps_learn_the_scales_of_curves() {
     let records = Records::generated(240, 2, 0);
     let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
     let sites = records.sites(&[80, 80, 80], task.likelihood);

@@ -15,8 +15,6 @@
 mod tests;
 mod text;
 
-use std::fmt::Write;
-
 use dp_pvi_accounting::{AccountantError, Mechanism, Neighbours, Phase, Plan, Sampling};
 use serde_json::{Map, Value};
 
@@ -116,21 +114,17 @@ impl Reader {
         match class {
             "NoOpDpEvent" => Ok(()),
             "ComposedDpEvent" => {
-                let events = fields.get("events")?;
-                if events.is_array() { self.event(events, times, depth + 1) } else { Err(fields.wrong("events", "a list of events")) }
+                let events = fields.get("events")?.as_array().ok_or_else(|| fields.wrong("events", "a list of events"))?;
+                events.iter().try_for_each(|event| self.event(event, times, depth + 1))
             }
             "SelfComposedDpEvent" => {
                 let times = times.checked_mul(fields.count("count")?).ok_or(EventsError::TooMany)?;
                 self.event(fields.get("event")?, times, depth + 1)
             }
             "PoissonSampledDpEvent" => {
-                let rate = fields.number("sampling_probability")?;
-                if rate == 0.0 {
-                    // Nothing is ever drawn; the inner event is read all the same.
-                    return self.mechanism(&fields.inner()?).map(|_| ());
-                }
-                let mechanism = self.mechanism(&fields.inner()?)?;
-                self.append(class, mechanism, Sampling::Poisson(rate), times)
+                let (rate, mechanism) = (fields.number("sampling_probability")?, self.mechanism(&fields.inner()?)?);
+                // At a rate of 0 nothing is ever drawn.
+                if rate == 0.0 { Ok(()) } else { self.append(class, mechanism, Sampling::Poisson(rate), times) }
             }
             "SampledWithoutReplacementDpEvent" => {
                 let (all, batch) = (fields.count("source_dataset_size")?, fields.count("sample_size")?);
@@ -138,7 +132,7 @@ impl Reader {
                     return Err(fields.wrong("sample_size", "at least 1 and at most source_dataset_size"));
                 }
                 let mechanism = self.mechanism(&fields.inner()?)?;
-                #[allow(clippy::cast_precision_loss, reason = "rounded up below")]
+                #[allow(clippy::cast_precision_loss, reason = "rounded up")]
                 let rate = (batch as f64 / all as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
                 self.append(class, mechanism, Sampling::WithoutReplacement(rate), times)
             }
@@ -257,8 +251,5 @@ pub(super) fn written(plan: &Plan) -> Option<String> {
         };
         events.push(if phase.steps == 1 { event } else { format!("SelfComposedDpEvent(event={event}, count={})", phase.steps) });
     }
-    let mut all = String::new();
-    // Writing to a string cannot fail.
-    write!(all, "ComposedDpEvent(events=[{}])", events.join(", ")).ok()?;
-    Some(all)
+    Some(format!("ComposedDpEvent(events=[{}])", events.join(", ")))
 }

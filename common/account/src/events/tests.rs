@@ -42,15 +42,12 @@ fn json_has_the_same_names() {
     assert_eq!(add_remove(json).unwrap(), by_hand());
 }
 
-/// A value that the library's own accountant of loss distributions gives for these events, 1.9637 at a grid of 1e-4 (upper bounds).
+/// `PLDAccountant` of `dp_accounting` 0.6.0 says 2.08214 at a grid of 1e-4, and 2.08279 at 1e-3: upper bounds.
 #[test]
 fn mixed_mechanisms_are_one_composition() {
-    let plan =
-        add_remove("ComposedDpEvent([SelfComposedDpEvent(PoissonSampledDpEvent(0.01, GaussianDpEvent(1.0)), 1000), GaussianDpEvent(4.0)])")
-            .unwrap();
-    let alone = add_remove("SelfComposedDpEvent(PoissonSampledDpEvent(0.01, GaussianDpEvent(1.0)), 1000)").unwrap();
-    let delta = Delta::new(1e-5).unwrap();
-    assert!(plan.epsilon(delta).lower > alone.epsilon(delta).upper);
+    let text = "ComposedDpEvent([SelfComposedDpEvent(PoissonSampledDpEvent(0.01, GaussianDpEvent(1.0)), 1000), GaussianDpEvent(4.0)])";
+    let epsilon = add_remove(text).unwrap().epsilon(Delta::new(1e-5).unwrap());
+    assert!(epsilon.lower > 2.081 && epsilon.upper < 2.083 && epsilon.lower < 2.082_15, "{epsilon:?}");
 }
 
 #[test]

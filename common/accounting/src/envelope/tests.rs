@@ -107,3 +107,10 @@ fn a_gaussian_after_a_run_is_covered_by_the_envelope() {
         }
     }
 }
+
+/// Beyond the range of numbers nothing could be compared, so nothing is certified.
+#[test]
+fn plans_that_protect_nothing_have_no_envelope() {
+    assert!(Profile::of(&plan(Neighbours::AddRemove, &[(0.01, 1.0, 1)]), delta()).is_none());
+    assert!(Profile::of(&plan(Neighbours::AddRemove, &[(0.02, 0.5, 10)]), delta()).is_none());
+}

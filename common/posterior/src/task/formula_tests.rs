@@ -100,24 +100,19 @@ fn families_and_labels_that_do_not_fit_are_refused_by_the_name_of_the_key() {
 /// The scales that a server learns are behind what sites send, and in no message.
 #[test]
 fn sites_send_no_learned_scales() {
-    const MEASURED: &str = "update = \"dp-optimisation\"\nclip_norm = 1.0\nsteps = 5\nmeasured = true";
-    for (update, sent) in [(MEASURED, 5), ("update = \"pvi\"", 2)] {
-        let update = |more: &str| format!("{update}\n{more}");
-        let privacy = |task: Result<ResolvedTask, TaskError>| task.unwrap_or_else(|error| panic!("{error}"));
-        let text = if sent == 5 { update("") } else { update("damping = 0.5") };
-        let resolved = |formula: &str| {
-            let whole = format!(
-                "[model]\n{LOGISTIC}\napproximation = \"mean-field\"\nformula = \"{formula}\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{text}\n\
-                 [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\n{}delta = 1e-5\ntrust = \"local\"\n",
-                if sent == 5 { "epsilon = 1.0\n" } else { "" }
-            );
-            privacy(RawTask::parse(&whole).and_then(|raw| raw.resolve(&format!("version = 2\n[label]\n{BINARY}\n{COLUMNS}"), CONTEXT)))
-        };
-        let learned = resolved("y ~ s(age, k = 5) + (1 | ward)");
-        let rules = learned.update.rules();
-        let setting = learned.setting();
-        assert_eq!(learned.message(0).unwrap().coordinates, sent * u64::from(learned.dimension));
-        assert_eq!(rules.state_len(&setting), sent * u64::from(learned.dimension) + 2);
+    // Numbers that a site sends for each coefficient.
+    for (update, epsilon, sent) in [
+        ("update = \"dp-optimisation\"\nclip_norm = 1.0\nsteps = 5\nmeasured = true", "epsilon = 1.0", 5),
+        ("update = \"pvi\"\ndamping = 0.5", "", 2),
+    ] {
+        let text = format!(
+            "[model]\n{LOGISTIC}\napproximation = \"mean-field\"\nformula = \"y ~ s(age, k = 5) + (1 | ward)\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n\
+             [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\n{epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+        );
+        let task = RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\n{BINARY}\n{COLUMNS}"), CONTEXT).unwrap();
+        let sent = sent * u64::from(task.dimension);
+        assert_eq!(task.message(0).unwrap().coordinates, sent);
+        assert_eq!(task.update.rules().state_len(&task.setting()), sent + 2);
     }
 }
 
