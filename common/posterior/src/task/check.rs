@@ -33,12 +33,12 @@ impl ResolvedTask {
     }
 
     pub(super) fn check_model(&self, schema: &Schema) -> Result<(), TaskError> {
-        // The bound may contain logarithms, whose last digit differs between system libraries.
-        let same_bound = (self.feature_bound / schema.row_norm_bound() - 1.0).abs() < 1e-9;
         require(
             self.features > 0,
             "the formula has nothing but an intercept, for which the model has other constants: name a column in it",
         )?;
+        // The bound may contain logarithms, whose last digit differs between system libraries.
+        let same_bound = (self.feature_bound / schema.row_norm_bound() - 1.0).abs() < 1e-9;
         let rules = self.model.rules();
         let same = same_bound
             && self.features == schema.dimension()

@@ -120,8 +120,7 @@ fn sites_send_no_learned_scales() {
 #[test]
 fn a_formula_of_an_intercept_alone_says_what_is_missing() {
     for formula in ["y ~ 1", "y ~ ward - ward", "y ~ offset(log(days))"] {
-        let refused =
-            resolve("family = \"ordinal-regression\"", CLASSES, "update = \"pvi\"\ndamping = 0.5", formula).unwrap_err().to_string();
+        let refused = resolve("family = \"ordinal-regression\"\nclasses = 3", CLASSES, NATURAL, formula).unwrap_err().to_string();
         assert!(refused.contains("nothing but an intercept"), "{formula}: {refused}");
     }
 }
