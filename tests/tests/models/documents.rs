@@ -128,7 +128,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("probit", "there are no fields", "there are no fields"),
     ("Poisson", "there are no fields", "there are no fields"),
     ("negative binomial", "expected `dispersion`", "expected `dispersion`"),
-    ("robust", "expected `degrees_of_freedom` or `scale`", "expected `degrees_of_freedom` or `scale`"),
+    (
+        "robust",
+        "expected one of `degrees_of_freedom`, `scale`, `scale_shape`, `scale_rate`",
+        "expected one of `degrees_of_freedom`, `scale`, `learned`",
+    ),
     ("multinomial", "expected `classes`", "expected `classes`"),
     (
         "ordinal",
