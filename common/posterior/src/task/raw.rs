@@ -14,6 +14,9 @@ use crate::schema::Schema;
 use crate::spec::TermPrior;
 use crate::spec::check::{invalid, require};
 
+/// Coefficients up to which a formula with curves or groups has a full covariance unless something else is said.
+const LARGEST_USUAL: u32 = 256;
+
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
 /// beside its `family`, options of one update in `[pvi]` beside its `update`; an option of another model or update is an error.
 ///
@@ -22,7 +25,7 @@ use crate::spec::check::{invalid, require};
 ///
 /// [model]
 /// family = "logistic-regression"     # or "linear-regression" with noise_sd
-/// approximation = "mean-field"       # or "full-covariance" (not with dp-optimisation, bcm, global-vi)
+/// approximation = "mean-field"       # or "full-covariance" (not with dp-optimisation, bcm, global-vi); the default for natural gradients of a formula with `s(…)` or `(1 | …)`
 /// prior_scale = 1.0
 ///
 /// [schema]
@@ -205,6 +208,16 @@ impl RawTask {
         toml::from_str(text).map_err(|e| TaskError::Invalid(e.to_string()))
     }
 
+    /// Coefficients of a curve go together: without their correlations nothing is known of the curve.
+    fn usual_approximation(&self, schema: &Schema) -> Approximation {
+        let shares_scales = schema.design().is_some_and(|design| !design.scale_groups().is_empty());
+        if shares_scales && self.pvi.update == UpdateKind::NaturalGradient && schema.dimension() <= LARGEST_USUAL {
+            Approximation::FullCovariance
+        } else {
+            Approximation::MeanField
+        }
+    }
+
     /// Makes every number explicit: z by calibration, C, q, ρ of every visit, and the facts that follow from the schema's text.
     ///
     /// The default step precision of DP optimisation's preconditioned optimiser follows from z, public numbers only: F = 3·K·s/prior_scale,
@@ -233,7 +246,7 @@ impl RawTask {
             format: FORMAT,
             engine: ENGINE.to_owned(),
             name: self.name.clone().unwrap_or_else(|| context.name.to_owned()),
-            approximation: self.model.approximation.unwrap_or(Approximation::MeanField),
+            approximation: self.model.approximation.unwrap_or_else(|| self.usual_approximation(&schema)),
             prior: PriorSpec { mean: self.model.prior_mean.unwrap_or(0.0), scale: self.model.prior_scale.unwrap_or(1.0) },
             schema: schema_text.to_owned(),
             design,

@@ -474,7 +474,7 @@ fn finding_privacy_5_numbers_that_nobody_means_are_refused() {
 fn effects_of_sites_stand_behind_the_baseline_of_survival_times() {
     let schema = "version = 2\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n\
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-    let text = "[model]\nfamily = \"survival-regression\"\ncuts = [0, 1, 4, 9]\nprior_scale = 1\nformula = \"Surv(t, d) ~ x + (1 | site)\"\n\
+    let text = "[model]\nfamily = \"survival-regression\"\napproximation = \"mean-field\"\ncuts = [0, 1, 4, 9]\nprior_scale = 1\nformula = \"Surv(t, d) ~ x + (1 | site)\"\n\
                 sites = [\"b\", \"a\"]\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\n\
                 residual_bound = 1\ncurvature_bound = 1\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ntrust = \"local\"\nepsilon = 1\ndelta = 1e-5\n";
     let task = RawTask::parse(text).unwrap().resolve(schema, CONTEXT).unwrap();

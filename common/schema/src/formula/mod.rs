@@ -19,6 +19,7 @@ mod scope;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::fmt;
 

@@ -125,7 +125,7 @@ struct Raw {
     clip_norm: Option<f64>,
     /// Default: `preconditioned` for log-concave models, `adam` for others.
     optimizer: Option<Optimizer>,
-    /// η. Default: 0.3 (preconditioned), 0.05 (Adam), 0.1 (positivity-preserving).
+    /// η. Default: 0.3, less for a formula whose entries go together (preconditioned), 0.05 (Adam), 0.1 (positivity-preserving).
     learning_rate: Option<f64>,
     /// Default: 1, 0.99 for Adam.
     learning_rate_decay: Option<f64>,
@@ -224,7 +224,7 @@ impl Raw {
         let log_concave = model.floor() == PrecisionFloor::LogConcave;
         let optimizer = self.optimizer.unwrap_or(if log_concave { Optimizer::Preconditioned } else { Optimizer::Adam });
         let (rate, decay) = match optimizer {
-            Optimizer::Preconditioned => (0.3, 1.0),
+            Optimizer::Preconditioned => (rate_of_rows(&resolving.task)?, 1.0),
             Optimizer::Adam => (0.05, 0.99),
             Optimizer::PositivityPreserving => (0.1, 1.0),
         };
@@ -276,6 +276,17 @@ impl Raw {
             (Some(_), ..) => invalid("give sampling_rate, or expected_batch with units_per_site, not both"),
         }
     }
+}
+
+/// Largest η by default, and ηλ at most, with λ the largest eigenvalue of D⁻¹H, where D is the diagonal of the curvature H: steps diverge from 2 on, and what is known of λ is public, not
+/// that of the records.
+const LARGEST_RATE: f64 = 0.3;
+const SAFE: f64 = 1.2;
+
+/// The default η of preconditioned steps: smaller where a formula's entries go together, as those of a curve do. In hundredths, so that all machines find the same.
+fn rate_of_rows(task: &Setting<'_>) -> Result<f64, TaskError> {
+    let together = task.parsed_schema()?.entries_together().unwrap_or(1.0);
+    Ok((100.0 * SAFE / together).floor().clamp(1.0, 100.0 * LARGEST_RATE) / 100.0)
 }
 
 /// K s/τ, once z is known: F in units of its constant (`RawTask::resolve`).
