@@ -5,6 +5,7 @@
 //! The example `calibration` has more problems.
 #![allow(clippy::print_stdout)]
 
+mod curves;
 mod federation;
 
 use federation::{Counts, Features, Likelihood, Problem};
@@ -127,6 +128,35 @@ fn survival_times_cover_where_the_prior_is_far_off() {
 #[test]
 fn natural_gradients_of_weibull_times_cover() {
     check_times(&Problem { epsilon: 4.0, spread: 0.3, ..times(Likelihood::Weibull, 10) }, 0.87..=0.98);
+}
+
+/// A curve with a learned scale: under noise a small scale and a flat curve go with the released sums nearly as well as the true ones. Means over a curve's ages, which
+/// depend on each other.
+#[test]
+fn curves_with_a_learned_scale_cover() {
+    use curves::{CURVES, Federation};
+    for epsilon in [1.0, 4.0] {
+        let federation = Federation {
+            sites: 3,
+            records: 4000,
+            epsilon,
+            family: "logistic-regression",
+            formula: "y ~ s(age, k = 8) + x + sex",
+            pvi: NATURAL,
+        };
+        let task = federation.task();
+        let (mut all, mut inside, mut furthest) = (0_u32, 0_u32, 0.0_f64);
+        for (number, (_, curve)) in (0_u64..).zip(CURVES) {
+            for seed in 1..=15 {
+                for (error, sd) in federation.run(&task, curve, 1000 * number + seed).unwrap().differences {
+                    (all, inside, furthest) = (all + 1, inside + u32::from(error.abs() <= 1.645 * sd), furthest.max(error.abs() / sd));
+                }
+            }
+        }
+        let share = f64::from(inside) / f64::from(all);
+        println!("curves at epsilon {epsilon}: 90 % intervals cover {share:.3}, largest error {furthest:.1} standard deviations");
+        assert!((0.85..0.99).contains(&share) && furthest < 4.5, "{epsilon}: {share} {furthest}");
+    }
 }
 
 fn times(likelihood: Likelihood, rounds: u32) -> Problem {

@@ -60,6 +60,16 @@ pub struct UncertainCurvature<'a> {
     pub prior_precision: &'a DVector<f64>,
 }
 
+/// A θ, and how well it goes with what is known.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// θ.
+    pub theta: DVector<f64>,
+    /// ℓ there. With ½ log det Λ0 and without ½ log det of the [`precision`](UncertainCurvature::precision) it is the logarithm of what was released's density under this
+    /// prior, by Laplace's method and up to a constant.
+    pub value: f64,
+}
+
 /// ℓ at a θ, with what a step from there needs.
 struct At {
     theta: DVector<f64>,
@@ -89,17 +99,21 @@ impl UncertainCurvature<'_> {
     ///
     /// `None` where S(δ) is not positive definite, as for numbers that are not finite, or without a start.
     #[must_use]
-    pub fn mode(&self, starts: &[DVector<f64>]) -> Option<DVector<f64>> {
+    pub fn mode(&self, starts: &[DVector<f64>]) -> Option<Found> {
         let found = starts.iter().filter_map(|start| self.climb(start));
-        found.max_by(|a, b| a.value.total_cmp(&b.value)).map(|at| at.theta)
+        found.max_by(|a, b| a.value.total_cmp(&b.value)).map(|at| Found { theta: at.theta, value: at.value })
     }
 
     /// θ where H and S at θ = `near` are taken for exact: Bayes' rule for a Gaussian.
+    ///
+    /// `None` where S is not positive definite.
     #[must_use]
-    pub fn gaussian(&self, near: &DVector<f64>) -> Option<DVector<f64>> {
+    pub fn gaussian(&self, near: &DVector<f64>) -> Option<Found> {
         let factor = Cholesky::new(self.covariance(near))?;
         let told = self.curvature * factor.solve(&(self.gradient + self.curvature * self.reference));
-        Some(Cholesky::new(self.precision_by(&factor))?.solve(&(told + self.prior_mean.component_mul(self.prior_precision))))
+        let theta = Cholesky::new(self.precision_by(&factor))?.solve(&(told + self.prior_mean.component_mul(self.prior_precision)));
+        let value = self.value(&theta, &factor);
+        Some(Found { theta, value })
     }
 
     /// Steps uphill, each halved until ℓ does not fall.
@@ -121,12 +135,17 @@ impl UncertainCurvature<'_> {
 
     fn at(&self, theta: DVector<f64>) -> Option<At> {
         let factor = Cholesky::new(self.covariance(&theta))?;
-        let residual = self.residual(&theta);
-        let half_log_determinant: f64 = factor.l_dirty().diagonal().iter().map(|entry| entry.ln()).sum();
-        let from_prior = &theta - self.prior_mean;
-        let from_prior = from_prior.component_mul(self.prior_precision).dot(&from_prior);
-        let value = -0.5 * residual.dot(&factor.solve(&residual)) - half_log_determinant - 0.5 * from_prior;
+        let value = self.value(&theta, &factor);
         value.is_finite().then_some(At { theta, value, factor })
+    }
+
+    /// ℓ for an S.
+    fn value(&self, theta: &DVector<f64>, covariance: &Cholesky<f64, Dyn>) -> f64 {
+        let residual = self.residual(theta);
+        let half_log_determinant: f64 = covariance.l_dirty().diagonal().iter().map(|entry| entry.ln()).sum();
+        let from_prior = theta - self.prior_mean;
+        let from_prior = from_prior.component_mul(self.prior_precision).dot(&from_prior);
+        -0.5 * residual.dot(&covariance.solve(&residual)) - half_log_determinant - 0.5 * from_prior
     }
 
     fn residual(&self, theta: &DVector<f64>) -> DVector<f64> {
@@ -194,8 +213,8 @@ mod tests {
         let precision = &weight * &known + DMatrix::identity(3, 3) * 0.5;
         let expected =
             precision.clone().try_inverse().unwrap() * (&weight * (&gradient + &known * &reference) + DVector::from_element(3, 0.1));
-        assert!((likelihood.mode(&[DVector::zeros(3)]).unwrap() - &expected).norm() < 1e-9);
-        assert!((likelihood.gaussian(&reference).unwrap() - &expected).norm() < 1e-9);
+        assert!((likelihood.mode(&[DVector::zeros(3)]).unwrap().theta - &expected).norm() < 1e-9);
+        assert!((likelihood.gaussian(&reference).unwrap().theta - &expected).norm() < 1e-9);
         assert!((likelihood.precision(likelihood.covariance(&expected)).unwrap() - precision).norm() < 1e-9);
     }
 
@@ -227,7 +246,7 @@ mod tests {
             let prior = 0.5 * theta.add_scalar(-0.2).norm_squared();
             -0.5 * residual.dot(&(spread.clone().try_inverse().unwrap() * &residual)) - 0.5 * spread.determinant().ln() - 0.5 * prior
         };
-        let mode = likelihood.mode(std::slice::from_ref(&reference)).unwrap();
+        let mode = likelihood.mode(std::slice::from_ref(&reference)).unwrap().theta;
         for j in 0..3 {
             let mut step = DVector::zeros(3);
             step[j] = 1e-4;
@@ -268,8 +287,8 @@ mod tests {
             prior_mean: &DVector::from_element(1, 0.0),
             prior_precision: &DVector::from_element(1, 3.7),
         };
-        let starts = [reference.clone(), DVector::zeros(1), likelihood.gaussian(&reference).unwrap()];
-        let (near, found) = (likelihood.mode(&starts[..1]).unwrap()[0], likelihood.mode(&starts).unwrap()[0]);
+        let starts = [reference.clone(), DVector::zeros(1), likelihood.gaussian(&reference).unwrap().theta];
+        let (near, found) = (likelihood.mode(&starts[..1]).unwrap().theta[0], likelihood.mode(&starts).unwrap().theta[0]);
         assert!(near < -5.0 && found.abs() < 1.0, "{near} {found}");
     }
 }

@@ -35,10 +35,10 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
+use super::scaled::{Known, Scaled};
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
-use crate::numerics::scales::NoisyScales;
-use crate::numerics::uncertain_curvature::{UncertainCurvature, error, without_negative_eigenvalues};
+use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 use crate::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
@@ -120,46 +120,31 @@ impl Looks {
         let changes = self.changes();
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
         let mut bends = vec![0.0; noise.len()];
-        let (mut spread, mut starts) = (DMatrix::zeros(d, d), None);
+        let mut spread = DMatrix::zeros(d, d);
         // Looks from where the curvature was another one agree with each other on another θ̄: the first one is that of the rest.
         let later = self.looks.len() / 2;
         let alike = |t: usize| f64::from(u8::from(t >= later || changes[t] <= 0.0));
         let mut weights = normalised(noise.iter().enumerate().map(|(t, noise)| alike(t) / noise));
         let mut result = None;
-        let prior_mean = DVector::from_column_slice(&self.prior.mean);
-        // From scales that let the coefficients be where the looks are. From small ones the mode is far from the looks; what is not known of H on that way would then hide
-        // what the looks say, and the scales would stay small.
         let looked = mean(self.looks.iter().map(|look| &look.point), &weights);
-        let mut scales = self.prior.scales_at(looked.as_slice());
+        let mut scaled = Scaled::new(&self.prior, looked.as_slice());
         let mut correlations = self.correlations.at(&self.looks.last()?.point);
         for pass in 0..PASSES {
-            let prior_precision = DVector::from_vec(self.prior.precisions(&scales));
             let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
             let noise_of_gradient = DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread);
-            let known = UncertainCurvature {
+            let known = Known {
                 reference: &likelihood.reference,
                 gradient: &likelihood.gradient,
                 curvature: &likelihood.curvature,
                 noise: &noise_of_gradient,
                 variances: &likelihood.doubt,
-                prior_mean: &prior_mean,
-                prior_precision: &prior_precision,
+                near: self.near.as_ref(),
             };
-            let mean = match &self.near {
-                Some(near) => known.gaussian(near)?,
-                None => {
-                    let first = || Some(vec![known.gaussian(known.reference)?, known.reference.clone(), prior_mean.clone()]);
-                    known.mode(&starts.map_or_else(first, Some)?)?
-                }
-            };
-            starts = Some(vec![mean.clone()]);
-            let residual = known.covariance(self.near.as_ref().unwrap_or(&mean));
-            spread = Cholesky::new(known.precision(residual.clone())?)?.inverse();
-            let new_scales = self.scales(&likelihood, &residual, &scales)?;
-            let still = new_scales.iter().zip(&scales).all(|(new, old)| (new / old).ln().abs() < 1e-4);
-            scales = new_scales;
+            let still = scaled.pass(&known)?;
+            let mean = scaled.mean();
+            spread = scaled.covariance(&known, None)?;
             correlations = self.correlations.at(&mean);
             // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
@@ -176,7 +161,7 @@ impl Looks {
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
             let posterior = Posterior {
-                natural_parameters: self.natural(&mean, &known.precision(residual + &ahead)?)?,
+                natural_parameters: self.natural(&mean, &scaled.precision(&known, &ahead)?)?,
                 signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                 noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
             };
@@ -189,27 +174,6 @@ impl Looks {
             }
         }
         result.filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()))
-    }
-
-    /// τ² of every group of coefficients that share a scale, where the likelihood is what these looks tell with a residual of this covariance.
-    fn scales(&self, likelihood: &Likelihood, residual: &DMatrix<f64>, start: &[f64]) -> Option<Vec<f64>> {
-        if !self.prior.learns_scales() {
-            return Some(start.to_vec());
-        }
-        let factor = Cholesky::new(residual.clone())?;
-        let told = &likelihood.gradient + &likelihood.curvature * &likelihood.reference;
-        let (natural, precision) =
-            (&likelihood.curvature * factor.solve(&told), &likelihood.curvature * factor.solve(&likelihood.curvature));
-        // Correlations are known here, whatever the family of the result is.
-        let known = NoisyScales {
-            natural,
-            precision,
-            prior_mean: &self.prior.mean,
-            prior_precision: &self.prior.precision,
-            groups: &self.prior.groups,
-            mean_field: false,
-        };
-        Some(known.fixed_point(start)?.scales)
     }
 
     /// By how much the curvature may change on a way that leads away from the looks, relative to itself and at most 1. The earlier look whose curvature was the most

@@ -18,6 +18,7 @@
 
 pub(crate) mod correlations;
 pub(crate) mod looks;
+mod scaled;
 pub(crate) mod sites;
 
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,383 @@
+//! The posterior of coefficients of which some share an unknown scale τ: the mean over τ of the posteriors that τ would leave.
+//!
+//! Noise can hide how large the coefficients are. Small ones with a small τ and large ones with a large τ may then go with the released sums nearly as well, and a posterior
+//! with one τ says that it knows which. So each group's ln τ² is taken over a grid. At a point of the grid the coefficients have the mode θ_τ and the covariance C_τ of
+//! [`UncertainCurvature`], and the point has the weight
+//!
+//! w_τ ∝ p(ln τ²) e^ℓ(θ_τ) |Λ0(τ)|^½ |C_τ|^½,
+//!
+//! the density of what was released under τ by Laplace's method, times the inverse-gamma prior's. The posterior has the mean Σ w_τ θ_τ and the covariance
+//! Σ w_τ (C_τ + (θ_τ − θ̄)(θ_τ − θ̄)ᵀ). The grid ends on both sides where weights no longer count.
+//!
+//! With several groups each has a grid of its own, on which the others stay at the mean of their ln τ². θ̄ and C are then the means over the groups, and what θ_τ varies by is the
+//! sum over them. This is exact for one group, and leaves out how groups depend on each other.
+//!
+//! Source: this project; nested Laplace approximations are Rue, Martino and Chopin (2009).
+
+use std::collections::BTreeMap;
+
+use nalgebra::{Cholesky, DMatrix, DVector};
+
+use crate::numerics::scales::Group;
+use crate::numerics::uncertain_curvature::{Found, UncertainCurvature};
+use crate::spec::Prior;
+
+/// Steps of a grid in standard deviations that ln τ² has where its group's coefficients are known.
+const STEP: f64 = 0.7;
+
+/// Steps between points at which a second maximum is looked for, as a distance in ln τ².
+const COARSE: f64 = 1.0;
+
+/// Points of less than e^−7 of the largest weight are left out.
+const LEAST: f64 = 7.0;
+
+/// Points of a grid at most.
+const POINTS: usize = 200;
+
+/// What is known of the likelihood, as [`UncertainCurvature`] has it.
+pub(super) struct Known<'a> {
+    pub(super) reference: &'a DVector<f64>,
+    pub(super) gradient: &'a DVector<f64>,
+    pub(super) curvature: &'a DMatrix<f64>,
+    pub(super) noise: &'a DMatrix<f64>,
+    pub(super) variances: &'a DMatrix<f64>,
+    /// Where S is taken, unless it is at the mode.
+    pub(super) near: Option<&'a DVector<f64>>,
+}
+
+/// The posterior at one point of a grid.
+#[derive(Clone)]
+struct Point {
+    /// The diagonal of Λ0.
+    prior: DVector<f64>,
+    mean: DVector<f64>,
+    log_weight: f64,
+}
+
+/// Points by their number; point k has ln τ² = ln(b/a) + k·step.
+type Grid = BTreeMap<i32, Point>;
+
+/// Coefficients with their scales, pass for pass.
+pub(super) struct Scaled<'a> {
+    prior: &'a Prior,
+    prior_mean: DVector<f64>,
+    /// τ² of every group: e to the mean of its logarithm.
+    scales: Vec<f64>,
+    /// One for each group whose scale is learned, with the group's number.
+    grids: Vec<(usize, Grid)>,
+    /// Without learned scales.
+    fixed: Option<Point>,
+}
+
+impl<'a> Scaled<'a> {
+    /// Before anything is known but where the coefficients roughly are.
+    pub(super) fn new(prior: &'a Prior, looked: &[f64]) -> Self {
+        let learned = prior.groups.iter().enumerate().filter(|(_, group)| group.fixed.is_none());
+        Self {
+            prior,
+            prior_mean: DVector::from_column_slice(&prior.mean),
+            scales: prior.scales_at(looked),
+            grids: learned.map(|(number, _)| (number, Grid::new())).collect(),
+            fixed: None,
+        }
+    }
+
+    /// Takes all grids again where this is known of the likelihood, from the modes of the last pass. Whether no scale has moved. `None` for numbers that cannot be computed with.
+    pub(super) fn pass(&mut self, known: &Known<'_>) -> Option<bool> {
+        if self.grids.is_empty() {
+            let starts = self.fixed.as_ref().map(|point| vec![point.mean.clone()]);
+            self.fixed = Some(self.point(known, &self.scales, starts)?);
+            return Some(true);
+        }
+        let before = self.scales.clone();
+        for place in 0..self.grids.len() {
+            let (number, last) = (self.grids[place].0, std::mem::take(&mut self.grids[place].1));
+            let grid = self.grid(known, number, &last)?;
+            let step = step(&self.prior.groups[number]);
+            let log: f64 = weights(&grid).iter().zip(grid.keys()).map(|(weight, k)| weight * f64::from(*k) * step).sum();
+            self.scales[number] = self.prior.groups[number].start() * log.exp();
+            self.grids[place].1 = grid;
+        }
+        Some(self.scales.iter().zip(&before).all(|(new, old)| (new / old).ln().abs() < 1e-4))
+    }
+
+    /// All points that count, of which the largest weights are found from those of the last pass, or by a look at every [`COARSE`]th.
+    fn grid(&self, known: &Known<'_>, number: usize, last: &Grid) -> Option<Grid> {
+        let group = &self.prior.groups[number];
+        let step = step(group);
+        let mut grid = Grid::new();
+        let at = |grid: &mut Grid, k: i32| -> Option<f64> {
+            if let Some(point) = grid.get(&k) {
+                return Some(point.log_weight);
+            }
+            let mut scales = self.scales.clone();
+            scales[number] = group.start() * (f64::from(k) * step).exp();
+            let near = |points: &Grid| points.iter().min_by_key(|(other, _)| (**other - k).abs()).map(|(_, point)| point.mean.clone());
+            let starts: Vec<DVector<f64>> = near(last).into_iter().chain(near(grid)).collect();
+            let mut point = self.point(known, &scales, (!last.is_empty()).then_some(starts))?;
+            // Of ln τ².
+            let scale = scales[number];
+            point.log_weight -= group.shape * scale.ln() + group.rate / scale;
+            let weight = point.log_weight;
+            grid.insert(k, point);
+            Some(weight)
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "a step is at least 1e-3")]
+        let coarse = ((COARSE / step).ceil() as i32).max(1);
+        if last.is_empty() {
+            // Down to where the coefficients are 0, and up to where the prior has nearly ended.
+            let ends = (-(6.0 + f64::from(u32::try_from(group.count).ok()?).ln()), 9.0);
+            #[allow(clippy::cast_possible_truncation, reason = "as above")]
+            let (low, high) = ((ends.0 / step) as i32 / coarse, (ends.1 / step) as i32 / coarse);
+            for k in low..=high {
+                at(&mut grid, k * coarse)?;
+            }
+        } else {
+            for k in last.keys() {
+                at(&mut grid, *k)?;
+            }
+        }
+        // From every point that counts to both sides, until none does.
+        loop {
+            let best = grid.values().map(|point| point.log_weight).fold(f64::NEG_INFINITY, f64::max);
+            let counts = grid.iter().filter(|(_, point)| point.log_weight > best - LEAST);
+            let fresh: Vec<i32> = counts.flat_map(|(k, _)| [k - 1, k + 1]).filter(|k| !grid.contains_key(k)).collect();
+            if fresh.is_empty() || grid.len() > POINTS {
+                grid.retain(|_, point| point.log_weight > best - LEAST - 3.0);
+                return Some(grid);
+            }
+            for k in fresh {
+                at(&mut grid, k)?;
+            }
+        }
+    }
+
+    /// The mode under these scales, from some starts or from the usual ones.
+    fn point(&self, known: &Known<'_>, scales: &[f64], starts: Option<Vec<DVector<f64>>>) -> Option<Point> {
+        let prior = DVector::from_vec(self.prior.precisions(scales));
+        let curvature = self.of(known, &prior);
+        let Found { theta: mean, value } = match known.near {
+            Some(near) => curvature.gaussian(near)?,
+            None => {
+                let usual = || Some(vec![curvature.gaussian(known.reference)?.theta, known.reference.clone(), self.prior_mean.clone()]);
+                curvature.mode(&starts.map_or_else(usual, Some)?)?
+            }
+        };
+        let precision = Cholesky::new(curvature.precision(curvature.covariance(known.near.unwrap_or(&mean)))?)?;
+        let half_log_determinant: f64 = precision.l_dirty().diagonal().iter().map(|entry| entry.ln()).sum();
+        let log_weight = value + 0.5 * prior.iter().map(|entry| entry.ln()).sum::<f64>() - half_log_determinant;
+        Some(Point { prior, mean, log_weight })
+    }
+
+    fn of<'b>(&'b self, known: &Known<'b>, prior: &'b DVector<f64>) -> UncertainCurvature<'b> {
+        UncertainCurvature {
+            reference: known.reference,
+            gradient: known.gradient,
+            curvature: known.curvature,
+            noise: known.noise,
+            variances: known.variances,
+            prior_mean: &self.prior_mean,
+            prior_precision: prior,
+        }
+    }
+
+    /// θ̄. Zeros before a pass.
+    pub(super) fn mean(&self) -> DVector<f64> {
+        if let Some(point) = &self.fixed {
+            return point.mean.clone();
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a number of groups")]
+        let share = 1.0 / self.grids.len().max(1) as f64;
+        let d = self.prior_mean.len();
+        self.grids.iter().fold(DVector::zeros(d), |sum, (_, grid)| sum + mean_of(grid, d) * share)
+    }
+
+    /// Covariance of θ, where S is larger by `ahead`.
+    pub(super) fn covariance(&self, known: &Known<'_>, ahead: Option<&DMatrix<f64>>) -> Option<DMatrix<f64>> {
+        if let Some(point) = &self.fixed {
+            return Some(Cholesky::new(self.precision_at(known, point, ahead)?)?.inverse());
+        }
+        let d = self.prior_mean.len();
+        #[allow(clippy::cast_precision_loss, reason = "a number of groups")]
+        let share = 1.0 / self.grids.len().max(1) as f64;
+        let mut covariance = DMatrix::zeros(d, d);
+        for (_, grid) in &self.grids {
+            let centre = mean_of(grid, d);
+            for (weight, point) in weights(grid).into_iter().zip(grid.values()) {
+                let away = &point.mean - &centre;
+                covariance += Cholesky::new(self.precision_at(known, point, ahead)?)?.inverse() * (weight * share);
+                covariance.ger(weight, &away, &away, 1.0);
+            }
+        }
+        Some(covariance)
+    }
+
+    /// The inverse of [`Self::covariance`].
+    pub(super) fn precision(&self, known: &Known<'_>, ahead: &DMatrix<f64>) -> Option<DMatrix<f64>> {
+        match &self.fixed {
+            Some(point) => self.precision_at(known, point, Some(ahead)),
+            None => Some(Cholesky::new(self.covariance(known, Some(ahead))?)?.inverse()),
+        }
+    }
+
+    fn precision_at(&self, known: &Known<'_>, point: &Point, ahead: Option<&DMatrix<f64>>) -> Option<DMatrix<f64>> {
+        let curvature = self.of(known, &point.prior);
+        let residual = curvature.covariance(known.near.unwrap_or(&point.mean));
+        curvature.precision(match ahead {
+            Some(ahead) => residual + ahead,
+            None => residual,
+        })
+    }
+}
+
+/// Distance of a group's points in ln τ².
+fn step(group: &Group) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "a number of coefficients")]
+    let shape = group.shape + 0.5 * group.count as f64;
+    STEP / shape.sqrt()
+}
+
+/// Of all points, adding up to 1.
+fn weights(grid: &Grid) -> Vec<f64> {
+    let best = grid.values().map(|point| point.log_weight).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = grid.values().map(|point| (point.log_weight - best).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / total).collect()
+}
+
+fn mean_of(grid: &Grid, dimension: usize) -> DVector<f64> {
+    weights(grid).iter().zip(grid.values()).fold(DVector::zeros(dimension), |sum, (weight, point)| sum + &point.mean * *weight)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Known, Scaled};
+    use crate::numerics::scales::Group;
+    use crate::spec::Prior;
+    use nalgebra::{DMatrix, DVector};
+
+    const GROUP: Group = Group { first: 1, count: 2, shape: 1.0, rate: 0.25, fixed: None };
+
+    fn prior(groups: Vec<Group>) -> Prior {
+        let mut prior = Prior { mean: vec![0.1, 0.0, 0.0], precision: vec![0.5, 4.0, 4.0], groups };
+        prior.precision = prior.precisions(&prior.starts());
+        prior
+    }
+
+    /// What is known of a likelihood whose curvature has no errors.
+    struct Exact {
+        reference: DVector<f64>,
+        gradient: DVector<f64>,
+        curvature: DMatrix<f64>,
+        noise: DMatrix<f64>,
+        variances: DMatrix<f64>,
+    }
+
+    impl Exact {
+        fn new(gradient: [f64; 3], noise: f64) -> Self {
+            Self {
+                reference: DVector::zeros(3),
+                gradient: DVector::from_row_slice(&gradient),
+                curvature: DMatrix::from_row_slice(3, 3, &[60.0, 10.0, -5.0, 10.0, 40.0, 2.0, -5.0, 2.0, 20.0]),
+                noise: DMatrix::identity(3, 3) * noise,
+                variances: DMatrix::zeros(3, 3),
+            }
+        }
+
+        fn known(&self) -> Known<'_> {
+            Known {
+                reference: &self.reference,
+                gradient: &self.gradient,
+                curvature: &self.curvature,
+                noise: &self.noise,
+                variances: &self.variances,
+                near: None,
+            }
+        }
+
+        /// Mean and covariance by a sum over a fine grid of ln τ², on which everything is normal: g ~ N(H m0, H + N + H Λ0⁻¹ H).
+        fn by_a_fine_grid(&self, prior: &Prior) -> (DVector<f64>, DMatrix<f64>) {
+            let m0 = DVector::from_column_slice(&prior.mean);
+            let own = &self.curvature + &self.noise;
+            let at = |k: i32| {
+                let scale = (f64::from(k) * 0.01).exp();
+                let precision = DVector::from_vec(prior.precisions(&[scale]));
+                let marginal = &own + &self.curvature * DMatrix::from_diagonal(&precision.map(|p| 1.0 / p)) * &self.curvature;
+                let residual = &self.gradient - &self.curvature * &m0;
+                let density =
+                    -0.5 * residual.dot(&(marginal.clone().try_inverse().unwrap() * &residual)) - 0.5 * marginal.determinant().ln();
+                let weight = &self.curvature * own.clone().try_inverse().unwrap();
+                let covariance = (&weight * &self.curvature + DMatrix::from_diagonal(&precision)).try_inverse().unwrap();
+                let mean = &covariance * (weight * &self.gradient + precision.component_mul(&m0));
+                (density - GROUP.shape * scale.ln() - GROUP.rate / scale, mean, covariance)
+            };
+            let points: Vec<_> = (-900..1500).map(at).collect();
+            let best = points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = points.iter().map(|point| (point.0 - best).exp()).sum();
+            let share = |log: f64| (log - best).exp() / total;
+            let mean = points.iter().fold(DVector::zeros(3), |sum, (log, mean, _)| sum + mean * share(*log));
+            let covariance = points.iter().fold(DMatrix::zeros(3, 3), |sum, (log, own, covariance)| {
+                let away = own - &mean;
+                sum + (covariance + &away * away.transpose()) * share(*log)
+            });
+            (mean, covariance)
+        }
+    }
+
+    #[test]
+    fn without_learned_scales_it_is_the_mode() {
+        let (prior, exact) = (prior(vec![Group { fixed: Some(0.3), ..GROUP }]), Exact::new([-30.0, 12.0, 8.0], 15.0));
+        let mut scaled = Scaled::new(&prior, &[0.0; 3]);
+        assert!(scaled.pass(&exact.known()).unwrap());
+        let precision = DVector::from_vec(prior.precision.clone());
+        let curvature = scaled.of(&exact.known(), &precision);
+        let mode = curvature.mode(std::slice::from_ref(&exact.reference)).unwrap().theta;
+        assert!((scaled.mean() - &mode).norm() < 1e-9);
+        let expected = curvature.precision(curvature.covariance(&mode)).unwrap();
+        assert!((scaled.precision(&exact.known(), &DMatrix::zeros(3, 3)).unwrap() - expected).norm() < 1e-9);
+    }
+
+    /// Where the data say what τ is, and where they hardly do.
+    #[test]
+    fn it_is_the_mean_over_the_scale() {
+        for (gradient, noise) in
+            [([-30.0, 120.0, 80.0], 15.0), ([-30.0, 12.0, 8.0], 15.0), ([-30.0, 200.0, -90.0], 4000.0), ([0.0, 0.0, 0.0], 1e5)]
+        {
+            let (prior, exact) = (prior(vec![GROUP]), Exact::new(gradient, noise));
+            let mut scaled = Scaled::new(&prior, &[0.0; 3]);
+            scaled.pass(&exact.known()).unwrap();
+            let (mean, covariance) = exact.by_a_fine_grid(&prior);
+            let error = (scaled.mean() - &mean).component_div(&covariance.diagonal().map(f64::sqrt)).amax();
+            let ratio = scaled.covariance(&exact.known(), None).unwrap().diagonal().component_div(&covariance.diagonal());
+            assert!(error < 0.01 && ratio.iter().all(|ratio| (ratio - 1.0).abs() < 0.03), "{gradient:?} {error} {ratio}");
+            // Again from there: nothing has changed.
+            assert!(scaled.pass(&exact.known()).unwrap());
+        }
+    }
+
+    /// Two groups, of which each is as it would be alone: nothing of one is told by the other.
+    #[test]
+    fn groups_that_know_nothing_of_each_other_are_as_alone() {
+        let own = |first: usize| Group { first, count: 1, ..GROUP };
+        let mut exact = Exact::new([0.0, 30.0, 25.0], 10.0);
+        exact.curvature = DMatrix::from_diagonal(&DVector::from_row_slice(&[60.0, 40.0, 20.0]));
+        let alone = |group: Group| {
+            let prior = prior(vec![group]);
+            let mut scaled = Scaled::new(&prior, &[0.0; 3]);
+            scaled.pass(&exact.known()).unwrap();
+            let j = group.first;
+            (scaled.mean()[j], scaled.covariance(&exact.known(), None).unwrap()[(j, j)])
+        };
+        let expected = [alone(own(1)), alone(own(2))];
+        let prior = prior(vec![own(1), own(2)]);
+        let mut scaled = Scaled::new(&prior, &[0.0; 3]);
+        (0..20).for_each(|_| assert!(scaled.pass(&exact.known()).is_some()));
+        let covariance = scaled.covariance(&exact.known(), None).unwrap();
+        for (j, (mean, variance)) in [(1, expected[0]), (2, expected[1])] {
+            // One group's mean over its scale meets the other's middle scale.
+            assert!((scaled.mean()[j] - mean).abs() < 0.1 * variance.sqrt(), "{j}: {} {mean}", scaled.mean()[j]);
+            assert!((covariance[(j, j)] / variance - 1.0).abs() < 0.1, "{j}: {} {variance}", covariance[(j, j)]);
+        }
+    }
+}
