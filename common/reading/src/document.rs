@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::agreement::Agreement;
 use crate::convergence::Convergence;
 use crate::divided::{Divided, Noise, Without};
-use crate::effects::{self, Effect, ObservationScale, Scale};
+use crate::effects::{self, Curve, Effect, ObservationScale, Scale};
 use crate::metrics::HeldOutMetrics;
 use crate::noise_aware::{self, Absent};
 use crate::predictive::Predictor;
@@ -53,6 +53,9 @@ pub struct PosteriorDocument {
     /// Scales that coefficients share, with the effects of sites or levels; none where the formula has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scales: Vec<Scale>,
+    /// What the formula's bent terms add to the linear predictor, over the range of their column; none where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<Curve>,
     /// The scale of an observation's noise, where the run learned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observation_scale: Option<ObservationScale>,
@@ -205,6 +208,7 @@ impl PosteriorDocument {
             correlation: read.correlation,
             effects: read.effects,
             scales: read.scales,
+            curves: read.curves,
             observation_scale: task.scale_at(state).map(ObservationScale::new),
             observation_sd: task.learned_noise(state).filter(|_| task.scale_at(state).is_none()),
             intervals: Intervals::absent(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
@@ -242,6 +246,7 @@ impl PosteriorDocument {
             correlation: None,
             effects: Vec::new(),
             scales: Vec::new(),
+            curves: Vec::new(),
             observation_scale: None,
             observation_sd: None,
             intervals: Intervals::absent(Absent::Diverged),
@@ -272,7 +277,7 @@ impl PosteriorDocument {
                     natural_parameters: std::mem::replace(&mut self.natural_parameters, natural_parameters),
                 });
                 (self.covariance, self.correlation, self.effects) = (read.covariance, read.correlation, read.effects);
-                self.scales = read.scales;
+                (self.scales, self.curves) = (read.scales, read.curves);
                 self.signal_to_noise = Some(signal_to_noise);
                 self.intervals = Intervals::aware(self.family);
             }
@@ -389,6 +394,11 @@ impl PosteriorDocument {
         if self.scales.len() != read.scales.len() || !self.scales.iter().zip(&read.scales).all(|(a, b)| a.agrees(b)) {
             return Err(DocumentError::Inconsistent("the scales are not those of the natural parameters"));
         }
+        if self.curves.is_empty() {
+            self.curves = read.curves;
+        } else if self.curves.len() != read.curves.len() || !self.curves.iter().zip(&read.curves).all(|(a, b)| a.agrees(b)) {
+            return Err(DocumentError::Inconsistent("the curves are not those of the natural parameters"));
+        }
         let learned = task.model.rules().learned_scale().is_some();
         if self.observation_scale.is_some() != learned || !self.observation_scale.is_none_or(|scale| scale.is_consistent()) {
             return Err(DocumentError::Inconsistent("the scale of the observations is not that of its shape and rate"));
@@ -464,6 +474,7 @@ struct Read {
     correlation: Option<Vec<Vec<f64>>>,
     effects: Vec<Effect>,
     scales: Vec<Scale>,
+    curves: Vec<Curve>,
 }
 
 impl Read {
@@ -472,6 +483,7 @@ impl Read {
         let (covariance, schema) = (matrices::covariance(standard, names.len()), task.parsed_schema()?);
         Ok(Self {
             scales: effects::scales(&task.model, &task.setting().priors(), &schema, &names, standard),
+            curves: effects::curves(&task.model, &schema, standard),
             coefficients: coefficients(&names, standard),
             correlation: covariance.as_deref().map(matrices::correlation),
             covariance,

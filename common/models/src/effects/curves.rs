@@ -16,23 +16,42 @@ const POINTS: u32 = 101;
 /// What one term of a formula adds to the linear predictor, as a function of its column. It is centred: its mean over the points is 0, as that of the rest of the
 /// predictor is the intercept's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Curve {
     /// The term; of several classes with the class before it.
     pub term: String,
     /// Its column.
     pub column: String,
+    /// Whether the column is cut into levels: the curve then is flat between two of its points, or jumps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steps: bool,
     /// By ascending value of the column.
     pub points: Vec<CurvePoint>,
 }
 
+impl Curve {
+    /// Whether two say the same up to the rounding of different machines.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-8 * (1.0 + b.abs());
+        let point = |(a, b): (&CurvePoint, &CurvePoint)| {
+            near(a.x, b.x) && near(a.mean, b.mean) && a.sd.is_some() == b.sd.is_some() && near(a.sd.unwrap_or(0.0), b.sd.unwrap_or(0.0))
+        };
+        (&self.term, &self.column, self.steps, self.points.len()) == (&other.term, &other.column, other.steps, other.points.len())
+            && self.points.iter().zip(&other.points).all(point)
+    }
+}
+
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CurvePoint {
     /// The column's value, in the unit of the file.
     pub x: f64,
     /// Posterior mean.
     pub mean: f64,
     /// Posterior standard deviation; absent in a mean field, which takes the coefficients for independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sd: Option<f64>,
 }
 
@@ -69,7 +88,12 @@ pub fn curves(model: &ModelSpec, schema: &Schema, posterior: &Standard) -> Vec<C
                 CurvePoint { x: at(g), mean, sd: known.then(|| variance.max(0.0).sqrt()) }
             };
             let name = classes.get(copy).map_or_else(|| term.name.clone(), |class| format!("{class}: {}", term.name));
-            curves.push(Curve { term: name, column: column.name.clone(), points: (0..POINTS).zip(&rows).map(point).collect() });
+            curves.push(Curve {
+                term: name,
+                column: column.name.clone(),
+                steps: design.is_cut(number),
+                points: (0..POINTS).zip(&rows).map(point).collect(),
+            });
         }
     }
     curves

@@ -165,6 +165,12 @@ fn baselines(schema: &Schema) -> Vec<(String, Contrast)> {
     vec![("intercept, numbers at their centres".into(), at_centres), ("intercept, numbers at 0".into(), at_zero)]
 }
 
+/// What a difference of two linear predictors is called; none where coefficients are no effects.
+#[must_use]
+pub fn comparison(model: &ModelSpec, schema: &Schema) -> Option<Measure> {
+    Outcome::of(model, schema).map(|outcome| outcome.comparison)
+}
+
 /// How the linear predictor is reported.
 pub(super) struct Outcome {
     pub(super) comparison: Measure,

@@ -16,7 +16,7 @@ mod scales;
 
 pub use compare::{CompareError, compare};
 pub use curves::{Curve, CurvePoint, curves};
-pub use list::{agree, effects};
+pub use list::{agree, comparison, effects};
 pub use scales::{Member, ObservationScale, Place, Scale, scales};
 
 use dp_pvi_expfam::any::Standard;

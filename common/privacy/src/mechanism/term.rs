@@ -9,7 +9,12 @@ pub struct Term {
     next: u64,
     /// Differences of successive coordinates, or-ed: the top bit is set as soon as one did not ascend.
     descents: u64,
+    /// Entries above [`MANY`] at which what falls on the same coordinate is added up early.
+    many: usize,
 }
+
+/// A unit of many records adds to the same coordinates again and again. What it holds in memory stays below this many entries, or twice the coordinates that it fills.
+const MANY: usize = 1 << 16;
 
 impl Term {
     /// Adds `value` to coordinate `index`.
@@ -17,6 +22,7 @@ impl Term {
     pub fn add(&mut self, index: u32, value: f64) {
         self.follow(index);
         self.entries.push((index, value));
+        self.keep_small();
     }
 
     /// Adds every `(index, value)`; faster than one by one.
@@ -30,6 +36,16 @@ impl Term {
             next = u64::from(index) + 1;
         }
         (self.next, self.descents) = (next, descents);
+        self.keep_small();
+    }
+
+    /// Sums are the same, bit for bit: what came first is still added first.
+    #[inline]
+    fn keep_small(&mut self) {
+        if self.entries.len() > MANY + self.many {
+            self.accumulate();
+            self.many = 2 * self.entries.len();
+        }
     }
 
     #[inline]
@@ -38,7 +54,7 @@ impl Term {
         self.next = u64::from(index) + 1;
     }
 
-    /// What was added, in order of addition: before clipping.
+    /// What was added, before clipping: in order of addition, or by coordinate with what falls on the same one added up.
     #[must_use]
     pub fn entries(&self) -> &[(u32, f64)] {
         &self.entries
@@ -48,7 +64,7 @@ impl Term {
     #[inline]
     pub fn clear(&mut self) {
         self.entries.clear();
-        (self.next, self.descents) = (0, 0);
+        (self.next, self.descents, self.many) = (0, 0, 0);
     }
 
     /// Clips the term to norm C, truncates it toward zero and adds it to `sums`. What is added has squared integer norm at
@@ -141,6 +157,7 @@ impl Term {
             same
         });
         self.descents = 0;
+        self.next = self.entries.last().map_or(0, |&(index, _)| u64::from(index) + 1);
     }
 }
 
@@ -153,4 +170,29 @@ fn truncate(x: f64) -> i32 {
     #[cfg(feature = "planted-bugs")]
     let x = if crate::planted::is(crate::planted::Bug::NearestRounding) { x.round() } else { x };
     x as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MANY, Term};
+
+    /// A person with a million records: memory follows the coordinates, and the integers are those of the sum in order.
+    #[test]
+    fn a_unit_of_many_records_stays_small() {
+        let (mut term, mut expected) = (Term::default(), [0.0_f64; 7]);
+        for record in 0..1_000_000_u32 {
+            let value = f64::from(record % 1009) * 1e-6;
+            for index in [record % 7, 3] {
+                expected[index as usize] += value;
+            }
+            term.extend([(record % 7, value), (3, value)].into_iter());
+            assert!(term.entries().len() <= MANY + 16);
+        }
+        let mut sums = [0_i64; 7];
+        term.add_to(&mut sums, 1e9, 1000.0, u128::MAX);
+        // Truncated as the sum in the order of the records is.
+        #[allow(clippy::cast_possible_truncation)]
+        let integers = expected.map(|value| (value * 1000.0) as i64);
+        assert_eq!(sums, integers);
+    }
 }

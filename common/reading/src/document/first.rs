@@ -50,6 +50,7 @@ impl From<Document> for PosteriorDocument {
             correlation: None,
             effects: Vec::new(),
             scales: Vec::new(),
+            curves: Vec::new(),
             observation_scale: None,
             observation_sd: None,
             intervals,

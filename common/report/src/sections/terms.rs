@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::effects::{Measure, ObservationScale, Scale, curves};
+use dp_pvi_reading::effects::{self, CurvePoint, Measure, ObservationScale, Scale, comparison};
 use dp_pvi_reading::summary::Level;
 
 use super::scrolled;
@@ -19,8 +19,9 @@ const DRAWN: usize = 200;
 
 pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
     let mut part = String::new();
-    bent(&mut part, run, document);
-    document.scales.iter().for_each(|scale| group(&mut part, scale, exponentiates(document)));
+    let measure = run.task.parsed_schema().ok().and_then(|schema| comparison(&run.task.model, &schema));
+    document.curves.iter().for_each(|curve| bent(&mut part, curve, predictor(measure)));
+    document.scales.iter().for_each(|scale| group(&mut part, scale, exponentiates(measure)));
     if let Some(scale) = &document.observation_scale {
         let ObservationScale { estimate, interval_95: interval, .. } = scale;
         let (estimate, interval) = with_interval(*estimate, interval.lower, interval.upper);
@@ -46,13 +47,13 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
 }
 
 /// Whether exp of a coefficient is a ratio.
-fn exponentiates(document: &PosteriorDocument) -> bool {
-    document.effects.iter().any(|effect| effect.measure.has_ratio())
+fn exponentiates(measure: Option<Measure>) -> bool {
+    measure.is_some_and(Measure::has_ratio)
 }
 
 /// What the linear predictor is, in words.
-fn predictor(document: &PosteriorDocument) -> &'static str {
-    match document.effects.first().map(|effect| effect.measure) {
+fn predictor(measure: Option<Measure>) -> &'static str {
+    match measure {
         Some(Measure::OddsRatio | Measure::Odds) => "log odds",
         Some(Measure::RateRatio | Measure::Rate) => "log rate",
         Some(Measure::HazardRatio) => "log hazard",
@@ -60,21 +61,54 @@ fn predictor(document: &PosteriorDocument) -> &'static str {
     }
 }
 
-fn bent(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
-    let (Ok(schema), Ok(posterior)) = (run.task.parsed_schema(), document.posterior()) else { return };
-    for curve in curves(&run.task.model, &schema, posterior.standard()) {
-        let point = |point: &dp_pvi_reading::effects::CurvePoint| -> Banded {
-            (point.x, point.mean, point.interval(Level::P95).map(|interval| (interval.lower, interval.upper)))
-        };
-        let points: Vec<Banded> = curve.points.iter().map(point).collect();
-        let band = if points.iter().any(|point| point.2.is_some()) {
-            "The band holds the curve at each single value with probability 95 %."
-        } else {
-            "Without a band: the posterior (a mean field) takes coefficients for independent."
-        };
-        let note = format!("What {} adds to the {}, centred over the range. {band}", curve.column, predictor(document));
-        html.push_str(&banded(&curve.term, &note, (&curve.column, predictor(document)), &[Curve { name: "", points }]));
+/// So many points of a curve are in its table, besides the first.
+const TABLED: usize = 10;
+
+fn bent(html: &mut String, curve: &effects::Curve, predictor: &str) {
+    let interval = |point: &CurvePoint| point.interval(Level::P95).map(|interval| (interval.lower, interval.upper));
+    let mut points: Vec<Banded> = Vec::with_capacity(curve.points.len());
+    for point in &curve.points {
+        // Between two levels the curve jumps, at the first point of the second.
+        if let Some(&(_, mean, band)) = points.last().filter(|_| curve.steps) {
+            points.push((point.x, mean, band));
+        }
+        points.push((point.x, point.mean, interval(point)));
     }
+    let banded_points = points.iter().any(|point| point.2.is_some());
+    let band = if banded_points {
+        "The band holds the curve at each single value with probability 95 %."
+    } else {
+        "Without a band: the posterior (a mean field) takes coefficients for independent."
+    };
+    let note = format!("What {} adds to the {predictor}, centred over the range. {band}", curve.column);
+    html.push_str(&banded(&curve.term, &note, (&curve.column, predictor), &[Curve { name: "", points }]));
+    let mut table =
+        format!("<table><tr><th scope=\"col\" class=\"n\">{}</th><th scope=\"col\" class=\"n\">mean</th>", Escaped(&curve.column));
+    if banded_points {
+        table.push_str("<th scope=\"col\" class=\"n\">95 % interval</th>");
+    }
+    table.push_str("</tr>");
+    for point in curve.points.iter().step_by((curve.points.len() / TABLED).max(1)) {
+        let (mean, interval) = match interval(point) {
+            Some((low, high)) => with_interval(point.mean, low, high),
+            None => (aligned(point.mean), String::new()),
+        };
+        // Writing into a string cannot fail.
+        let _ = write!(table, "<tr><th scope=\"row\" class=\"n\">{}</th><td class=\"n\">{mean}</td>", number(point.x));
+        if banded_points {
+            let _ = write!(table, "<td class=\"n\">{interval}</td>");
+        }
+        table.push_str("</tr>");
+    }
+    table.push_str("</table>");
+    html.push_str("<details><summary>The curve as a table</summary>");
+    scrolled(html, &curve.term, &table);
+    html.push_str("</details>");
+}
+
+/// The level in the name of a group's coefficient: `Bern` of `b[(Intercept) site:Bern]`.
+fn level(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(_, level)| level.strip_suffix(']').unwrap_or(level))
 }
 
 /// τ, and every member beside it.
@@ -105,7 +139,7 @@ fn group(html: &mut String, scale: &Scale, exponentiates: bool) {
         let _ = write!(
             table,
             "<tr><th scope=\"row\">{}</th><td class=\"n\">{mean}</td><td class=\"n\">{interval}</td><td class=\"n\">{}</td></tr>",
-            Escaped(&member.name),
+            Escaped(level(&member.name)),
             aligned(member.known)
         );
     }
@@ -133,7 +167,7 @@ fn caterpillar(name: &str, scale: &Scale, exponentiates: bool) -> String {
         .iter()
         .zip(&shown)
         .map(|(member, &(mean, sd, low, high, full))| Row {
-            name: &member.name,
+            name: level(&member.name),
             mark: Some(Mark::Interval { centre: mean, inner: Some((mean - sd, mean + sd)), outer: Some((low, high)), full }),
             values: <[String; 2]>::from(with_interval(read(mean), read(low), read(high))).into(),
         })

@@ -58,7 +58,7 @@ fn curves_and_sites_are_drawn_and_said() {
         "What age adds to the log odds, centred over the range. The band holds the curve at each single value with probability 95 %.",
         "(Intercept) of (1 | site): standard deviation τ = ",
         // exp of 0.3 and of 0.3 ± 1.96 · 0.12.
-        "b[(Intercept) site:hospital-1] 1.35 1.07 to 1.71",
+        "hospital-1 1.35 1.07 to 1.71",
         "ratio to the middle",
         "the formula has effects of sites: how far sites differ is what they and their common scale say",
     ] {

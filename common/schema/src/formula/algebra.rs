@@ -9,24 +9,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::FormulaError;
 use super::print;
-use super::syntax::{Call, Kind, Name, Node};
+use super::syntax::{Call, Called, Kind, Node, Variable};
 
 /// A term: numbers of its variables.
 pub(super) type Term = BTreeSet<usize>;
-
-/// A column or a call that can be part of a product.
-#[derive(Debug, Clone)]
-pub(super) struct Variable {
-    pub(super) at: usize,
-    pub(super) what: Called,
-}
-
-/// A column that stands bare, or a call.
-#[derive(Debug, Clone)]
-pub(super) enum Called {
-    Column(String),
-    Call(Call),
-}
 
 /// A group as it is written.
 #[derive(Debug, Clone)]
@@ -35,7 +21,7 @@ pub(super) struct Group {
     pub(super) text: String,
     pub(super) at: usize,
     pub(super) effects: Expanded,
-    pub(super) by: Name,
+    pub(super) by: Variable,
 }
 
 /// A formula's right-hand side.
@@ -144,8 +130,8 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    fn group(&mut self, at: usize, effects: &Node, double: bool, by: &Name) -> Result<(), FormulaError> {
-        let text = print::group(effects, double, &by.text);
+    fn group(&mut self, at: usize, effects: &Node, double: bool, by: &Variable) -> Result<(), FormulaError> {
+        let text = print::group(effects, double, by);
         self.check_part(at, &text)?;
         if self.expanded.groups.iter().any(|other| other.text == text) {
             return self.fail(at, format!("`{text}` stands twice: leave one out"));

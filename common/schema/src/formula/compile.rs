@@ -6,7 +6,7 @@ use super::algebra::{Expanded, Group, Term as Set, expand};
 use super::design::{By, Design, Grouped, Offset, ScaleGroup};
 use super::piece::Piece;
 use super::scope::Scope;
-use super::syntax::{Name, Node, Response};
+use super::syntax::{Called, Name, Node, Response};
 use super::{Formula, FormulaError};
 use crate::{Column, ColumnKind, LabelKind};
 
@@ -161,13 +161,30 @@ impl Compiler<'_> {
             effects.push((name, factors));
         }
         self.check_total(effects.len().checked_mul(levels.len()), group.at)?;
-        Ok(Grouped { term: group.text.clone(), effects, by, of: super::print::column(&group.by.text), levels })
+        Ok(Grouped { term: group.text.clone(), effects, by, of: super::print::variable(&group.by), levels })
     }
 
     /// What a group's coordinates belong to: sites, or the levels of a column.
     fn levels(&mut self, group: &Group) -> Result<(By, Vec<String>), FormulaError> {
         let (scope, by) = (self.scope, &group.by);
-        if by.text == "site" {
+        let name = match &by.what {
+            Called::Column(name) => name,
+            Called::Call(call) => {
+                let piece = scope.piece(by)?;
+                if !piece.is_factor() {
+                    let problem = format!(
+                        "a group stands over levels: over a category, `site`, or a number that is cut, `(1 | bin(age, [40, 60]))`; `{}` makes none",
+                        call.name
+                    );
+                    return scope.fail(by.at, problem);
+                }
+                self.used.insert(piece.column);
+                let piece = piece.with_all_levels();
+                let levels = piece.suffixes();
+                return Ok((By::Piece(piece), levels));
+            }
+        };
+        if name == "site" {
             let sites = self.design.sites().to_vec();
             if sites.is_empty() {
                 return scope
@@ -175,12 +192,12 @@ impl Compiler<'_> {
             }
             return Ok((By::Site, sites));
         }
-        let column = scope.find(&by.text, by.at)?;
+        let column = scope.find(name, by.at)?;
         if matches!(scope.columns[column].kind, ColumnKind::Number(_)) {
-            return scope.fail(by.at, format!("`{}` is a number: a group stands over a category, or over `site`", by.text));
+            return scope.fail(by.at, format!("`{name}` is a number: a group stands over a category, or over `site`"));
         }
         self.used.insert(column);
-        let piece = scope.factor(super::print::column(&by.text), &by.text, by.at, None)?.with_all_levels();
+        let piece = scope.factor(super::print::column(name), name, by.at, None)?.with_all_levels();
         let levels = piece.suffixes();
         Ok((By::Piece(piece), levels))
     }

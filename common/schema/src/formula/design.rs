@@ -206,6 +206,13 @@ impl Design {
         bent.then_some(piece.column)
     }
 
+    /// Whether a term is a number cut into levels, and nothing else.
+    #[must_use]
+    pub fn is_cut(&self, term: usize) -> bool {
+        let Some(Block { entries: Entries::Product(factors), .. }) = self.blocks.get(term) else { return false };
+        matches!(factors.as_slice(), [only] if matches!(self.pieces[*only].values, Values::Levels(Levels { cuts: Some(_), .. })))
+    }
+
     /// For every coefficient the site whose effect it is, as a position in [`Self::sites`]; none of coefficients that all sites have.
     #[must_use]
     pub fn owners(&self) -> Vec<Option<u32>> {

@@ -98,6 +98,9 @@ fn number(text: &str, at: usize) -> Result<(Token, usize), FormulaError> {
     }
     match text[at..at + length].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((Token::Number(value), length)),
+        _ if length == 1 && bytes[0] == b'.' => {
+            Err(FormulaError::new(text, at, "`.` for all columns is not known: name the columns that the model shall use"))
+        }
         _ => Err(FormulaError::new(text, at, "this is no number")),
     }
 }

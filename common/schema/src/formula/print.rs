@@ -1,7 +1,7 @@
 //! The canonical text of a formula and its parts: the one that names of coefficients are made of.
 
 use super::lexer::is_plain;
-use super::syntax::{Argument, Call, Kind, Name, Node, Response, Tree, Value};
+use super::syntax::{Argument, Call, Called, Kind, Name, Node, Response, Tree, Value, Variable};
 
 /// The formula with one blank around operators; reading it again gives the same tree.
 pub(super) fn formula(tree: &Tree) -> String {
@@ -25,8 +25,16 @@ pub(super) fn call(call: &Call) -> String {
 }
 
 /// A group: `(1 + age | site)`.
-pub(super) fn group(effects: &Node, double: bool, by: &str) -> String {
-    format!("({} {} {})", node(effects, 0), if double { "||" } else { "|" }, column(by))
+pub(super) fn group(effects: &Node, double: bool, by: &Variable) -> String {
+    format!("({} {} {})", node(effects, 0), if double { "||" } else { "|" }, variable(by))
+}
+
+/// A column or a call.
+pub(super) fn variable(variable: &Variable) -> String {
+    match &variable.what {
+        Called::Column(name) => column(name),
+        Called::Call(inner) => call(inner),
+    }
 }
 
 fn argument(argument: &Argument) -> String {
@@ -61,7 +69,7 @@ fn node(node: &Node, tightness: u8) -> String {
         Kind::Intercept(false) => (4, "0".to_owned()),
         Kind::Column(name) => (4, column(name)),
         Kind::Call(inner) => (4, call(inner)),
-        Kind::Group { effects, double, by } => (4, group(effects, *double, &by.text)),
+        Kind::Group { effects, double, by } => (4, group(effects, *double, by)),
         Kind::Power(base, power) => (3, format!("{}^{power}", self::node(base, 4))),
         Kind::Interaction(parts) => (2, joined(parts, ":", |part| self::node(part, 3))),
         Kind::Crossed(parts) => (1, joined(parts, " * ", |part| self::node(part, 2))),

@@ -1,12 +1,11 @@
 //! The columns that a formula can name, and what its calls make of them.
 
 use super::FormulaError;
-use super::algebra::{Called, Variable};
 use super::arguments::{Arguments, listed};
 use super::bases::{BSpline, NaturalSpline, Smooth, equal_knots};
 use super::piece::{Levels, Map, Piece, Step, Values, bare_number, bin_labels};
 use super::print;
-use super::syntax::{Call, Value};
+use super::syntax::{Call, Called, Value, Variable};
 use crate::coding::Coding;
 use crate::{CategoryRule, Column, ColumnKind, Label, NumberRule};
 
@@ -117,13 +116,7 @@ impl Scope<'_> {
             "ns" => self.natural(text, call),
             "bin" => self.binned(text, call),
             "C" => self.coded(text, call),
-            other => {
-                let advice = match other {
-                    "I" => "powers are `poly(column, degree, raw = TRUE)`, products `a:b`; ",
-                    _ => "",
-                };
-                self.fail(call.at, format!("there is no call `{other}`: {advice}the calls are {}", listed(&CALLS)))
-            }
+            other => self.fail(call.at, format!("there is no call `{other}`: the calls are {}", listed(&CALLS))),
         }
     }
 

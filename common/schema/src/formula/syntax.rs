@@ -61,12 +61,26 @@ pub(super) enum Kind {
     Interaction(Vec<Node>),
     /// `a^n`.
     Power(Box<Node>, u32),
-    /// `(effects | column)`; `||` means the same.
+    /// `(effects | column)`, or a call in place of the column; `||` means the same.
     Group {
         effects: Box<Node>,
         double: bool,
-        by: Name,
+        by: Variable,
     },
+}
+
+/// A column or a call that can be part of a product, or that a group stands over.
+#[derive(Debug, Clone)]
+pub(super) struct Variable {
+    pub(super) at: usize,
+    pub(super) what: Called,
+}
+
+/// A column that stands bare, or a call.
+#[derive(Debug, Clone)]
+pub(super) enum Called {
+    Column(String),
+    Call(Call),
 }
 
 /// A call.
@@ -265,6 +279,10 @@ impl Reader<'_> {
             Token::Number(_) => {
                 Err(FormulaError::new(self.text, at, "of numbers only 0 and 1 are terms: coefficients are learned, not written"))
             }
+            Token::Name { text, quoted: false } if text == "I" && matches!(self.peek(), Token::Sign("(")) => {
+                let problem = "there is no call `I`: powers are `poly(column, degree, raw = TRUE)`, products `a:b`";
+                Err(FormulaError::new(self.text, at, problem))
+            }
             Token::Name { text, quoted: false } if self.takes("(") => self.deeper(|reader| reader.call(text, at)).map(call_node),
             Token::Name { text, .. } => Ok(Node { at, kind: Kind::Column(text) }),
             Token::Sign("(") => self.deeper(|reader| reader.parenthesis(at)),
@@ -279,6 +297,9 @@ impl Reader<'_> {
         let double = matches!(self.peek(), Token::Sign("||"));
         if self.takes("||") || self.takes("|") {
             let by = self.column()?;
+            let what =
+                if self.takes("(") { Called::Call(self.deeper(|reader| reader.call(by.text, by.at))?) } else { Called::Column(by.text) };
+            let by = Variable { at: by.at, what };
             self.demand(")", "a group is `(effects | column)`")?;
             return Ok(Node { at, kind: Kind::Group { effects: Box::new(inside), double, by } });
         }

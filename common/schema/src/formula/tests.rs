@@ -87,7 +87,11 @@ fn every_error_points_at_its_place_and_says_what_to_write() {
         ("died ~ 2*age", 7, "only 0 and 1"),
         ("died ~ 1|site", 8, "in parentheses"),
         ("died ~ height", 7, "no column `height`"),
-        ("died ~ .", 7, "no number"),
+        ("died ~ .", 7, "name the columns that the model shall use"),
+        ("died ~ I(age^2)", 7, "no call `I`: powers are `poly"),
+        ("died ~ (1 | log(bmi))", 12, "makes none"),
+        ("died ~ (1 | bin(bmi))", 12, "needs the cuts"),
+        ("died ~ (1 | s(bmi))", 12, "no call `s`"),
         ("died ~ note", 7, "ignored"),
         ("died ~ age + died", 13, "is the label"),
         ("died ~ patient", 7, "unit_column"),
@@ -286,6 +290,27 @@ fn sites_are_ordered_by_their_bytes_whatever_order_they_are_listed_in() {
     assert_eq!(schema.coefficient_names()[1..], ["b[(Intercept) site:Bern]", "b[(Intercept) site:basel]", "b[(Intercept) site:zürich]"]);
 }
 
+/// A number that is cut has levels, as a category has.
+#[test]
+fn a_group_stands_over_a_number_that_is_cut() {
+    let schema = with("died ~ sex + (1 | bin(bmi, [20,30]))");
+    let names = schema.coefficient_names();
+    let levels = names.len() - 3;
+    assert_eq!(names[levels..], ["[10,20]", "(20,30]", "(30,60]"].map(|level| format!("b[(Intercept) bin(bmi, [20, 30]):{level}]")));
+    let design = schema.design().unwrap();
+    assert_eq!(design.scale_groups()[0].term, "(1 | bin(bmi, [20, 30]))");
+    let mut cells = [Cell::Number(0.0); 7];
+    cells[1] = Cell::Number(25.0);
+    for level in [2, 3, 4] {
+        cells[level] = Cell::Level(0);
+    }
+    let mut filled = Vec::new();
+    let record = Record { cells: &cells, filled: &[false; 7], site: None };
+    design.row(&record, &mut RowSpace::default(), |position, value| filled.push((position, value)));
+    let own: Vec<_> = filled.into_iter().filter(|(position, _)| *position as usize >= levels).collect();
+    assert_eq!(own, [(levels as u32 + 1, 1.0)]);
+}
+
 #[test]
 fn what_a_formula_makes_of_a_column_is_told() {
     let schema = with("died ~ scale(age) + bin(bmi, [20, 30]) + sex*smoker + ward");
@@ -332,7 +357,8 @@ fn formulas() -> impl Strategy<Value = String> {
         Just(" + s(age)"),
         Just(" + s(bmi, k=6, sd=0.5) + offset(log(bmi))"),
         Just(" + (1 + age|site)"),
-        Just(" + (0+bmi||ward)")
+        Just(" + (0+bmi||ward)"),
+        Just(" + (1 | bin(age, [20,40.5]))"),
     ];
     (prop::collection::vec(inner, 1..4), tail).prop_map(|(sums, tail)| format!("died ~ age + {}{tail}", sums.join(" + ")))
 }
