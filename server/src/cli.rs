@@ -298,6 +298,7 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     crate::tls::load_identity(&config.tls.identity)?;
     let mut warnings = task.warnings();
     warnings.extend(expiry::warnings(&validities, now));
+    warnings.extend(design::unlisted(&task, &credentials.enrolled));
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
         dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::Failed(Problem::of(e)))?;

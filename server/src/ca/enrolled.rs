@@ -82,6 +82,11 @@ impl Enrolled {
         u32::try_from(sites).ok().filter(|sites| *sites > 0)
     }
 
+    /// The names of the sites that may take part.
+    pub(crate) fn names_of_sites(&self) -> impl Iterator<Item = &str> {
+        self.clients.iter().filter(|(_, member)| member.role == Party::Site && member.revoked.is_none()).map(|(client, _)| client.as_str())
+    }
+
     /// Writes the file; a reader sees the old or the new one.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         // Plain data: serialisation into memory cannot fail.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Client, FEDERATION, Fed, Member, Plan, Process};
+use crate::support::{Client, FEDERATION, Fed, Member, Plan, Process, site_name};
 use dp_pvi_protocol::message::ReceiptOutcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -501,6 +501,26 @@ fn finding_newcomer_4_check_writes_the_task_that_every_plan_reads() {
         assert_eq!(ResolvedTask::from_document(&document).unwrap(), fed.task());
     }
     assert_eq!(std::fs::read(&file).unwrap(), fed.task().to_bytes());
+}
+
+/// A site that is enrolled and stands in no list of effects would be refused at its hello; `check` says so before anybody starts.
+#[test]
+fn check_compares_the_list_of_effects_with_the_sites_that_are_enrolled() {
+    let fed = Fed::new(2, &Plan::default());
+    let (task, listed) = (fed.path("task.toml"), site_name(0));
+    let text = std::fs::read_to_string(&task).unwrap();
+    let formula = format!("[model]\nformula = \"y ~ (1 | site)\"\nsites = [\"{listed}\", \"unknown\"]\n");
+    std::fs::write(&task, text.replacen("[model]\n", &formula, 1)).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["check", "--config"])
+        .arg(fed.config_path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains(&format!("site {} is enrolled, but not in `sites` of [model]", site_name(1))), "{said}");
+    assert!(said.contains("not enrolled, but in `sites` of [model]: unknown"), "{said}");
+    assert!(!said.contains(&format!("site {listed} is enrolled")) && !said.contains("site eve"), "{said}");
 }
 
 /// Every place in a process's memory that holds these bytes; an error where this user may not look.
