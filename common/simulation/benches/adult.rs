@@ -6,6 +6,8 @@
 //!
 //! * `natural_gradient_pass`: visit 1 of `deploy/experiments/adult-natural-gradient.toml` over 39,074 rows of 105 columns, at most 14 non-zero:
 //!   residuals, curvatures, clip, lattice, integer norm check, sum and exact noise. Target 40 ms.
+//! * `natural_gradient_pass_with_splines`: the same over the formula of `adult-formula.toml` with `bs(age, df = 8)` as its curve. Target 1.3 times the time per entry that is not 0; 1.27 (2026-11-26,
+//!   medians of 30, built as for tests).
 //! * `dp_optimisation_visit`: visit 1 of `deploy/experiments/adult-dp-optimisation.toml` over 3,907 of them: five steps over all, records weighted.
 //! * `ten_clients`: `deploy/experiments/adult-steps.toml`, 10 clients × 10 rounds × 100 steps of DP-SGD with samples of 200, evaluation of ten
 //!   posteriors on 9,768 rows included; by number of threads. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench
