@@ -88,7 +88,10 @@ fn bent(html: &mut String, curve: &effects::Curve, predictor: &str) {
         table.push_str("<th scope=\"col\" class=\"n\">95 % interval</th>");
     }
     table.push_str("</tr>");
-    for point in curve.points.iter().step_by((curve.points.len() / TABLED).max(1)) {
+    // Of levels the first point of each; of others so many points.
+    let spaced = (curve.points.len() / TABLED).max(1);
+    let begins = |k: usize| k == 0 || (curve.points[k].mean - curve.points[k - 1].mean).abs() > 0.0;
+    for (_, point) in curve.points.iter().enumerate().filter(|(k, _)| if curve.steps { begins(*k) } else { k % spaced == 0 }) {
         let (mean, interval) = match interval(point) {
             Some((low, high)) => with_interval(point.mean, low, high),
             None => (aligned(point.mean), String::new()),
@@ -101,14 +104,19 @@ fn bent(html: &mut String, curve: &effects::Curve, predictor: &str) {
         table.push_str("</tr>");
     }
     table.push_str("</table>");
+    if curve.steps {
+        table.push_str("<p class=\"note\">The first value of every level that is drawn; levels narrower than a hundredth of the range may be missing.</p>");
+    }
     html.push_str("<details><summary>The curve as a table</summary>");
     scrolled(html, &curve.term, &table);
     html.push_str("</details>");
 }
 
 /// The level in the name of a group's coefficient: `Bern` of `b[(Intercept) site:Bern]`.
-fn level(name: &str) -> &str {
-    name.split_once(':').map_or(name, |(_, level)| level.strip_suffix(']').unwrap_or(level))
+fn level<'a>(scale: &Scale, name: &'a str) -> &'a str {
+    let over = scale.term.rsplit_once("| ").and_then(|(_, over)| over.strip_suffix(')')).unwrap_or_default();
+    let before = format!("b[{} {over}:", scale.effect.as_deref().unwrap_or_default());
+    name.rsplit_once(&before).and_then(|(_, level)| level.strip_suffix(']')).unwrap_or(name)
 }
 
 /// τ, and every member beside it.
@@ -139,7 +147,7 @@ fn group(html: &mut String, scale: &Scale, exponentiates: bool) {
         let _ = write!(
             table,
             "<tr><th scope=\"row\">{}</th><td class=\"n\">{mean}</td><td class=\"n\">{interval}</td><td class=\"n\">{}</td></tr>",
-            Escaped(level(&member.name)),
+            Escaped(level(scale, &member.name)),
             aligned(member.known)
         );
     }
@@ -167,7 +175,7 @@ fn caterpillar(name: &str, scale: &Scale, exponentiates: bool) -> String {
         .iter()
         .zip(&shown)
         .map(|(member, &(mean, sd, low, high, full))| Row {
-            name: level(&member.name),
+            name: level(scale, &member.name),
             mark: Some(Mark::Interval { centre: mean, inner: Some((mean - sd, mean + sd)), outer: Some((low, high)), full }),
             values: <[String; 2]>::from(with_interval(read(mean), read(low), read(high))).into(),
         })

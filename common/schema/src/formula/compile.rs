@@ -170,14 +170,12 @@ impl Compiler<'_> {
         let name = match &by.what {
             Called::Column(name) => name,
             Called::Call(call) => {
-                let piece = scope.piece(by)?;
-                if !piece.is_factor() {
-                    let problem = format!(
-                        "a group stands over levels: over a category, `site`, or a number that is cut, `(1 | bin(age, [40, 60]))`; `{}` makes none",
-                        call.name
-                    );
+                if call.name != "bin" {
+                    let problem =
+                        "a group stands over levels: over a category, `site`, or a number that is cut, `(1 | bin(age, [40, 60]))`";
                     return scope.fail(by.at, problem);
                 }
+                let piece = scope.piece(by)?;
                 self.used.insert(piece.column);
                 let piece = piece.with_all_levels();
                 let levels = piece.suffixes();
@@ -194,7 +192,7 @@ impl Compiler<'_> {
         }
         let column = scope.find(name, by.at)?;
         if matches!(scope.columns[column].kind, ColumnKind::Number(_)) {
-            return scope.fail(by.at, format!("`{name}` is a number: a group stands over a category, or over `site`"));
+            return scope.fail(by.at, format!("`{name}` is a number: a group stands over a category, over `site`, or over a number that is cut, `(1 | bin({name}, [cuts]))`"));
         }
         self.used.insert(column);
         let piece = scope.factor(super::print::column(name), name, by.at, None)?.with_all_levels();

@@ -296,9 +296,13 @@ impl Reader<'_> {
         let inside = self.sum()?;
         let double = matches!(self.peek(), Token::Sign("||"));
         if self.takes("||") || self.takes("|") {
+            let plain = matches!(self.peek(), Token::Name { quoted: false, .. });
             let by = self.column()?;
-            let what =
-                if self.takes("(") { Called::Call(self.deeper(|reader| reader.call(by.text, by.at))?) } else { Called::Column(by.text) };
+            let what = if plain && self.takes("(") {
+                Called::Call(self.deeper(|reader| reader.call(by.text, by.at))?)
+            } else {
+                Called::Column(by.text)
+            };
             let by = Variable { at: by.at, what };
             self.demand(")", "a group is `(effects | column)`")?;
             return Ok(Node { at, kind: Kind::Group { effects: Box::new(inside), double, by } });

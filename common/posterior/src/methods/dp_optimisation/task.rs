@@ -224,7 +224,7 @@ impl Raw {
         let log_concave = model.floor() == PrecisionFloor::LogConcave;
         let optimizer = self.optimizer.unwrap_or(if log_concave { Optimizer::Preconditioned } else { Optimizer::Adam });
         let (rate, decay) = match optimizer {
-            Optimizer::Preconditioned => (rate_of_rows(&resolving.task)?, 1.0),
+            Optimizer::Preconditioned => (self.learning_rate.map_or_else(|| rate_of_rows(&resolving.task), Ok)?, 1.0),
             Optimizer::Adam => (0.05, 0.99),
             Optimizer::PositivityPreserving => (0.1, 1.0),
         };

@@ -125,11 +125,15 @@ impl Looks {
         let later = self.looks.len() / 2;
         let alike = |t: usize| f64::from(u8::from(t >= later || changes[t] <= 0.0));
         let mut weights = normalised(noise.iter().enumerate().map(|(t, noise)| alike(t) / noise));
-        let mut result = None;
+        let (mut result, mut last) = (None, false);
         let looked = mean(self.looks.iter().map(|look| &look.point), &weights);
         let mut scaled = Scaled::new(&self.prior, looked.as_slice());
         let mut correlations = self.correlations.at(&self.looks.last()?.point);
         for pass in 0..PASSES {
+            if pass + 1 == PASSES {
+                last = true;
+                scaled.complete();
+            }
             let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
@@ -169,8 +173,12 @@ impl Looks {
             let covariance = spread.clone();
             result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), ahead, curvature: likelihood.curvature });
             // The first pass does not know how far away the looks are that it takes.
-            if pass > 1 && moved < 1e-4 && still {
+            if last || (pass > 1 && moved < 1e-4 && still && scaled.is_complete()) {
                 break;
+            }
+            if pass > 1 && moved < 1e-4 && still {
+                last = true;
+                scaled.complete();
             }
         }
         result.filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()))
