@@ -78,8 +78,7 @@ impl Enrolled {
 
     /// Number of sites that may take part, where there is one.
     pub(crate) fn sites(&self) -> Option<u32> {
-        let sites = self.clients.values().filter(|member| member.role == Party::Site && member.revoked.is_none()).count();
-        u32::try_from(sites).ok().filter(|sites| *sites > 0)
+        u32::try_from(self.names_of_sites().count()).ok().filter(|sites| *sites > 0)
     }
 
     /// The names of the sites that may take part.

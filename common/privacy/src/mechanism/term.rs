@@ -9,11 +9,12 @@ pub struct Term {
     next: u64,
     /// Differences of successive coordinates, or-ed: the top bit is set as soon as one did not ascend.
     descents: u64,
-    /// Entries above [`MANY`] at which what falls on the same coordinate is added up early.
+    /// Entries beyond [`MANY`] up to which what falls on the same coordinate is not added up early.
     many: usize,
 }
 
-/// A unit of many records adds to the same coordinates again and again. What it holds in memory stays below this many entries, or twice the coordinates that it fills.
+/// A unit of many records adds to the same coordinates again and again. What it holds in memory stays below this many entries and two for every
+/// coordinate that it fills, beside one record's.
 const MANY: usize = 1 << 16;
 
 impl Term {

@@ -125,15 +125,11 @@ impl Looks {
         let later = self.looks.len() / 2;
         let alike = |t: usize| f64::from(u8::from(t >= later || changes[t] <= 0.0));
         let mut weights = normalised(noise.iter().enumerate().map(|(t, noise)| alike(t) / noise));
-        let (mut result, mut last) = (None, false);
+        let mut last = false;
         let looked = mean(self.looks.iter().map(|look| &look.point), &weights);
         let mut scaled = Scaled::new(&self.prior, looked.as_slice());
         let mut correlations = self.correlations.at(&self.looks.last()?.point);
         for pass in 0..PASSES {
-            if pass + 1 == PASSES {
-                last = true;
-                scaled.complete();
-            }
             let likelihood = self.likelihood(&weights, &correlations)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
@@ -163,25 +159,25 @@ impl Looks {
             let variances = noise.iter().zip(&bends).zip(&self.looks).map(|((noise, bend), look)| noise + bend * size + far(look));
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
-            let posterior = Posterior {
-                natural_parameters: self.natural(&mean, &scaled.precision(&known, &ahead)?)?,
-                signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
-                noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
-            };
-            let weights = std::mem::replace(&mut weights, new);
-            let covariance = spread.clone();
-            result = Some(Carried { posterior, mean, covariance, weights, bends: bends.clone(), ahead, curvature: likelihood.curvature });
             // The first pass does not know how far away the looks are that it takes.
-            if last || (pass > 1 && moved < 1e-4 && still && scaled.is_complete()) {
-                break;
+            let settled = pass > 1 && moved < 1e-4 && still;
+            if last || (settled && !scaled.waits()) {
+                let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
+                let posterior = Posterior {
+                    natural_parameters: self.natural(&mean, &scaled.precision(&known, &ahead)?)?,
+                    signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
+                    noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
+                };
+                let found = Carried { posterior, mean, covariance: spread, weights, bends, ahead, curvature: likelihood.curvature };
+                return Some(found).filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()));
             }
-            if pass > 1 && moved < 1e-4 && still {
-                last = true;
-                scaled.complete();
+            last = settled || pass + 2 == PASSES;
+            if last {
+                scaled.begin_last();
             }
+            weights = new;
         }
-        result.filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()))
+        None
     }
 
     /// By how much the curvature may change on a way that leads away from the looks, relative to itself and at most 1. The earlier look whose curvature was the most

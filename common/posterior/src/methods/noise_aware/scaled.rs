@@ -12,8 +12,8 @@
 //! With several groups each has a grid of its own, on which the others stay at the mean of their ln τ². By how much each grid's mean and covariance differ from those at these means
 //! adds up; where that is no covariance, the grids' mean is taken. This is exact for one group, and leaves out how groups depend on each other.
 //!
-//! Where there are many coefficients and groups ([`MANY`]), all passes but the last have one τ a group, by the coordinate ascent of [`scales`](crate::numerics::scales), and the grid of the
-//! last one begins there. With still more ([`TOO_MANY`]) the last one has none either: τ is then taken for known.
+//! A grid costs time with the cube of the number of coefficients, so that many coefficients and groups have grids in the last pass only, and still more have none ([`Grids`]). Without a grid
+//! each group has one τ, by the coordinate ascent of [`scales`](crate::numerics::scales).
 //!
 //! Source: this project; nested Laplace approximations are Rue, Martino and Chopin (2009).
 
@@ -28,11 +28,17 @@ use crate::spec::Prior;
 /// Steps of a grid in standard deviations that ln τ² has where its group's coefficients are known.
 const STEP: f64 = 1.0;
 
-/// d³ times the number of groups from which on grids are not taken in every pass: 58 coefficients with one group, 21 with twenty.
-const MANY: usize = 200_000;
+/// d³ times the number of groups up to which grids are taken in every pass (58 coefficients with one group, 21 with twenty), and in the last one (170 and 62).
+const IN_EVERY_PASS: usize = 200_000;
+const IN_THE_LAST: usize = 5_000_000;
 
-/// The same from which on none is: 170 coefficients with one group, 62 with twenty.
-const TOO_MANY: usize = 5_000_000;
+/// In which passes τ has a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grids {
+    Always,
+    Last,
+    Never,
+}
 
 /// Larger scales than this quantile of the prior's are left out, unless the looks say so: the prior's tail alone has no mean.
 const FURTHEST: f64 = 0.99;
@@ -79,51 +85,60 @@ pub(super) struct Scaled<'a> {
     looked: Vec<f64>,
     /// One for each group whose scale is learned, with the group's number.
     grids: Vec<(usize, Grid)>,
-    /// Without learned scales, and before the last of many coefficients' passes.
+    /// Where τ has no grid.
     fixed: Option<Point>,
     /// With several groups: where all scales are at the mean of their logarithms.
     centre: Option<Point>,
-    /// Whether grids wait for the last pass.
-    waits: bool,
+    when: Grids,
 }
 
 impl<'a> Scaled<'a> {
     /// Before anything is known but where the coefficients roughly are.
     pub(super) fn new(prior: &'a Prior, looked: &[f64]) -> Self {
         let learned = prior.groups.iter().enumerate().filter(|(_, group)| group.fixed.is_none());
+        let scales = prior.scales_at(looked);
         let cost = prior.len().pow(3).saturating_mul(prior.groups.len());
+        let when = if !prior.learns_scales() || cost > IN_THE_LAST {
+            Grids::Never
+        } else if cost > IN_EVERY_PASS {
+            Grids::Last
+        } else {
+            Grids::Always
+        };
         Self {
             prior,
             prior_mean: DVector::from_column_slice(&prior.mean),
-            scales: prior.scales_at(looked),
-            looked: prior.scales_at(looked),
+            looked: scales.clone(),
+            scales,
             grids: learned.map(|(number, _)| (number, Grid::new())).collect(),
             fixed: None,
             centre: None,
-            waits: prior.learns_scales() && cost > MANY,
+            when,
         }
     }
 
-    /// Whether what it says is the mean over all scales.
-    pub(super) fn is_complete(&self) -> bool {
-        !self.waits
+    /// Whether the last pass is another one than those before.
+    pub(super) fn waits(&self) -> bool {
+        self.when == Grids::Last
     }
 
     /// The next pass is the last one.
-    pub(super) fn complete(&mut self) {
-        if self.prior.len().pow(3).saturating_mul(self.prior.groups.len()) <= TOO_MANY && std::mem::take(&mut self.waits) {
+    pub(super) fn begin_last(&mut self) {
+        if self.waits() {
+            self.when = Grids::Always;
             self.fixed = None;
         }
     }
 
-    /// Takes all grids again where this is known of the likelihood, from the modes of the last pass. Whether no scale has moved. `None` for numbers that cannot be computed with.
+    /// Finds the coefficients and scales again where this is known of the likelihood, from those of the pass before. Whether no scale has moved. `None` for numbers that
+    /// cannot be computed with.
     pub(super) fn pass(&mut self, known: &Known<'_>) -> Option<bool> {
         let before = self.scales.clone();
         let still = |now: &[f64]| now.iter().zip(&before).all(|(new, old)| (new / old).ln().abs() < 1e-4);
-        if self.grids.is_empty() || self.waits {
+        if self.when != Grids::Always {
             let starts = self.fixed.as_ref().map(|point| vec![point.mean.clone()]);
             let point = self.point(known, &self.scales, starts)?;
-            if self.waits {
+            if self.prior.learns_scales() {
                 let variances = Cholesky::new(self.precision_at(known, &point, None)?)?.inverse().diagonal();
                 self.scales = self.prior.groups.iter().map(|group| group.scale(point.mean.as_slice(), variances.as_slice())).collect();
             }
@@ -138,35 +153,31 @@ impl<'a> Scaled<'a> {
             self.scales[number] = self.prior.groups[number].start() * log.exp();
             self.grids[place].1 = grid;
         }
-        if self.grids.len() > 1 {
-            let starts = self.grids.iter().map(|(_, grid)| mean_of(grid, self.prior_mean.len())).take(1).collect();
-            self.centre = Some(self.point(known, &self.scales, Some(starts))?);
+        if let [(_, first), _, ..] = self.grids.as_slice() {
+            let start = mean_of(first, self.prior_mean.len());
+            self.centre = Some(self.point(known, &self.scales, Some(vec![start]))?);
         }
         Some(still(&self.scales))
     }
 
-    /// All points that count, of which the largest weights are found from those of the last pass, or by a look at every [`COARSE`]th.
+    /// All points that count: those of the last pass, or those that a look at points [`COARSE`] apart finds, and their neighbours.
     fn grid(&self, known: &Known<'_>, number: usize, last: &Grid) -> Option<Grid> {
         let group = &self.prior.groups[number];
         let step = step(group);
         let mut grid = Grid::new();
-        let at = |grid: &mut Grid, k: i32, everywhere: bool| -> Option<f64> {
-            if let Some(point) = grid.get(&k) {
-                return Some(point.log_weight);
-            }
+        let at = |grid: &mut Grid, k: i32, starts: Option<Vec<DVector<f64>>>| -> Option<()> {
             let mut scales = self.scales.clone();
             scales[number] = group.start() * (f64::from(k) * step).exp();
-            let near =
-                |points: &Grid| points.iter().map(|(other, point)| ((*other - k).abs(), point.mean.clone())).min_by_key(|(away, _)| *away);
-            let nearest = near(last).into_iter().chain(near(grid)).min_by_key(|(away, _)| *away);
-            let starts = nearest.filter(|_| !everywhere).map(|(_, mean)| vec![mean]);
             let mut point = self.point(known, &scales, starts)?;
             // Of ln τ².
             let scale = scales[number];
             point.log_weight -= group.shape * scale.ln() + group.rate / scale;
-            let weight = point.log_weight;
             grid.insert(k, point);
-            Some(weight)
+            Some(())
+        };
+        let nearest = |grid: &Grid, k: i32| {
+            let nearest = last.iter().chain(grid).min_by_key(|(other, _)| (**other - k).abs());
+            nearest.map(|(_, point)| vec![point.mean.clone()])
         };
         let likely = inverse_gamma_quantile(group.shape, group.rate, FURTHEST).max(10.0 * self.looked[number]);
         #[allow(clippy::cast_possible_truncation, reason = "a step is at least 7e-4")]
@@ -180,11 +191,12 @@ impl<'a> Scaled<'a> {
             #[allow(clippy::cast_possible_truncation, reason = "a step is at least 7e-4")]
             let low = (low / step) as i32 / coarse;
             for k in low..=furthest / coarse {
-                at(&mut grid, k * coarse, true)?;
+                at(&mut grid, k * coarse, None)?;
             }
         } else {
             for k in last.keys() {
-                at(&mut grid, *k, false)?;
+                let start = nearest(&grid, *k);
+                at(&mut grid, *k, start)?;
             }
         }
         // From every point that counts to both sides, until none does.
@@ -197,7 +209,8 @@ impl<'a> Scaled<'a> {
                 return Some(grid);
             }
             for k in fresh {
-                at(&mut grid, k, false)?;
+                let start = nearest(&grid, k);
+                at(&mut grid, k, start)?;
             }
         }
     }
@@ -307,7 +320,7 @@ fn mean_of(grid: &Grid, dimension: usize) -> DVector<f64> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Known, Scaled};
+    use super::{Grids, Known, Scaled};
     use crate::numerics::scales::Group;
     use crate::spec::Prior;
     use nalgebra::{DMatrix, DVector};
@@ -417,16 +430,16 @@ mod tests {
     fn grids_that_wait_end_at_the_same() {
         for (gradient, noise) in [([-30.0, 120.0, 80.0], 15.0), ([-30.0, 12.0, 8.0], 15.0), ([-30.0, 200.0, -90.0], 4000.0)] {
             let (prior, exact) = (prior(vec![GROUP]), Exact::new(gradient, noise));
-            let mut scaled = Scaled { waits: true, ..Scaled::new(&prior, &[0.0; 3]) };
+            let mut scaled = Scaled { when: Grids::Last, ..Scaled::new(&prior, &[0.0; 3]) };
             assert!((0..200).any(|_| scaled.pass(&exact.known()).unwrap()), "the scale does not settle");
-            assert!(!scaled.is_complete());
-            scaled.complete();
+            assert!(scaled.waits());
+            scaled.begin_last();
             scaled.pass(&exact.known()).unwrap();
             let (mean, covariance) = exact.by_a_fine_grid(&prior);
             let error = (scaled.mean() - &mean).component_div(&covariance.diagonal().map(f64::sqrt)).amax();
             let ratio = scaled.covariance(&exact.known(), None).unwrap().diagonal().component_div(&covariance.diagonal());
             assert!(
-                scaled.is_complete() && error < 0.01 && ratio.iter().all(|ratio| (ratio - 1.0).abs() < 0.03),
+                !scaled.waits() && error < 0.01 && ratio.iter().all(|ratio| (ratio - 1.0).abs() < 0.03),
                 "{gradient:?} {error} {ratio}"
             );
         }
@@ -440,14 +453,14 @@ mod tests {
             let mut exact = Exact::new(gradient, 15.0);
             exact.variances = DMatrix::from_element(3, 3, 250.0);
             exact.reference = DVector::from_row_slice(&[0.2, -2.5, 1.5]);
-            let of = |waits: bool| {
-                let mut scaled = Scaled { waits, ..Scaled::new(&prior, exact.reference.as_slice()) };
+            let of = |when: Grids| {
+                let mut scaled = Scaled { when, ..Scaled::new(&prior, exact.reference.as_slice()) };
                 (0..12).for_each(|_| assert!(scaled.pass(&exact.known()).is_some()));
-                scaled.complete();
+                scaled.begin_last();
                 scaled.pass(&exact.known()).unwrap();
                 (scaled.mean(), scaled.covariance(&exact.known(), None).unwrap())
             };
-            let ((mean, covariance), (other, same)) = (of(false), of(true));
+            let ((mean, covariance), (other, same)) = (of(Grids::Always), of(Grids::Last));
             let error = (&other - &mean).component_div(&covariance.diagonal().map(f64::sqrt)).amax();
             assert!(error < 0.05 && (same.trace() / covariance.trace() - 1.0).abs() < 0.05, "{mean} {other} {covariance} {same}");
         }
