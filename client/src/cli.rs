@@ -233,6 +233,9 @@ enum DataCommand {
         /// A site of the federation, where the formula has effects of sites; once for every site.
         #[arg(long, requires = "formula")]
         site: Vec<String>,
+        /// Leave the formula's intercept out, as survival-regression and ordinal-regression do: rows and R are then those of such a task.
+        #[arg(long, requires = "formula")]
+        no_intercept: bool,
     },
 }
 
@@ -336,8 +339,8 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
             Ok(())
         }
-        Command::Data(DataCommand::Inspect { schema, formula, site }) => {
-            let design = formula.map(|formula| DesignSpec::of(formula, site));
+        Command::Data(DataCommand::Inspect { schema, formula, site, no_intercept }) => {
+            let design = formula.map(|formula| DesignSpec { without_intercept: no_intercept, ..DesignSpec::of(formula, site) });
             data::inspect(&Config::load(file)?, schema.as_deref(), design.as_ref(), output)
         }
         Command::Budget(BudgetCommand::Show) => budget::show(&Config::load(file)?, output),

@@ -2,6 +2,8 @@
 
 use dp_pvi_forecast::rounds::{self, Resolved};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_proto::problem::Problem;
+use dp_pvi_protocol::aggregation;
 
 use crate::config::Config;
 use crate::error::{Result, ServerError};
@@ -30,5 +32,14 @@ pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
         min_sites: config.phases.min_sites,
         expected_sites: config.phases.max_sites,
     };
-    rounds::resolve(&raw, &schema, context).map_err(|e| ServerError::file(&config.task, e))
+    let resolved = rounds::resolve(&raw, &schema, context).map_err(|e| ServerError::file(&config.task, e))?;
+    sums_fit(&resolved.task).map_err(|problem| ServerError::file(&config.task, problem))?;
+    Ok(resolved)
+}
+
+/// Whether the secure sums of an aggregated task can be planned: the charter would be refused only when everybody has joined.
+fn sums_fit(task: &ResolvedTask) -> std::result::Result<(), Problem> {
+    let Some(spec) = &task.aggregation else { return Ok(()) };
+    let plans = aggregation::plans(task, spec).map_err(Problem::of)?;
+    plans.iter().try_for_each(|(request, _)| request.plan().map(|_| ()).map_err(Problem::of))
 }

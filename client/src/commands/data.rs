@@ -20,7 +20,10 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
     let schema = LocalSchema::read(schema.unwrap_or(&config.data.schema))?.schema().clone();
     let schema = match design {
         None => schema,
-        Some(design) => schema.with_formula(&design.formula, &design.sites).map_err(|e| ClientError::config("formula", Problem::of(e)))?,
+        Some(design) => {
+            let schema = schema.with_formula(&design.formula, &design.sites).map_err(|e| ClientError::config("formula", Problem::of(e)))?;
+            if design.without_intercept { schema.without_intercept() } else { schema }
+        }
     };
     let inspection = dp_pvi_data::inspect(&schema, &look_at(config, &schema)?).map_err(|e| ClientError::Data(Problem::of(e)))?;
     output.object(|| to_json(&inspection), || inspection.to_string());

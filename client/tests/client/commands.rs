@@ -259,6 +259,12 @@ fn data_inspect_counts() {
     let counts = site.run(&["data", "inspect", "--format", "json"]).expect(0, "").json();
     assert_eq!((counts["records"].as_u64(), counts["columns"][0]["regular"].as_u64()), (Some(5), Some(5)));
     assert!(site.run(&["data", "inspect"]).expect(0, "").stdout.contains("PRIVATE"));
+    let bound = |more: &[&str]| {
+        let arguments = [&["data", "inspect", "--format", "json", "--formula", "died ~ age"], more].concat();
+        site.run(&arguments).expect(0, "").json()["norm_bound"].as_f64().unwrap()
+    };
+    // The intercept is a 1 in every row.
+    assert!((bound(&[]).powi(2) - bound(&["--no-intercept"]).powi(2) - 1.0).abs() < 1e-9);
     site.configure("schema = \"schema.toml\"\n", "");
     site.run(&["data", "inspect"]).expect(2, "data.schema");
 }
@@ -643,7 +649,7 @@ fn finding_newcomer_1_predictions_and_report_are_of_one_posterior() {
         let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
         Outcome::of(program().args(arguments).args(more).output().unwrap()).expect(0, said)
     };
-    let aware = noise_aware::Posterior { natural_parameters: vec![7.5, -8.0, 5.0, 20.0], signal_to_noise: 3.0, noise_share: None };
+    let aware = noise_aware::Posterior { natural_parameters: vec![7.5, -8.0, 5.0, 20.0], signal_to_noise: 3.0, noise_share: None, scales: Vec::new() };
     write(&posterior, document.clone().with_noise_aware(Ok(aware)).unwrap().to_json());
     let (default, plain) = (predict(&[], ""), predict(&["--intervals", "plain"], "leaves the noise"));
     assert_eq!(default.stdout, predict(&["--intervals", "noise-aware"], "").stdout);

@@ -14,7 +14,7 @@ use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_posterior::models::effects::scales;
 use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_reading::noise_aware::of_run;
+use dp_pvi_reading::noise_aware::{Posterior, of_run};
 use dp_pvi_reading::summary::coefficients;
 use dp_pvi_records::RecordTable;
 use federation::{Random, federate};
@@ -98,8 +98,8 @@ struct Row {
 
 impl Row {
     /// One federation's posterior beside the truth.
-    fn add(&mut self, task: &ResolvedTask, natural: Vec<f64>, effects: &[f64]) {
-        let q = Gaussian::from_natural(task.family(), natural).unwrap();
+    fn add(&mut self, task: &ResolvedTask, posterior: Posterior, effects: &[f64]) {
+        let q = Gaussian::from_natural(task.family(), posterior.natural_parameters).unwrap();
         let names = task.parameter_names().unwrap();
         let treated = names.iter().position(|name| name.starts_with("treated")).unwrap();
         self.squares += (q.standard().mean()[treated] - TREATMENT).powi(2);
@@ -110,7 +110,7 @@ impl Row {
         let prior = task.setting().priors();
         if let Some(group) = prior.groups.first() {
             self.sites += (0..effects.len()).map(|k| inside(group.first + k, effects[k])).sum::<u32>();
-            let scale = scales(&task.model, &prior, &task.parsed_schema().unwrap(), &names, q.standard()).remove(0);
+            let scale = scales(&task.model, &prior, &task.parsed_schema().unwrap(), &names, q.standard(), &posterior.scales).remove(0);
             let interval = scale.interval_90.unwrap();
             self.scale += u32::from((interval.lower..=interval.upper).contains(&TAU));
             self.scales.push(scale.estimate);
@@ -139,7 +139,7 @@ fn main() {
                 let one = |site: u32| table(task, &records, Some(site));
                 let tables = if local { (0..SITES).map(one).collect() } else { vec![table(task, &records, None)] };
                 let (_, history) = federate(task, tables, seed);
-                row.add(task, of_run(task, &history).unwrap().natural_parameters, &effects);
+                row.add(task, of_run(task, &history).unwrap(), &effects);
             }
         }
         let share = |count: u32, of: u32| f64::from(count) / f64::from(of * grouped.runs);

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 const STILL: f64 = 1e-12;
 const STEPS: usize = 1000;
 
+/// Pieces between two points of a grid.
+const PIECES: i32 = 16;
+
 /// Coefficients that share a scale, and what is known of it beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Group {
@@ -55,6 +58,66 @@ impl Group {
         #[allow(clippy::cast_precision_loss, reason = "a number of coefficients")]
         let count = self.count as f64;
         (self.shape + 0.5 * count, self.rate + 0.5 * square)
+    }
+}
+
+/// What is known of a scale τ where its distribution has no short name: its median and its central intervals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Median.
+    pub median: f64,
+    /// 5 % and 95 % quantiles.
+    pub central_90: [f64; 2],
+    /// 2.5 % and 97.5 % quantiles.
+    pub central_95: [f64; 2],
+}
+
+impl Spread {
+    /// Of a density of ln τ² of which ln p is known at points k·`step` + `origin`; `log_density` has k and ln p up to a constant, in the order of k. Between two neighbours ln p is
+    /// the parabola with the mean of their second differences, which is exact for a normal density; where a neighbour is missing, p is 0.
+    ///
+    /// # Panics
+    /// No point.
+    #[must_use]
+    pub fn of_grid(log_density: &[(i32, f64)], step: f64, origin: f64) -> Self {
+        let bend = |i: usize| {
+            let [before, here, after] = [log_density[i.wrapping_sub(1)], log_density[i], log_density[i + 1]];
+            (before.0 + 1 == here.0 && here.0 + 1 == after.0).then(|| before.1 - 2.0 * here.1 + after.1)
+        };
+        let inner = |i: usize| if i > 0 && i + 1 < log_density.len() { bend(i) } else { None };
+        let best = log_density.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
+        // Pieces of equal width: where they end, and their mass.
+        let mut pieces = vec![(f64::from(log_density[0].0), 0.0)];
+        for i in 0..log_density.len() - 1 {
+            let [(k, here), (next, there)] = [log_density[i], log_density[i + 1]];
+            if k + 1 != next {
+                pieces.push((f64::from(next), 0.0));
+                continue;
+            }
+            let bend = match (inner(i), inner(i + 1)) {
+                (Some(a), Some(b)) => 0.5 * (a + b),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => 0.0,
+            };
+            for piece in 0..PIECES {
+                let middle = (f64::from(piece) + 0.5) / f64::from(PIECES);
+                let log = here + middle * (there - here) - 0.5 * middle * (1.0 - middle) * bend;
+                pieces.push((f64::from(k) + f64::from(piece + 1) / f64::from(PIECES), (log - best).exp()));
+            }
+        }
+        let total: f64 = pieces.iter().map(|(_, mass)| mass).sum();
+        let quantile = |probability: f64| {
+            let (mut below, mut start, wanted) = (0.0, pieces[0].0, probability * total);
+            for (end, mass) in &pieces[1..] {
+                if below + mass >= wanted && *mass > 0.0 {
+                    start += (end - start) * (wanted - below) / mass;
+                    break;
+                }
+                (below, start) = (below + mass, *end);
+            }
+            (0.5 * (origin + step * start)).exp()
+        };
+        Self { median: quantile(0.5), central_90: [0.05, 0.95].map(quantile), central_95: [0.025, 0.975].map(quantile) }
     }
 }
 
@@ -172,7 +235,7 @@ impl<'a> NoisyScales<'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Group, NoisyScales};
+    use super::{Group, NoisyScales, Spread};
     use crate::noisy_likelihood;
     use dp_pvi_expfam::any::Family;
     use dp_pvi_expfam::gaussian::full::svec;
@@ -241,6 +304,23 @@ mod tests {
         // The median of a squared normal is 0.454936.
         assert!((super::inverse_gamma_quantile(0.5, 1.0, 0.5) / (2.0 / 0.454_936_423_119_572_8) - 1.0).abs() < 1e-9);
         assert!(super::inverse_gamma_quantile(1.0, 1.0, 1.0).is_nan());
+    }
+
+    /// A normal ln τ², coarse as grids are; two separate bumps; and one point alone.
+    #[test]
+    fn quantiles_of_a_grid_are_those_of_its_density() {
+        let normal: Vec<(i32, f64)> = (-4..=4).map(|k| (k, 7.0 - 0.5 * f64::from(k * k))).collect();
+        let spread = Spread::of_grid(&normal, 0.5, 1.0);
+        let expected = |z: f64| (0.5 * (1.0 + 0.5 * z)).exp();
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 2e-3, "{a} {b}");
+        close(spread.median, expected(0.0));
+        close(spread.central_90[0], expected(-1.644_854));
+        close(spread.central_95[1], expected(1.959_964));
+        let two = [(-3, 0.0), (-2, 0.0), (5, 0.0), (6, 0.0), (7, 0.0)];
+        let spread = Spread::of_grid(&two, 1.0, 0.0);
+        close(spread.median, (0.5 * 5.5_f64).exp());
+        close(spread.central_90[0], (0.5 * -2.85_f64).exp());
+        assert!((Spread::of_grid(&[(2, 3.0)], 0.5, 0.0).median - 0.5_f64.exp()).abs() < 1e-12);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::noise_aware::{self, Absent};
 use crate::predictive::Predictor;
 use crate::statement::PrivacyStatement;
 use crate::summary::{Coefficient, coefficients};
+use dp_pvi_posterior::numerics::scales::Spread;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 
 /// Version of the file's form.
@@ -195,7 +196,7 @@ impl PosteriorDocument {
         let family = task.family();
         let natural_parameters = task.posterior(state).to_vec();
         let posterior = Gaussian::from_natural(family, natural_parameters.clone())?;
-        let read = Read::of(task, &posterior)?;
+        let read = Read::of(task, &posterior, &[])?;
         Ok(Self {
             format: FORMAT,
             task_hash: task.hash().to_string(),
@@ -268,9 +269,9 @@ impl PosteriorDocument {
     /// Natural parameters that are not a distribution of the task's family.
     pub fn with_noise_aware(mut self, aware: Result<noise_aware::Posterior, Absent>) -> Result<Self, DocumentError> {
         match aware {
-            Ok(noise_aware::Posterior { natural_parameters, signal_to_noise, noise_share }) => {
+            Ok(noise_aware::Posterior { natural_parameters, signal_to_noise, noise_share, scales }) => {
                 let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
-                let read = Read::of(&self.task()?, &posterior)?;
+                let read = Read::of(&self.task()?, &posterior, &scales)?;
                 self.convergence = Some(Convergence::new(&self.coefficients, &read.coefficients, noise_share));
                 self.plain = Some(Plain {
                     coefficients: std::mem::replace(&mut self.coefficients, read.coefficients),
@@ -304,6 +305,7 @@ impl PosteriorDocument {
             Noise::Contained { signal_to_noise } => {
                 document.signal_to_noise = Some(signal_to_noise);
                 document.intervals = Intervals::aware(document.family);
+                document.scales = Read::of(task, &document.posterior()?, &divided.scales)?.scales;
             }
             Noise::Left(absent) => document.intervals = Intervals::absent(absent),
         }
@@ -371,7 +373,10 @@ impl PosteriorDocument {
     /// Compares what is stated with what follows from the natural parameters. What earlier versions did not write is added.
     fn check(&mut self, task: &ResolvedTask) -> Result<(), DocumentError> {
         let posterior = self.posterior()?;
-        let read = Read::of(task, &posterior)?;
+        let mut read = Read::of(task, &posterior, &[])?;
+        if self.signal_to_noise.is_some() && self.scales.len() == read.scales.len() {
+            read.scales = read.scales.into_iter().zip(&self.scales).map(|(scale, stated)| scale.with_tau_of(stated)).collect();
+        }
         let stated = |stated: &[Coefficient], expected: &[Coefficient]| {
             let same = expected.len() == stated.len() && expected.iter().zip(stated).all(|(a, b)| a.agrees(b));
             let problem = "the coefficients are not those of the natural parameters";
@@ -478,11 +483,11 @@ struct Read {
 }
 
 impl Read {
-    fn of(task: &ResolvedTask, posterior: &Gaussian) -> Result<Self, TaskError> {
+    fn of(task: &ResolvedTask, posterior: &Gaussian, spreads: &[Option<Spread>]) -> Result<Self, TaskError> {
         let (names, standard) = (task.parameter_names()?, posterior.standard());
         let (covariance, schema) = (matrices::covariance(standard, names.len()), task.parsed_schema()?);
         Ok(Self {
-            scales: effects::scales(&task.model, &task.setting().priors(), &schema, &names, standard),
+            scales: effects::scales(&task.model, &task.setting().priors(), &schema, &names, standard, spreads),
             curves: effects::curves(&task.model, &schema, standard),
             coefficients: coefficients(&names, standard),
             correlation: covariance.as_deref().map(matrices::correlation),

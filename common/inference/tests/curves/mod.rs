@@ -90,7 +90,7 @@ impl Federation {
             (mean - (curve(age) - curve(54.0)), variance.sqrt())
         };
         let (prior, schema) = (task.setting().priors(), task.parsed_schema().unwrap());
-        let scale = scales(&task.model, &prior, &schema, &task.parameter_names().unwrap(), q.standard())[0].estimate;
+        let scale = scales(&task.model, &prior, &schema, &task.parameter_names().unwrap(), q.standard(), &posterior.scales)[0].estimate;
         Some(Outcome { differences: AGES.iter().map(|age| difference(*age)).collect(), scale })
     }
 

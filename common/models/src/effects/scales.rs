@@ -2,7 +2,7 @@
 
 use dp_pvi_expfam::any::Standard;
 use dp_pvi_numerics::observation::Precision;
-use dp_pvi_numerics::scales::{Group, inverse_gamma_quantile};
+use dp_pvi_numerics::scales::{Group, Spread, inverse_gamma_quantile};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelSpec;
@@ -10,7 +10,8 @@ use crate::prediction::{Interval, Level};
 use crate::spec::Prior;
 use dp_pvi_schema::Schema;
 
-/// A scale τ: of how far sites differ, or how much a curve bends. τ² is inverse-gamma(a + K/2, b + S/2), see [`dp_pvi_numerics::scales`].
+/// A scale τ: of how far sites differ, or how much a curve bends. What a noise-aware posterior knows of it comes with that posterior ([`Spread`]); otherwise τ² is
+/// inverse-gamma(a + K/2, b + S/2), see [`dp_pvi_numerics::scales`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
@@ -19,7 +20,7 @@ pub struct Scale {
     /// Which effect of a group: `(Intercept)`, `age`; absent for curves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
-    /// τ, of which 1/τ² is the expected prior precision.
+    /// The median of τ; where there is no [`Spread`], τ of which 1/τ² is the expected prior precision.
     pub estimate: f64,
     /// Central 90 % interval; absent where τ was stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +47,7 @@ pub struct Member {
     pub interval_90: Interval,
     /// Central 95 % interval.
     pub interval_95: Interval,
-    /// 1 − v/τ²: 0 where the data say nothing of it, near 1 where they say all.
+    /// 1 − v/τ², and at least 0: 0 where the data say nothing of it, near 1 where they say all.
     pub known: f64,
 }
 
@@ -100,30 +101,39 @@ pub struct Place<'a> {
     pub effect: Option<&'a str>,
 }
 
-/// What a posterior says of all groups of a prior; `names` are those of all coefficients.
+/// What a posterior says of all groups of a prior; `names` are those of all coefficients. `spreads` are what it knows of the groups' τ, in their order: none of those that it leaves out.
 #[must_use]
-pub fn scales(model: &ModelSpec, prior: &Prior, schema: &Schema, names: &[String], posterior: &Standard) -> Vec<Scale> {
+pub fn scales(
+    model: &ModelSpec,
+    prior: &Prior,
+    schema: &Schema,
+    names: &[String],
+    posterior: &Standard,
+    spreads: &[Option<Spread>],
+) -> Vec<Scale> {
     let Some(design) = schema.design() else { return Vec::new() };
     let classes = model.rules().classes_with_coefficients(schema);
     let of = design.scale_groups();
     let scale = |(number, group): (usize, &Group)| {
         let own = &of[number % of.len()];
         let class = classes.get(number / of.len()).map(String::as_str);
-        Scale::new(Place { term: &own.term, class, effect: own.effect.as_deref() }, group, names, posterior)
+        let spread = spreads.get(number).copied().flatten();
+        Scale::new(Place { term: &own.term, class, effect: own.effect.as_deref() }, group, names, posterior, spread)
     };
     prior.groups.iter().enumerate().map(scale).collect()
 }
 
 impl Scale {
-    /// What a posterior says of a group; `names` are those of all coefficients.
+    /// What a posterior says of a group, and of its τ where that is known by itself; `names` are those of all coefficients.
     #[must_use]
-    pub fn new(place: Place<'_>, group: &Group, names: &[String], posterior: &Standard) -> Self {
+    pub fn new(place: Place<'_>, group: &Group, names: &[String], posterior: &Standard, spread: Option<Spread>) -> Self {
         let (mean, variance) = (posterior.mean(), posterior.variances());
         let (shape, rate) = group.posterior(mean, &variance);
-        let square = group.scale(mean, &variance);
-        let interval = |level: Level| {
+        let estimate = spread.map_or_else(|| group.scale(mean, &variance).sqrt(), |spread| spread.median);
+        let interval = |level: Level, known: fn(Spread) -> [f64; 2]| {
             let end = |probability| inverse_gamma_quantile(shape, rate, probability).sqrt();
-            group.fixed.is_none().then(|| Interval { lower: end(level.tail()), upper: end(1.0 - level.tail()) })
+            let [lower, upper] = spread.map_or_else(|| [end(level.tail()), end(1.0 - level.tail())], known);
+            group.fixed.is_none().then_some(Interval { lower, upper })
         };
         let member = |j: usize| {
             let (mean, sd) = (mean[j], variance[j].sqrt());
@@ -133,18 +143,33 @@ impl Scale {
                 sd,
                 interval_90: Level::P90.interval(mean, sd),
                 interval_95: Level::P95.interval(mean, sd),
-                known: 1.0 - variance[j] / square,
+                known: known(variance[j], estimate),
             }
         };
         let members = if place.effect.is_some() { (group.first..group.first + group.count).map(member).collect() } else { Vec::new() };
         Self {
             term: place.class.map_or_else(|| place.term.to_owned(), |class| format!("{class}: {}", place.term)),
             effect: place.effect.map(str::to_owned),
-            estimate: square.sqrt(),
-            interval_90: interval(Level::P90),
-            interval_95: interval(Level::P95),
+            estimate,
+            interval_90: interval(Level::P90, |spread| spread.central_90),
+            interval_95: interval(Level::P95, |spread| spread.central_95),
             members,
         }
+    }
+
+    /// The same with τ as another one states it, where that is a median inside its intervals. [`Self::agrees`] then compares the rest: a τ with a [`Spread`] does not follow from
+    /// the coefficients.
+    #[must_use]
+    pub fn with_tau_of(mut self, stated: &Self) -> Self {
+        let ends = |interval: Option<Interval>| interval.map(|interval| [interval.lower, interval.upper]);
+        if let (Some(_), Some([low_95, high_95]), Some([low_90, high_90])) =
+            (self.interval_90, ends(stated.interval_95), ends(stated.interval_90))
+            && [0.0, low_95, low_90, stated.estimate, high_90, high_95, f64::MAX].is_sorted()
+        {
+            (self.estimate, self.interval_90, self.interval_95) = (stated.estimate, stated.interval_90, stated.interval_95);
+            self.members.iter_mut().for_each(|member| member.known = known(member.sd * member.sd, stated.estimate));
+        }
+        self
     }
 
     /// Whether two say the same up to the rounding of different machines.
@@ -168,4 +193,9 @@ impl Scale {
             && a.len() == b.len()
             && a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-8 * (1.0 + a.abs()))
     }
+}
+
+/// 1 − v/τ², at least 0: a variance over an uncertain τ can be larger than the square of its median.
+fn known(variance: f64, tau: f64) -> f64 {
+    (1.0 - variance / (tau * tau)).max(0.0)
 }

@@ -8,6 +8,7 @@
 use crate::methods::agreement::SiteReleases;
 use crate::methods::noise_aware::Absent;
 use crate::methods::{Arrived, PviRule, Rule, Setting};
+use crate::numerics::scales::Spread;
 
 /// What a run says without one site.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Divided {
     pub noise: Noise,
     /// Directions whose precision fell below the prior's and was raised to it.
     pub raised: usize,
+    /// Of the noise-aware posterior: what is known of the scale of every group of the prior.
+    pub scales: Vec<Option<Spread>>,
     /// The same as it came out of the run, without the noise, where it contains the noise.
     pub plain: Option<Vec<f64>>,
 }
@@ -102,7 +105,7 @@ pub(crate) fn of_factor(task: &Setting<'_>, releases: &SiteReleases<'_>, site: u
     // A factor that cannot be taken out leaves the state as it was.
     let left = step.state != state || change.iter().all(|c| *c == 0.0);
     if left && step.state.iter().all(|v| v.is_finite()) {
-        Ok(Divided { natural_parameters: step.state, noise: Noise::Left(noise), raised: step.floored, plain: None })
+        Ok(Divided { natural_parameters: step.state, noise: Noise::Left(noise), raised: step.floored, scales: Vec::new(), plain: None })
     } else {
         Err(Undividable::Diverged)
     }

@@ -7,6 +7,7 @@ use crate::metrics::HeldOutMetrics;
 use crate::predictive::{Example, Prediction};
 use crate::statement::{Booked, PrivacyStatement, StatementError, statement};
 use dp_pvi_posterior::methods::noise_aware::{Absent, Posterior};
+use dp_pvi_posterior::numerics::scales::Spread;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 
 const SCHEMA: &str = r#"
@@ -103,7 +104,7 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
         other => panic!("{other:?}"),
     };
     assert!((sd(&plain, Which::Posterior) - sd(&plain, Which::Plain)).abs() < 1e-15);
-    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5, noise_share: None };
+    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5, noise_share: None, scales: Vec::new() };
     let both = plain.clone().with_noise_aware(Ok(aware(vec![0.35, -0.1, 1.5, 0.25]))).unwrap();
     let kept = both.plain.as_ref().unwrap();
     assert_eq!((&kept.coefficients, &kept.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
@@ -183,11 +184,42 @@ fn the_effects_are_those_of_the_posterior() {
     other.effects[0].estimate += 1e-6;
     assert!(matches!(PosteriorDocument::from_json(&other.to_json()), Err(DocumentError::Inconsistent(_))));
 
-    let aware = Posterior { natural_parameters: vec![0.1, 0.2, 1.0, 0.0, 1.0], signal_to_noise: 9.0, noise_share: None };
+    let aware = Posterior { natural_parameters: vec![0.1, 0.2, 1.0, 0.0, 1.0], signal_to_noise: 9.0, noise_share: None, scales: Vec::new() };
     let aware = document.clone().with_noise_aware(Ok(aware)).unwrap();
     assert!((aware.effects[0].sd.unwrap() - 1.0 / 20.0).abs() < 1e-15);
     assert_eq!(aware.correlation.as_deref().unwrap(), [[1.0, 0.0], [0.0, 1.0]]);
     assert_eq!(PosteriorDocument::from_json(&aware.to_json()).unwrap(), aware);
+}
+
+/// τ of a noise-aware posterior has a distribution of its own: it is taken as it is stated where it is in order, and all that follows from it is checked.
+#[test]
+fn a_scale_that_is_known_by_itself_is_checked() {
+    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nmodel.formula = \"died ~ age + (1 | site)\"\nmodel.sites = [\"a\", \"b\"]\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\nepsilon = 2.0\ntrust = \"local\"\n";
+    let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
+    let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
+    let natural = task.prior_natural();
+    // A run's state has more behind its posterior.
+    let state = [natural.clone(), vec![0.0; 64]].concat();
+    let spread = Spread { median: 0.4, central_90: [0.1, 0.9], central_95: [0.08, 1.2] };
+    let aware = Posterior { natural_parameters: natural, signal_to_noise: 9.0, noise_share: None, scales: vec![Some(spread)] };
+    let document = PosteriorDocument::new(&task, 0, 1, &state, vec![], vec![]).unwrap().with_noise_aware(Ok(aware)).unwrap();
+    let scale = &document.scales[0];
+    assert!((scale.estimate - 0.4).abs() < 1e-15 && scale.members.len() == 2);
+    assert!((scale.interval_95.unwrap().upper - 1.2).abs() < 1e-15);
+    // The prior's variance is larger than the median's square.
+    assert!(scale.members.iter().all(|member| member.known == 0.0));
+    assert_eq!(PosteriorDocument::from_json(&document.to_json()).unwrap(), document);
+    let wrong = |change: fn(&mut PosteriorDocument)| {
+        let mut other = document.clone();
+        change(&mut other);
+        matches!(PosteriorDocument::from_json(&other.to_json()), Err(DocumentError::Inconsistent(why)) if why.contains("scales"))
+    };
+    assert!(wrong(|other| other.scales[0].estimate = 2.0), "a median outside of its interval");
+    assert!(wrong(|other| other.scales[0].interval_90 = None));
+    assert!(wrong(|other| other.scales[0].interval_95.as_mut().unwrap().lower = f64::MIN_POSITIVE.sqrt() - 1.0));
+    assert!(wrong(|other| other.scales[0].members[1].mean += 1e-3));
+    assert!(wrong(|other| other.scales[0].members[1].known = 0.5));
+    assert!(wrong(|other| other.scales.clear()));
 }
 
 /// A file of version 2 that was written before there were effects gets them when it is read.

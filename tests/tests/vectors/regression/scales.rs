@@ -346,7 +346,7 @@ fn scale(part: &Node<'_>, group: &Group) -> Result<Scale, String> {
     let posterior = Standard::Full(full::Standard::new(mean, DMatrix::from_diagonal(&variance)).map_err(message)?);
     let names: Vec<String> = (0..group.count).map(|k| format!("b[(Intercept) site:{k}]")).collect();
     let place = Place { term: "(1 | site)", class: None, effect: Some("(Intercept)") };
-    Ok(Scale::new(place, group, &names, &posterior))
+    Ok(Scale::new(place, group, &names, &posterior, None))
 }
 
 pub(super) fn reported_sites(report: &Node<'_>) -> Outcome {

@@ -167,6 +167,7 @@ impl Looks {
                     natural_parameters: self.natural(&mean, &scaled.precision(&known, &ahead)?)?,
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                     noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
+                    scales: scaled.spreads(),
                 };
                 let found = Carried { posterior, mean, covariance: spread, weights, bends, ahead, curvature: likelihood.curvature };
                 return Some(found).filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()));

@@ -23,6 +23,8 @@ pub(crate) mod sites;
 
 use serde::{Deserialize, Serialize};
 
+use crate::numerics::scales::Spread;
+
 pub use crate::numerics::noisy_likelihood::{diagonal, full, statistic_variance};
 
 /// A round that was closed, as its public record tells it.
@@ -90,6 +92,8 @@ pub struct Posterior {
     /// How much of N is noise that protects records; the rest is what is not known of the gradient between where it was released and the
     /// fixed point, as far as the rounds show it: what lies ahead of a run that still moves is not counted. 1 for a run that has arrived. `None` where the update does not tell them apart.
     pub noise_share: Option<f64>,
+    /// What is known of the scale of every group of the prior, in their order; `None` where the coefficients tell it as those of a posterior without noise do.
+    pub scales: Vec<Option<Spread>>,
 }
 
 /// Why a run has no noise-aware posterior, as its reader is told.

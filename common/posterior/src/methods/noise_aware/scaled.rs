@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use crate::numerics::scales::{Group, inverse_gamma_quantile};
+use crate::numerics::scales::{Group, Spread, inverse_gamma_quantile};
 use crate::numerics::uncertain_curvature::{Found, UncertainCurvature};
 use crate::spec::Prior;
 
@@ -255,6 +255,19 @@ impl<'a> Scaled<'a> {
             Some(centre) => means.fold(centre.mean.clone(), |sum, mean| sum + mean - &centre.mean),
             None => means.fold(DVector::zeros(d), |sum, mean| sum + mean),
         }
+    }
+
+    /// What is known of every group's τ; `None` where it has no grid.
+    pub(super) fn spreads(&self) -> Vec<Option<Spread>> {
+        let mut spreads = vec![None; self.prior.groups.len()];
+        if self.fixed.is_none() {
+            for (number, grid) in self.grids.iter().filter(|(_, grid)| !grid.is_empty()) {
+                let group = &self.prior.groups[*number];
+                let log_density: Vec<(i32, f64)> = grid.iter().map(|(k, point)| (*k, point.log_weight)).collect();
+                spreads[*number] = Some(Spread::of_grid(&log_density, step(group), group.start().ln()));
+            }
+        }
+        spreads
     }
 
     /// Covariance of θ, where S is larger by `ahead`.

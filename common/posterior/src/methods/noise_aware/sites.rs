@@ -92,7 +92,7 @@ impl Sites<'_> {
         let precision = Cholesky::new(covariance).ok_or(Undividable::Diverged)?.inverse();
         let natural_parameters = others.natural(&left.mean, &precision).ok_or(Undividable::Diverged)?;
         let noise = Noise::Contained { signal_to_noise: left.posterior.signal_to_noise };
-        Ok(Divided { natural_parameters, noise, raised: 0, plain: None })
+        Ok(Divided { natural_parameters, noise, raised: 0, scales: left.posterior.scales, plain: None })
     }
 
     /// Looks of the sites that `keep` names, by visit.
