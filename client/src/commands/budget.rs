@@ -25,7 +25,7 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
     let budget = ledger.budget();
     let left = (budget.epsilon.get() - spent.epsilon.get()).max(0.0);
     let charges = view::charges(ledger.rows())?;
-    let runs: BTreeSet<_> = charges.iter().map(|(release, _)| release.run).collect();
+    let runs: BTreeSet<_> = charges.iter().map(|(release, _)| release.run).chain(view::planned_runs(ledger.rows())).collect();
     let frozen = view::freeze_state(ledger.rows()) == FreezeState::Frozen;
     let per_run: Vec<_> =
         runs.iter().map(|run| (run, charges.iter().filter(|(release, _)| release.run == *run).count(), ledger.losses_in(run))).collect();

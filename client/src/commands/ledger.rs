@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
-use dp_pvi_privacy::ledger::{FreezeState, LedgerError, ReleaseState, Row, RowBody};
+use dp_pvi_privacy::ledger::{FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
@@ -374,6 +374,20 @@ fn row_json(row: &Row, hash: Hash) -> Value {
                 more["fallback_bytes"] = json!(hex::encode(fallback));
             }
             ("reserved", Some(release), more)
+        }
+        RowBody::Planned { run, delta, joint, fallback } => {
+            let planned = |planned: &PlannedEvents| {
+                let events = planned.events.iter().map(|(bytes, visits)| {
+                    json!({"event": DpEvent::from_bytes(bytes).map(|e| event_json(&e)).ok(), "event_bytes": hex::encode(bytes), "visits": visits})
+                });
+                let envelope = planned.envelope.map(|(mu_squared, failure)| json!({"mu_squared": mu_squared, "failure": failure}));
+                json!({"events": events.collect::<Vec<_>>(), "envelope": envelope})
+            };
+            let mut more = json!({"task": run.task.to_string(), "run": run.number, "delta": delta, "plan": planned(joint)});
+            if let Some(fallback) = fallback {
+                more["fallback"] = planned(fallback);
+            }
+            ("planned", None, more)
         }
         RowBody::Retried { release } => ("retried", Some(release), json!({})),
         RowBody::Committed { release, attachment } => ("committed", Some(release), json!({"attachment": attachment.to_string()})),

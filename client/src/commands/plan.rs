@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit};
-use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
+use dp_pvi_accounting::{FilterRule, PrivacyLoss, epsilon_upper};
 use dp_pvi_forecast::{Prospect, sizes};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
@@ -25,6 +25,8 @@ use crate::{approvals, keys, tls, train};
 
 /// Repetitions are counted up to here.
 const MANY: u64 = 1_000_000;
+/// More further runs than this are not counted.
+const MOST_RUNS: u64 = 1000;
 
 /// Prints what a run of the task costs, what is left, and the hash to approve.
 ///
@@ -178,8 +180,16 @@ impl Plan {
             let within = loss <= limit && private.max_fallback.is_none_or(|cap| fallback <= cap);
             Ok(if within && (loss.is_finite() || private.budget.allow_non_private) { Fit::Yes } else { Fit::No })
         };
-        let visits_possible = most(fits)?;
-        let runs_possible = visits_possible / u64::from(visits);
+        let (runs_possible, visits_possible) = match ledger.rule() {
+            FilterRule::Envelopes => {
+                let runs = ledger.further_runs(&whole, &worst, MOST_RUNS)?;
+                (runs, runs * u64::from(visits))
+            }
+            FilterRule::Unnamed | FilterRule::FirstCharge => {
+                let visits_possible = most(fits)?;
+                (visits_possible / u64::from(visits), visits_possible)
+            }
+        };
         let objections = objections(config, private, ledger, &task, &run, &after)?;
         let fallback = Fallback::of(private, ledger, &task)?;
         Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections, forecast })
@@ -216,7 +226,8 @@ impl Plan {
     }
 
     fn text(&self) -> String {
-        let possible = |count: u64, what: &str| if count >= MANY { format!("over {MANY} {what}") } else { format!("{count} {what}") };
+        let possible = |count: u64, many: u64, what: &str| if count >= many { format!("over {many} {what}") } else { format!("{count} {what}") };
+        let many_visits = MANY.min(MOST_RUNS * u64::from(self.task.visits()));
         let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
         let mut text = format!(
             "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
@@ -236,8 +247,8 @@ impl Plan {
             epsilon(self.after.epsilon.get()),
             self.after.delta.get(),
             self.fallback.as_ref().map(Fallback::text).unwrap_or_default(),
-            possible(self.runs_possible, "such runs"),
-            possible(self.visits_possible, "rounds"),
+            possible(self.runs_possible, MOST_RUNS, "such runs"),
+            possible(self.visits_possible, many_visits, "rounds"),
         );
         if self.task.release_tick_seconds == 0 {
             text.push_str("note    updates leave at once after training (release tick 0): their timing is not protected\n");
@@ -311,7 +322,7 @@ fn objections(
                 limit.get()
             ));
         } else if let Err(over @ LedgerError::OverRunBudget { .. }) = ledger.would_admit(
-            &RunId { task: task.hash(), number: u32::MAX },
+            &new_run(task),
             &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?,
         ) {
             // Visits of several kinds may cost more by the ledger's rule than as a plan.
@@ -319,7 +330,7 @@ fn objections(
         }
     }
     let worst = task.visit_fallbacks(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?;
-    if let Err(over @ LedgerError::OverFallback { .. }) = ledger.would_admit_fallback(&worst) {
+    if let Err(over @ LedgerError::OverFallback { .. }) = ledger.would_admit_fallback(&new_run(task), &worst) {
         object(over.to_string());
     }
     if let Err(refused) = floors(config, task) {
@@ -379,6 +390,11 @@ fn unit_name(unit: PrivacyUnit) -> &'static str {
 enum Fit {
     Yes,
     No,
+}
+
+/// A run that no ledger has.
+fn new_run(task: &ResolvedTask) -> RunId {
+    RunId { task: task.hash(), number: u32::MAX }
 }
 
 /// Largest number of repetitions that fit, up to [`MANY`]: doubling, then halving.

@@ -4,7 +4,7 @@ use dp_pvi_accounting::DpEvent;
 pub(crate) use dp_pvi_privacy::ledger::file::OnDisk;
 use dp_pvi_privacy::ledger::file::ViewStore;
 use dp_pvi_privacy::ledger::{FreezeState, Row, RowBody};
-use dp_pvi_privacy::{Hash, ReleaseId};
+use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use dp_pvi_proto::problem::Problem;
 
 use crate::config::PrivateData;
@@ -29,6 +29,14 @@ pub(crate) fn charges(rows: &[(Row, Hash)]) -> Result<Vec<(&ReleaseId, DpEvent)>
             Ok((release, event))
         })
         .collect()
+}
+
+/// Runs that were charged as a whole.
+pub(crate) fn planned_runs(rows: &[(Row, Hash)]) -> impl Iterator<Item = RunId> {
+    rows.iter().filter_map(|(row, _)| match &row.body {
+        RowBody::Planned { run, .. } => Some(*run),
+        _ => None,
+    })
 }
 
 /// Whether the data set may be charged now.

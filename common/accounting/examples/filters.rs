@@ -42,7 +42,7 @@ fn envelopes(runs: &[Run], delta: Delta) -> f64 {
     let most = if runs.len() == 1 { 0.7 } else { MOST };
     let mut booked = Envelope::default();
     for run in runs {
-        let next = Profile::of(&plan(&[*run]), delta).unwrap().after(booked, delta, most).unwrap();
+        let next = Profile::of(&plan(&[*run]), delta).unwrap().after(booked, delta, most * DELTA, 0.0).unwrap();
         booked = booked.and(next);
     }
     booked.epsilon(delta).get()

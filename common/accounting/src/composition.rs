@@ -18,7 +18,7 @@ const VERSION: u8 = 2;
 
 /// With more released numbers than this, 2³⁶, divergences of continuous noise do not stand for those of discrete noise
 /// ([`crate::proofs::discrete_gaussian`]).
-const MOST_COORDINATES: f64 = 68_719_476_736.0;
+pub(super) const MOST_COORDINATES: f64 = 68_719_476_736.0;
 
 /// A sequence of events as a multiset of mechanisms, and which of them came first: what a ledger keeps instead of reading all rows at every
 /// question.
@@ -108,13 +108,26 @@ impl Composition {
         PrivacyLoss { epsilon, delta, method, numerical_margin }
     }
 
-    /// Upper bound on ε(δ) of all that was added, if it was fixed before anything of it ran.
+    /// Upper bound on ε(δ) of all that was added, if it was fixed before anything of it ran. Where releases are sampled, by their loss distributions.
+    ///
+    /// # Privacy
+    /// Proofs: [`crate::proofs::discrete_gaussian`], [`crate::proofs::pair_b`], [`crate::proofs::transforms`].
     #[must_use]
     pub fn loss(&self, delta: Delta) -> PrivacyLoss {
         if self.non_private() {
             return PrivacyLoss { epsilon: Epsilon::INFINITE, delta, method: Method::NonPrivate, numerical_margin: false };
         }
-        self.protected_loss(delta)
+        self.plan_loss(delta)
+    }
+
+    /// The same, with releases without protection left out.
+    pub(super) fn plan_loss(&self, delta: Delta) -> PrivacyLoss {
+        let loss = self.protected_loss(delta);
+        let numerical_margin = self.coordinates() > 0.0;
+        match self.by_losses(delta).filter(|epsilon| *epsilon < loss.epsilon) {
+            Some(epsilon) => PrivacyLoss { epsilon, delta, method: Method::LossDistribution, numerical_margin },
+            None => loss,
+        }
     }
 
     /// Canonical bytes: compositions under one relation with the same first event have equal bytes, in whatever order the others came.

@@ -8,6 +8,7 @@
 //! Theorem and proof: [`crate::proofs::envelopes`].
 
 use super::Gdp;
+use super::rdp::{Curve, ORDERS};
 use crate::plan::Plan;
 use crate::unit::{Delta, Epsilon};
 
@@ -34,6 +35,19 @@ pub struct Envelope {
 }
 
 impl Envelope {
+    /// From μ² and φ. `None`: they are no such numbers.
+    #[must_use]
+    pub fn from_parts(mu_squared: f64, failure: f64) -> Option<Self> {
+        let gaussian = Gdp::of_mu_squared(mu_squared).filter(|_| (0.0..1.0).contains(&failure))?;
+        Some(Self { gaussian, failure })
+    }
+
+    /// μ² and φ.
+    #[must_use]
+    pub fn parts(&self) -> (f64, f64) {
+        (self.gaussian.mu_squared(), self.failure)
+    }
+
     /// Both, whatever the second was chosen from.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -77,6 +91,38 @@ impl Profile {
             *upper = least;
         }
         Some(Self { epsilons, uppers })
+    }
+
+    /// Upper bounds from Rényi divergences, times `factor`. `None`: beyond ε = 600 δ is still above a thousandth of `delta`.
+    pub(crate) fn of_curve(curve: &Curve, factor: f64, delta: Delta) -> Option<Self> {
+        // δ = (1/α)(1 − 1/α)^(α − 1) e^((α − 1)(D − ε)), the conversion to ε solved for δ.
+        let at = |epsilon: f64| {
+            let log = |(&order, &divergence): (&f64, &f64)| {
+                let sum = (order - 1.0) * (divergence - epsilon + (-1.0 / order).ln_1p()) - order.ln();
+                sum + ((order - 1.0) * (divergence + epsilon) + order.ln() + 1.0) * 8.0 * f64::EPSILON
+            };
+            let best = ORDERS.iter().zip(curve.values()).map(log).fold(0.0, f64::min);
+            factor * best.exp()
+        };
+        // At ε = 0, δ is the total variation: at most √(1 − e^−KL) (Bretagnolle & Huber 1979) and √(KL/2) (Pinsker); KL is at most any divergence of a higher order.
+        let divergence = curve.values().first().copied().unwrap_or(f64::INFINITY);
+        let variation = factor * (-(-divergence).exp_m1()).min(0.5 * divergence).max(0.0).sqrt() + if factor > 1.0 { 2e-9 } else { 0.0 };
+        let deepest = delta.get() * DEEPEST;
+        let mut last = 1e-3;
+        while at(last) > deepest {
+            last *= 1.1;
+            if last > LARGEST {
+                return None;
+            }
+        }
+        let epsilons: Vec<f64> = (0..=GAPS).map(|step| last * f64::from(step) / f64::from(GAPS)).collect();
+        let uppers = epsilons.iter().map(|&epsilon| at(epsilon).min(variation).min(1.0)).collect();
+        Some(Self { epsilons, uppers })
+    }
+
+    /// The largest ε at which the profile is known.
+    pub(crate) fn reaches(&self) -> f64 {
+        self.epsilons.last().copied().unwrap_or(0.0)
     }
 
     /// Whether the plan is certainly within (μ, φ).
@@ -135,10 +181,11 @@ impl Profile {
         Some(Envelope { gaussian: of(high), failure })
     }
 
-    /// The envelope, of those whose φ is at most `most` of δ, that lets a filter which has booked `booked` show the smallest ε.
+    /// The envelope, of those whose φ is at most `most`, that lets a filter which has booked `booked` show the smallest ε. `added` of φ is for something else.
     #[must_use]
-    pub fn after(&self, booked: Envelope, delta: Delta, most: f64) -> Option<Envelope> {
-        let choices = SHARES.iter().filter(|share| **share <= most).filter_map(|share| self.envelope(share * delta.get()));
+    pub fn after(&self, booked: Envelope, delta: Delta, most: f64, added: f64) -> Option<Envelope> {
+        let failures = SHARES.iter().map(|share| share * delta.get()).filter(|failure| *failure <= most && *failure > added);
+        let choices = failures.filter_map(|failure| Some(Envelope { failure, ..self.envelope((failure - added).next_down())? }));
         let shown = |choice: &Envelope| booked.and(*choice).epsilon(delta).get();
         choices.map(|choice| (shown(&choice), choice)).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, choice)| choice)
     }

@@ -1,4 +1,4 @@
-//! The ledger's filter: one rule, fixed before anything is released, for events that are chosen in the light of earlier outputs.
+//! The filter of ledgers that book visit by visit: one rule, fixed before anything is released, for events that are chosen in the light of earlier outputs.
 //!
 //! # Privacy
 //! The theorem and its proof are in [`crate::proofs::filter`]. The rule is fixed by the first protected charge, which nothing that was released
@@ -22,10 +22,12 @@ use crate::unit::{Delta, Epsilon};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FilterRule {
-    /// None: the row was written before rules had names. Such a ledger is charged by [`FilterRule::FirstCharge`] like any other.
+    /// None: the row was written before rules had names. Such a ledger is charged by [`FilterRule::FirstCharge`].
     Unnamed,
     /// The rule of this module.
     FirstCharge,
+    /// Whole runs, by their envelopes: [`Runs`](crate::Runs).
+    Envelopes,
 }
 
 /// Share of δ that all Rényi orders have together in a ledger whose first event is an unsampled Gaussian.
@@ -113,7 +115,7 @@ impl Composition {
     }
 
     /// The sum of all divergences, and whether the margin is needed for it.
-    fn curve(&self) -> (Curve, bool) {
+    pub(super) fn curve(&self) -> (Curve, bool) {
         let mut curve = Curve::default();
         self.costs().for_each(|(cost, times)| curve.add(&cost.curve, times));
         (curve, self.costs().any(|(cost, _)| cost.curve_margin))

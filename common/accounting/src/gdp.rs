@@ -29,6 +29,11 @@ impl Gdp {
         Self { mu_squared: (ratio * ratio).next_up() }
     }
 
+    /// A total that was written down.
+    pub(super) fn of_mu_squared(mu_squared: f64) -> Option<Self> {
+        (mu_squared >= 0.0 && mu_squared.is_finite()).then_some(Self { mu_squared })
+    }
+
     /// `times` such compositions. Rounded up.
     #[must_use]
     pub fn repeated(self, times: u64) -> Self {

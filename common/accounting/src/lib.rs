@@ -50,12 +50,14 @@ mod envelope;
 pub mod event;
 mod filter;
 pub mod gdp;
+mod losses;
 pub mod plan;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod pld;
 pub mod proofs;
 pub mod rdp;
+mod runs;
 mod special;
 mod statement;
 mod steps;
@@ -81,8 +83,10 @@ pub use gdp::Gdp;
 pub use plan::Plan;
 pub use pld::Interval;
 pub use rdp::Curve;
+pub use runs::{RunCost, Runs};
 pub use statement::{Counted, Engine, FilterStatement, Statement};
 pub use steps::{Mechanism, Neighbours, Phase, Sampling};
+use losses::Pairing;
 pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};
 pub use zcdp::Zcdp;
 
@@ -120,6 +124,10 @@ pub enum Method {
     Zcdp,
     /// Rényi differential privacy at fixed orders.
     Rdp,
+    /// Certified bounds on the privacy loss distribution.
+    LossDistribution,
+    /// Gaussian envelopes of whole runs, added up.
+    Envelopes,
     /// No guarantee.
     NonPrivate,
 }
@@ -133,7 +141,7 @@ pub struct PrivacyLoss {
     pub delta: Delta,
     /// Engine.
     pub method: Method,
-    /// δ was divided by 1+1e-6 because the discrete noise was accounted as continuous.
+    /// A part of δ pays for discrete noise that was accounted as continuous.
     pub numerical_margin: bool,
 }
 
@@ -164,6 +172,8 @@ struct Cost {
     curve_margin: bool,
     /// Numbers of one release that have discrete noise.
     coordinates: u32,
+    /// What it is to a plan; absent for what has no loss distribution here.
+    pairing: Option<Pairing>,
 }
 
 impl Charge {
@@ -235,9 +245,12 @@ impl Cost {
                 DpEvent::DiscreteGaussian(noise) => {
                     let noise = checked(noise)?;
                     let ratio = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::AddRemove);
+                    let fine = noise.scale >= CONTINUOUS_FROM && ratio <= LARGEST_SHIFT;
                     Ok(Some(if !replaces(relation, noise.terms) {
-                        Self::sampled(ratio, *rate, false, false)
-                    } else if noise.scale >= CONTINUOUS_FROM && ratio <= LARGEST_SHIFT {
+                        let cost = Self::sampled(ratio, *rate, false, false);
+                        // Its divergences hold on any lattice, its loss distribution on a fine one.
+                        Self { pairing: cost.pairing.filter(|_| fine), ..cost }
+                    } else if fine {
                         Self::sampled(ratio, *rate, true, true)
                     } else {
                         // On a coarse lattice, or with next to no noise, the amplification of a replaced unit is not proved: charge without it.
@@ -287,7 +300,7 @@ impl Cost {
         let rate = (batch as f64 / units as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
         let sampled = |shift: f64, replaces: bool, margin: bool| {
             let curve = if replaces { Curve::fixed_batch(shift, rate) } else { Curve::add_remove_at(shift, rate) };
-            Self { curve_margin: margin, ..Self::by_curve(curve, 0.0) }
+            Self { curve_margin: margin, pairing: Some(Pairing::Batch { shift, rate, replaces }), ..Self::by_curve(curve, 0.0) }
         };
         match event {
             DpEvent::NonPrivate => Ok(None),
@@ -315,7 +328,7 @@ impl Cost {
     }
 
     fn by_curve(curve: Curve, failure: f64) -> Self {
-        Self { gdp: None, zcdp: None, curve, failure, gdp_margin: false, curve_margin: false, coordinates: 0 }
+        Self { gdp: None, zcdp: None, curve, failure, gdp_margin: false, curve_margin: false, coordinates: 0, pairing: None }
     }
 
     fn unsampled(ratio: f64, gdp: bool, gdp_margin: bool) -> Self {
@@ -327,12 +340,14 @@ impl Cost {
             gdp_margin,
             curve_margin: false,
             coordinates: 0,
+            // Noise on a coarse lattice is not continuous noise.
+            pairing: gdp.then_some(Pairing::Unsampled(ratio)),
         }
     }
 
     fn sampled(ratio: f64, rate: SamplingRate, replaces: bool, curve_margin: bool) -> Self {
         let curve = if replaces { Curve::poisson_replace(ratio, rate) } else { Curve::poisson_add_remove(ratio, rate) };
-        Self { curve_margin, ..Self::by_curve(curve, 0.0) }
+        Self { curve_margin, pairing: Some(Pairing::Poisson { shift: ratio, rate: rate.get(), replaces }), ..Self::by_curve(curve, 0.0) }
     }
 }
 

@@ -40,8 +40,8 @@ fn engines_are_chosen_by_what_is_proved() {
     assert_eq!(method(&[&coarse], ar), (Method::Zcdp, false));
     assert_eq!(method(&[&fine, &coarse], ar), (Method::Zcdp, false));
     assert_eq!(method(&[&sampled(coarse.clone(), 0.1)], ar), (Method::Rdp, false));
-    assert_eq!(method(&[&fine, &sampled(fine.clone(), 0.1)], ar), (Method::Rdp, false));
-    assert_eq!(method(&[&sampled(fine.clone(), 0.1)], ro), (Method::Rdp, true));
+    assert_eq!(method(&[&fine, &sampled(fine.clone(), 0.1)], ar), (Method::LossDistribution, true));
+    assert_eq!(method(&[&sampled(fine.clone(), 0.1)], ro), (Method::LossDistribution, true));
     assert_eq!(method(&[&sampled(coarse.clone(), 0.1)], ro), (Method::Zcdp, false));
     assert_eq!(method(&[&fine, &DpEvent::NonPrivate], ar), (Method::NonPrivate, false));
     assert_eq!(method(&[], ar), (Method::GaussianDp, false));

@@ -193,6 +193,10 @@ impl Site {
         let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client, round: self.releases };
         self.releases += 1;
         let event = task.visit_event(visit).expect("a resolved task");
+        if self.ledger.awaits_plan(&release.run) {
+            let events = task.visit_events(0..task.visits()).expect("a resolved task");
+            self.ledger.plan_run(&release.run, &events, None).expect("the task's epsilon is the budget");
+        }
         let permit = self.ledger.reserve(&release, &event, Hash::default()).expect("the task's epsilon is the budget");
         let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
         let job = Job { site: None, task, visit, lambda: state, state: &carried };

@@ -38,7 +38,7 @@ pub struct PrivacyStatement {
     pub trust: Trust,
     /// How ε was computed.
     pub method: Method,
-    /// The discrete noise was accounted as continuous noise, with δ divided by 1 + 1e-6 for the difference.
+    /// The discrete noise was accounted as continuous noise, and a part of δ pays for the difference.
     pub numerical_margin: bool,
     /// Visits that the site answered. ε does not depend on it.
     pub releases: u32,
@@ -203,7 +203,7 @@ fn remarks(task: &ResolvedTask, margin: bool) -> Vec<String> {
     }
     if margin {
         remarks.push(
-            "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, with delta divided by 1 + 1e-6.".to_owned(),
+            "Numerical margin: the discrete Gaussian noise was accounted as continuous noise, and a small part of delta pays for the difference.".to_owned(),
         );
     }
     remarks.push(format!("Epsilon is that of the whole plan: all {} visits that the task has for a site, answered or not.", task.visits()));

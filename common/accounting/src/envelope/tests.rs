@@ -38,7 +38,7 @@ fn one_run_costs_what_its_plan_costs() {
             let plan = plan(relation, &[run]);
             let own = plan.epsilon(delta());
             let profile = Profile::of(&plan, delta()).unwrap();
-            let envelope = profile.after(Envelope::default(), delta(), 0.7).unwrap();
+            let envelope = profile.after(Envelope::default(), delta(), 0.7 * 1e-5, 0.0).unwrap();
             let shown = envelope.epsilon(delta()).get();
             assert!(shown >= own.lower && shown <= 1.01 * own.upper, "{run:?}: {shown} {own:?}");
         }
@@ -71,7 +71,7 @@ fn several_runs_cost_little_more_than_their_composition() {
         let whole = plan(Neighbours::AddRemove, &runs).epsilon(delta());
         let mut booked = Envelope::default();
         for run in runs {
-            let next = Profile::of(&plan(Neighbours::AddRemove, &[run]), delta()).unwrap().after(booked, delta(), 0.1).unwrap();
+            let next = Profile::of(&plan(Neighbours::AddRemove, &[run]), delta()).unwrap().after(booked, delta(), 0.1 * 1e-5, 0.0).unwrap();
             booked = booked.and(next);
         }
         let shown = booked.epsilon(delta()).get();

@@ -4,7 +4,7 @@ use super::*;
 use crate::adjacency::{Relation, Terms};
 use crate::event::{DiscreteGaussian, DpEvent, LatticePath, Rho};
 use crate::unit::{NoiseMultiplier, SamplingRate};
-use crate::{Filter, Prices, epsilon_filtered, epsilon_upper};
+use crate::{Filter, Prices, epsilon_filtered};
 
 fn delta() -> Delta {
     Delta::new(1e-5).unwrap()
@@ -51,8 +51,9 @@ fn reads(events: &[(DpEvent, u64)], budget: f64) -> f64 {
     total.filtered(eps(budget), delta()).epsilon.get()
 }
 
+/// By the best Rényi order, or μ².
 fn as_plan(events: &[DpEvent]) -> f64 {
-    epsilon_upper(events, Relation::AddRemove, delta()).unwrap().epsilon.get()
+    crate::composed(events, Relation::AddRemove).unwrap().protected_loss(delta()).epsilon.get()
 }
 
 /// A budget of 4 and a first event of ρ = 0.01 fix the order 6. By hand, D₆ of the first is 0.06 and that of Laplace noise of scale 1 is 0.87878…:

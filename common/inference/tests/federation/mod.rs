@@ -403,6 +403,9 @@ impl Site {
     fn update(&mut self, task: &ResolvedTask, visit: u32, state: &[f64]) -> Vec<f64> {
         let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client: self.client.clone(), round: self.releases };
         self.releases += 1;
+        if self.ledger.awaits_plan(&release.run) {
+            self.ledger.plan_run(&release.run, &task.visit_events(0..task.visits()).unwrap(), None).unwrap();
+        }
         let permit = self.ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
         let carried = if self.factor.is_empty() { SiteState::None } else { SiteState::Public(self.factor.clone()) };
         let job = Job { site: self.place, task, visit, lambda: state, state: &carried };

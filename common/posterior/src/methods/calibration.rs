@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use dp_pvi_accounting::calibrate;
-use dp_pvi_accounting::{DpEvent, Epsilon, NoiseMultiplier};
+use dp_pvi_accounting::{DpEvent, Epsilon, Method, NoiseMultiplier, calibrate};
 
 use super::price::{visit_events, whole_loss};
 use super::{Setting, UpdateSpec};
@@ -13,7 +12,7 @@ use crate::spec::{PrivacySpec, TaskError};
 /// Smallest z for which all visits of the update `with(z)` together cost at most the ε of the setting.
 ///
 /// Where all visits are the same event the accountant's own calibration answers; otherwise z is found by bisection on the certified ε,
-/// which falls with z, to a relative 1e-9, from above.
+/// which falls with z, from above: to a relative 1e-9, or to the width of the certificate where releases are sampled.
 pub(crate) fn calibrated(setting: &Setting<'_>, with: impl Fn(NoiseMultiplier) -> UpdateSpec) -> Result<NoiseMultiplier, TaskError> {
     let probe = with(checked(NoiseMultiplier::new(1.0))?);
     let PrivacySpec { relation, delta, epsilon, .. } = *setting.privacy;
@@ -57,9 +56,15 @@ fn settled(
 }
 
 fn bisected(setting: &Setting<'_>, with: &impl Fn(NoiseMultiplier) -> UpdateSpec, epsilon: Epsilon) -> Result<NoiseMultiplier, TaskError> {
+    let width = Cell::new(1e-9);
     let holds = |z: f64| -> Result<bool, TaskError> {
         match whole_loss(&with(checked(NoiseMultiplier::new(z))?), setting) {
-            Ok(loss) => Ok(loss.epsilon <= epsilon),
+            Ok(loss) => {
+                if loss.method == Method::LossDistribution {
+                    width.set(1e-5);
+                }
+                Ok(loss.epsilon <= epsilon)
+            }
             // Too little noise for the lattice is too little noise.
             Err(TaskError::Lattice(_)) => Ok(false),
             Err(error) => Err(error),
@@ -77,7 +82,7 @@ fn bisected(setting: &Setting<'_>, with: &impl Fn(NoiseMultiplier) -> UpdateSpec
         upper = lower;
         lower /= 4.0;
     }
-    while upper / lower > 1.0 + 1e-9 {
+    while upper / lower > 1.0 + width.get() {
         let middle = (upper * lower).sqrt();
         if holds(middle)? {
             upper = middle;

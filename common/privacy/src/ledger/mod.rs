@@ -10,6 +10,8 @@
 //! ```
 //!
 //! * Rows are chained by hash and signed by the site's identity key; events are stored, charges are derived.
+//! * A run is charged as a whole by a PLANNED row before its first visit ([`FilterRule::Envelopes`]); RESERVED rows are then visits of its plan. In ledgers of
+//!   [`FilterRule::FirstCharge`] every RESERVED row is a charge of its own.
 //! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
 //!   under the same reservation, because nothing had left the process; a RETRIED row says so, and there are few ([`reserve`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
@@ -42,7 +44,7 @@ mod tests;
 pub use attachment::{Attachment, Claim};
 pub use error::LedgerError;
 pub use permit::{Permit, StepPermit};
-pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, Row, RowBody, StoredRow};
+pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, PlannedEvents, Row, RowBody, StoredRow};
 pub use stage::ReleaseState;
 pub use state::{OtherState, Pending, SiteState, StateKind};
 pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
@@ -51,13 +53,13 @@ use std::collections::BTreeSet;
 
 use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
-use crate::ledger::totals::Totals;
+use crate::ledger::totals::{Priced, Sum, Totals};
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::ShardSalt;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::Epsilon;
-use dp_pvi_accounting::{Charge, Composition, FilterRule, Method, Prices, PrivacyLoss};
+use dp_pvi_accounting::{FilterRule, Method, Prices, PrivacyLoss};
 
 /// The ledger of one data set.
 pub struct Ledger<S, K> {
@@ -85,6 +87,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Anything doubtful.
     pub fn open(store: S, signer: K, identity: LedgerIdentity, budget: Budget) -> Result<Self, LedgerError> {
+        Self::open_under(store, signer, identity, budget, FilterRule::Envelopes)
+    }
+
+    /// The same; an empty store begins under this rule, in place of [`FilterRule::Envelopes`].
+    ///
+    /// # Errors
+    /// Anything doubtful.
+    pub fn open_under(store: S, signer: K, identity: LedgerIdentity, budget: Budget, rule: FilterRule) -> Result<Self, LedgerError> {
         let mut store = store;
         let stored = store.rows()?;
         let mut ledger = Self {
@@ -104,13 +114,17 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             if ledger.identity.unit == PrivacyUnit::Site && ledger.identity.relation == Relation::AddRemove {
                 return Err(LedgerError::SiteAddRemove);
             }
-            ledger.append(RowBody::Genesis(ledger.identity.clone(), FilterRule::FirstCharge), None)?;
+            ledger.append(RowBody::Genesis(ledger.identity.clone(), rule), None)?;
+            ledger.totals.under(rule);
             return Ok(ledger);
         }
         for row in &stored {
             let row = row.verify(ledger.next_seq(), ledger.last_hash(), &ledger.signer)?;
             match (&row.0.body, ledger.rows.is_empty()) {
-                (RowBody::Genesis(found, _), true) => ledger.identity.check(found)?,
+                (RowBody::Genesis(found, rule), true) => {
+                    ledger.identity.check(found)?;
+                    ledger.totals.under(*rule);
+                }
                 (_, true) => return Err(StoreError::Corrupt("row 0: it does not name a data set".into()).into()),
                 (body, false) => ledger.totals.apply(body)?,
             }
@@ -148,7 +162,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         &self.identity
     }
 
-    /// The rule of the filter that its first row names. Every ledger is charged under [`FilterRule::FirstCharge`], whatever it names.
+    /// The rule of the filter that its first row names. [`FilterRule::Unnamed`] is charged as [`FilterRule::FirstCharge`].
     #[must_use]
     pub fn rule(&self) -> FilterRule {
         match self.rows.first() {
@@ -389,7 +403,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self.loss_in_run(&self.totals.run(run), self.budget.per_run))
     }
 
-    fn loss_in_run(&self, events: &Composition, limit: Option<Epsilon>) -> PrivacyLoss {
+    fn loss_in_run(&self, events: &Sum, limit: Option<Epsilon>) -> PrivacyLoss {
         match limit {
             Some(limit) => events.filtered(limit, self.budget.delta),
             None => events.loss(self.budget.delta),
@@ -415,10 +429,32 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     #[must_use]
     pub fn losses_in(&self, run: &RunId) -> Losses {
         let limit = self.budget.per_run;
-        let (joint, fallback) = (self.totals.run(run), self.totals.fallback_run(run));
+        let joint = self.loss_in_run(&self.totals.run(run), limit);
         // Without aggregated sums the two are one figure.
-        let of_fallback = limit.filter(|_| joint == fallback);
-        Losses { joint: self.loss_in_run(&joint, limit), fallback: self.loss_in_run(&fallback, of_fallback) }
+        let fallback = if self.totals.is_aggregated(run) { self.loss_in_run(&self.totals.fallback_run(run), None) } else { joint };
+        Losses { joint, fallback }
+    }
+
+    /// How many more runs of these events the budget and the cap on the fallback hold, `most` at most. Only where runs are charged as a whole.
+    ///
+    /// # Errors
+    /// An event that no engine bounds.
+    pub fn further_runs(&self, events: &[(DpEvent, u64)], fallback: &[(DpEvent, u64)], most: u64) -> Result<u64, LedgerError> {
+        let Budget { epsilon, delta, allow_non_private, .. } = self.budget;
+        let (run, worst) = (self.totals.priced(events, delta)?, self.totals.priced(fallback, delta)?);
+        let (mut total, mut fallback_total) = (self.totals.total().clone(), self.totals.fallback_total().clone());
+        if run.non_private() && !allow_non_private {
+            return Ok(0);
+        }
+        for fits in 0..most {
+            total.add(&run)?;
+            fallback_total.add(&worst)?;
+            let within = |sum: &Sum, limit: Epsilon| sum.protected_filtered(limit, delta).epsilon <= limit;
+            if !within(&total, epsilon) || self.fallback_cap.is_some_and(|cap| !within(&fallback_total, cap)) {
+                return Ok(fits);
+            }
+        }
+        Ok(most)
     }
 
     /// Loss of all charged events and of these, each with how often it comes: what a plan would cost.
@@ -427,9 +463,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// An event that no engine bounds.
     pub fn would_cost(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
         let mut total = self.totals.total().clone();
-        for (charge, times) in self.charges(events)? {
-            total.add(&charge, times);
-        }
+        total.add(&self.totals.priced(events, self.budget.delta)?)?;
         Ok(total.filtered(self.budget.epsilon, self.budget.delta))
     }
 
@@ -439,31 +473,28 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// An event that no engine bounds.
     pub fn would_cost_fallback(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
         let mut total = self.totals.fallback_total().clone();
-        for (charge, times) in self.charges(events)? {
-            total.add(&charge, times);
-        }
+        total.add(&self.totals.priced(events, self.budget.delta)?)?;
         Ok(total.filtered(self.worst_limit(), self.budget.delta))
     }
 
-    /// Whether these events, each with how often it comes, would keep `run` to both limits, as [`Ledger::reserve`] compares them.
+    /// Whether these events, each with how often it comes, would keep `run` to both limits, as [`Ledger::reserve`] compares them. Visits of a planned run
+    /// are paid for.
     ///
     /// # Errors
     /// [`LedgerError::OverBudget`], [`LedgerError::OverRunBudget`], [`LedgerError::NonPrivateForbidden`], or an event that no
     /// engine bounds.
     pub fn would_admit(&self, run: &RunId, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
-        self.check_budget(run, &self.charges(events)?)
+        let more = if self.totals.covers(run, events) { &[] } else { events };
+        self.check_budget(run, &self.totals.priced(more, self.budget.delta)?)
     }
 
     /// Whether aggregated sums with these fallback events would keep to the cap on the fallback.
     ///
     /// # Errors
     /// [`LedgerError::OverFallback`], or an event that no engine bounds.
-    pub fn would_admit_fallback(&self, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
-        self.check_fallback(&self.charges(events)?)
-    }
-
-    fn charges(&self, events: &[(DpEvent, u64)]) -> Result<Vec<(Charge, u64)>, LedgerError> {
-        events.iter().map(|(event, times)| Ok((self.totals.prices().of(event)?, *times))).collect()
+    pub fn would_admit_fallback(&self, run: &RunId, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
+        let more = if self.totals.covers_fallback(run, events) { &[] } else { events };
+        self.check_fallback(&self.totals.priced(more, self.budget.delta)?)
     }
 
     /// The budget.
@@ -500,8 +531,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     ///
     /// Releases without protection need the site's consent and are then left out of the comparison: they are reported as
     /// ε = ∞, and the limits still hold for everything else.
-    fn check_budget(&self, run: &RunId, charges: &[(Charge, u64)]) -> Result<(), LedgerError> {
-        if charges.iter().any(|(charge, _)| charge.is_non_private()) && !self.budget.allow_non_private {
+    fn check_budget(&self, run: &RunId, more: &Priced) -> Result<(), LedgerError> {
+        if more.non_private() && !self.budget.allow_non_private {
             return Err(LedgerError::NonPrivateForbidden);
         }
         let limits = [(self.totals.total(), Some(self.budget.epsilon)), (&self.totals.run(run), self.budget.per_run)];
@@ -509,7 +540,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             // Nothing exceeds a limit that is infinite or absent, so the loss need not be computed.
             let Some(limit) = limit.filter(|limit| limit.get().is_finite()) else { continue };
             let mut total = spent.clone();
-            charges.iter().for_each(|(charge, times)| total.add(charge, *times));
+            total.add(more)?;
             let delta = self.budget.delta;
             // Runs are chosen by people who saw earlier results; so is where a run ends that the site need not pay to its end.
             let loss = total.protected_filtered(limit, delta);
@@ -554,10 +585,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
 
     /// The cap on the fallback, with these charges more. As with the budget, releases without protection are left out where the site
     /// allows them.
-    fn check_fallback(&self, charges: &[(Charge, u64)]) -> Result<(), LedgerError> {
+    fn check_fallback(&self, more: &Priced) -> Result<(), LedgerError> {
         let Some(cap) = self.fallback_cap else { return Ok(()) };
         let mut total = self.totals.fallback_total().clone();
-        charges.iter().for_each(|(charge, times)| total.add(charge, *times));
+        total.add(more)?;
         let delta = self.budget.delta;
         let loss = if self.budget.allow_non_private { total.protected_filtered(cap, delta) } else { total.filtered(cap, delta) };
         let would_be = loss.epsilon;

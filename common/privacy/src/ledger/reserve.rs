@@ -24,13 +24,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::ledger::Ledger;
 use crate::ledger::error::LedgerError;
 use crate::ledger::permit::Permit;
-use crate::ledger::row::{LedgerIdentity, RowBody};
+use crate::ledger::row::{LedgerIdentity, PlannedEvents, RowBody};
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::{ChargeStore, RowSigner};
 use crate::own_eyes;
-use crate::release::{Hash, ReleaseId};
+use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_accounting::{Envelope, FilterRule, RunCost};
 
 /// How often a permit is minted again for a release that crashes left RESERVED.
 pub(crate) const MOST_RETRIES: u32 = 8;
@@ -58,6 +59,53 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         header: Hash,
     ) -> Result<Permit, LedgerError> {
         self.reserve_any(release, event, Some(fallback), header)
+    }
+
+    /// Charges a run as a whole: `events` are all its visits, each with how often it comes, and for an aggregated run `fallback` what this site's own parts are if
+    /// everything else is known. Its visits are then reserved without a further charge. A run that is charged already, and a ledger that books visit by visit, stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// Over budget, frozen, an event that no engine bounds, store; this process looks with own eyes ([`own_eyes`]).
+    pub fn plan_run(&mut self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
+        self.refuse_doubt()?;
+        own_eyes::charges()?;
+        if !self.awaits_plan(run) {
+            return Ok(());
+        }
+        if self.totals.frozen() {
+            return Err(LedgerError::Frozen);
+        }
+        self.append_plan(run, events, fallback)
+    }
+
+    /// Whether [`Ledger::plan_run`] is due: runs are charged as a whole here, and this one was not.
+    #[must_use]
+    pub fn awaits_plan(&self, run: &RunId) -> bool {
+        self.rule() == FilterRule::Envelopes && !self.totals.is_planned(run)
+    }
+
+    /// Whether the budget and the cap on the fallback hold with this more.
+    fn check(&self, run: &RunId, events: &[(DpEvent, u64)], worst: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
+        self.check_budget(run, &self.totals.priced(events, self.budget.delta)?)?;
+        self.check_fallback(&self.totals.priced(worst, self.budget.delta)?)
+    }
+
+    fn append_plan(&mut self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
+        self.check(run, events, fallback.unwrap_or(events))?;
+        let delta = self.budget.delta;
+        let planned = |events: &[(DpEvent, u64)], booked: Envelope| -> Result<PlannedEvents, LedgerError> {
+            let envelope = RunCost::of(events, self.totals.prices(), delta)?.envelope_after(booked);
+            let events = events.iter().map(|(event, times)| (event.to_bytes(), *times)).collect();
+            Ok(PlannedEvents { events, envelope: envelope.map(|envelope| envelope.parts()) })
+        };
+        let (booked, worst) = (self.totals.total().envelope(), self.totals.fallback_total().envelope());
+        // One envelope for both sums leaves each of them a part of its δ.
+        let both = if fallback.is_none() { booked.failure.max(worst.failure) } else { booked.failure };
+        let joint = planned(events, Envelope { failure: both, ..booked })?;
+        let fallback = fallback.map(|events| planned(events, worst)).transpose()?;
+        self.write_units()?;
+        self.append(RowBody::Planned { run: *run, delta, joint, fallback }, None)
     }
 
     fn reserve_any(
@@ -90,14 +138,20 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         if retries.is_some_and(|retries| retries >= MOST_RETRIES) {
             return Err(LedgerError::RetriesSpent(release.clone()));
         }
-        let charge = self.totals.prices_mut().learn(event)?;
-        let worst = match fallback {
-            Some(fallback) => self.totals.prices_mut().learn(fallback)?,
-            None => charge.clone(),
-        };
-        let times = if retries.is_some() { 0 } else { 1 };
-        self.check_budget(&release.run, &[(charge, times)])?;
-        self.check_fallback(&[(worst, times)])?;
+        let paid = retries.is_some() || self.totals.covers_visit(&release.run, &bytes, fallback_bytes.as_deref());
+        let events = [(event.clone(), 1)];
+        let worst = [(fallback.unwrap_or(event).clone(), 1)];
+        self.totals.prices_mut().learn(event)?;
+        self.totals.prices_mut().learn(&worst[0].0)?;
+        match (self.rule(), paid) {
+            // A visit of no plan is a run of its own, as far as its price goes.
+            (FilterRule::Envelopes, false) => self.append_plan(&release.run, &events, fallback.map(|_| worst.as_slice()))?,
+            (FilterRule::Envelopes, true) => self.check(&release.run, &[], &[])?,
+            (FilterRule::Unnamed | FilterRule::FirstCharge, _) => {
+                let times = if paid { 0 } else { 1 };
+                self.check(&release.run, &events[..times], &worst[..times])?;
+            }
+        }
         let release = release.clone();
         let body = match retries {
             None => RowBody::Reserved { release: release.clone(), event: bytes, header, fallback: fallback_bytes },

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::store::{RowSigner, StoreError};
-use crate::release::{Hash, ReleaseId};
+use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::FilterRule;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::unit::{Delta, Epsilon};
@@ -60,6 +60,17 @@ pub enum RowBody {
         /// Under aggregation: canonical bytes of what this site's own part is if everything else is known.
         fallback: Option<Vec<u8>>,
     },
+    /// A run was charged as a whole, before its first visit: every visit of it is one of these events. Only in ledgers of [`FilterRule::Envelopes`].
+    Planned {
+        /// Which run.
+        run: RunId,
+        /// The δ at which its envelopes were made.
+        delta: Delta,
+        /// What the visits are; under aggregation, of the sums of all sites.
+        joint: PlannedEvents,
+        /// Under aggregation: what this site's own parts are if everything else is known.
+        fallback: Option<PlannedEvents>,
+    },
     /// A permit was given out again for a reservation that a crash left open.
     Retried {
         /// Which release.
@@ -105,6 +116,15 @@ pub enum RowBody {
     ),
 }
 
+/// All events of a run, and what they were charged as.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedEvents {
+    /// Canonical bytes of every event, and how many visits are it.
+    pub events: Vec<(Vec<u8>, u64)>,
+    /// μ² and φ of the envelope ([`Envelope::parts`](dp_pvi_accounting::Envelope::parts)). `None`: no Gaussian covers the run.
+    pub envelope: Option<(f64, f64)>,
+}
+
 /// The form in which rows are stored: variants are numbered, so they only ever come to the end.
 #[derive(Serialize, Deserialize)]
 enum Written {
@@ -119,6 +139,7 @@ enum Written {
     GenesisUnder(LedgerIdentity, FilterRule),
     Retried { release: ReleaseId },
     Units(String),
+    Planned { run: RunId, delta: Delta, joint: PlannedEvents, fallback: Option<PlannedEvents> },
 }
 
 impl From<RowBody> for Written {
@@ -137,6 +158,7 @@ impl From<RowBody> for Written {
             RowBody::Settled { release, included, factor } => Self::Settled { release, included, factor },
             RowBody::Frozen(state) => Self::Frozen(state),
             RowBody::Units(words) => Self::Units(words),
+            RowBody::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
         }
     }
 }
@@ -157,6 +179,7 @@ impl From<Written> for RowBody {
             Written::Settled { release, included, factor } => Self::Settled { release, included, factor },
             Written::Frozen(state) => Self::Frozen(state),
             Written::Units(words) => Self::Units(words),
+            Written::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
         }
     }
 }

@@ -15,6 +15,7 @@ use dp_pvi_accounting::unit::Delta;
 use dp_pvi_accounting::{FilterRule, Method, epsilon_upper};
 
 mod aggregated;
+mod envelopes;
 mod filter;
 mod state;
 
@@ -67,7 +68,7 @@ fn attachment(value: i64) -> Attachment {
 }
 
 fn open(store: &MemoryStore, budget: Budget) -> Result<TestLedger, LedgerError> {
-    Ledger::open(store.clone(), key(), identity(), budget)
+    Ledger::open_under(store.clone(), key(), identity(), budget, FilterRule::FirstCharge)
 }
 
 fn fresh(epsilon: f64) -> (MemoryStore, TestLedger) {

@@ -1,16 +1,18 @@
 //! What the rows add up to: states of releases and totals of charges, as a pure function of the rows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ledger::error::LedgerError;
 use crate::ledger::reserve::MOST_RETRIES;
-use crate::ledger::row::{FreezeState, RowBody};
+use crate::ledger::row::{FreezeState, PlannedEvents, RowBody};
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::StoreError;
 use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::Relation;
 use dp_pvi_accounting::event::DpEvent;
-use dp_pvi_accounting::{Composition, Prices};
+use dp_pvi_accounting::unit::{Delta, Epsilon};
+use dp_pvi_accounting::{Charge, Composition, Envelope, FilterRule, Prices, PrivacyLoss, RunCost, Runs};
 
 /// Hash of a factor's bytes, as in a SETTLED row.
 pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {
@@ -47,12 +49,15 @@ impl Reservation {
 
 /// States and totals.
 pub(crate) struct Totals {
+    rule: FilterRule,
     releases: BTreeMap<ReleaseId, Reservation>,
-    total: Composition,
-    runs: BTreeMap<RunId, Composition>,
+    total: Sum,
+    runs: BTreeMap<RunId, Sum>,
     /// The same with the fallback in place of an aggregated sum.
-    fallback_total: Composition,
-    fallback_runs: BTreeMap<RunId, Composition>,
+    fallback_total: Sum,
+    fallback_runs: BTreeMap<RunId, Sum>,
+    /// Visits of planned runs that were not reserved yet.
+    left: BTreeMap<RunId, Left>,
     factors: BTreeMap<RunId, Hash>,
     prices: Prices,
     frozen: FreezeState,
@@ -61,17 +66,70 @@ pub(crate) struct Totals {
 
 impl Totals {
     pub(crate) fn new(relation: Relation) -> Self {
+        let rule = FilterRule::FirstCharge;
         Self {
+            rule,
             releases: BTreeMap::new(),
-            total: Composition::default(),
+            total: Sum::new(rule),
             runs: BTreeMap::new(),
-            fallback_total: Composition::default(),
+            fallback_total: Sum::new(rule),
             fallback_runs: BTreeMap::new(),
+            left: BTreeMap::new(),
             factors: BTreeMap::new(),
             prices: Prices::new(relation),
             frozen: FreezeState::Open,
             units: None,
         }
+    }
+
+    /// Takes the rule that the first row names, before anything is booked.
+    pub(crate) fn under(&mut self, rule: FilterRule) {
+        self.rule = rule;
+        (self.total, self.fallback_total) = (Sum::new(rule), Sum::new(rule));
+    }
+
+    /// What these events would be charged as, together.
+    pub(crate) fn priced(&self, events: &[(DpEvent, u64)], delta: Delta) -> Result<Priced, LedgerError> {
+        Ok(match self.rule {
+            FilterRule::Envelopes => Priced::Run(RunCost::of(events, &self.prices, delta)?),
+            FilterRule::Unnamed | FilterRule::FirstCharge => {
+                let priced = events.iter().map(|(event, times)| Ok((self.prices.of(event)?, *times)));
+                Priced::Each(priced.collect::<Result<_, LedgerError>>()?)
+            }
+        })
+    }
+
+    /// Whether the run has sums of several sites, whose fallback costs something else.
+    pub(crate) fn is_aggregated(&self, run: &RunId) -> bool {
+        self.releases.iter().any(|(release, known)| release.run == *run && known.fallback.is_some())
+            || self.left.get(run).is_some_and(|left| left.fallback.is_some())
+    }
+
+    /// Whether the run was charged as a whole.
+    pub(crate) fn is_planned(&self, run: &RunId) -> bool {
+        self.left.contains_key(run)
+    }
+
+    /// Whether visits of these events are paid for already.
+    pub(crate) fn covers(&self, run: &RunId, events: &[(DpEvent, u64)]) -> bool {
+        self.left.get(run).is_some_and(|left| has(&left.joint, events))
+    }
+
+    /// The same of what a site's own parts of aggregated sums are.
+    pub(crate) fn covers_fallback(&self, run: &RunId, events: &[(DpEvent, u64)]) -> bool {
+        self.left.get(run).and_then(|left| left.fallback.as_ref()).is_some_and(|left| has(left, events))
+    }
+
+    /// Whether a visit of this event and fallback is paid for already.
+    pub(crate) fn covers_visit(&self, run: &RunId, event: &[u8], fallback: Option<&[u8]>) -> bool {
+        let Some(left) = self.left.get(run) else { return false };
+        let one = |left: &BTreeMap<Vec<u8>, u64>, event: &[u8]| left.get(event).is_some_and(|times| *times > 0);
+        one(&left.joint, event)
+            && match (fallback, &left.fallback) {
+                (Some(fallback), Some(own)) => one(own, fallback),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
     }
 
     pub(crate) fn state(&self, release: &ReleaseId) -> Option<ReleaseState> {
@@ -98,20 +156,20 @@ impl Totals {
         self.factors.iter().map(|(run, hash)| (*run, *hash)).collect()
     }
 
-    pub(crate) fn total(&self) -> &Composition {
+    pub(crate) fn total(&self) -> &Sum {
         &self.total
     }
 
-    pub(crate) fn run(&self, run: &RunId) -> Composition {
-        self.runs.get(run).cloned().unwrap_or_default()
+    pub(crate) fn run(&self, run: &RunId) -> Sum {
+        self.runs.get(run).cloned().unwrap_or_else(|| Sum::new(self.rule))
     }
 
-    pub(crate) fn fallback_total(&self) -> &Composition {
+    pub(crate) fn fallback_total(&self) -> &Sum {
         &self.fallback_total
     }
 
-    pub(crate) fn fallback_run(&self, run: &RunId) -> Composition {
-        self.fallback_runs.get(run).cloned().unwrap_or_default()
+    pub(crate) fn fallback_run(&self, run: &RunId) -> Sum {
+        self.fallback_runs.get(run).cloned().unwrap_or_else(|| Sum::new(self.rule))
     }
 
     pub(crate) fn frozen(&self) -> bool {
@@ -152,6 +210,7 @@ impl Totals {
         match body {
             RowBody::Genesis(..) => Err(corrupt("a second first row")),
             RowBody::Reserved { release, event, header, fallback } => self.reserve(release, event, fallback.as_deref(), *header),
+            RowBody::Planned { run, delta, joint, fallback } => self.plan(*run, *delta, joint, fallback.as_ref()),
             RowBody::Retried { release } => {
                 let few = self.reservation(release).is_some_and(|known| known.retries < MOST_RETRIES);
                 let reservation = self.step(release, ReleaseState::Reserved, |state| state == ReleaseState::Reserved && few)?;
@@ -192,21 +251,89 @@ impl Totals {
         if self.releases.contains_key(release) {
             return Err(corrupt("a release that is charged twice"));
         }
-        let read = |bytes| DpEvent::from_bytes(bytes).map_err(|_| corrupt("an event that this version does not know"));
-        let charge = self.prices.learn(&read(bytes)?)?;
-        let worst = match fallback {
-            Some(fallback) => self.prices.learn(&read(fallback)?)?,
-            None => charge.clone(),
-        };
-        self.total.add(&charge, 1);
-        self.runs.entry(release.run).or_default().add(&charge, 1);
-        self.fallback_total.add(&worst, 1);
-        self.fallback_runs.entry(release.run).or_default().add(&worst, 1);
+        if self.rule == FilterRule::Envelopes {
+            self.take(&release.run, bytes, fallback)?;
+        } else {
+            let charge = self.prices.learn(&read(bytes)?)?;
+            let worst = match fallback {
+                Some(fallback) => self.prices.learn(&read(fallback)?)?,
+                None => charge.clone(),
+            };
+            self.book(release.run, &Priced::Each(vec![(charge, 1)]), &Priced::Each(vec![(worst, 1)]))?;
+        }
         let order = self.releases.len();
         let fallback = fallback.map(<[u8]>::to_vec);
         let reservation =
             Reservation { event: bytes.to_vec(), fallback, header, state: ReleaseState::Reserved, attachment: None, retries: 0, order };
         self.releases.insert(release.clone(), reservation);
+        Ok(())
+    }
+
+    /// Adds what a run is charged as.
+    fn book(&mut self, run: RunId, joint: &Priced, fallback: &Priced) -> Result<(), LedgerError> {
+        self.total.add(joint)?;
+        self.fallback_total.add(fallback)?;
+        self.runs.entry(run).or_insert_with(|| Sum::new(self.rule)).add(joint)?;
+        self.fallback_runs.entry(run).or_insert_with(|| Sum::new(self.rule)).add(fallback)
+    }
+
+    /// Books a run as a whole: as what its row states, or as more where that does not cover it any more.
+    fn plan(&mut self, run: RunId, delta: Delta, joint: &PlannedEvents, fallback: Option<&PlannedEvents>) -> Result<(), LedgerError> {
+        if self.rule != FilterRule::Envelopes {
+            return Err(corrupt("a whole run in a ledger of single visits"));
+        }
+        let mut booked = |planned: &PlannedEvents| -> Result<Priced, LedgerError> {
+            let mut events = Vec::new();
+            for (event, times) in &planned.events {
+                let event = read(event)?;
+                self.prices.learn(&event)?;
+                events.push((event, *times));
+            }
+            let cost = RunCost::of(&events, &self.prices, delta)?;
+            let envelope = match planned.envelope {
+                Some((mu_squared, failure)) => {
+                    let stated = Envelope::from_parts(mu_squared, failure).ok_or_else(|| corrupt("an envelope of impossible numbers"))?;
+                    cost.confirmed(stated)
+                }
+                None => None,
+            };
+            Ok(Priced::Booked(cost, envelope))
+        };
+        let priced = booked(joint)?;
+        let worst = fallback.map(&mut booked).transpose()?;
+        self.book(run, &priced, worst.as_ref().unwrap_or(&priced))?;
+        let left = self.left.entry(run).or_insert_with(|| Left { joint: BTreeMap::new(), fallback: fallback.map(|_| BTreeMap::new()) });
+        let add = |left: &mut BTreeMap<Vec<u8>, u64>, planned: &PlannedEvents| {
+            for (event, times) in &planned.events {
+                let sum = left.entry(event.clone()).or_default();
+                *sum = sum.saturating_add(*times);
+            }
+        };
+        add(&mut left.joint, joint);
+        match (&mut left.fallback, fallback) {
+            (Some(left), Some(planned)) => add(left, planned),
+            (None, None) => {}
+            (Some(_), None) | (None, Some(_)) => return Err(corrupt("a run that is aggregated in part")),
+        }
+        Ok(())
+    }
+
+    /// A visit of a planned run.
+    fn take(&mut self, run: &RunId, event: &[u8], fallback: Option<&[u8]>) -> Result<(), LedgerError> {
+        if !self.covers_visit(run, event, fallback) {
+            return Err(corrupt("a visit that its run does not have"));
+        }
+        let one = |left: &mut BTreeMap<Vec<u8>, u64>, event: &[u8]| {
+            if let Some(times) = left.get_mut(event) {
+                *times -= 1;
+            }
+        };
+        if let Some(left) = self.left.get_mut(run) {
+            one(&mut left.joint, event);
+            if let (Some(left), Some(event)) = (&mut left.fallback, fallback) {
+                one(left, event);
+            }
+        }
         Ok(())
     }
 
@@ -221,6 +348,119 @@ impl Totals {
         reservation.state = to;
         Ok(reservation)
     }
+}
+
+/// Visits that are left, by their events.
+struct Left {
+    joint: BTreeMap<Vec<u8>, u64>,
+    /// Of aggregated runs.
+    fallback: Option<BTreeMap<Vec<u8>, u64>>,
+}
+
+/// Events that are charged together.
+#[derive(Clone)]
+pub(crate) enum Priced {
+    /// Each by itself, by how often it comes.
+    Each(Vec<(Charge, u64)>),
+    /// As a run, by the envelope that fits best to what is booked.
+    Run(Arc<RunCost>),
+    /// As a run with this envelope.
+    Booked(Arc<RunCost>, Option<Envelope>),
+}
+
+impl Priced {
+    /// Whether a release without protection is in it.
+    pub(crate) fn non_private(&self) -> bool {
+        match self {
+            Self::Each(charges) => charges.iter().any(|(charge, _)| charge.is_non_private()),
+            Self::Run(cost) | Self::Booked(cost, _) => cost.non_private(),
+        }
+    }
+}
+
+/// What is booked, under a rule.
+#[derive(Clone)]
+pub(crate) enum Sum {
+    Each(Box<Composition>),
+    Runs(Runs),
+}
+
+impl Sum {
+    fn new(rule: FilterRule) -> Self {
+        match rule {
+            FilterRule::Envelopes => Self::Runs(Runs::default()),
+            FilterRule::Unnamed | FilterRule::FirstCharge => Self::Each(Box::default()),
+        }
+    }
+
+    /// Adds what was priced under the same rule.
+    pub(crate) fn add(&mut self, priced: &Priced) -> Result<(), LedgerError> {
+        match (self, priced) {
+            (Self::Each(sum), Priced::Each(charges)) => charges.iter().for_each(|(charge, times)| sum.add(charge, *times)),
+            (Self::Runs(runs), Priced::Run(cost)) => {
+                let envelope = cost.envelope_after(runs.envelope());
+                runs.add(cost, envelope);
+            }
+            (Self::Runs(runs), Priced::Booked(cost, envelope)) => runs.add(cost, *envelope),
+            (Self::Each(_), Priced::Run(_) | Priced::Booked(..)) | (Self::Runs(_), Priced::Each(_)) => {
+                return Err(corrupt("prices of another rule than the first row's"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What runs are covered by together; nothing where visits are added up.
+    pub(crate) fn envelope(&self) -> Envelope {
+        match self {
+            Self::Each(_) => Envelope::default(),
+            Self::Runs(runs) => runs.envelope(),
+        }
+    }
+
+    pub(crate) fn non_private(&self) -> bool {
+        match self {
+            Self::Each(sum) => sum.non_private(),
+            Self::Runs(runs) => runs.non_private(),
+        }
+    }
+
+    /// What the filter of this limit reads, releases without protection left out.
+    pub(crate) fn protected_filtered(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
+        match self {
+            Self::Each(sum) => sum.protected_filtered(limit, delta),
+            Self::Runs(runs) => runs.protected_loss(delta),
+        }
+    }
+
+    /// The same; ε = ∞ with a release without protection.
+    pub(crate) fn filtered(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
+        match self {
+            Self::Each(sum) => sum.filtered(limit, delta),
+            Self::Runs(runs) => runs.loss(delta),
+        }
+    }
+
+    /// What it costs if all of it was fixed beforehand.
+    pub(crate) fn loss(&self, delta: Delta) -> PrivacyLoss {
+        match self {
+            Self::Each(sum) => sum.loss(delta),
+            Self::Runs(runs) => runs.loss(delta),
+        }
+    }
+}
+
+/// Whether so many visits of these events are left.
+fn has(left: &BTreeMap<Vec<u8>, u64>, events: &[(DpEvent, u64)]) -> bool {
+    let mut wanted: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for (event, times) in events {
+        let sum = wanted.entry(event.to_bytes()).or_default();
+        *sum = sum.saturating_add(*times);
+    }
+    wanted.iter().all(|(event, times)| left.get(event).is_some_and(|left| left >= times))
+}
+
+fn read(bytes: &[u8]) -> Result<DpEvent, LedgerError> {
+    DpEvent::from_bytes(bytes).map_err(|_| corrupt("an event that this version does not know"))
 }
 
 fn corrupt(what: &str) -> LedgerError {

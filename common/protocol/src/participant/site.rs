@@ -140,7 +140,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         let reserved = u32::try_from(self.headers(run).len()).unwrap_or(u32::MAX).min(task.visits());
         let left = task.visit_events(reserved..task.visits()).map_err(unfit)?;
         let fallback = task.visit_fallbacks(reserved..task.visits()).map_err(unfit)?;
-        match self.ledger.would_admit(run, &left).and_then(|()| self.ledger.would_admit_fallback(&fallback)) {
+        match self.ledger.would_admit(run, &left).and_then(|()| self.ledger.would_admit_fallback(run, &fallback)) {
             Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. })) => {
                 Err(error.into())
             }
@@ -592,10 +592,19 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         }
         let event = joined.task.visit_event(visit).map_err(unfit)?;
         let form = joined.task.message(visit).map_err(unfit)?;
-        let reserved = match joined.task.visit_fallback(visit).map_err(unfit)? {
-            Some(fallback) => self.ledger.reserve_aggregated(&release, &event, &fallback, header),
-            None => self.ledger.reserve(&release, &event, header),
+        let fallback = joined.task.visit_fallback(visit).map_err(unfit)?;
+        let planned = if self.ledger.awaits_plan(&release.run) {
+            let all = 0..joined.task.visits();
+            let events = joined.task.visit_events(all.clone()).map_err(unfit)?;
+            let worst = joined.task.aggregation.map(|_| joined.task.visit_fallbacks(all)).transpose().map_err(unfit)?;
+            self.ledger.plan_run(&release.run, &events, worst.as_deref())
+        } else {
+            Ok(())
         };
+        let reserved = planned.and_then(|()| match &fallback {
+            Some(fallback) => self.ledger.reserve_aggregated(&release, &event, fallback, header),
+            None => self.ledger.reserve(&release, &event, header),
+        });
         let permit = match reserved {
             Ok(permit) => permit,
             Err(error) => {

@@ -1,5 +1,6 @@
 //! What a copy of the file holds, whoever makes it and whenever: beside the writer, after a kill, as a backup.
 
+use dp_pvi_accounting::FilterRule;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -298,7 +299,8 @@ fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_t
     let folder = memory();
     let (path, target) = (folder.path().join("ledger.db"), folder.path().join("backup.db"));
     drop(SqliteLedger::create(&path).unwrap());
-    let mut ledger = Ledger::open(SqliteLedger::create(&path).unwrap().unwrap(), signer(), identity(), budget()).unwrap();
+    let created = SqliteLedger::create(&path).unwrap().unwrap();
+    let mut ledger = Ledger::open_under(created, signer(), identity(), budget(), FilterRule::FirstCharge).unwrap();
     ledger.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, crate::Hash::default()).unwrap();
     let rows = ledger.rows().len();
     backup(&path, &target).unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use dp_pvi_accounting::FilterRule;
 use std::fs;
 use std::path::Path;
 
@@ -31,7 +32,7 @@ pub(super) fn signer() -> SigningKey {
 
 pub(super) fn open(path: &Path) -> Result<FileLedger, LedgerError> {
     match SqliteLedger::create(path)? {
-        Some(new) => Ledger::open(new, signer(), identity(), budget()),
+        Some(new) => Ledger::open_under(new, signer(), identity(), budget(), FilterRule::FirstCharge),
         None => reopen(path, identity(), budget()),
     }
 }

@@ -92,8 +92,8 @@ fn a_cap_on_the_fallback_refuses_what_the_budget_allows() {
     let capped = || open(&store, budget(1e6)).unwrap().cap_fallback(Some(Epsilon::new(cap).unwrap()));
     let mut ledger = capped();
     reserve(&mut ledger, &release(0, 0)).unwrap();
-    assert!(ledger.would_admit_fallback(&[(own.clone(), 1)]).is_ok());
-    assert!(matches!(ledger.would_admit_fallback(&[(own.clone(), 2)]), Err(LedgerError::OverFallback { .. })));
+    assert!(ledger.would_admit_fallback(&run(7), &[(own.clone(), 1)]).is_ok());
+    assert!(matches!(ledger.would_admit_fallback(&run(7), &[(own.clone(), 2)]), Err(LedgerError::OverFallback { .. })));
     reserve(&mut ledger, &release(0, 1)).unwrap();
     let rows = store.len();
     match reserve(&mut ledger, &release(0, 2)) {
