@@ -159,16 +159,16 @@ impl Snapshot {
     /// The site's position in the task's list of sites, where it has one.
     ///
     /// # Errors
-    /// [`ClientError::Data`]: the site is not in the list.
+    /// [`ClientError::Refused`]: the site is not in the list.
     pub fn place(&self, task: &ResolvedTask) -> Result<Option<u32>> {
-        task.site(self.site.as_str()).map_err(|e| ClientError::Data(Problem::of(e)))
+        task.site(self.site.as_str()).map_err(|e| ClientError::Refused(Problem::of(e)))
     }
 
     /// Whether a task can be computed on these records, by what is public: the list of sites, where the records come from, and the declared number of
     /// units.
     ///
     /// # Errors
-    /// [`ClientError::Data`]: the site is not in the list; the formula makes too many entries; the task gives units a place by their order, which a query's
+    /// [`ClientError::Refused`]: the site is not in the list. [`ClientError::Data`]: the formula makes too many entries; the task gives units a place by their order, which a query's
     /// rows do not have.
     pub fn fits(&self, task: &ResolvedTask) -> Result<()> {
         self.place(task)?;

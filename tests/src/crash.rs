@@ -46,6 +46,8 @@ impl Effect {
 /// Where it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
+    /// After the run is charged as a whole: once in a run.
+    Planned,
     /// Before the reservation is on disk.
     BeforeReserved,
     /// After it.
@@ -59,13 +61,14 @@ pub enum CrashPoint {
 }
 
 impl CrashPoint {
-    /// All of them, in the order of a release.
+    /// Those of every release, in their order.
     pub const ALL: [Self; 5] = [Self::BeforeReserved, Self::Reserved, Self::Committed, Self::Sent, Self::Receipted];
 
     /// Name for the environment variable.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Planned => "planned",
             Self::BeforeReserved => "before-reserved",
             Self::Reserved => "reserved",
             Self::Committed => "committed",
@@ -77,7 +80,8 @@ impl CrashPoint {
     fn is_at(self, body: &RowBody) -> bool {
         matches!(
             (self, body),
-            (Self::BeforeReserved | Self::Reserved, RowBody::Reserved { .. })
+            (Self::Planned, RowBody::Planned { .. })
+                | (Self::BeforeReserved | Self::Reserved, RowBody::Reserved { .. })
                 | (Self::Committed, RowBody::Committed { .. })
                 | (Self::Sent, RowBody::Sent { .. })
                 | (Self::Receipted, RowBody::Receipted { .. })
@@ -102,7 +106,7 @@ impl<S: LedgerStore> CrashingStore<S> {
     #[must_use]
     pub fn from_environment(store: S) -> Self {
         let name = env::var(POINT).expect("the crash point is named by the environment");
-        let point = CrashPoint::ALL.into_iter().find(|p| p.name() == name).expect("a crash point");
+        let point = CrashPoint::ALL.into_iter().chain([CrashPoint::Planned]).find(|p| p.name() == name).expect("a crash point");
         let left = env::var(OCCURRENCE).map_or(1, |n| n.parse().expect("a number"));
         let effects = [Effect::Crash, Effect::Full, Effect::SLOW];
         let effect = env::var(EFFECT).map_or(Effect::Crash, |name| effects.into_iter().find(|e| e.name() == name).expect("an effect"));

@@ -22,7 +22,9 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
         None => schema,
         Some(design) => {
             let schema = schema.with_formula(&design.formula, &design.sites).map_err(|e| ClientError::config("formula", Problem::of(e)))?;
-            if design.without_intercept { schema.without_intercept() } else { schema }
+            let schema = if design.without_intercept { schema.without_intercept() } else { schema };
+            // Rows as this site makes them, with its own effects where the formula has effects of sites.
+            schema.of_site(config.site.name.as_str()).map_err(|e| ClientError::config("site.name", Problem::of(e)))?
         }
     };
     let inspection = dp_pvi_data::inspect(&schema, &look_at(config, &schema)?).map_err(|e| ClientError::Data(Problem::of(e)))?;

@@ -226,7 +226,8 @@ impl Plan {
     }
 
     fn text(&self) -> String {
-        let possible = |count: u64, many: u64, what: &str| if count >= many { format!("over {many} {what}") } else { format!("{count} {what}") };
+        let possible =
+            |count: u64, many: u64, what: &str| if count >= many { format!("over {many} {what}") } else { format!("{count} {what}") };
         let many_visits = MANY.min(MOST_RUNS * u64::from(self.task.visits()));
         let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
         let mut text = format!(
@@ -321,10 +322,9 @@ fn objections(
                 epsilon(alone.epsilon.get()),
                 limit.get()
             ));
-        } else if let Err(over @ LedgerError::OverRunBudget { .. }) = ledger.would_admit(
-            &new_run(task),
-            &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?,
-        ) {
+        } else if let Err(over @ LedgerError::OverRunBudget { .. }) =
+            ledger.would_admit(&new_run(task), &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?)
+        {
             // Visits of several kinds may cost more by the ledger's rule than as a plan.
             object(over.to_string());
         }

@@ -649,7 +649,13 @@ fn finding_newcomer_1_predictions_and_report_are_of_one_posterior() {
         let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
         Outcome::of(program().args(arguments).args(more).output().unwrap()).expect(0, said)
     };
-    let aware = noise_aware::Posterior { natural_parameters: vec![7.5, -8.0, 5.0, 20.0], signal_to_noise: 3.0, noise_share: None, scales: Vec::new() };
+    let aware = noise_aware::Posterior {
+        natural_parameters: vec![7.5, -8.0, 5.0, 20.0],
+        signal_to_noise: 3.0,
+        noise_share: None,
+        scales: Vec::new(),
+        precision: None,
+    };
     write(&posterior, document.clone().with_noise_aware(Ok(aware)).unwrap().to_json());
     let (default, plain) = (predict(&[], ""), predict(&["--intervals", "plain"], "leaves the noise"));
     assert_eq!(default.stdout, predict(&["--intervals", "noise-aware"], "").stdout);

@@ -99,7 +99,8 @@ fn a_contrast_is_of_the_posterior_of_the_document() {
     let task = task("family = \"logistic-regression\", approximation = \"full-covariance\"", BINARY);
     let mut aware = full();
     aware.iter_mut().for_each(|number| *number *= 0.25);
-    let aware = noise_aware::Posterior { natural_parameters: aware, signal_to_noise: 3.0, noise_share: None, scales: Vec::new() };
+    let aware =
+        noise_aware::Posterior { natural_parameters: aware, signal_to_noise: 3.0, noise_share: None, scales: Vec::new(), precision: None };
     let plain = document(&task, &full());
     let asked = Asked::of(&plain.clone().with_noise_aware(Ok(aware)).unwrap());
     let sd = |more: &[&str], said: &str| {

@@ -181,11 +181,12 @@ impl Profile {
         Some(Envelope { gaussian: of(high), failure })
     }
 
-    /// The envelope, of those whose φ is at most `most`, that lets a filter which has booked `booked` show the smallest ε. `added` of φ is for something else.
+    /// The envelope that lets a filter which has booked `booked` show the smallest ε. Its φ is `added`, for something else, and at most `most`.
     #[must_use]
     pub fn after(&self, booked: Envelope, delta: Delta, most: f64, added: f64) -> Option<Envelope> {
-        let failures = SHARES.iter().map(|share| share * delta.get()).filter(|failure| *failure <= most && *failure > added);
-        let choices = failures.filter_map(|failure| Some(Envelope { failure, ..self.envelope((failure - added).next_down())? }));
+        let own = SHARES.iter().map(|share| share * delta.get()).filter(|failure| *failure <= most);
+        let together = |own: f64| if added > 0.0 { (own + added).next_up() } else { own };
+        let choices = own.filter_map(|own| Some(Envelope { failure: together(own), ..self.envelope(own)? }));
         let shown = |choice: &Envelope| booked.and(*choice).epsilon(delta).get();
         choices.map(|choice| (shown(&choice), choice)).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, choice)| choice)
     }

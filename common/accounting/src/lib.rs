@@ -5,8 +5,9 @@
 //! | parameters of later steps | type | bound | engine |
 //! |---|---|---|---|
 //! | fixed before anything runs (outputs may depend on each other in any way) | [`Plan`] | certified [lower, estimate, upper] on ε(δ) and δ(ε) | closed form ([`gdp`]) if all steps are unsampled Gaussians, else loss distributions ([`pld`]); Rényi where a step is known by its ρ only |
-//! | the visits of one task, fixed by it | [`epsilon_upper`], [`Composition::loss`] | upper | μ² ([`gdp`]), ρ ([`zcdp`]), or the best Rényi order ([`rdp`]) |
-//! | chosen from earlier outputs, the budget fixed | [`Filter`], the ledger's [`Composition::filtered`] | upper | the one rule that the first event fixes: [`crate::proofs::filter`] |
+//! | the visits of one task, fixed by it | [`epsilon_upper`], [`Composition::loss`] | upper | μ² ([`gdp`]); loss distributions ([`pld`]) where releases are sampled; ρ ([`zcdp`]), or the best Rényi order ([`rdp`]) |
+//! | whole runs, each chosen from the outputs of those before, the budget fixed | the ledger's [`Runs`] | upper | Gaussian envelopes: [`crate::proofs::envelopes`] |
+//! | single events chosen from earlier outputs, the budget fixed | [`Filter`], [`Composition::filtered`] of older ledgers | upper | the one rule that the first event fixes: [`crate::proofs::filter`] |
 //! | chosen from earlier outputs, a reading wanted at every moment | [`Odometer`] | upper, at all times at once | filters of budgets 2^k side by side, δ split over them |
 //!
 //! The ledger is a filter: runs are chosen by people who saw earlier results. Its [`FilterStatement`] says so; a plan's [`Statement`] says `plan`.
@@ -30,7 +31,7 @@
 //! Client-level privacy is the same with a unit for a client, under replace-one. Why each pair is the right one: [`pld`].
 //!
 //! # What is proved and what is measured
-//! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN`
+//! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN` or an addition to δ
 //!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature; bounds by products of transforms.
 //! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of pair D, are quadratures between bounds that are measured (ten
 //!   times what halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are
@@ -80,13 +81,13 @@ pub use envelope::{Envelope, Profile};
 pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho, UnknownEvent};
 pub use filter::FilterRule;
 pub use gdp::Gdp;
+use losses::Pairing;
 pub use plan::Plan;
 pub use pld::Interval;
 pub use rdp::Curve;
 pub use runs::{RunCost, Runs};
 pub use statement::{Counted, Engine, FilterStatement, Statement};
 pub use steps::{Mechanism, Neighbours, Phase, Sampling};
-use losses::Pairing;
 pub use unit::{ClipNorm, Delta, Epsilon, NoiseMultiplier, SamplingRate};
 pub use zcdp::Zcdp;
 
@@ -419,7 +420,7 @@ impl Prices {
 }
 
 /// Certified upper bound on ε(δ) of all events together, if they were fixed before anything ran (outputs may depend on each other in any way):
-/// by μ² if every event is an unsampled Gaussian, by ρ or Rényi divergences at the best order otherwise.
+/// by μ² if every event is an unsampled Gaussian, by loss distributions where events are sampled, by ρ or Rényi divergences at the best order otherwise.
 ///
 /// # Errors
 /// An event that no engine bounds.

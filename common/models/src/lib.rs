@@ -293,6 +293,8 @@ pub struct LearnedScale {
     pub largest: f64,
     /// Information of one observation about ln σ², where the model is right.
     pub information: f64,
+    /// κ: an error δ of the coefficients makes the sum of all t larger by κ δᵀHδ, to second order, H their information.
+    pub excess: f64,
 }
 
 /// What the blocks of one record's natural gradient are no longer than.

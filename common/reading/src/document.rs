@@ -269,7 +269,7 @@ impl PosteriorDocument {
     /// Natural parameters that are not a distribution of the task's family.
     pub fn with_noise_aware(mut self, aware: Result<noise_aware::Posterior, Absent>) -> Result<Self, DocumentError> {
         match aware {
-            Ok(noise_aware::Posterior { natural_parameters, signal_to_noise, noise_share, scales }) => {
+            Ok(noise_aware::Posterior { natural_parameters, signal_to_noise, noise_share, scales, precision }) => {
                 let posterior = Gaussian::from_natural(self.family, natural_parameters.clone())?;
                 let read = Read::of(&self.task()?, &posterior, &scales)?;
                 self.convergence = Some(Convergence::new(&self.coefficients, &read.coefficients, noise_share));
@@ -279,6 +279,7 @@ impl PosteriorDocument {
                 });
                 (self.covariance, self.correlation, self.effects) = (read.covariance, read.correlation, read.effects);
                 (self.scales, self.curves) = (read.scales, read.curves);
+                self.observation_scale = precision.map(ObservationScale::new).or(self.observation_scale);
                 self.signal_to_noise = Some(signal_to_noise);
                 self.intervals = Intervals::aware(self.family);
             }

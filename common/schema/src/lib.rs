@@ -304,7 +304,7 @@ impl Schema {
         match design.of_site(name) {
             Some(design) => Ok(Self { design: Some(Box::new(design)), ..self }),
             None => Err(SchemaError::Whole(format!(
-                "site `{name}` is not in the list of [model] sites ({known}): the formula has effects of sites"
+                "site `{name}` is not in the list of sites that the formula's effects of sites are for ({known}): it belongs into [model] sites of the task, on which all sites agree"
             ))),
         }
     }

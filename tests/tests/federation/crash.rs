@@ -37,7 +37,13 @@ fn once(point: CrashPoint, seed: u32) {
 
     let crashing = Path::new(env!("CARGO_BIN_EXE_crashing-client"));
     // Once, at the first, second or third visit; or twice, at two visits in a row.
-    let occurrences = if (seed / 2).is_multiple_of(2) { vec![1 + seed % VISITS] } else { vec![1, 1] };
+    let occurrences = if point == CrashPoint::Planned {
+        vec![1]
+    } else if (seed / 2).is_multiple_of(2) {
+        vec![1 + seed % VISITS]
+    } else {
+        vec![1, 1]
+    };
     for occurrence in occurrences {
         let mut command = federation.client_command_of(crashing, "site-1", &["run", "--format", "json"]);
         command.env(POINT, point.name()).env(OCCURRENCE, occurrence.to_string());
@@ -94,4 +100,10 @@ fn t1_1_killed_between_the_sent_row_and_the_sending() {
 #[test]
 fn t1_1_killed_after_the_receipt() {
     check(CrashPoint::Receipted);
+}
+
+/// The run is charged and no visit is: it is not charged again.
+#[test]
+fn a_site_that_is_killed_after_its_run_was_charged_is_not_charged_again() {
+    (0..4).for_each(|seed| once(CrashPoint::Planned, seed));
 }

@@ -180,7 +180,10 @@ fn unknown_and_missing_keys_are_refused_by_name() {
         assert!(found.starts_with(&format!("unknown field `colour`, {resolved} at line ")), "{name}: {found}");
     }
     let written = |from: &str, to: &str| refused("linear", |text| text.replace(from, to));
-    assert_eq!(written("noise_sd = 1.0\n", ""), "task: linear-regression needs noise_sd, the known standard deviation of an observation");
+    assert!(
+        written("noise_sd = 1.0\n", "")
+            .starts_with("task: linear-regression needs noise_sd, the known standard deviation of an observation")
+    );
     assert_eq!(
         written("noise_sd = 1.0\n", "noise_sd = \"much\"\n"),
         "task: [model] family = \"linear-regression\": invalid type: string \"much\", expected f64\nin `noise_sd`"

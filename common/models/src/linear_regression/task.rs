@@ -37,7 +37,9 @@ impl PublicHalf for LinearRegression {
     fn explicit(Written { noise_sd }: Written) -> Result<Self, TaskError> {
         match noise_sd {
             Some(noise_sd) => Ok(Self { noise_sd }),
-            None => invalid("linear-regression needs noise_sd, the known standard deviation of an observation"),
+            None => invalid(
+                "linear-regression needs noise_sd, the known standard deviation of an observation; update = \"vips\" learns it, and takes the number as its first guess",
+            ),
         }
     }
 }

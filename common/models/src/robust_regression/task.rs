@@ -137,7 +137,13 @@ impl ModelRules for RobustRegression {
     /// ∂E log p/∂ ln σ² = ½(t − 1) with t = (ν + 1)Q/(νσ² + Q); its information is ν/(2(ν + 3)) (Lange, Little and Taylor 1989).
     fn learned_scale(&self) -> Option<LearnedScale> {
         let nu = self.degrees_of_freedom;
-        self.learned.map(|prior| LearnedScale { prior, largest: nu + 1.0, information: 0.5 * nu / (nu + 3.0) })
+        self.learned.map(|prior| LearnedScale {
+            prior,
+            largest: nu + 1.0,
+            information: 0.5 * nu / (nu + 3.0),
+            // ½E t″ over E −(ln p)″ of a t variable.
+            excess: (nu + 2.0) / (nu + 5.0),
+        })
     }
 
     fn with_scale(&self, scale: f64) -> Option<ModelSpec> {

@@ -45,7 +45,7 @@ pub enum NotForecast {
     #[error("for this update nobody has worked out what a run on drawn rows would send")]
     Update,
     /// Not a regression over a table.
-    #[error("only regressions over a table are forecast: rows of other data and models cannot be drawn from a schema")]
+    #[error("only regressions over a table with one linear predictor and no parameters of their own beside its coefficients are forecast")]
     Model,
     /// The scale of the observations is part of what is asked.
     #[error("with scale = \"learned\" rows cannot be drawn: nothing says how far labels are off; state the scale as a number to forecast")]

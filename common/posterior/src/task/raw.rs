@@ -235,6 +235,8 @@ impl RawTask {
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
         )?;
+        let named = |(number, site): (usize, &String)| !site.trim().is_empty() && !self.model.sites[..number].contains(site);
+        require(self.model.sites.iter().enumerate().all(named), "[model] sites has a name twice, or one that is empty")?;
         require(design.is_some() || self.model.weights.is_none(), "weights belongs to a formula, which says what rows are made of")?;
         require(
             design.is_some() || self.model.priors.is_empty(),

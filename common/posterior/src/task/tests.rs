@@ -120,7 +120,7 @@ fn noise_is_calibrated_to_the_whole_run_and_no_more_than_needed() {
             assert!(loss.epsilon.get() <= 1.0, "{adjacency} {sampling}: {:?}", loss.epsilon);
             assert!(loss.epsilon.get() > 0.99, "{adjacency} {sampling}: {:?}", loss.epsilon);
             assert!(task.loss(task.visits() + 1).unwrap().epsilon.get() > 1.0);
-            assert_eq!(loss.method, if sampling.is_empty() { Method::GaussianDp } else { Method::Rdp });
+            assert_eq!(loss.method, if sampling.is_empty() { Method::GaussianDp } else { Method::LossDistribution });
         }
     }
 }

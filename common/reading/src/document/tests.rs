@@ -104,7 +104,8 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
         other => panic!("{other:?}"),
     };
     assert!((sd(&plain, Which::Posterior) - sd(&plain, Which::Plain)).abs() < 1e-15);
-    let aware = |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5, noise_share: None, scales: Vec::new() };
+    let aware =
+        |natural_parameters| Posterior { natural_parameters, signal_to_noise: 3.5, noise_share: None, scales: Vec::new(), precision: None };
     let both = plain.clone().with_noise_aware(Ok(aware(vec![0.35, -0.1, 1.5, 0.25]))).unwrap();
     let kept = both.plain.as_ref().unwrap();
     assert_eq!((&kept.coefficients, &kept.natural_parameters), (&plain.coefficients, &plain.natural_parameters));
@@ -184,7 +185,13 @@ fn the_effects_are_those_of_the_posterior() {
     other.effects[0].estimate += 1e-6;
     assert!(matches!(PosteriorDocument::from_json(&other.to_json()), Err(DocumentError::Inconsistent(_))));
 
-    let aware = Posterior { natural_parameters: vec![0.1, 0.2, 1.0, 0.0, 1.0], signal_to_noise: 9.0, noise_share: None, scales: Vec::new() };
+    let aware = Posterior {
+        natural_parameters: vec![0.1, 0.2, 1.0, 0.0, 1.0],
+        signal_to_noise: 9.0,
+        noise_share: None,
+        scales: Vec::new(),
+        precision: None,
+    };
     let aware = document.clone().with_noise_aware(Ok(aware)).unwrap();
     assert!((aware.effects[0].sd.unwrap() - 1.0 / 20.0).abs() < 1e-15);
     assert_eq!(aware.correlation.as_deref().unwrap(), [[1.0, 0.0], [0.0, 1.0]]);
@@ -201,7 +208,8 @@ fn a_scale_that_is_known_by_itself_is_checked() {
     // A run's state has more behind its posterior.
     let state = [natural.clone(), vec![0.0; 64]].concat();
     let spread = Spread { median: 0.4, central_90: [0.1, 0.9], central_95: [0.08, 1.2] };
-    let aware = Posterior { natural_parameters: natural, signal_to_noise: 9.0, noise_share: None, scales: vec![Some(spread)] };
+    let aware =
+        Posterior { natural_parameters: natural, signal_to_noise: 9.0, noise_share: None, scales: vec![Some(spread)], precision: None };
     let document = PosteriorDocument::new(&task, 0, 1, &state, vec![], vec![]).unwrap().with_noise_aware(Ok(aware)).unwrap();
     let scale = &document.scales[0];
     assert!((scale.estimate - 0.4).abs() < 1e-15 && scale.members.len() == 2);

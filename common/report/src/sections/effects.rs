@@ -135,7 +135,14 @@ fn event(run: &Run<'_>) -> String {
     match &schema.label().kind {
         LabelKind::Binary { positive, .. } => format!("{} = {}", schema.label().column, positive.join(" or ")),
         LabelKind::Survival(rule) => rule.event_column.clone(),
-        LabelKind::Number(_) | LabelKind::Classes { .. } | LabelKind::Absent => schema.label().column.clone(),
+        LabelKind::Classes { values } => {
+            let (column, named) = (&schema.label().column, run.task.model.rules().classes_with_coefficients(&schema));
+            match values.iter().find(|class| !named.contains(class)) {
+                Some(reference) if !named.is_empty() => format!("the named class of {column} against {reference}"),
+                _ => format!("a higher class of {column}"),
+            }
+        }
+        LabelKind::Number(_) | LabelKind::Absent => schema.label().column.clone(),
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
             classes::write(html, schema.as_ref(), report.round, &report.metrics);
         }
     }
-    way(html, &evaluators);
+    way(html, &evaluators, survival);
     let evaluated: Vec<u32> = document.evaluations.iter().map(|evaluation| evaluation.round).collect();
     let closed = run.closed();
     let missing = (0..=closed).filter(|round| !evaluated.contains(round)).count();
@@ -69,6 +69,15 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
         html.push_str(
             "<p class=\"note\">Evaluators see the posterior as it comes out of each round, before the noise enters its intervals.</p>",
         );
+    }
+}
+
+/// A metric's name where there may be several classes, or survival times.
+fn called(name: &'static str, several: bool, survival: bool) -> &'static str {
+    match name {
+        AREA if survival => "concordance index",
+        AREA if several => "area under the ROC curve, mean of each class against the others",
+        name => name,
     }
 }
 
@@ -92,12 +101,7 @@ fn at_the_end(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluatio
     table.push_str("</tr>");
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite()).map_or_else(|| "–".to_owned(), number);
     for Metric { name, better, of } in METRICS.iter().filter(|metric| last.iter().any(|report| (metric.of)(&report.metrics).is_some())) {
-        let several = last.iter().any(|report| !report.metrics.confusion.is_empty());
-        let name = match *name {
-            AREA if survival => "concordance index",
-            AREA if several => "area under the ROC curve, mean of each class against the others",
-            name => name,
-        };
+        let name = called(name, last.iter().any(|report| !report.metrics.confusion.is_empty()), survival);
         let _ = write!(table, "<tr><th scope=\"row\">{name}<small>{better}</small></th>");
         for (report, prior) in last.iter().zip(&prior) {
             let _ =
@@ -138,8 +142,9 @@ fn pictures(html: &mut String, reports: &[&Evaluation]) {
 }
 
 /// Metrics from round 1 on, as curves and as a table.
-fn way(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>) {
+fn way(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>, survival: bool) {
     let rounds = || evaluators.values().flatten().filter(|report| report.round > 0);
+    let several = rounds().any(|report| !report.metrics.confusion.is_empty());
     if rounds().count() < 2 {
         return;
     }
@@ -155,7 +160,7 @@ fn way(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>) {
             .filter(|line| !line.points.is_empty())
             .collect();
         html.push_str(&curves::lines(
-            &capital(&format!("{} by round ({})", metric.name, metric.better)),
+            &capital(&format!("{} by round ({})", called(metric.name, several, survival), metric.better)),
             "rounds in the posterior",
             &lines,
         ));
@@ -163,7 +168,7 @@ fn way(html: &mut String, evaluators: &BTreeMap<&ClientId, Vec<&Evaluation>>) {
     let present: Vec<&Metric> = METRICS.iter().filter(|metric| rounds().any(|report| (metric.of)(&report.metrics).is_some())).collect();
     let mut table = "<table><tr><th scope=\"col\">evaluator</th><th scope=\"col\" class=\"n\">round</th>".to_owned();
     for metric in &present {
-        let _ = write!(table, "<th scope=\"col\" class=\"n\">{}</th>", metric.name);
+        let _ = write!(table, "<th scope=\"col\" class=\"n\">{}</th>", called(metric.name, several, survival));
     }
     table.push_str("</tr>");
     for report in evaluators.values().flatten() {

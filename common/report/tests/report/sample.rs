@@ -144,7 +144,13 @@ fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aw
     };
     let document = document
         .with_noise_aware(match aware {
-            Aware::Yes => Ok(Posterior { natural_parameters: natural(task, mean, sd), signal_to_noise: 9.3, noise_share: Some(0.93), scales: Vec::new() }),
+            Aware::Yes => Ok(Posterior {
+                natural_parameters: natural(task, mean, sd),
+                signal_to_noise: 9.3,
+                noise_share: Some(0.93),
+                scales: Vec::new(),
+                precision: None,
+            }),
             Aware::No | Aware::Several | Aware::Diverged => Err(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
         })
         .unwrap()

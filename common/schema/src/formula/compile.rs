@@ -186,7 +186,7 @@ impl Compiler<'_> {
             let sites = self.design.sites().to_vec();
             if sites.is_empty() {
                 return scope
-                    .fail(by.at, "effects of sites need the list of all sites: write `sites = [\"north\", \"south\"]` under [model]");
+                    .fail(by.at, "effects of sites need the list of all sites: `sites = [\"north\", \"south\"]` under [model] of the task, `--site` for each with `data inspect`");
             }
             return Ok((By::Site, sites));
         }

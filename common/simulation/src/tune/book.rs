@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dp_pvi_accounting::DpEvent;
+use dp_pvi_accounting::{DpEvent, FilterRule};
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, ChargeStore, LedgerIdentity};
@@ -53,7 +53,8 @@ impl Book {
 }
 
 fn reserve<S: ChargeStore>(store: S, key: SigningKey, charge: &Charge<'_>) -> Result<f64, TuneError> {
-    let mut ledger = Ledger::open(store, key, charge.identity.clone(), charge.budget)?;
+    // A selection is a black box with half of δ for its own, which no sum of envelopes has room for twice.
+    let mut ledger = Ledger::open_under(store, key, charge.identity.clone(), charge.budget, FilterRule::FirstCharge)?;
     // A name that no earlier row has: a selection that is repeated is another release.
     let number = u32::try_from(ledger.rows().len()).map_err(|_| TuneError::Config("its ledger has too many rows".into()))?;
     let client = ClientId::new("tune").map_err(|error| TuneError::Config(error.to_string()))?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::support::{Numbers, bits, boundless, check, client, complete, federation, private, sequential, site, synchronous};
+use dp_pvi_accounting::FilterRule;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
@@ -46,7 +47,35 @@ fn budget_for(task: &ResolvedTask, visits: u32) -> Budget {
     Budget { epsilon: cost(visits), delta: task.privacy.delta, per_run: None, allow_non_private: false }
 }
 
-/// T1.2.
+/// The site with a ledger that was begun before runs were charged whole.
+fn with_older_ledger(site: Site) -> Site {
+    let key = client_key(1, &site.client);
+    drop(Ledger::open_under(site.disk.clone(), key, site.ledger.clone(), site.budget, FilterRule::FirstCharge).unwrap());
+    site
+}
+
+/// A run is charged whole: a budget for less than all of its rounds pays for none, and one for all of them for the first run only.
+#[test]
+fn a_run_is_charged_whole_or_refused() {
+    let task = private(5);
+    for (visits, computed) in [(4, 0), (5, 5)] {
+        let (poor, log) = site("poor", &task, budget_for(&task, visits), numbers());
+        let (rich, _) = site("rich", &task, boundless(), numbers());
+        for run in 1..3 {
+            let mut federation = Federation::new(&task, 1, vec![poor.clone(), rich.clone()]);
+            federation.run = run;
+            let sites = federation.sites.clone();
+            let outcome = federation.simulate();
+            check(&outcome, &sites, 1, "whole");
+            assert_eq!(log.borrow().len(), computed, "{visits} {run}");
+            let refusals = &outcome.sites[&client("poor")].as_ref().unwrap().refusals;
+            assert_eq!(refusals.len(), if run == 1 { 5 - computed } else { 5 });
+            assert!(refusals.iter().all(|(_, reason)| *reason == RefusalReason::Budget));
+        }
+    }
+}
+
+/// T1.2, visit by visit.
 #[test]
 fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_else() {
     let task = private(5);
@@ -54,6 +83,7 @@ fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_e
         let (poor, log) = site("poor", &task, budget_for(&task, k.max(1)), numbers());
         let (rich, _) = site("rich", &task, boundless(), numbers());
         let poor = if k == 0 { Site { budget: Budget { epsilon: dp_pvi_accounting::Epsilon::ZERO, ..poor.budget }, ..poor } } else { poor };
+        let poor = with_older_ledger(poor);
         let federation = Federation::new(&task, 1, vec![poor, rich]);
         let sites = federation.sites.clone();
         let outcome = federation.simulate();
@@ -83,6 +113,7 @@ fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_e
 fn two_federations_share_one_budget() {
     let task = private(5);
     let (shared, log) = site("a", &task, budget_for(&task, 7), numbers());
+    let shared = with_older_ledger(shared);
     // The second one gets what the first left, then nothing more: its refusal is for good and ends the run.
     for (run, end, computed) in [(1, RunOutcome::Complete, 5), (2, RunOutcome::Refused, 7)] {
         let mut federation = Federation::new(&task, 1, vec![shared.clone()]);

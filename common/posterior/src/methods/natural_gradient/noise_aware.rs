@@ -36,7 +36,9 @@ pub(crate) fn posterior(
     let model = task.model_at(&last);
     let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
     let looks = Looks { family, looks, correlations, prior: task.priors(), near };
-    looks.posterior().ok_or(Absent::Diverged)
+    let carried = looks.carried().ok_or(Absent::Diverged)?;
+    let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));
+    Ok(Posterior { precision, ..carried.posterior })
 }
 
 /// Reads what was released off the states between visits, and the last state. `None` where a state is not one of this rule.

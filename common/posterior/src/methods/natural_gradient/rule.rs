@@ -30,6 +30,7 @@ use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Precond
 use crate::models::LearnedScale;
 use crate::numerics::floor::PrecisionFloor;
 use crate::numerics::noisy_likelihood;
+use crate::numerics::observation::Precision;
 use crate::numerics::scales::NoisyScales;
 use crate::numerics::uncertain_curvature::without_negative_eigenvalues;
 use crate::spec::{GatheredNoise, Prior, Trust};
@@ -224,6 +225,13 @@ impl NaturalGradientRule {
         Some(state.next(&known, &weights, Told { sums, noise: self.noise(arrived).powi(2), gain }))
     }
 
+    /// q(1/σ²) of a state, with the noise in the points of the visits that are averaged taken out: δᵀHδ of their errors δ has this mean and variance. `None` where no scale is
+    /// learned.
+    pub(super) fn precision(&self, state: &[f64], (mean, variance): (f64, f64)) -> Option<Precision> {
+        let (state, known, weights) = (self.parts(state)?.scale?, self.scale?, self.spec.scale_weights?);
+        Some(state.without(&known, &weights, known.excess * mean, known.excess.powi(2) * variance))
+    }
+
     /// Σ xxᵀ of a state's preconditioner, which a Gram visit over so many sites has set.
     pub(super) fn products(&self, state: &[f64], sites: u32) -> Option<Products> {
         let (d, parts) = (self.family.dimension(), self.parts(state)?);
@@ -367,7 +375,7 @@ impl NaturalGradientRule {
     }
 
     /// Number of visits that are averaged.
-    fn window(&self) -> u32 {
+    pub(super) fn window(&self) -> u32 {
         let (visits, first) = self.visits();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a number of visits")]
         let window = (self.spec.averaging * f64::from(visits - first)).ceil().max(1.0) as u32;

@@ -56,31 +56,52 @@ impl ScaleState {
     }
 
     pub(super) fn next(&self, scale: &LearnedScale, weights: &ScaleWeights, told: Told) -> Self {
-        // t − 1 = (t − m) + (m − 1).
-        let beyond = 0.5 * scale.largest - 1.0;
         let [statistic, count] = told.sums;
         let gain = if self.count == 0.0 { 1.0 } else { told.gain };
         let mean = |old: f64, new: f64| old + gain * (new - old);
         let now = self.precision.square().ln();
         let next = Self {
             reference: mean(self.reference, now),
-            gradient: mean(self.gradient, statistic + beyond * count),
+            gradient: mean(self.gradient, statistic + beyond(scale) * count),
             count: mean(self.count, count),
             noise: (1.0 - gain).powi(2) * self.noise + gain * gain * told.noise,
             precision: self.precision,
         };
-        let variance = 0.25 * next.noise * (weights.statistic.powi(-2) + (beyond / weights.count).powi(2));
-        // A number of records that is below its noise says nothing; one record is the least that there can be.
-        let count = next.count.max(next.noise.sqrt() / weights.count).max(1.0);
-        let look =
-            LogScale { reference: next.reference, gradient: 0.5 * next.gradient, information: scale.information * count, noise: variance };
-        let wanted = look.posterior(&scale.prior);
+        let wanted = next.look(scale, weights).posterior(&scale.prior);
         let step = (wanted.square().ln() - now).clamp(-LARGEST_STEP, LARGEST_STEP);
         // A run that still moves may be as far off as its last step.
         let information = wanted.shape - scale.prior.shape;
         let shape = scale.prior.shape + information / (1.0 + information * step * step);
         Self { precision: Precision { shape, rate: shape * (now + step).exp() }, ..next }
     }
+
+    fn look(&self, scale: &LearnedScale, weights: &ScaleWeights) -> LogScale {
+        // A number of records that is below its noise says nothing; one record is the least that there can be.
+        let count = self.count.max(self.noise.sqrt() / weights.count).max(1.0);
+        LogScale {
+            reference: self.reference,
+            gradient: 0.5 * self.gradient,
+            information: scale.information * count,
+            noise: 0.25 * self.noise * (weights.statistic.powi(-2) + (beyond(scale) / weights.count).powi(2)),
+        }
+    }
+
+    /// q(1/σ²) where `excess` of the mean of Σ w t comes from the noise in the points at which it was taken, and is known with this variance.
+    pub(super) fn without(&self, scale: &LearnedScale, weights: &ScaleWeights, excess: f64, variance: f64) -> Precision {
+        let look = self.look(scale, weights);
+        let told = |look: &LogScale| look.posterior(&scale.prior);
+        let information = |precision: &Precision| precision.shape - scale.prior.shape;
+        let moved = told(&LogScale { gradient: look.gradient - 0.5 * excess, noise: look.noise + 0.25 * variance, ..look });
+        // What the last step has made of the information stays.
+        let step = (1.0 / information(&self.precision) - 1.0 / information(&told(&look))).max(0.0);
+        let shape = scale.prior.shape + 1.0 / (1.0 / information(&moved) + step);
+        if shape.is_finite() { Precision { shape, rate: shape * moved.square() } } else { self.precision }
+    }
+}
+
+/// t − 1 = (t − m) + (m − 1), with m half of the largest t: the last.
+fn beyond(scale: &LearnedScale) -> f64 {
+    0.5 * scale.largest - 1.0
 }
 
 #[cfg(test)]
@@ -90,7 +111,8 @@ mod tests {
     use crate::models::LearnedScale;
     use crate::numerics::observation::Precision;
 
-    const SCALE: LearnedScale = LearnedScale { prior: Precision { shape: 1.0, rate: 1.0 }, largest: 5.0, information: 2.0 / 7.0 };
+    const SCALE: LearnedScale =
+        LearnedScale { prior: Precision { shape: 1.0, rate: 1.0 }, largest: 5.0, information: 2.0 / 7.0, excess: 2.0 / 3.0 };
     const WEIGHTS: ScaleWeights = ScaleWeights { statistic: 0.4, count: 0.3 };
 
     /// Records that are all as far off as σ² = 3 says: t = 5·3/(4σ² + 3).
@@ -109,6 +131,27 @@ mod tests {
         let t = 15.0 / (4.0 * square + 3.0);
         assert!((square - (2.0 + square * 50.0 * t) / (2.0 + 50.0)).abs() < 1e-12, "{square}");
         assert!((state.precision.shape - 1.0 - 100.0 / 7.0).abs() < 1e-12);
+    }
+
+    /// 500 records at points whose noise adds 60 to the sum of t: taken out, σ is what it is without; its doubt widens the interval.
+    #[test]
+    fn what_the_noise_of_the_points_adds_is_taken_out() {
+        let run = |more: f64| {
+            let mut state = ScaleState::initial(SCALE.prior);
+            for visit in 0..40_u32 {
+                let [statistic, count] = told(&state, 500.0);
+                let gain = if visit < 20 { 1.0 } else { 1.0 / f64::from(visit - 18) };
+                state = state.next(&SCALE, &WEIGHTS, Told { sums: [statistic + more, count], noise: 4.0, gain });
+            }
+            state
+        };
+        let (clean, noisy) = (run(0.0), run(60.0));
+        let (known, doubted) = (noisy.without(&SCALE, &WEIGHTS, 60.0, 0.0), noisy.without(&SCALE, &WEIGHTS, 60.0, 900.0));
+        assert!(noisy.precision.scale() > 1.1 * clean.precision.scale());
+        assert!((known.scale() / clean.precision.scale() - 1.0).abs() < 0.03, "{} {}", known.scale(), clean.precision.scale());
+        assert!(doubted.shape < known.shape && known.shape <= noisy.precision.shape * 1.01);
+        let same = noisy.without(&SCALE, &WEIGHTS, 0.0, 0.0);
+        assert!((same.scale() / noisy.precision.scale() - 1.0).abs() < 0.01 && (same.shape / noisy.precision.shape - 1.0).abs() < 1e-6);
     }
 
     /// Means over visits have less noise, and the information that noise leaves.

@@ -101,8 +101,8 @@ pub enum Preconditioner {
     Diagonal,
 }
 
-/// Share of a visit's budget that the curvature block gets where it is not free.
-const CURVATURE_SHARE: f64 = 0.1;
+/// Share of a visit's budget that the curvature block gets where it is not free: see the [room](super)'s page.
+const CURVATURE_SHARE: f64 = 0.5;
 
 /// The same of the number of records, which a learned scale needs.
 const COUNT_SHARE: f64 = 0.1;

@@ -168,6 +168,7 @@ impl Looks {
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                     noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
                     scales: scaled.spreads(),
+                    precision: None,
                 };
                 let found = Carried { posterior, mean, covariance: spread, weights, bends, ahead, curvature: likelihood.curvature };
                 return Some(found).filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()));
@@ -206,6 +207,21 @@ impl Looks {
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let share = along.dot(way).max(0.0) / way.len() as f64;
         (&along * along.transpose() + DMatrix::from_diagonal(&(curvature.diagonal() * share))) * (change * change)
+    }
+
+    /// Mean and variance of δᵀHδ, for the errors δ of the points of the last looks, so many, on average: θ has the mean and the covariance that were found.
+    pub(crate) fn error_of_the_last(&self, looks: u32, carried: &Carried) -> (f64, f64) {
+        let from = self.looks.len().saturating_sub(looks as usize);
+        let last = &self.looks[from..];
+        #[allow(clippy::cast_precision_loss, reason = "a number of rounds")]
+        let count = (last.len() as f64).max(1.0);
+        let h = &carried.curvature;
+        let product = h * &carried.covariance;
+        let errors = last.iter().map(|look| &look.point - &carried.mean);
+        let own: f64 = errors.clone().map(|error| error.dot(&(h * &error))).sum::<f64>() / count;
+        let middle = sum(errors) / count;
+        let spread = if last.is_empty() { 0.0 } else { middle.dot(&(&product * (h * &middle))) };
+        (own + product.trace(), 4.0 * spread + 2.0 * (&product * &product).trace())
     }
 
     /// The mean of the points of the later half of the looks.

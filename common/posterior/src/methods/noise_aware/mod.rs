@@ -23,6 +23,7 @@ pub(crate) mod sites;
 
 use serde::{Deserialize, Serialize};
 
+use crate::numerics::observation::Precision;
 use crate::numerics::scales::Spread;
 
 pub use crate::numerics::noisy_likelihood::{diagonal, full, statistic_variance};
@@ -94,6 +95,8 @@ pub struct Posterior {
     pub noise_share: Option<f64>,
     /// What is known of the scale of every group of the prior, in their order; `None` where the coefficients tell it as those of a posterior without noise do.
     pub scales: Vec<Option<Spread>>,
+    /// The precision 1/σ² of an observation, where the run learned σ: without what the noise of the points adds to the residuals.
+    pub precision: Option<Precision>,
 }
 
 /// Why a run has no noise-aware posterior, as its reader is told.

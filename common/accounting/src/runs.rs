@@ -1,0 +1,234 @@
+//! The filter of a ledger that books whole runs: every run's envelope, and what all of them together read.
+//!
+//! # Privacy
+//! Theorem, proof and the rule for a ledger's first run: [`crate::proofs::envelopes`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::composition::{Composition, MOST_COORDINATES};
+use super::envelope::{Envelope, Profile};
+use super::losses::REACH;
+use super::{AccountantError, CONTINUOUS_FROM, Gdp, MARGIN, Method, Prices, PrivacyLoss, count};
+use crate::event::DpEvent;
+use crate::unit::{Delta, Epsilon};
+
+/// Share of what is left of δ that one run may take for its envelope.
+const MOST: f64 = 0.1;
+/// Costs of runs that are kept for the next question.
+const KEPT: usize = 64;
+/// Envelopes are never certified beyond these: the proof's reach of μ, and its drift of discrete noise.
+const LARGEST_REACH: f64 = 1e4;
+const LARGEST_DRIFT: f64 = 1e-3;
+
+/// What a run whose events are fixed beforehand costs, its releases without protection left out.
+#[derive(Debug)]
+pub struct RunCost {
+    composition: Composition,
+    /// The δ at which envelopes are made.
+    delta: Delta,
+    cover: Cover,
+    /// What discrete noise and black boxes add to the probability with which no envelope holds.
+    added: f64,
+}
+
+/// Where envelopes come from.
+#[derive(Debug)]
+enum Cover {
+    /// Unsampled Gaussian noise is a Gaussian.
+    Exact(Gdp),
+    Profile(Profile),
+    /// There is none: a run of so weak a protection can only be a ledger's first and last.
+    Missing,
+}
+
+type Known = HashMap<(Vec<u8>, u64), Arc<RunCost>>;
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+impl RunCost {
+    /// Cost of a run of these events, each with how often it comes. What was asked lately is not computed again.
+    ///
+    /// # Errors
+    /// An event that no engine bounds.
+    pub fn of(events: &[(DpEvent, u64)], prices: &Prices, delta: Delta) -> Result<Arc<Self>, AccountantError> {
+        let mut composition = Composition::default();
+        for (event, times) in events {
+            composition.add(&prices.of(event)?, *times);
+        }
+        let key = (composition.to_bytes(prices.relation), delta.get().to_bits());
+        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cost) = lock().as_ref().and_then(|known| known.get(&key)) {
+            return Ok(Arc::clone(cost));
+        }
+        let cost = Arc::new(Self::new(composition, delta));
+        let mut known = lock();
+        let known = known.get_or_insert_default();
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&cost));
+        Ok(cost)
+    }
+
+    fn new(composition: Composition, delta: Delta) -> Self {
+        let (cover, added) = Self::cover(&composition, delta);
+        Self { composition, delta, cover, added }
+    }
+
+    fn cover(composition: &Composition, delta: Delta) -> (Cover, f64) {
+        let gdp = composition.costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
+        if let Some((gdp, added)) = gdp.and_then(|gdp| lattice(gdp, composition.coordinates())) {
+            return (Cover::Exact(gdp), added);
+        }
+        let losses = || {
+            let added = composition.discrete_addition()?;
+            let profile = Profile::of(&composition.plan()?, delta).filter(|profile| profile.reaches() <= REACH)?;
+            Some((Cover::Profile(profile), added))
+        };
+        losses().or_else(|| renyi(composition, delta)).unwrap_or((Cover::Missing, 0.0))
+    }
+
+    /// Whether a release without protection is in the run.
+    #[must_use]
+    pub fn non_private(&self) -> bool {
+        self.composition.non_private()
+    }
+
+    /// ε of the run's protected releases alone.
+    #[must_use]
+    pub fn loss(&self, delta: Delta) -> PrivacyLoss {
+        self.composition.plan_loss(delta)
+    }
+
+    /// The envelope that lets a filter which has booked `booked` show the smallest ε. `None`: no Gaussian covers the run.
+    #[must_use]
+    pub fn envelope_after(&self, booked: Envelope) -> Option<Envelope> {
+        match &self.cover {
+            Cover::Exact(gaussian) => Some(Envelope { gaussian: *gaussian, failure: self.added }),
+            Cover::Profile(profile) => {
+                let most = MOST * (self.delta.get() - booked.failure - self.added);
+                profile.after(booked, self.delta, most, self.added)
+            }
+            Cover::Missing => None,
+        }
+    }
+
+    /// What a run that was booked as within `stated` is booked as today: the same where that is confirmed, else the smallest envelope with the same
+    /// failure. A better accountant never makes a booked run cheaper, one that finds a fault makes it dearer.
+    #[must_use]
+    pub fn confirmed(&self, stated: Envelope) -> Option<Envelope> {
+        match &self.cover {
+            Cover::Exact(gaussian) => {
+                let covered = stated.gaussian.mu() >= gaussian.mu() && stated.failure >= self.added;
+                Some(if covered { stated } else { Envelope { gaussian: *gaussian, failure: self.added } })
+            }
+            Cover::Profile(profile) => {
+                let failure = (stated.failure - self.added).max(0.0);
+                if profile.is_within(stated.gaussian, failure) {
+                    return Some(stated);
+                }
+                let envelope = profile.envelope(failure)?;
+                Some(Envelope { failure: stated.failure, ..envelope })
+            }
+            Cover::Missing => None,
+        }
+    }
+}
+
+/// μ of discrete noise accounted as continuous, and what that adds to δ. `None` where nothing is proved.
+fn lattice(gdp: Gdp, coordinates: f64) -> Option<(Gdp, f64)> {
+    if coordinates == 0.0 || gdp.mu() == 0.0 {
+        return Some((gdp, 0.0));
+    }
+    let reach = gdp.mu() + 20.0;
+    let drift = coordinates * (1.01 * reach * reach + 2.0).powi(2) / (300.0 * count(CONTINUOUS_FROM).powi(4));
+    if reach > LARGEST_REACH || drift > LARGEST_DRIFT {
+        return None;
+    }
+    // 4N e^−200, far below the smallest δ that anybody asks for.
+    let tail = 4.0 * coordinates * 1.4e-87;
+    Some((Gdp::of_ratio(gdp.mu() * (1.0 + 1e-13)), 3.2 * drift + tail))
+}
+
+/// By Rényi divergences, for what has no loss distribution.
+fn renyi(composition: &Composition, delta: Delta) -> Option<(Cover, f64)> {
+    let (curve, margin) = composition.curve();
+    if margin && composition.coordinates() > MOST_COORDINATES {
+        return None;
+    }
+    let failure: f64 = composition.costs().map(|(cost, times)| cost.failure * count(times)).sum();
+    let profile = Profile::of_curve(&curve, if margin { MARGIN } else { 1.0 }, delta)?;
+    Some((Cover::Profile(profile), failure * (1.0 + 1e-12)))
+}
+
+/// The runs that a filter has admitted.
+#[derive(Debug, Clone, Default)]
+pub struct Runs {
+    sum: Envelope,
+    /// Runs with any protection.
+    protected: u64,
+    /// The first of them.
+    first: Option<Arc<RunCost>>,
+    /// Whether one of them has no envelope.
+    uncovered: bool,
+    non_private: bool,
+}
+
+impl Runs {
+    /// Adds a run that was booked as within this envelope.
+    pub fn add(&mut self, run: &Arc<RunCost>, envelope: Option<Envelope>) {
+        self.non_private |= run.non_private();
+        if run.composition.costs().next().is_none() {
+            return;
+        }
+        self.protected += 1;
+        if self.protected == 1 {
+            self.first = Some(Arc::clone(run));
+        }
+        match envelope {
+            Some(envelope) => self.sum = self.sum.and(envelope),
+            None => self.uncovered = true,
+        }
+    }
+
+    /// All envelopes together.
+    #[must_use]
+    pub fn envelope(&self) -> Envelope {
+        self.sum
+    }
+
+    /// Whether a release without protection was added.
+    #[must_use]
+    pub fn non_private(&self) -> bool {
+        self.non_private
+    }
+
+    /// What the filter reads: the smallest ε, at this δ, of a budget whose filter would have admitted everything so far. Releases without protection are left
+    /// out. The first run reads its own ε as long as it is the only one.
+    #[must_use]
+    pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
+        let epsilon = if self.uncovered { Epsilon::INFINITE } else { self.sum.epsilon(delta) };
+        let together = PrivacyLoss { epsilon, delta, method: Method::Envelopes, numerical_margin: self.sum.failure > 0.0 };
+        match &self.first {
+            Some(first) if self.protected == 1 => {
+                let alone = first.loss(delta);
+                // Both are bounds; where they are as good as each other, its own is what its statement says.
+                if alone.epsilon.get() <= together.epsilon.get() * (1.0 + 1e-6) { alone } else { together }
+            }
+            _ => together,
+        }
+    }
+
+    /// [`Runs::protected_loss`]; ε = ∞ with a release without protection.
+    #[must_use]
+    pub fn loss(&self, delta: Delta) -> PrivacyLoss {
+        if self.non_private {
+            return PrivacyLoss { epsilon: Epsilon::INFINITE, delta, method: Method::NonPrivate, numerical_margin: false };
+        }
+        self.protected_loss(delta)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Whole runs, charged before their first visit: proofs `envelopes.md` of the accountant.
+
+use super::*;
+use dp_pvi_accounting::event::Rho;
+use dp_pvi_accounting::unit::SamplingRate;
+
+/// 200 steps on samples of a twentieth of the units.
+fn sampled() -> DpEvent {
+    let DpEvent::DiscreteGaussian(noise) = event() else { panic!() };
+    let step = DpEvent::DiscreteGaussian(DiscreteGaussian { scale: 1 << 21, bound_squared: 1 << 40, ..noise });
+    DpEvent::PoissonSampled { rate: SamplingRate::nearest(0.05).unwrap(), event: Box::new(step) }.repeated(20)
+}
+
+fn by_runs(store: &MemoryStore, budget: Budget) -> Result<TestLedger, LedgerError> {
+    Ledger::open(store.clone(), key(), identity(), budget)
+}
+
+fn plan_of(events: &[(DpEvent, u64)]) -> f64 {
+    let all = events.iter().flat_map(|(event, times)| (0..*times).map(move |_| event));
+    epsilon_upper(all, Relation::ReplaceOne, Delta::new(1e-5).unwrap()).unwrap().epsilon.get()
+}
+
+fn spent(ledger: &TestLedger) -> f64 {
+    ledger.spent().unwrap().epsilon.get()
+}
+
+fn damage(result: Result<TestLedger, LedgerError>) -> String {
+    match result {
+        Err(LedgerError::Store(StoreError::Corrupt(what))) => what,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it opens"),
+    }
+}
+
+/// The budget is a run's own ε: it is charged once and whole, however many of its visits come, also after a restart; nothing fits after it.
+#[test]
+fn a_run_is_charged_once_and_whole() {
+    let store = MemoryStore::new();
+    let events = [(sampled(), 10), (event(), 2)];
+    let epsilon = plan_of(&events);
+    let mut ledger = by_runs(&store, budget(epsilon)).unwrap();
+    assert!(ledger.awaits_plan(&run(0)) && ledger.rule() == FilterRule::Envelopes);
+    assert!(ledger.would_admit(&run(0), &events).is_ok());
+    ledger.plan_run(&run(0), &events, None).unwrap();
+    let whole = spent(&ledger);
+    assert!((whole / epsilon - 1.0).abs() < 1e-12, "{whole} {epsilon}");
+    let rows = ledger.rows().len();
+    ledger.plan_run(&run(0), &events, None).unwrap();
+    assert_eq!(ledger.rows().len(), rows, "charged twice");
+    for round in 0..6 {
+        ledger.reserve(&release(0, round), &sampled(), header(round)).unwrap();
+    }
+    drop(ledger);
+    let mut ledger = by_runs(&store, budget(epsilon)).unwrap();
+    assert!(!ledger.awaits_plan(&run(0)) && spent(&ledger) == whole);
+    // Visits in any order, and one that a crash interrupted.
+    ledger.reserve(&release(0, 5), &sampled(), header(5)).unwrap();
+    ledger.reserve(&release(0, 6), &event(), header(6)).unwrap();
+    assert!(ledger.would_admit(&run(0), &[(sampled(), 4), (event(), 1)]).is_ok());
+    assert!(matches!(ledger.would_admit(&run(0), &[(sampled(), 5)]), Err(LedgerError::OverBudget { .. })));
+    for round in 7..11 {
+        ledger.reserve(&release(0, round), &sampled(), header(round)).unwrap();
+    }
+    assert!(matches!(ledger.reserve(&release(0, 11), &sampled(), header(11)), Err(LedgerError::OverBudget { .. })));
+    ledger.reserve(&release(0, 12), &event(), header(12)).unwrap();
+    assert!(matches!(ledger.plan_run(&run(1), &[(event(), 1)], None), Err(LedgerError::OverBudget { .. })));
+    assert!(spent(&ledger) == whole && ledger.would_cost(&[(event(), 1)]).unwrap().epsilon.get() > epsilon);
+}
+
+/// Three runs, each chosen after the one before: at most 5 % above the plan of all, and below what visits one by one read.
+#[test]
+fn three_runs_are_charged_by_their_envelopes() {
+    let mut ledger = by_runs(&MemoryStore::new(), budget(100.0)).unwrap();
+    let (_, mut visits) = fresh(100.0);
+    let runs = [(sampled(), 10), (event(), 3), (sampled(), 40)];
+    for (number, (event, times)) in (0..).zip(&runs) {
+        ledger.plan_run(&run(number), &[(event.clone(), *times)], None).unwrap();
+        assert!((ledger.spent_in(&run(number)).unwrap().epsilon.get() / plan_of(&[(event.clone(), *times)]) - 1.0).abs() < 1e-6);
+        for round in 0..*times {
+            let round = u32::try_from(round).unwrap();
+            visits.reserve(&release(number, round), event, header(round)).unwrap();
+        }
+    }
+    let (together, exact) = (spent(&ledger), plan_of(&runs));
+    assert!((exact..1.05 * exact).contains(&together), "{together} {exact}");
+    assert!(together < spent(&visits));
+    assert_eq!(ledger.further_runs(&[(event(), 1)], &[(event(), 1)], 3).unwrap(), 3);
+}
+
+/// Under aggregation both sums are booked, and the cap is about the fallback's.
+#[test]
+fn a_planned_run_has_a_fallback() {
+    let own = DpEvent::Zcdp { rho: Rho::new(0.5).unwrap() };
+    let cap = Epsilon::new(plan_of(&[(own.clone(), 4)])).unwrap();
+    let store = MemoryStore::new();
+    let mut ledger = by_runs(&store, budget(10.0)).unwrap().cap_fallback(Some(cap));
+    ledger.plan_run(&run(0), &[(event(), 4)], Some(&[(own.clone(), 4)])).unwrap();
+    for round in 0..4 {
+        ledger.reserve_aggregated(&release(0, round), &event(), &own, header(round)).unwrap();
+    }
+    let (losses, in_run) = (ledger.losses(), ledger.losses_in(&run(0)));
+    assert!((losses.joint.epsilon.get() / plan_of(&[(event(), 4)]) - 1.0).abs() < 1e-6);
+    assert!((losses.fallback.epsilon.get() / cap.get() - 1.0).abs() < 1e-9 && in_run == losses);
+    assert!(matches!(ledger.plan_run(&run(1), &[(event(), 1)], Some(&[(own.clone(), 1)])), Err(LedgerError::OverFallback { .. })));
+    assert!(matches!(ledger.plan_run(&run(1), &[(event(), 1)], None), Err(LedgerError::OverFallback { .. })));
+    // A visit with another fallback is not the one that was paid for.
+    assert!(ledger.reserve(&release(0, 9), &event(), header(9)).is_err());
+    assert_eq!(by_runs(&store, budget(10.0)).unwrap().losses(), losses);
+}
+
+/// What is frozen, or without protection and without consent, is not charged; with consent it is told.
+#[test]
+fn plans_are_refused_as_visits_are() {
+    let store = MemoryStore::new();
+    let mut ledger = by_runs(&store, budget(10.0)).unwrap();
+    ledger.set_frozen(FreezeState::Frozen).unwrap();
+    assert!(matches!(ledger.plan_run(&run(0), &[(event(), 1)], None), Err(LedgerError::Frozen)));
+    ledger.set_frozen(FreezeState::Open).unwrap();
+    assert!(matches!(ledger.plan_run(&run(0), &[(DpEvent::NonPrivate, 2)], None), Err(LedgerError::NonPrivateForbidden)));
+    let mut ledger = by_runs(&store, Budget { allow_non_private: true, ..budget(10.0) }).unwrap();
+    ledger.plan_run(&run(0), &[(DpEvent::NonPrivate, 2)], None).unwrap();
+    ledger.reserve(&release(0, 0), &DpEvent::NonPrivate, header(0)).unwrap();
+    ledger.plan_run(&run(1), &[(event(), 2)], None).unwrap();
+    assert!(spent(&ledger).is_infinite());
+}
+
+/// A visit that no plan has is a run of its own: charged, and never for nothing.
+#[test]
+fn a_visit_without_a_plan_is_charged_by_itself() {
+    let mut ledger = by_runs(&MemoryStore::new(), budget(plan_of(&[(event(), 3)]) * 1.001)).unwrap();
+    for round in 0..3 {
+        ledger.reserve(&release(0, round), &event(), header(round)).unwrap();
+    }
+    assert!(matches!(ledger.reserve(&release(0, 3), &event(), header(3)), Err(LedgerError::OverBudget { .. })));
+    assert!((spent(&ledger) / plan_of(&[(event(), 3)]) - 1.0).abs() < 1e-6);
+}
+
+/// A ledger of single visits stays one.
+#[test]
+fn an_older_ledger_keeps_its_rule() {
+    let (store, mut ledger) = fresh(10.0);
+    assert!(!ledger.awaits_plan(&run(0)));
+    ledger.plan_run(&run(0), &[(event(), 5)], None).unwrap();
+    assert_eq!((ledger.rows().len(), ledger.rule()), (1, FilterRule::FirstCharge));
+    drop(ledger);
+    let mut again = by_runs(&store, budget(10.0)).unwrap();
+    assert_eq!(again.rule(), FilterRule::FirstCharge);
+    again.reserve(&release(0, 0), &event(), header(0)).unwrap();
+    assert!((spent(&again) / cost(1) - 1.0).abs() < 1e-9);
+}
+
+/// Rows that do not fit their rule are damage. An envelope that is stated too small is made as large as it must be.
+#[test]
+fn rows_that_charge_too_little_are_damage_or_priced_again() {
+    let planned = |envelope| PlannedEvents { events: vec![(event().to_bytes(), 2)], envelope };
+    let with = |begin: fn(&MemoryStore) -> TestLedger, body: RowBody| {
+        let store = MemoryStore::new();
+        let mut ledger = begin(&store);
+        // The row stands although this ledger, too, refuses to book it.
+        let _ = ledger.append(body, None);
+        store
+    };
+    let new = |store: &MemoryStore| by_runs(store, budget(10.0)).unwrap();
+    let old = |store: &MemoryStore| open(store, budget(10.0)).unwrap();
+    let delta = Delta::new(1e-5).unwrap();
+    let plan = |envelope| RowBody::Planned { run: run(0), delta, joint: planned(envelope), fallback: None };
+    let reserved = RowBody::Reserved { release: release(0, 0), event: event().to_bytes(), header: header(0), fallback: None };
+    assert!(damage(by_runs(&with(new, reserved), budget(10.0))).contains("a visit that its run does not have"));
+    assert!(damage(by_runs(&with(old, plan(Some((0.5, 0.0)))), budget(10.0))).contains("a whole run in a ledger of single visits"));
+    for impossible in [(-1.0, 0.0), (f64::NAN, 0.0), (1.0, 2.0)] {
+        assert!(damage(by_runs(&with(new, plan(Some(impossible))), budget(10.0))).contains("impossible"));
+    }
+    let ledger = by_runs(&with(new, plan(Some((1e-9, 0.0)))), budget(10.0)).unwrap();
+    assert!(spent(&ledger) >= plan_of(&[(event(), 2)]) * (1.0 - 1e-6));
+    assert!(ledger.would_cost(&[(event(), 2)]).unwrap().epsilon.get() >= plan_of(&[(event(), 4)]) * (1.0 - 1e-6));
+}
