@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dp_pvi_accounting::FilterRule;
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::Hash;
 use dp_pvi_privacy::ledger::ChargeStore;
@@ -9,7 +10,7 @@ use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
-use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
+use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy};
 use ed25519_dalek::SigningKey;
 
 use crate::clock::SystemClock;
@@ -63,6 +64,9 @@ pub async fn run_site<S: ChargeStore>(
     let policy = policy(config)?;
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
     let ledger = ledger::open(private, identity.key.clone(), decorate)?;
+    // Where runs are charged whole, none is begun that the budget does not pay.
+    let partial_runs = if ledger.rule() == FilterRule::Envelopes { PartialRuns::Refuse } else { policy.partial_runs };
+    let policy = Policy { partial_runs, ..policy };
     let ledger = ledger.of_units(LocalSchema::read(&config.data.schema)?.schema().unit_in_words())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config).await?;

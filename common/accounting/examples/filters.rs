@@ -5,7 +5,7 @@
 
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 use dp_pvi_accounting::{
-    DpEvent, Envelope, Mechanism, Neighbours, NoiseMultiplier, Phase, Plan, Profile, Relation, Sampling, SamplingRate, Terms,
+    DpEvent, Mechanism, Neighbours, NoiseMultiplier, Phase, Plan, Prices, Relation, RunCost, Runs, Sampling, SamplingRate, Terms,
     epsilon_filtered,
 };
 
@@ -13,8 +13,6 @@ use dp_pvi_accounting::{
 type Run = (f64, f64, u64);
 
 const DELTA: f64 = 1e-5;
-/// Share of δ that one run may have as its failure, where several are to come.
-const MOST: f64 = 0.1;
 const CASES: [&[Run]; 10] = [
     &[(1.0, 0.01, 1000)],
     &[(2.0, 0.05, 200)],
@@ -37,15 +35,22 @@ fn plan(runs: &[Run]) -> Plan {
     plan
 }
 
-/// ε of the filter of Gaussian envelopes, in the order of the runs.
+/// Events of a run.
+fn events(&(sigma, rate, steps): &Run) -> DpEvent {
+    let step = DpEvent::Gaussian { noise: NoiseMultiplier::new(sigma).unwrap(), terms: Terms::Units };
+    if rate < 1.0 { DpEvent::PoissonSampled { rate: SamplingRate::nearest(rate).unwrap(), event: Box::new(step) } } else { step }
+        .repeated(steps)
+}
+
+/// ε of the filter of Gaussian envelopes, as a ledger reads it after the runs in their order.
 fn envelopes(runs: &[Run], delta: Delta) -> f64 {
-    let most = if runs.len() == 1 { 0.7 } else { MOST };
-    let mut booked = Envelope::default();
+    let (mut booked, prices) = (Runs::default(), Prices::new(Relation::AddRemove));
     for run in runs {
-        let next = Profile::of(&plan(&[*run]), delta).unwrap().after(booked, delta, most * DELTA, 0.0).unwrap();
-        booked = booked.and(next);
+        let cost = RunCost::of(&[(events(run), 1)], &prices, delta).unwrap();
+        let envelope = cost.envelope_after(booked.envelope().failure);
+        booked.add(&cost, envelope);
     }
-    booked.epsilon(delta).get()
+    booked.loss(delta).epsilon.get()
 }
 
 /// Every run with its own ε at an equal share of δ, and the sum of these.
@@ -57,14 +62,7 @@ fn basic(runs: &[Run], delta: Delta) -> f64 {
 
 /// One Rényi order, which the first run fixes, of a filter whose budget is just enough.
 fn renyi(runs: &[Run], delta: Delta) -> f64 {
-    let events: Vec<DpEvent> = runs
-        .iter()
-        .map(|&(sigma, rate, steps)| {
-            let step = DpEvent::Gaussian { noise: NoiseMultiplier::new(sigma).unwrap(), terms: Terms::Units };
-            if rate < 1.0 { DpEvent::PoissonSampled { rate: SamplingRate::nearest(rate).unwrap(), event: Box::new(step) } } else { step }
-                .repeated(steps)
-        })
-        .collect();
+    let events: Vec<DpEvent> = runs.iter().map(events).collect();
     epsilon_filtered(&events, Relation::AddRemove, Epsilon::new(8.0).unwrap(), delta).unwrap().epsilon.get()
 }
 

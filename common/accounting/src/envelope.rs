@@ -10,20 +10,20 @@
 use super::Gdp;
 use super::rdp::{Curve, ORDERS};
 use crate::plan::Plan;
-use crate::unit::{Delta, Epsilon};
+use crate::unit::Delta;
 
 /// Gaps between the ε at which a profile is known.
 const GAPS: u32 = 192;
 /// Precision of the profile, as a share of ε.
 const PRECISION: f64 = 3e-4;
-/// The profile reaches down to this share of δ, which is the smallest φ that is tried.
-const DEEPEST: f64 = 1e-3;
+/// The profile reaches down to this share of δ, which is the smallest φ.
+const DEEPEST: f64 = 1e-5;
 /// Bisections of μ, between two values of which one is twice the other.
 const BISECTIONS: u32 = 36;
 /// With a larger ε, e^ε and lengths in it leave the range of numbers.
 const LARGEST: f64 = 600.0;
-/// Shares of δ that are tried as failure of one run.
-const SHARES: [f64; 14] = [1e-3, 3e-3, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
+/// Shares of δ that may be the failure of one run.
+const SHARES: [f64; 10] = [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 2e-3, 4e-3, 7e-3, 0.01, 0.1];
 
 /// A run is within (μ, φ): its privacy profile is nowhere more than φ above that of a μ-Gaussian.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -55,13 +55,6 @@ impl Envelope {
         let exact = self.failure == 0.0 || other.failure == 0.0;
         Self { gaussian: self.gaussian.and(other.gaussian), failure: if exact { sum } else { sum.next_up() } }
     }
-
-    /// ε at this δ, of the run alone; ∞ where δ is not above φ.
-    #[must_use]
-    pub fn epsilon(&self, delta: Delta) -> Epsilon {
-        let rest = Delta::new((delta.get() - self.failure) * (1.0 - 4.0 * f64::EPSILON));
-        rest.map_or(Epsilon::INFINITE, |rest| self.gaussian.epsilon_upper(rest))
-    }
 }
 
 /// Certified upper bounds on δ(ε) of a plan, from ε = 0 on.
@@ -74,7 +67,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Profile of a plan down to a thousandth of `delta`. `None`: at that δ its ε has no bound, or one above 600, or its steps have no loss distribution.
+    /// Profile of a plan down to a hundred-thousandth of `delta`. `None`: at that δ its ε has no bound, or one above 600, or its steps have no loss distribution.
     #[must_use]
     pub fn of(plan: &Plan, delta: Delta) -> Option<Self> {
         let deepest = Delta::new(delta.get() * DEEPEST).ok()?;
@@ -93,7 +86,7 @@ impl Profile {
         Some(Self { epsilons, uppers })
     }
 
-    /// Upper bounds from Rényi divergences, times `factor`. `None`: beyond ε = 600 δ is still above a thousandth of `delta`.
+    /// Upper bounds from Rényi divergences, times `factor`. `None`: beyond ε = 600 δ is still above a hundred-thousandth of `delta`.
     pub(crate) fn of_curve(curve: &Curve, factor: f64, delta: Delta) -> Option<Self> {
         // δ = (1/α)(1 − 1/α)^(α − 1) e^((α − 1)(D − ε)), the conversion to ε solved for δ.
         let at = |epsilon: f64| {
@@ -181,14 +174,12 @@ impl Profile {
         Some(Envelope { gaussian: of(high), failure })
     }
 
-    /// The envelope that lets a filter which has booked `booked` show the smallest ε. Its φ is `added`, for something else, and at most `most`.
+    /// The envelope whose φ is the largest of the fixed shares of δ that is at most `most`, and `added` for something else: more φ needs less μ.
     #[must_use]
-    pub fn after(&self, booked: Envelope, delta: Delta, most: f64, added: f64) -> Option<Envelope> {
-        let own = SHARES.iter().map(|share| share * delta.get()).filter(|failure| *failure <= most);
-        let together = |own: f64| if added > 0.0 { (own + added).next_up() } else { own };
-        let choices = own.filter_map(|own| Some(Envelope { failure: together(own), ..self.envelope(own)? }));
-        let shown = |choice: &Envelope| booked.and(*choice).epsilon(delta).get();
-        choices.map(|choice| (shown(&choice), choice)).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, choice)| choice)
+    pub fn largest_within(&self, most: f64, delta: Delta, added: f64) -> Option<Envelope> {
+        let own = SHARES.iter().map(|share| share * delta.get()).filter(|failure| *failure <= most).fold(0.0, f64::max);
+        let failure = if added > 0.0 { (own + added).next_up() } else { own };
+        Some(Envelope { failure, ..self.envelope(own)? })
     }
 }
 

@@ -10,8 +10,7 @@
 //! | single events chosen from earlier outputs, the budget fixed | [`Filter`], [`Composition::filtered`] of older ledgers | upper | the one rule that the first event fixes: [`crate::proofs::filter`] |
 //! | chosen from earlier outputs, a reading wanted at every moment | [`Odometer`] | upper, at all times at once | filters of budgets 2^k side by side, δ split over them |
 //!
-//! The ledger is a filter: runs are chosen by people who saw earlier results. Its [`FilterStatement`] says so; a plan's [`Statement`] says `plan`.
-//! A loss distribution's ε of separately chosen runs is never stated, and the ε after each round of a plan is no odometer.
+//! A ledger is a filter: people choose runs after earlier results. [`FilterStatement`] says so, a plan's [`Statement`] says `plan`; ε after each round of a plan is no odometer.
 //!
 //! # Events and pairs
 //! Noise is stated over the clipping norm C and never over a sensitivity; the accountant alone applies it. `relation` belongs to the plan or

@@ -13,7 +13,9 @@ use super::{AccountantError, CONTINUOUS_FROM, Gdp, MARGIN, Method, Prices, Priva
 use crate::event::DpEvent;
 use crate::unit::{Delta, Epsilon};
 
-/// Share of what is left of δ that one run may take for its envelope.
+/// F over δ: what all φ together may come to. It is fixed, and readings are at δ − F, whatever was booked.
+const FAILURE: f64 = 0.1;
+/// Share of what is left of F that one run may take for its envelope.
 const MOST: f64 = 0.1;
 /// Costs of runs that are kept for the next question.
 const KEPT: usize = 64;
@@ -101,14 +103,14 @@ impl RunCost {
         self.composition.plan_loss(delta)
     }
 
-    /// The envelope that lets a filter which has booked `booked` show the smallest ε. `None`: no Gaussian covers the run.
+    /// The envelope of a filter in which the φ booked so far come to `failure`. `None`: no Gaussian covers the run with what is left of F.
     #[must_use]
-    pub fn envelope_after(&self, booked: Envelope) -> Option<Envelope> {
+    pub fn envelope_after(&self, failure: f64) -> Option<Envelope> {
         match &self.cover {
             Cover::Exact(gaussian) => Some(Envelope { gaussian: *gaussian, failure: self.added }),
             Cover::Profile(profile) => {
-                let most = MOST * (self.delta.get() - booked.failure - self.added);
-                profile.after(booked, self.delta, most, self.added)
+                let most = MOST * (FAILURE * self.delta.get() - failure - self.added);
+                profile.largest_within(most, self.delta, self.added)
             }
             Cover::Missing => None,
         }
@@ -158,7 +160,8 @@ fn renyi(composition: &Composition, delta: Delta) -> Option<(Cover, f64)> {
         return None;
     }
     let failure: f64 = composition.costs().map(|(cost, times)| cost.failure * count(times)).sum();
-    let profile = Profile::of_curve(&curve, if margin { MARGIN } else { 1.0 }, delta)?;
+    let profile =
+        Profile::of_curve(&curve, if margin { MARGIN } else { 1.0 }, delta).filter(|profile| !margin || profile.reaches() <= REACH)?;
     Some((Cover::Profile(profile), failure * (1.0 + 1e-12)))
 }
 
@@ -208,7 +211,9 @@ impl Runs {
     /// out. The first run reads its own ε as long as it is the only one.
     #[must_use]
     pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
-        let epsilon = if self.uncovered { Epsilon::INFINITE } else { self.sum.epsilon(delta) };
+        let within = !self.uncovered && self.sum.failure <= FAILURE * delta.get();
+        let rest = Delta::new(delta.get() * (1.0 - FAILURE));
+        let epsilon = rest.map_or(Epsilon::INFINITE, |rest| if within { self.sum.gaussian.epsilon_upper(rest) } else { Epsilon::INFINITE });
         let together = PrivacyLoss { epsilon, delta, method: Method::Envelopes, numerical_margin: self.sum.failure > 0.0 };
         match &self.first {
             Some(first) if self.protected == 1 => {

@@ -70,6 +70,14 @@ impl<'t> Coefficients<'t> {
         free.into_iter().chain(scale).collect::<Vec<_>>().join("; ")
     }
 
+    /// Parameters of the model's own, before those of a row: hazards, thresholds. Names and priors.
+    fn own(&self) -> Vec<(String, String)> {
+        let before = self.task.model.rules().own_before_rows() as usize;
+        let names = self.task.parameter_names().unwrap_or_default();
+        let prior = |j: usize| format!("N({}, {}²)", Short(self.prior.mean[j]), Short(self.prior.precision[j].powf(-0.5)));
+        names.into_iter().take(before).enumerate().map(|(j, name)| (name, prior(j))).collect()
+    }
+
     /// One term a line, then its coefficients.
     pub(super) fn text(&self) -> String {
         let width = self.design.terms().iter().map(|term| term.name.chars().count()).max().unwrap_or(0).max(4);
@@ -81,6 +89,16 @@ impl<'t> Coefficients<'t> {
             // Writing to a string cannot fail.
             let line = format!("{:width$}  {:5.3}  {:>3}  {:26}  {names}", term.name, term.bound, term.count, self.prior_of(term));
             let _ = writeln!(text, "{}", line.trim_end());
+        }
+        for (name, prior) in self.own() {
+            let _ = writeln!(text, "{name:width$}  {:>5}  {:>3}  {prior}", "", 1);
+        }
+        if let Some(weights) = self.task.design.as_ref().and_then(|design| design.weights.as_ref()) {
+            let _ = writeln!(
+                text,
+                "weights                   column `{}`, at most {}: the noise is that much larger",
+                weights.column, weights.largest
+            );
         }
         let _ = writeln!(text, "rows                      {} coefficients, at most {:.4} long", self.design.dimension(), self.bound);
         text
@@ -94,6 +112,7 @@ impl<'t> Coefficients<'t> {
             "norm_bound": self.bound,
             "prior": self.task.prior,
             "terms": self.design.terms().iter().map(term).collect::<Vec<_>>(),
+            "own": self.own().iter().map(|(name, prior)| json!({ "name": name, "prior": prior })).collect::<Vec<_>>(),
         })
     }
 }

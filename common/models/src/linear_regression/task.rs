@@ -38,7 +38,7 @@ impl PublicHalf for LinearRegression {
         match noise_sd {
             Some(noise_sd) => Ok(Self { noise_sd }),
             None => invalid(
-                "linear-regression needs noise_sd, the known standard deviation of an observation; update = \"vips\" learns it, and takes the number as its first guess",
+                "linear-regression needs noise_sd, the known standard deviation of an observation, or the first guess of an update that learns it",
             ),
         }
     }

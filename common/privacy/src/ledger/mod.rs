@@ -441,14 +441,14 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// An event that no engine bounds.
     pub fn further_runs(&self, events: &[(DpEvent, u64)], fallback: &[(DpEvent, u64)], most: u64) -> Result<u64, LedgerError> {
         let Budget { epsilon, delta, allow_non_private, .. } = self.budget;
-        let (run, worst) = (self.totals.priced(events, delta)?, self.totals.priced(fallback, delta)?);
         let (mut total, mut fallback_total) = (self.totals.total().clone(), self.totals.fallback_total().clone());
-        if run.non_private() && !allow_non_private {
+        if self.totals.priced(events, delta)?.non_private() && !allow_non_private {
             return Ok(0);
         }
         for fits in 0..most {
-            total.add(&run)?;
-            fallback_total.add(&worst)?;
+            let failure = total.failure().max(fallback_total.failure());
+            total.add(&self.totals.priced_after(events, delta, failure)?)?;
+            fallback_total.add(&self.totals.priced_after(fallback, delta, failure)?)?;
             let within = |sum: &Sum, limit: Epsilon| sum.protected_filtered(limit, delta).epsilon <= limit;
             if !within(&total, epsilon) || self.fallback_cap.is_some_and(|cap| !within(&fallback_total, cap)) {
                 return Ok(fits);
@@ -617,8 +617,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             self.doubtful = true;
             return Err(error.into());
         }
-        if !self.rows.is_empty() {
-            self.totals.apply(&row.body)?;
+        if !self.rows.is_empty()
+            && let Err(error) = self.totals.apply(&row.body)
+        {
+            self.doubtful = true;
+            return Err(error);
         }
         self.rows.push((row, stored.hash));
         let (genesis, head) = (self.genesis(), self.head());

@@ -27,11 +27,12 @@ use crate::ledger::permit::Permit;
 use crate::ledger::row::{LedgerIdentity, PlannedEvents, RowBody};
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::{ChargeStore, RowSigner};
+use crate::ledger::totals::Priced;
 use crate::own_eyes;
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::PermitScope;
+use dp_pvi_accounting::FilterRule;
 use dp_pvi_accounting::event::DpEvent;
-use dp_pvi_accounting::{Envelope, FilterRule, RunCost};
 
 /// How often a permit is minted again for a release that crashes left RESERVED.
 pub(crate) const MOST_RETRIES: u32 = 8;
@@ -92,18 +93,16 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     }
 
     fn append_plan(&mut self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
-        self.check(run, events, fallback.unwrap_or(events))?;
         let delta = self.budget.delta;
-        let planned = |events: &[(DpEvent, u64)], booked: Envelope| -> Result<PlannedEvents, LedgerError> {
-            let envelope = RunCost::of(events, self.totals.prices(), delta)?.envelope_after(booked);
+        let (joint, worst) = (self.totals.priced(events, delta)?, self.totals.priced(fallback.unwrap_or(events), delta)?);
+        // What is compared is what is written.
+        self.check_budget(run, &joint)?;
+        self.check_fallback(&worst)?;
+        let planned = |events: &[(DpEvent, u64)], priced: &Priced| {
             let events = events.iter().map(|(event, times)| (event.to_bytes(), *times)).collect();
-            Ok(PlannedEvents { events, envelope: envelope.map(|envelope| envelope.parts()) })
+            PlannedEvents { events, envelope: priced.envelope().map(|envelope| envelope.parts()) }
         };
-        let (booked, worst) = (self.totals.total().envelope(), self.totals.fallback_total().envelope());
-        // One envelope for both sums leaves each of them a part of its δ.
-        let both = if fallback.is_none() { booked.failure.max(worst.failure) } else { booked.failure };
-        let joint = planned(events, Envelope { failure: both, ..booked })?;
-        let fallback = fallback.map(|events| planned(events, worst)).transpose()?;
+        let (joint, fallback) = (planned(events, &joint), fallback.map(|events| planned(events, &worst)));
         self.write_units()?;
         self.append(RowBody::Planned { run: *run, delta, joint, fallback }, None)
     }
@@ -141,11 +140,18 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         let paid = retries.is_some() || self.totals.covers_visit(&release.run, &bytes, fallback_bytes.as_deref());
         let events = [(event.clone(), 1)];
         let worst = [(fallback.unwrap_or(event).clone(), 1)];
-        self.totals.prices_mut().learn(event)?;
+        let charge = self.totals.prices_mut().learn(event)?;
         self.totals.prices_mut().learn(&worst[0].0)?;
         match (self.rule(), paid) {
+            (FilterRule::Envelopes, false) if !self.totals.may_follow(&release.run, fallback.is_some()) => {
+                return Err(LedgerError::Conflict(release.clone()));
+            }
             // A visit of no plan is a run of its own, as far as its price goes.
             (FilterRule::Envelopes, false) => self.append_plan(&release.run, &events, fallback.map(|_| worst.as_slice()))?,
+            // Paid, but consent may have been withdrawn, or a limit lowered.
+            (FilterRule::Envelopes, true) if charge.is_non_private() && !self.budget.allow_non_private => {
+                return Err(LedgerError::NonPrivateForbidden);
+            }
             (FilterRule::Envelopes, true) => self.check(&release.run, &[], &[])?,
             (FilterRule::Unnamed | FilterRule::FirstCharge, _) => {
                 let times = if paid { 0 } else { 1 };

@@ -90,8 +90,17 @@ impl Totals {
 
     /// What these events would be charged as, together.
     pub(crate) fn priced(&self, events: &[(DpEvent, u64)], delta: Delta) -> Result<Priced, LedgerError> {
+        self.priced_after(events, delta, self.failure())
+    }
+
+    /// The same where the φ of all runs come to `failure`.
+    pub(crate) fn priced_after(&self, events: &[(DpEvent, u64)], delta: Delta, failure: f64) -> Result<Priced, LedgerError> {
         Ok(match self.rule {
-            FilterRule::Envelopes => Priced::Run(RunCost::of(events, &self.prices, delta)?),
+            FilterRule::Envelopes => {
+                let cost = RunCost::of(events, &self.prices, delta)?;
+                let envelope = cost.envelope_after(failure);
+                Priced::Run(cost, envelope)
+            }
             FilterRule::Unnamed | FilterRule::FirstCharge => {
                 let priced = events.iter().map(|(event, times)| Ok((self.prices.of(event)?, *times)));
                 Priced::Each(priced.collect::<Result<_, LedgerError>>()?)
@@ -99,10 +108,20 @@ impl Totals {
         })
     }
 
+    /// What the φ of all runs come to, in the sum where that is more: one envelope of a run is for both.
+    fn failure(&self) -> f64 {
+        self.total.failure().max(self.fallback_total.failure())
+    }
+
     /// Whether the run has sums of several sites, whose fallback costs something else.
     pub(crate) fn is_aggregated(&self, run: &RunId) -> bool {
         self.releases.iter().any(|(release, known)| release.run == *run && known.fallback.is_some())
             || self.left.get(run).is_some_and(|left| left.fallback.is_some())
+    }
+
+    /// Whether a plan with or without a fallback could follow: all plans of a run are aggregated, or none is.
+    pub(crate) fn may_follow(&self, run: &RunId, aggregated: bool) -> bool {
+        self.left.get(run).is_none_or(|left| left.fallback.is_some() == aggregated)
     }
 
     /// Whether the run was charged as a whole.
@@ -297,7 +316,7 @@ impl Totals {
                 }
                 None => None,
             };
-            Ok(Priced::Booked(cost, envelope))
+            Ok(Priced::Run(cost, envelope))
         };
         let priced = booked(joint)?;
         let worst = fallback.map(&mut booked).transpose()?;
@@ -362,18 +381,24 @@ struct Left {
 pub(crate) enum Priced {
     /// Each by itself, by how often it comes.
     Each(Vec<(Charge, u64)>),
-    /// As a run, by the envelope that fits best to what is booked.
-    Run(Arc<RunCost>),
     /// As a run with this envelope.
-    Booked(Arc<RunCost>, Option<Envelope>),
+    Run(Arc<RunCost>, Option<Envelope>),
 }
 
 impl Priced {
+    /// The envelope of a run.
+    pub(crate) fn envelope(&self) -> Option<Envelope> {
+        match self {
+            Self::Each(_) => None,
+            Self::Run(_, envelope) => *envelope,
+        }
+    }
+
     /// Whether a release without protection is in it.
     pub(crate) fn non_private(&self) -> bool {
         match self {
             Self::Each(charges) => charges.iter().any(|(charge, _)| charge.is_non_private()),
-            Self::Run(cost) | Self::Booked(cost, _) => cost.non_private(),
+            Self::Run(cost, _) => cost.non_private(),
         }
     }
 }
@@ -397,23 +422,19 @@ impl Sum {
     pub(crate) fn add(&mut self, priced: &Priced) -> Result<(), LedgerError> {
         match (self, priced) {
             (Self::Each(sum), Priced::Each(charges)) => charges.iter().for_each(|(charge, times)| sum.add(charge, *times)),
-            (Self::Runs(runs), Priced::Run(cost)) => {
-                let envelope = cost.envelope_after(runs.envelope());
-                runs.add(cost, envelope);
-            }
-            (Self::Runs(runs), Priced::Booked(cost, envelope)) => runs.add(cost, *envelope),
-            (Self::Each(_), Priced::Run(_) | Priced::Booked(..)) | (Self::Runs(_), Priced::Each(_)) => {
+            (Self::Runs(runs), Priced::Run(cost, envelope)) => runs.add(cost, *envelope),
+            (Self::Each(_), Priced::Run(..)) | (Self::Runs(_), Priced::Each(_)) => {
                 return Err(corrupt("prices of another rule than the first row's"));
             }
         }
         Ok(())
     }
 
-    /// What runs are covered by together; nothing where visits are added up.
-    pub(crate) fn envelope(&self) -> Envelope {
+    /// What the φ of all runs come to; nothing where visits are added up.
+    pub(crate) fn failure(&self) -> f64 {
         match self {
-            Self::Each(_) => Envelope::default(),
-            Self::Runs(runs) => runs.envelope(),
+            Self::Each(_) => 0.0,
+            Self::Runs(runs) => runs.envelope().failure,
         }
     }
 

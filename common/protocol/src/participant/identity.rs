@@ -57,7 +57,7 @@ pub struct Policy {
 pub enum PartialRuns {
     /// It takes no part: the rounds before the end would be paid for a posterior that is never finished.
     Refuse,
-    /// It takes part until the budget is used up.
+    /// It takes part until the budget is used up; where runs are charged whole, it joins and refuses every round.
     Allow,
 }
 

@@ -66,7 +66,10 @@ fn a_run_is_charged_whole_or_refused() {
             federation.run = run;
             let sites = federation.sites.clone();
             let outcome = federation.simulate();
-            check(&outcome, &sites, 1, "whole");
+            // The check is about the releases of one run.
+            if run == 1 {
+                check(&outcome, &sites, 1, "whole");
+            }
             assert_eq!(log.borrow().len(), computed, "{visits} {run}");
             let refusals = &outcome.sites[&client("poor")].as_ref().unwrap().refusals;
             assert_eq!(refusals.len(), if run == 1 { 5 - computed } else { 5 });
