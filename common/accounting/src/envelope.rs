@@ -176,7 +176,7 @@ impl Profile {
 
     /// The envelope whose φ is the largest of the fixed shares of δ that is at most `most`, and `added` for something else: more φ needs less μ.
     #[must_use]
-    pub fn largest_within(&self, most: f64, delta: Delta, added: f64) -> Option<Envelope> {
+    pub(crate) fn largest_within(&self, most: f64, delta: Delta, added: f64) -> Option<Envelope> {
         let own = SHARES.iter().map(|share| share * delta.get()).filter(|failure| *failure <= most).fold(0.0, f64::max);
         let failure = if added > 0.0 { (own + added).next_up() } else { own };
         Some(Envelope { failure, ..self.envelope(own)? })

@@ -25,7 +25,7 @@ use crate::ledger::Ledger;
 use crate::ledger::error::LedgerError;
 use crate::ledger::permit::Permit;
 use crate::ledger::row::{LedgerIdentity, PlannedEvents, RowBody};
-use crate::ledger::stage::ReleaseState;
+use crate::ledger::stage::{MOST_RETRIES, ReleaseState};
 use crate::ledger::store::{ChargeStore, RowSigner};
 use crate::ledger::totals::Priced;
 use crate::own_eyes;
@@ -33,9 +33,6 @@ use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::PermitScope;
 use dp_pvi_accounting::FilterRule;
 use dp_pvi_accounting::event::DpEvent;
-
-/// How often a permit is minted again for a release that crashes left RESERVED.
-pub(crate) const MOST_RETRIES: u32 = 8;
 
 impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// Charges `event` durably, then mints the permit. The same release with the same event and header that is still

@@ -1,5 +1,8 @@
 //! How far a release has come.
 
+/// How often a permit is minted again for a release that crashes left RESERVED.
+pub(crate) const MOST_RETRIES: u32 = 8;
+
 /// State of one release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseState {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ledger::error::LedgerError;
-use crate::ledger::reserve::MOST_RETRIES;
 use crate::ledger::row::{FreezeState, PlannedEvents, RowBody};
-use crate::ledger::stage::ReleaseState;
+use crate::ledger::stage::{MOST_RETRIES, ReleaseState};
 use crate::ledger::store::StoreError;
 use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::Relation;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::danger::assume_signed;
-use crate::ledger::reserve::MOST_RETRIES;
+use crate::ledger::stage::MOST_RETRIES;
 use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody, StoreError};
 use crate::mechanism::release_non_private;
 use crate::{Argument, ClientId, Hash, Ledger, Payload, Pending, Permit, ReleaseId, RunId, UnitTable, Units};
