@@ -82,7 +82,7 @@ impl Spread {
     pub fn of_grid(log_density: &[(i32, f64)], step: f64, origin: f64) -> Self {
         let bend = |i: usize| {
             let [before, here, after] = [log_density[i.wrapping_sub(1)], log_density[i], log_density[i + 1]];
-            (before.0 + 1 == here.0 && here.0 + 1 == after.0).then(|| before.1 - 2.0 * here.1 + after.1)
+            (before.0 + 1 == here.0 && here.0 + 1 == after.0).then_some(before.1 - 2.0 * here.1 + after.1)
         };
         let inner = |i: usize| if i > 0 && i + 1 < log_density.len() { bend(i) } else { None };
         let best = log_density.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
