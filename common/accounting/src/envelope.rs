@@ -23,7 +23,7 @@ const BISECTIONS: u32 = 36;
 /// With a larger ε, e^ε and lengths in it leave the range of numbers.
 const LARGEST: f64 = 600.0;
 /// Shares of δ that may be the failure of one run.
-const SHARES: [f64; 10] = [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 2e-3, 4e-3, 7e-3, 0.01, 0.1];
+const SHARES: [f64; 9] = [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 2e-3, 4e-3, 7e-3, 0.01];
 
 /// A run is within (μ, φ): its privacy profile is nowhere more than φ above that of a μ-Gaussian.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
