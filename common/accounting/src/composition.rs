@@ -63,6 +63,16 @@ impl Composition {
         self.first.as_ref().and_then(|first| self.mechanisms.get(first)?.0.as_deref())
     }
 
+    /// μ of everything with any protection, where all of it is unsampled Gaussian noise that may be accounted as such.
+    pub(super) fn gdp(&self) -> Option<Gdp> {
+        self.costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))))
+    }
+
+    /// The δ of all black boxes.
+    pub(super) fn failure(&self) -> f64 {
+        self.costs().map(|(cost, times)| cost.failure * count(times)).sum()
+    }
+
     /// Numbers with discrete noise that were released.
     pub(super) fn coordinates(&self) -> f64 {
         self.costs().map(|(cost, times)| f64::from(cost.coordinates) * count(times)).sum()
@@ -83,7 +93,7 @@ impl Composition {
     #[must_use]
     pub(crate) fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
         let costs = || self.costs();
-        let gdp = costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
+        let gdp = self.gdp();
         let gdp_margin = costs().any(|(cost, _)| cost.gdp_margin);
         // What the margin is there for must fit into it; else the discrete noise is accounted as such.
         let fits = |gdp: &Gdp| !gdp_margin || gdp.lattice_excess(with_margin(delta, true), self.coordinates()) <= MARGIN - 1.0;
@@ -97,7 +107,7 @@ impl Composition {
             let mut curve = Curve::default();
             costs().for_each(|(cost, times)| curve.add(&cost.curve, times));
             // The δ of black boxes adds up (Bun & Steinke 2016, Lemma 8.3 and section 8); the rest is for the curve.
-            let failure: f64 = costs().map(|(cost, times)| cost.failure * count(times)).sum();
+            let failure = self.failure();
             let rest = Delta::new((delta.get() - failure * (1.0 + 1e-12)) * (1.0 - f64::EPSILON));
             let epsilon = match rest {
                 Ok(rest) if self.lattice_holds(margin) => curve.epsilon_upper(with_margin(rest, margin)),

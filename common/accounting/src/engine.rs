@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 
 use super::Gdp;
 use super::pld::{Composition as Losses, Effort, GAP, Interval, Pair, Running};
-use super::rdp::{Curve, ORDERS};
+use super::rdp::Curve;
 use super::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
 
@@ -457,12 +457,7 @@ impl Engine {
 
     /// Upper bound on δ(ε) from Rényi divergences: the conversion of [`super::rdp`] solved for δ, at the best order.
     fn tail(&self, epsilon: f64) -> f64 {
-        let log = |(&order, &divergence): (&f64, &f64)| {
-            let sum = (order - 1.0) * (divergence - epsilon + (-1.0 / order).ln_1p()) - order.ln();
-            sum + ((order - 1.0) * (divergence + epsilon) + order.ln() + 1.0) * 8.0 * f64::EPSILON
-        };
-        let best = ORDERS.iter().zip(self.curve().values()).map(log).fold(0.0, f64::min);
-        (best.exp().max(f64::MIN_POSITIVE) + up(self.failure)).min(1.0)
+        (self.curve().delta_upper(epsilon).max(f64::MIN_POSITIVE) + up(self.failure)).min(1.0)
     }
 }
 

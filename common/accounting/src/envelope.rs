@@ -8,7 +8,7 @@
 //! Theorem and proof: [`crate::proofs::envelopes`].
 
 use super::Gdp;
-use super::rdp::{Curve, ORDERS};
+use super::rdp::Curve;
 use crate::plan::Plan;
 use crate::unit::Delta;
 
@@ -88,15 +88,7 @@ impl Profile {
 
     /// Upper bounds from Rényi divergences, times `factor`. `None`: beyond ε = 600 δ is still above a hundred-thousandth of `delta`.
     pub(crate) fn of_curve(curve: &Curve, factor: f64, delta: Delta) -> Option<Self> {
-        // δ = (1/α)(1 − 1/α)^(α − 1) e^((α − 1)(D − ε)), the conversion to ε solved for δ.
-        let at = |epsilon: f64| {
-            let log = |(&order, &divergence): (&f64, &f64)| {
-                let sum = (order - 1.0) * (divergence - epsilon + (-1.0 / order).ln_1p()) - order.ln();
-                sum + ((order - 1.0) * (divergence + epsilon) + order.ln() + 1.0) * 8.0 * f64::EPSILON
-            };
-            let best = ORDERS.iter().zip(curve.values()).map(log).fold(0.0, f64::min);
-            factor * best.exp()
-        };
+        let at = |epsilon: f64| factor * curve.delta_upper(epsilon);
         // At ε = 0, δ is the total variation: at most √(1 − e^−KL) (Bretagnolle & Huber 1979) and √(KL/2) (Pinsker); KL is at most any divergence of a higher order.
         let divergence = curve.values().first().copied().unwrap_or(f64::INFINITY);
         let variation = factor * (-(-divergence).exp_m1()).min(0.5 * divergence).max(0.0).sqrt() + if factor > 1.0 { 2e-9 } else { 0.0 };

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::composition::Composition;
 use super::rdp::{ORDERS, to_epsilon};
-use super::{Cost, Curve, Gdp, MARGIN, Method, PrivacyLoss, count, with_margin};
+use super::{Cost, Curve, MARGIN, Method, PrivacyLoss, count, with_margin};
 use crate::unit::{Delta, Epsilon};
 
 /// Which rule a ledger's first row names.
@@ -56,8 +56,7 @@ impl Composition {
     }
 
     fn gaussian_first(&self, delta: Delta) -> PrivacyLoss {
-        let sum = self.costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
-        if let Some(gdp) = sum {
+        if let Some(gdp) = self.gdp() {
             let at = with_margin(delta, true);
             if gdp.lattice_excess(at, self.coordinates()) <= DISCRETE {
                 let numerical_margin = self.costs().any(|(cost, _)| cost.gdp_margin);
@@ -85,7 +84,7 @@ impl Composition {
     fn one_order(&self, first: &Cost, curve: &Curve, margin: bool, budget: f64, delta: Delta) -> f64 {
         // A first event with a δ of its own fixes how much of δ may be spent so.
         let allowed = if first.failure > 0.0 { first.failure.max(0.5 * delta.get()) } else { 0.0 };
-        let failure: f64 = self.costs().map(|(cost, times)| cost.failure * count(times)).sum();
+        let failure = self.failure();
         let rest = if allowed > 0.0 { Delta::new((delta.get() - allowed * (1.0 + 1e-12)) * (1.0 - f64::EPSILON)) } else { Ok(delta) };
         let Ok(rest) = rest else { return f64::INFINITY };
         if failure > allowed * (1.0 + 1e-12) || !self.lattice_holds(margin) {

@@ -109,14 +109,16 @@ impl Gdp {
         let b = epsilon / mu + 0.5 * mu;
         // Mills' ratio at b, and the reciprocal of its fall from a to b, times μ.
         let (mills, steep) = (1.2534f64.min(1.0 / b), b * b + 3.0);
-        let reach = mu + 20.0;
-        let drift = coordinates * (1.01 * reach * reach + 2.0).powi(2) / (300.0 * s.powi(4));
+        let Some(drift) = self.lattice_drift(coordinates) else { return f64::INFINITY };
         let tail = 4.0 * coordinates * (-0.5 * 20.0f64.powi(2)).exp() / delta.get();
-        // Beyond these numbers the expansions of the proof are not claimed.
-        if reach > 1e4 || drift > 1e-3 {
-            return f64::INFINITY;
-        }
         (drift + 2.0 * drift * mills * steep / mu + steep / (10.0 * s * s) + tail) * 1.01
+    }
+
+    /// τ of the same proof, with k = μ + 20. `None`: beyond the numbers for which its expansions are claimed.
+    pub(super) fn lattice_drift(self, coordinates: f64) -> Option<f64> {
+        let reach = self.mu() + 20.0;
+        let drift = coordinates * (1.01 * reach * reach + 2.0).powi(2) / (300.0 * count(super::CONTINUOUS_FROM).powi(4));
+        (reach <= 1e4 && drift <= 1e-3).then_some(drift)
     }
 
     /// A lower bound on δ(ε), and its derivative there by γ = e^ε: −Φ(−ε/μ − μ/2).

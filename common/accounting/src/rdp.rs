@@ -150,6 +150,15 @@ impl Curve {
         Epsilon::new(best.max(0.0)).unwrap_or(Epsilon::INFINITE)
     }
 
+    /// Smallest δ over the orders at this ε, at most 1: the conversion of [`to_epsilon`] solved for δ. Rounded up.
+    pub(super) fn delta_upper(&self, epsilon: f64) -> f64 {
+        let log = |(&order, &divergence): (&f64, &f64)| {
+            let sum = (order - 1.0) * (divergence - epsilon + (-1.0 / order).ln_1p()) - order.ln();
+            sum + ((order - 1.0) * (divergence + epsilon) + order.ln() + 1.0) * 8.0 * f64::EPSILON
+        };
+        ORDERS.iter().zip(&self.0).map(log).fold(0.0, f64::min).exp()
+    }
+
     /// Divergences at [`ORDERS`].
     #[must_use]
     pub fn values(&self) -> &[f64] {

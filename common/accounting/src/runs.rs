@@ -4,12 +4,12 @@
 //! Theorem, proof and the rule for a ledger's first run: [`crate::proofs::envelopes`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::composition::{Composition, MOST_COORDINATES};
 use super::envelope::{Envelope, Profile};
 use super::losses::REACH;
-use super::{AccountantError, CONTINUOUS_FROM, Gdp, MARGIN, Method, Prices, PrivacyLoss, count};
+use super::{AccountantError, Gdp, MARGIN, Method, Prices, PrivacyLoss};
 use crate::event::DpEvent;
 use crate::unit::{Delta, Epsilon};
 
@@ -19,9 +19,6 @@ const FAILURE: f64 = 0.1;
 const MOST: f64 = 0.1;
 /// Costs of runs that are kept for the next question.
 const KEPT: usize = 64;
-/// Envelopes are never certified beyond these: the proof's reach of μ, and its drift of discrete noise.
-const LARGEST_REACH: f64 = 1e4;
-const LARGEST_DRIFT: f64 = 1e-3;
 
 /// What a run whose events are fixed beforehand costs, its releases without protection left out.
 #[derive(Debug)]
@@ -29,6 +26,8 @@ pub struct RunCost {
     composition: Composition,
     /// The δ at which envelopes are made.
     delta: Delta,
+    /// ε at that δ, once it was asked.
+    alone: OnceLock<PrivacyLoss>,
     cover: Cover,
     /// What discrete noise and black boxes add to the probability with which no envelope holds.
     added: f64,
@@ -75,12 +74,11 @@ impl RunCost {
 
     fn new(composition: Composition, delta: Delta) -> Self {
         let (cover, added) = Self::cover(&composition, delta);
-        Self { composition, delta, cover, added }
+        Self { composition, delta, alone: OnceLock::new(), cover, added }
     }
 
     fn cover(composition: &Composition, delta: Delta) -> (Cover, f64) {
-        let gdp = composition.costs().try_fold(Gdp::default(), |total, (cost, times)| Some(total.and(cost.gdp?.repeated(times))));
-        if let Some((gdp, added)) = gdp.and_then(|gdp| lattice(gdp, composition.coordinates())) {
+        if let Some((gdp, added)) = composition.gdp().and_then(|gdp| lattice(gdp, composition.coordinates())) {
             return (Cover::Exact(gdp), added);
         }
         let losses = || {
@@ -100,7 +98,7 @@ impl RunCost {
     /// ε of the run's protected releases alone.
     #[must_use]
     pub fn loss(&self, delta: Delta) -> PrivacyLoss {
-        self.composition.plan_loss(delta)
+        if delta == self.delta { *self.alone.get_or_init(|| self.composition.plan_loss(delta)) } else { self.composition.plan_loss(delta) }
     }
 
     /// The envelope of a filter in which the φ booked so far come to `failure`. `None`: no Gaussian covers the run with what is left of F.
@@ -143,11 +141,7 @@ fn lattice(gdp: Gdp, coordinates: f64) -> Option<(Gdp, f64)> {
     if coordinates == 0.0 || gdp.mu() == 0.0 {
         return Some((gdp, 0.0));
     }
-    let reach = gdp.mu() + 20.0;
-    let drift = coordinates * (1.01 * reach * reach + 2.0).powi(2) / (300.0 * count(CONTINUOUS_FROM).powi(4));
-    if reach > LARGEST_REACH || drift > LARGEST_DRIFT {
-        return None;
-    }
+    let drift = gdp.lattice_drift(coordinates)?;
     // 4N e^−200, far below the smallest δ that anybody asks for.
     let tail = 4.0 * coordinates * 1.4e-87;
     Some((Gdp::of_ratio(gdp.mu() * (1.0 + 1e-13)), 3.2 * drift + tail))
@@ -159,23 +153,28 @@ fn renyi(composition: &Composition, delta: Delta) -> Option<(Cover, f64)> {
     if margin && composition.coordinates() > MOST_COORDINATES {
         return None;
     }
-    let failure: f64 = composition.costs().map(|(cost, times)| cost.failure * count(times)).sum();
     let profile =
         Profile::of_curve(&curve, if margin { MARGIN } else { 1.0 }, delta).filter(|profile| !margin || profile.reaches() <= REACH)?;
-    Some((Cover::Profile(profile), failure * (1.0 + 1e-12)))
+    Some((Cover::Profile(profile), composition.failure() * (1.0 + 1e-12)))
 }
 
 /// The runs that a filter has admitted.
 #[derive(Debug, Clone, Default)]
 pub struct Runs {
     sum: Envelope,
-    /// Runs with any protection.
-    protected: u64,
-    /// The first of them.
-    first: Option<Arc<RunCost>>,
+    protected: Protected,
     /// Whether one of them has no envelope.
     uncovered: bool,
     non_private: bool,
+}
+
+/// The runs with any protection.
+#[derive(Debug, Clone, Default)]
+enum Protected {
+    #[default]
+    None,
+    One(Arc<RunCost>),
+    Several,
 }
 
 impl Runs {
@@ -185,10 +184,10 @@ impl Runs {
         if run.composition.costs().next().is_none() {
             return;
         }
-        self.protected += 1;
-        if self.protected == 1 {
-            self.first = Some(Arc::clone(run));
-        }
+        self.protected = match self.protected {
+            Protected::None => Protected::One(Arc::clone(run)),
+            Protected::One(_) | Protected::Several => Protected::Several,
+        };
         match envelope {
             Some(envelope) => self.sum = self.sum.and(envelope),
             None => self.uncovered = true,
@@ -215,14 +214,10 @@ impl Runs {
         let rest = Delta::new(delta.get() * (1.0 - FAILURE));
         let epsilon = rest.map_or(Epsilon::INFINITE, |rest| if within { self.sum.gaussian.epsilon_upper(rest) } else { Epsilon::INFINITE });
         let together = PrivacyLoss { epsilon, delta, method: Method::Envelopes, numerical_margin: self.sum.failure > 0.0 };
-        match &self.first {
-            Some(first) if self.protected == 1 => {
-                let alone = first.loss(delta);
-                // Both are bounds; where they are as good as each other, its own is what its statement says.
-                if alone.epsilon.get() <= together.epsilon.get() * (1.0 + 1e-6) { alone } else { together }
-            }
-            _ => together,
-        }
+        let Protected::One(run) = &self.protected else { return together };
+        let alone = run.loss(delta);
+        // Both are bounds; where they are as good as each other, its own is what its statement says.
+        if alone.epsilon.get() <= together.epsilon.get() * (1.0 + 1e-6) { alone } else { together }
     }
 
     /// [`Runs::protected_loss`]; ε = ∞ with a release without protection.

@@ -80,7 +80,13 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// Whether [`Ledger::plan_run`] is due: runs are charged as a whole here, and this one was not.
     #[must_use]
     pub fn awaits_plan(&self, run: &RunId) -> bool {
-        self.rule() == FilterRule::Envelopes && !self.totals.is_planned(run)
+        self.rule() == FilterRule::Envelopes && !self.is_planned(run)
+    }
+
+    /// Whether the run was charged as a whole: it is paid to its end, whichever of its visits came.
+    #[must_use]
+    pub fn is_planned(&self, run: &RunId) -> bool {
+        self.totals.is_planned(run)
     }
 
     /// Whether the budget and the cap on the fallback hold with this more.

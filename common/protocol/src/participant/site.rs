@@ -138,8 +138,9 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     fn check_paid_to_the_end(&self, task: &ResolvedTask, run: &RunId) -> Result<(), SiteError> {
         // Visits are reserved in order; a skipped one costs nothing, so this is at most too careful.
         let reserved = u32::try_from(self.headers(run).len()).unwrap_or(u32::MAX).min(task.visits());
-        let left = task.visit_events(reserved..task.visits()).map_err(unfit)?;
-        let fallback = task.visit_fallbacks(reserved..task.visits()).map_err(unfit)?;
+        let unpaid = if self.ledger.is_planned(run) { task.visits() } else { reserved };
+        let left = task.visit_events(unpaid..task.visits()).map_err(unfit)?;
+        let fallback = task.visit_fallbacks(unpaid..task.visits()).map_err(unfit)?;
         match self.ledger.would_admit(run, &left).and_then(|()| self.ledger.would_admit_fallback(run, &fallback)) {
             Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. })) => {
                 Err(error.into())

@@ -453,6 +453,25 @@ fn finding_attack2_10_a_site_may_ask_for_a_release_tick() {
     }
 }
 
+/// A site that missed the first round of a run, whose event is another one than the later ones, is charged for the whole run: after a restart it goes on, and is not asked to pay the run
+/// again.
+#[test]
+fn a_run_that_is_charged_is_paid_to_its_end_whichever_visits_came() {
+    let task = task("schedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"", "epsilon = 1.0", 2);
+    let (first, later) = (task.visit_event(0).unwrap(), task.visit_event(1).unwrap());
+    assert_ne!(first, later);
+    let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
+    let enough = Budget { epsilon: task.loss(4).unwrap().epsilon, ..budget() };
+    let disk = MemoryStore::new();
+    let mut before = ledger("a", &disk, enough).unwrap();
+    before.plan_run(&run, &task.visit_events(0..4).unwrap(), None).unwrap();
+    before.reserve(&ReleaseId { run, client: client("a"), round: 1 }, &later, Hash::of("header", &[])).unwrap();
+    drop(before);
+    let strict = Policy { partial_runs: PartialRuns::Refuse, ..lax() };
+    let mut site = Participant::new(identity("a"), strict, 100, ledger("a", &disk, enough).unwrap());
+    welcome(&mut site, &mut Desk::new(&task)).unwrap();
+}
+
 /// A run that the budget does not pay to its end is not begun: the rounds before would be charged for nothing.
 #[test]
 fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
