@@ -31,7 +31,14 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         return Err(Absent::NoRound);
     }
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
-    let looks = Looks { family: task.family(), looks, correlations: Correlations::new(task, None), prior: task.priors(), near: None };
+    let looks = Looks {
+        family: task.family(),
+        looks,
+        correlations: Correlations::new(task, None),
+        weighted: None,
+        prior: task.priors(),
+        near: None,
+    };
     looks.posterior().ok_or(Absent::Diverged)
 }
 

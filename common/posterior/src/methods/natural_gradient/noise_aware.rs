@@ -35,7 +35,8 @@ pub(crate) fn posterior(
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
     let model = task.model_at(&last);
     let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
-    let looks = Looks { family, looks, correlations, prior: task.priors(), near };
+    let weighted = spec.weighted.then_some(spec.curvature_bound);
+    let looks = Looks { family, looks, correlations, weighted, prior: task.priors(), near };
     let carried = looks.carried().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));
     Ok(Posterior { precision, ..carried.posterior })

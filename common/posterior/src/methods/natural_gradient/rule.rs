@@ -238,7 +238,7 @@ impl NaturalGradientRule {
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
         let matrix = unsvec(parts.preconditioner, d) - prior;
         let noise = self.noise(&Arrived { visit: 0, sites, sum: &[] }) / parts.square();
-        Some(Products { matrix, noise: noise.powi(2) })
+        Some(Products::new(matrix, noise.powi(2)))
     }
 
     /// Λ0(m0 − μ), for a Λ0 of this diagonal.

@@ -32,7 +32,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                     NaturalGradientVisit::Gram => {
                         let noise = rule.noise(&Arrived { visit: round.visit, sites: 1, sum: &[] }) / square;
                         let matrix = (sent.len() == triangle(d)).then(|| unsvec(sent, d) / square)?;
-                        sites.get_mut(site)?.products = Some(Products { matrix, noise: noise * noise });
+                        sites.get_mut(site)?.products = Some(Products::new(matrix, noise * noise));
                     }
                     NaturalGradientVisit::Gradient => {
                         let released = rule.released(&before, &round.state, round.visit, 1)?;

@@ -104,6 +104,9 @@ pub enum Preconditioner {
 /// Share of a visit's budget that the curvature block gets where it is not free: see the [room](super)'s page.
 const CURVATURE_SHARE: f64 = 0.5;
 
+/// The same where all records have the same curvature, so that the Gram matrix has told it already.
+const TOLD_CURVATURE_SHARE: f64 = 0.1;
+
 /// The same of the number of records, which a learned scale needs.
 const COUNT_SHARE: f64 = 0.1;
 
@@ -186,7 +189,10 @@ impl Raw {
             (given, _) => {
                 // An event is 1, and the curvatures of a record whose follow-up ends add up to as much as its residuals do.
                 let (r, c) = if ends_follow_up { (residual.max(1.0), residual) } else { (residual, curvature) };
-                let weight = given.unwrap_or_else(|| (CURVATURE_SHARE / (1.0 - CURVATURE_SHARE)).sqrt() * r * radius / (c * square));
+                let constant = task.model.rules().predictor().is_some_and(|predictor| predictor.has_constant_curvature());
+                let told = constant && preconditioner == Preconditioner::Gram;
+                let share = if told { TOLD_CURVATURE_SHARE } else { CURVATURE_SHARE };
+                let weight = given.unwrap_or_else(|| (share / (1.0 - share)).sqrt() * r * radius / (c * square));
                 (weight, (r * radius).hypot(weight * c * square))
             }
         };

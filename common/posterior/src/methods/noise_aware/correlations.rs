@@ -12,7 +12,7 @@
 //! What is taken for known may be wrong: [`Correlations::doubt`] says by how much.
 
 use dp_pvi_schema::EntryKind as Entry;
-use nalgebra::{DMatrix, DVector};
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::Setting;
 use crate::models::ModelSpec;
@@ -22,15 +22,38 @@ use crate::numerics::expectation::expectation;
 const WITHOUT_GRAM: f64 = 0.08;
 const WITH_GRAM: f64 = 0.05;
 
-/// The same of a correlation that will be seen, with noise.
-const UNSEEN: f64 = 0.5;
-
 /// Σ xxᵀ, as it was released.
 #[derive(Debug, Clone)]
 pub(crate) struct Products {
     pub(crate) matrix: DMatrix<f64>,
     /// Variance of the noise on the entries of its svec.
     pub(crate) noise: f64,
+    /// The part of the matrix that is not known: eigenvalues that were raised to a floor lie anywhere below it.
+    pub(crate) raised: DMatrix<f64>,
+}
+
+impl Products {
+    /// A matrix whose smallest eigenvalues, where there are several, were raised to a floor. They are taken for half of it.
+    pub(crate) fn new(matrix: DMatrix<f64>, noise: f64) -> Self {
+        let d = matrix.nrows();
+        let unknown = || -> Option<DMatrix<f64>> {
+            let eigen = SymmetricEigen::try_new(matrix.clone(), f64::EPSILON, 1000 * d.max(10))?;
+            let (least, most) = (eigen.eigenvalues.min(), eigen.eigenvalues.max());
+            let raised = eigen.eigenvalues.map(|value| if value <= least + 1e-9 * most { value } else { 0.0 });
+            let several = raised.iter().filter(|value| **value != 0.0).count() > 1;
+            several.then(|| &eigen.eigenvectors * DMatrix::from_diagonal(&raised) * eigen.eigenvectors.transpose())
+        };
+        match unknown() {
+            Some(raised) => Self { matrix: matrix - 0.5 * &raised, noise, raised },
+            None => Self { matrix, noise, raised: DMatrix::zeros(d, d) },
+        }
+    }
+
+    /// The same times a number.
+    #[must_use]
+    pub(super) fn times(&self, factor: f64) -> Self {
+        Self { matrix: &self.matrix * factor, noise: self.noise * factor * factor, raised: &self.raised * factor }
+    }
 }
 
 /// How entries of H off the diagonal follow from the diagonal.
@@ -57,15 +80,44 @@ impl Correlations {
     #[must_use]
     pub(crate) fn at(&self, coefficients: &DVector<f64>) -> Self {
         let weighted = || -> Option<Products> {
-            let (products, model) = (self.products.as_ref()?, self.weight.as_ref()?);
-            let intercept = self.intercept()?;
-            let moments = &products.matrix / products.matrix[(intercept, intercept)];
-            let matrix = weighted_moments(&moments, intercept, coefficients, model)?;
+            let (products, matrix) = (self.products.as_ref()?, self.weighted_by(coefficients)?);
             // The noise is that of a matrix of this size.
             let factor = matrix.trace() / products.matrix.trace();
-            Some(Products { matrix, noise: products.noise * factor * factor })
+            Some(Products { matrix, ..products.times(factor) })
         };
         Self { products: weighted().or_else(|| self.products.clone()), entries: self.entries.clone(), weight: self.weight.clone() }
+    }
+
+    /// E c xxᵀ of a record, by the moments of the Gram matrix. `None` where it lacks no weights, or without an intercept.
+    fn weighted_by(&self, coefficients: &DVector<f64>) -> Option<DMatrix<f64>> {
+        let (products, model, intercept) = (self.products.as_ref()?, self.weight.as_ref()?, self.intercept()?);
+        weighted_moments(&(&products.matrix / products.matrix[(intercept, intercept)]), intercept, coefficients, model)
+    }
+
+    /// Σ c over all records at these coefficients, in units in which the Gram matrix counts every record for 1.
+    pub(super) fn sum_of_weights(&self, coefficients: &DVector<f64>) -> Option<f64> {
+        let intercept = (self.intercept()?, self.intercept()?);
+        Some(self.weighted_by(coefficients)?[intercept] * self.products.as_ref()?.matrix[intercept])
+    }
+
+    /// Σ xxᵀ, with the weights that records have where [`Self::at`] has put them in.
+    pub(super) fn products(&self) -> Option<&Products> {
+        self.products.as_ref()
+    }
+
+    /// Whether records have different weights c.
+    pub(super) fn is_weighted(&self) -> bool {
+        self.weight.is_some()
+    }
+
+    /// What is public about an entry of a row.
+    pub(super) fn entry(&self, j: usize) -> Entry {
+        self.entries[j]
+    }
+
+    /// Number of entries of a group.
+    pub(super) fn levels(&self, group: usize) -> usize {
+        self.entries.iter().filter(|entry| **entry == Entry::Indicator { group }).count()
     }
 
     /// The intercept's coordinate.
@@ -75,11 +127,7 @@ impl Correlations {
 
     /// H with this diagonal, which is not negative.
     pub(crate) fn matrix(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
-        self.matrix_by(self.products.as_ref(), diagonal)
-    }
-
-    fn matrix_by(&self, products: Option<&Products>, diagonal: &DVector<f64>) -> DMatrix<f64> {
-        let intercept = self.intercept();
+        let (products, intercept) = (self.products.as_ref(), self.intercept());
         let of_gram = |gram: &DMatrix<f64>, i: usize, j: usize| {
             let scale = |k: usize| (diagonal[k] / gram[(k, k)]).sqrt();
             gram[(i, j)] * scale(i) * scale(j)
@@ -95,28 +143,6 @@ impl Correlations {
             },
             (_, _, None) => 0.0,
         })
-    }
-
-    /// What entries off the diagonal are before they are seen, and the variances of that. Where an indicator holds for a share p of the records, x_j is 0 for all others,
-    /// so that its correlations are about √p at most, whatever a Gram matrix says.
-    pub(crate) fn guess(&self, diagonal: &DVector<f64>) -> (DMatrix<f64>, DMatrix<f64>) {
-        let (of_gram, of_schema) = (self.matrix(diagonal), self.matrix_by(None, diagonal));
-        let doubt = self.doubt(diagonal);
-        let all = self.intercept().map(|k| diagonal[k]).filter(|all| *all > 0.0);
-        let share = |j: usize| all.filter(|_| matches!(self.entries[j], Entry::Indicator { .. })).map(|all| (diagonal[j] / all).min(1.0));
-        let of = |i: usize, j: usize| {
-            let possible = UNSEEN * UNSEEN;
-            match (share(i), share(j)) {
-                (None, None) => (of_gram[(i, j)], doubt[(i, j)].max(diagonal[i] * diagonal[j] * possible)),
-                (own, other) => {
-                    let possible = possible.min(own.unwrap_or(1.0)).min(other.unwrap_or(1.0));
-                    (of_schema[(i, j)], diagonal[i] * diagonal[j] * possible)
-                }
-            }
-        };
-        let matrix = DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| of(i, j).0);
-        let variances = DMatrix::from_fn(diagonal.len(), diagonal.len(), |i, j| if self.is_told(i, j) { 0.0 } else { of(i, j).1 });
-        (matrix, variances)
     }
 
     /// Ω: variances of the errors of entries off the diagonal of [`Self::matrix`]; 0 where the schema tells them.
@@ -148,7 +174,14 @@ impl Correlations {
     /// Without a schema: the correlations of a matrix.
     #[cfg(test)]
     pub(crate) fn of_gram(matrix: DMatrix<f64>) -> Self {
-        Self { entries: vec![Entry::Number; matrix.nrows()], products: Some(Products { matrix, noise: 0.0 }), weight: None }
+        let entries = vec![Entry::Number; matrix.nrows()];
+        Self::of_entries(entries, Some(Products { raised: DMatrix::zeros(matrix.nrows(), matrix.nrows()), matrix, noise: 0.0 }))
+    }
+
+    /// Of records that have the same weight.
+    #[cfg(test)]
+    pub(crate) fn of_entries(entries: Vec<Entry>, products: Option<Products>) -> Self {
+        Self { entries, products, weight: None }
     }
 }
 
@@ -163,8 +196,10 @@ fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVe
         return None;
     }
     let [none, one, two] = expectation(0.0, variance, |t| {
-        let of = |label: f64| predictor.statistics(centre + t, 0.0, label).curvature;
-        let weight = 0.5 * (of(0.0) + of(1.0));
+        let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(centre + t, 0.0, label));
+        // The mean of the residual is 0. Of other than two classes the curvature does not depend on the label.
+        let share = (zero.residual / (zero.residual - one.residual)).clamp(0.0, 1.0);
+        let weight = zero.curvature + share * (one.curvature - zero.curvature);
         [weight, weight * t / variance, weight * t * t / variance]
     });
     let both = mean * shared.transpose();
@@ -189,26 +224,13 @@ mod tests {
             }
         }
         let entries = vec![Entry::Indicator { group: 0 }, Entry::Indicator { group: 0 }, Entry::Indicator { group: 1 }, Entry::Intercept];
-        let correlations = Correlations { entries, products: None, weight: None };
+        let correlations = Correlations::of_entries(entries, None);
         assert!((correlations.matrix(&matrix.diagonal()) - &matrix).norm() < 1e-9);
         // Only that of a level beside another column's indicator is a guess.
         let doubt = correlations.doubt(&matrix.diagonal());
         assert!(
             (doubt[(0, 2)] - 0.0064 * matrix[(0, 0)] * matrix[(2, 2)]).abs() < 1e-9 && doubt[(0, 1)] + doubt[(0, 3)] + doubt[(2, 3)] == 0.0
         );
-    }
-
-    /// Levels of one category have no product at all; a rare level has next to none with a number; two numbers may have any.
-    #[test]
-    fn what_an_entry_can_be_follows_from_the_schema() {
-        let entries = vec![Entry::Indicator { group: 0 }, Entry::Indicator { group: 0 }, Entry::Number, Entry::Number, Entry::Intercept];
-        let correlations = Correlations { entries, products: None, weight: None };
-        let (matrix, variances) = correlations.guess(&DVector::from_vec(vec![1.0, 30.0, 100.0, 100.0, 100.0]));
-        assert_eq!((matrix[(0, 1)], variances[(0, 1)]), (0.0, 0.0));
-        assert_eq!((matrix[(0, 4)], variances[(0, 4)]), (1.0, 0.0));
-        assert!((variances[(0, 2)] - 0.01 * 1.0 * 100.0).abs() < 1e-12, "share 0.01");
-        assert!((variances[(1, 2)] - 0.25 * 30.0 * 100.0).abs() < 1e-9, "share 0.3, at most 0.25");
-        assert!((variances[(2, 3)] - 0.25 * 100.0 * 100.0).abs() < 1e-9);
     }
 
     /// Of a count with rate e^η and normal rows, Σ c xxᵀ is that of rows about Cov(x, η), times E e^η.

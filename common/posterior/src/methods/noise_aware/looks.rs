@@ -18,8 +18,8 @@
 //! and may all be wrong about the curvature at θ̄. By how much the gradient may bend on the way from them to θ̄ ([`Looks::bent_on`]) is in S where the
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
-//! **Full covariance.** An entry of H̃ off the diagonal has noise, and [`Correlations::guess`] says what it can be at all: 0 for two levels of a category, small for a
-//! rare level. Both are combined by their precisions. Without this the noise of entries that are nearly 0 acts on all coefficients.
+//! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
+//! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in the doubt of H.
 //!
 //! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
 //! [`information_share`](crate::models::ModelRules::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
@@ -27,8 +27,9 @@
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
 //!
-//! **Approximations**: no term is shortened, which would bias the fit; of weighted records the curvature is taken for the score's
-//! covariance, which is less. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
+//! **Weighted records.** A record with weight w adds wc to H and w²c to the covariance of the scores, which is about κH, κ the mean weight ([`Looks::scores`]).
+//!
+//! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
@@ -36,6 +37,7 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
 use super::scaled::{Known, Scaled};
+use super::structure::Seen;
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
 use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
@@ -43,6 +45,12 @@ use crate::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
+
+/// How much of the square of a change of H between μ_r and θ̄ its error has: what counts is H in the mean of the way, half of the change with as much doubt.
+const ON_THE_WAY: f64 = 0.5;
+
+/// Smallest weight of a record.
+const LEAST_WEIGHT: f64 = 0.6;
 
 /// What was released of the likelihood at one public point.
 #[derive(Debug, Clone)]
@@ -75,6 +83,8 @@ pub(crate) struct Looks {
     pub(crate) looks: Vec<Look>,
     /// What is known of the entries of H off the diagonal beside what was released.
     pub(crate) correlations: Correlations,
+    /// c̄ where records are kept within the clipping norm by weights; a Gram matrix counts each for c̄.
+    pub(crate) weighted: Option<f64>,
     pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
     pub(crate) near: Option<DVector<f64>>,
@@ -128,12 +138,15 @@ impl Looks {
         let mut last = false;
         let looked = mean(self.looks.iter().map(|look| &look.point), &weights);
         let mut scaled = Scaled::new(&self.prior, looked.as_slice());
-        let mut correlations = self.correlations.at(&self.looks.last()?.point);
+        let mut at = self.looks.last()?.point.clone();
         for pass in 0..PASSES {
-            let likelihood = self.likelihood(&weights, &correlations)?;
+            let likelihood = self.likelihood(&weights, &at)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
-            let noise_of_gradient = DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread);
+            // S is H and this.
+            let beyond = 1.0 - self.scores(&likelihood, &at);
+            let noise_of_gradient =
+                DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread) - &likelihood.curvature * beyond;
             let known = Known {
                 reference: &likelihood.reference,
                 gradient: &likelihood.gradient,
@@ -145,7 +158,7 @@ impl Looks {
             let still = scaled.pass(&known)?;
             let mean = scaled.mean();
             spread = scaled.covariance(&known, None)?;
-            correlations = self.correlations.at(&mean);
+            at.clone_from(&mean);
             // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
             let ahead = self.bent_on(&rest, &likelihood.curvature);
@@ -247,35 +260,41 @@ impl Looks {
         self.looks.iter().enumerate().map(change).collect()
     }
 
-    fn likelihood(&self, weights: &[f64], correlations: &Correlations) -> Option<Likelihood> {
-        let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
-        let released = of(|look| &look.curvature);
-        let curvature_noise = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w)));
-        let (curvature, mut doubt) = match self.family {
-            Family::FullGaussian { dimension } => {
-                let mut seen = unsvec(released.as_slice(), dimension);
-                let noise = variances_of_entries(&curvature_noise, dimension);
-                let (guess, mut variances) = correlations.guess(&seen.diagonal().map(|entry| entry.max(0.0)));
-                for (i, j) in (0..dimension).flat_map(|i| (0..dimension).map(move |j| (i, j))).filter(|(i, j)| i != j) {
-                    let noise = noise[(i, j)];
-                    let weight = if noise > 0.0 { variances[(i, j)] / (variances[(i, j)] + noise) } else { 1.0 };
-                    seen[(i, j)] = guess[(i, j)] + weight * (seen[(i, j)] - guess[(i, j)]);
-                    variances[(i, j)] = weight * noise;
-                }
-                (seen, variances)
-            }
-            Family::DiagonalGaussian { .. } => {
-                let diagonal = released.map(|entry| entry.max(0.0));
-                (correlations.matrix(&diagonal), correlations.doubt(&diagonal))
-            }
+    /// κ: how much of H the covariance of the records' scores is, where they are near `theta`. A sum of curvatures that is less than the Gram matrix and the model let expect has been
+    /// weighted. A weight is at least [`LEAST_WEIGHT`], that of the longest term under the default of the clipping norm.
+    fn scores(&self, likelihood: &Likelihood, theta: &DVector<f64>) -> f64 {
+        let weight = || {
+            let (bound, intercept) = (self.weighted?, self.correlations.intercept()?);
+            let expected = self.correlations.sum_of_weights(theta)? / bound;
+            Some(likelihood.curvature[(intercept, intercept)] / expected).filter(|weight| weight.is_finite())
         };
-        doubt.set_diagonal(&match self.family {
-            Family::FullGaussian { dimension } => variances_of_entries(&curvature_noise, dimension).diagonal(),
-            Family::DiagonalGaussian { .. } => curvature_noise.clone(),
-        });
+        weight().map_or(1.0, |weight| weight.clamp(LEAST_WEIGHT, 1.0))
+    }
+
+    /// What these looks tell together, if the posterior is about `theta`.
+    fn likelihood(&self, weights: &[f64], theta: &DVector<f64>) -> Option<Likelihood> {
+        let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
+        let (released, reference) = (of(|look| &look.curvature), of(|look| &look.point));
+        let curvature_noise = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w)));
+        let entries = match self.family {
+            Family::FullGaussian { dimension } => {
+                Some((unsvec(released.as_slice(), dimension), variances_of_entries(&curvature_noise, dimension)))
+            }
+            Family::DiagonalGaussian { .. } => None,
+        };
+        let (diagonal, diagonal_noise) = entries
+            .as_ref()
+            .map_or_else(|| (released.clone(), curvature_noise.clone()), |(seen, noise)| (seen.diagonal(), noise.diagonal()));
+        let seen =
+            Seen { diagonal: &diagonal, diagonal_noise: &diagonal_noise, entries: entries.as_ref().map(|(seen, noise)| (seen, noise)) };
+        let there = self.correlations.at(theta);
+        let (curvature, mut doubt) = there.curvature(&seen);
+        if let (Some(_), Some(moved)) = (&entries, there.difference(&self.correlations.at(&reference), &diagonal)) {
+            doubt += moved.map(|change| change * change) * ON_THE_WAY;
+        }
         Some(Likelihood {
             doubt,
-            reference: of(|look| &look.point),
+            reference,
             gradient: of(|look| &look.gradient),
             curvature: without_negative_eigenvalues(curvature)?,
             released,

@@ -20,6 +20,7 @@ pub(crate) mod correlations;
 pub(crate) mod looks;
 mod scaled;
 pub(crate) mod sites;
+mod structure;
 
 use serde::{Deserialize, Serialize};
 

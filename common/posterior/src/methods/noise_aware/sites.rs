@@ -121,7 +121,14 @@ impl Sites<'_> {
             }
         };
         let looks = self.visits(&keep).into_values().map(look).collect();
-        Looks { family: self.task.family(), looks, correlations: self.correlations.clone(), prior: self.task.priors(), near: None }
+        Looks {
+            family: self.task.family(),
+            looks,
+            correlations: self.correlations.clone(),
+            weighted: None,
+            prior: self.task.priors(),
+            near: None,
+        }
     }
 
     /// What a site with looks says at the mean of the run's posterior. `None` for numbers that cannot be computed with.

@@ -2,6 +2,7 @@
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_schema::EntryKind;
 use nalgebra::{DMatrix, DVector};
 
 use super::{Look, Looks, error};
@@ -36,6 +37,7 @@ fn released(looks: Vec<Look>) -> Looks {
         family: Family::FullGaussian { dimension: 3 },
         looks,
         correlations: Correlations::of_gram(curvature()),
+        weighted: None,
         prior: Prior { mean: vec![PRIOR.0; 3], precision: vec![PRIOR.1; 3], groups: Vec::new() },
         near: None,
     }
@@ -155,8 +157,9 @@ fn noise_is_not_taken_for_a_change_of_the_curvature() {
 #[test]
 fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
-    let all = released(quadratic(&best, &[1.0; 4], 9.0));
-    let likelihood = all.likelihood(&[0.25; 4], &all.correlations).unwrap();
+    let numbers = Correlations::of_entries(vec![EntryKind::Number; 3], None);
+    let all = Looks { correlations: numbers, ..released(quadratic(&best, &[1.0; 4], 9.0)) };
+    let likelihood = all.likelihood(&[0.25; 4], &DVector::zeros(3)).unwrap();
     let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
     // Every entry moves by itself, those off the diagonal with what is left of their noise beside the guess.
     let distance = &mean - &likelihood.reference;

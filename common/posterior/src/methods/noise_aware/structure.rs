@@ -1,0 +1,194 @@
+//! The curvature H = Σ c xxᵀ from everything that is known of it.
+//!
+//! Every entry of H̃ was released with noise that is the same for all entries, while H itself has entries of very different sizes: a level that few records have adds next to
+//! nothing, and the noise of its entries would act on all coefficients. So every entry is combined, by precisions, from
+//!
+//! * what was released, H̃ᵢⱼ. An indicator's own entry is that beside the intercept, too: Σ c x_j² = Σ c x_j.
+//! * a Gram matrix with the weights c put in ([`Correlations::at`]), which has noise and is wrong about c by [`WEIGHT`] of an entry.
+//! * the schema. No entry on the diagonal is negative. The share of records that have one of K levels is exponential with mean 1/(K + 1). Two levels of one category are never
+//!   seen together. Indicators of different columns are independent but for a correlation that is small where a level is rare, and numbers are uncorrelated with them: where x_j = 0
+//!   for all records but a share p, its correlations are √p at most.
+//!
+//! The result has a mean and a variance for every entry, and need not be positive semidefinite. Source: this project.
+
+use dp_pvi_schema::EntryKind as Entry;
+use nalgebra::{DMatrix, DVector};
+
+use super::correlations::{Correlations, Products};
+use crate::numerics::normal::log_cdf;
+
+/// Standard deviation of the error of an entry that follows from a Gram matrix, over the entry, where records have different weights c.
+const WEIGHT: f64 = 0.5;
+
+/// Standard deviation of a correlation that nothing tells.
+const UNSEEN: f64 = 0.5;
+
+/// What was released of H.
+pub(super) struct Seen<'a> {
+    pub(super) diagonal: &'a DVector<f64>,
+    /// Variances of its noise.
+    pub(super) diagonal_noise: &'a DVector<f64>,
+    /// All entries and the variances of their noise; only those off the diagonal are read.
+    pub(super) entries: Option<(&'a DMatrix<f64>, &'a DMatrix<f64>)>,
+}
+
+/// A number with the variance of its error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Told {
+    value: f64,
+    variance: f64,
+}
+
+impl Told {
+    const NOTHING: Self = Self { value: 0.0, variance: f64::INFINITY };
+
+    /// Both together, for independent errors.
+    fn and(self, other: Self) -> Self {
+        if self.variance.is_infinite() || other.variance == 0.0 {
+            return other;
+        }
+        let gain = self.variance / (self.variance + other.variance);
+        if gain.is_nan() {
+            self
+        } else {
+            Self { value: self.value + gain * (other.value - self.value), variance: self.variance * (1.0 - gain) }
+        }
+    }
+
+    /// The same of a number that is not negative, and exponential with this mean beforehand.
+    fn not_negative(self, mean: f64) -> Self {
+        let sd = self.variance.sqrt();
+        if sd == 0.0 || !sd.is_finite() {
+            return if sd == 0.0 { Self { value: self.value.max(0.0), ..self } } else { Self { value: mean, variance: mean * mean } };
+        }
+        // A normal density that is cut at 0.
+        let shifted = self.value - self.variance / mean;
+        let cut = log_cdf(shifted / sd);
+        Self { value: sd * cut.excess, variance: self.variance * (1.0 - cut.ratio * cut.excess).max(0.0) }
+    }
+}
+
+impl Correlations {
+    /// H and the variances of the errors of its entries, d × d. Off the diagonal it is [`Correlations::matrix`] where no entry was released there.
+    pub(super) fn curvature(&self, seen: &Seen<'_>) -> (DMatrix<f64>, DMatrix<f64>) {
+        let d = seen.diagonal.len();
+        let known = Known::new(self, seen);
+        let diagonal: Vec<Told> = (0..d).map(|j| known.diagonal(j)).collect();
+        let values = DVector::from_iterator(d, diagonal.iter().map(|told| told.value));
+        if seen.entries.is_none() {
+            let mut doubt = self.doubt(&values);
+            doubt.set_diagonal(&DVector::from_iterator(d, diagonal.iter().map(|told| told.variance)));
+            return (self.matrix(&values), doubt);
+        }
+        let told = DMatrix::from_fn(d, d, |i, j| known.entry(i.min(j), i.max(j), &diagonal));
+        (told.map(|told| told.value), told.map(|told| told.variance))
+    }
+
+    /// By how much H differs elsewhere from here, as the Gram matrix with weights says. `None` where it has none.
+    pub(super) fn difference(&self, elsewhere: &Self, diagonal: &DVector<f64>) -> Option<DMatrix<f64>> {
+        let (here, there) = (self.products()?, elsewhere.products()?);
+        let factor = in_units_of(here, diagonal, self.intercept()).matrix.trace() / here.matrix.trace();
+        self.is_weighted().then(|| (&there.matrix - &here.matrix) * factor)
+    }
+}
+
+/// What is known before entries are put together.
+struct Known<'a> {
+    correlations: &'a Correlations,
+    seen: &'a Seen<'a>,
+    /// In units of H.
+    products: Option<Products>,
+    /// The intercept's coordinate, and its entry of H: that of all records.
+    all: Option<(usize, f64)>,
+}
+
+impl<'a> Known<'a> {
+    fn new(correlations: &'a Correlations, seen: &'a Seen<'a>) -> Self {
+        let intercept = correlations.intercept();
+        let products = correlations.products().map(|products| in_units_of(products, seen.diagonal, intercept));
+        let all = intercept.map(|k| (k, seen.diagonal[k])).filter(|(_, all)| *all > 0.0);
+        Self { correlations, seen, products, all }
+    }
+
+    fn released(&self, i: usize, j: usize) -> Told {
+        self.seen.entries.map_or(Told::NOTHING, |(entries, noise)| Told { value: entries[(i, j)], variance: noise[(i, j)] })
+    }
+
+    /// Of entry (i, j) of the Gram matrix with its weights.
+    fn gram(&self, i: usize, j: usize) -> Told {
+        let Some(products) = &self.products else { return Told::NOTHING };
+        let value = products.matrix[(i, j)];
+        let weight = if self.correlations.is_weighted() { WEIGHT * value } else { 0.0 };
+        // svec multiplies entries off the diagonal by √2, and then adds noise.
+        let noise = if i == j { products.noise } else { 0.5 * products.noise };
+        Told { value, variance: noise + weight * weight + self.below_floor(i, j) }
+    }
+
+    /// Variance of what is not known of an entry because eigenvalues were raised to a floor: each is uniform below it.
+    fn below_floor(&self, i: usize, j: usize) -> f64 {
+        self.products.as_ref().map_or(0.0, |products| products.raised[(i, i)] * products.raised[(j, j)] / 12.0)
+    }
+
+    fn diagonal(&self, j: usize) -> Told {
+        let own = Told { value: self.seen.diagonal[j], variance: self.seen.diagonal_noise[j] };
+        match (self.correlations.entry(j), self.all) {
+            (Entry::Indicator { group }, Some((k, all))) => {
+                // Two thirds of what the Gram matrix tells are beside the intercept, with half of the noise; errors of the weights are the same in both.
+                let (gram, noise) = (self.gram(j, j), self.products.as_ref().map_or(0.0, |products| products.noise));
+                let gram = Told { value: (gram.value + 2.0 * self.gram(j, k).value) / 3.0, variance: gram.variance - noise * 2.0 / 3.0 };
+                #[allow(clippy::cast_precision_loss, reason = "a number of levels")]
+                let levels = self.correlations.levels(group) as f64;
+                own.and(self.released(j, k)).and(gram).not_negative(all / (levels + 1.0))
+            }
+            (Entry::Intercept, _) => own.not_negative(f64::INFINITY),
+            _ => own.and(self.gram(j, j)).not_negative(f64::INFINITY),
+        }
+    }
+
+    /// The share of records that an indicator holds for.
+    fn share(&self, j: usize, diagonal: &[Told]) -> Option<f64> {
+        let (_, all) = self.all?;
+        matches!(self.correlations.entry(j), Entry::Indicator { .. }).then(|| (diagonal[j].value / all).min(1.0))
+    }
+
+    /// Of i ≤ j.
+    fn entry(&self, i: usize, j: usize, diagonal: &[Told]) -> Told {
+        let (a, b) = (diagonal[i], diagonal[j]);
+        match (self.correlations.entry(i), self.correlations.entry(j)) {
+            _ if i == j => return a,
+            (Entry::Indicator { group }, Entry::Indicator { group: other }) if group == other => return Told { value: 0.0, variance: 0.0 },
+            (Entry::Indicator { .. }, Entry::Intercept) => return a,
+            (Entry::Intercept, Entry::Indicator { .. }) => return b,
+            _ => {}
+        }
+        let (size, shares) = (a.value * b.value, (self.share(i, diagonal), self.share(j, diagonal)));
+        let possible = UNSEEN * UNSEEN * shares.0.unwrap_or(1.0).min(shares.1.unwrap_or(1.0));
+        let independent = match (shares, self.all) {
+            ((Some(_), Some(_)), Some((_, all))) => size / all,
+            _ => 0.0,
+        };
+        let gram = match (&self.products, shares) {
+            // Of numbers it is the correlation: their own entries are known better than by the Gram matrix.
+            (Some(products), (None, None)) => {
+                let square = products.matrix[(i, i)] * products.matrix[(j, j)];
+                let relative = if self.correlations.is_weighted() { WEIGHT } else { 0.0 };
+                let noise = 0.5 * products.noise / square + self.below_floor(i, j) / square;
+                Told { value: products.matrix[(i, j)] * (size / square).sqrt(), variance: size * (relative * relative + noise) }
+            }
+            _ => self.gram(i, j),
+        };
+        Told { value: independent, variance: size * possible }.and(gram).and(self.released(i, j))
+    }
+}
+
+/// The same in units of the curvature: the intercept has the same entry in both, or the traces are the same.
+fn in_units_of(products: &Products, diagonal: &DVector<f64>, intercept: Option<usize>) -> Products {
+    let of = |entries: &DVector<f64>| intercept.map_or_else(|| entries.sum(), |k| entries[k]);
+    let factor = of(diagonal).max(0.0) / of(&products.matrix.diagonal());
+    let factor = if factor.is_finite() { factor } else { 0.0 };
+    products.times(factor)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,139 @@
+use dp_pvi_schema::EntryKind as Entry;
+use nalgebra::{DMatrix, DVector};
+
+use super::{Seen, Told};
+use crate::methods::noise_aware::correlations::{Correlations, Products};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        f64::from(u32::try_from((z ^ (z >> 31)) >> 32).unwrap()) / f64::from(u32::MAX)
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * (1.0 - 0.999_999 * self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+#[test]
+fn a_cut_normal_density_has_these_moments() {
+    for (value, variance, mean) in [(-1.0, 4.0, 3.0), (2.0, 0.25, 0.5), (5.0, 9.0, f64::INFINITY), (-30.0, 4.0, 1.0)] {
+        let told = Told { value, variance }.not_negative(mean);
+        let (mut total, mut first, mut second) = (0.0, 0.0, 0.0);
+        for k in 0..200_000 {
+            let x = (f64::from(k) + 0.5) * 1e-4;
+            let density = (-0.5 * (x - value).powi(2) / variance - x / mean + 0.5 * value.min(0.0).powi(2) / variance).exp();
+            (total, first, second) = (total + density, first + density * x, second + density * x * x);
+        }
+        let expected = first / total;
+        assert!((told.value - expected).abs() < 1e-4 * (1.0 + expected), "{told:?} {expected}");
+        assert!((told.variance - (second / total - expected * expected)).abs() < 1e-4 * (1.0 + told.variance), "{told:?}");
+    }
+}
+
+#[test]
+fn two_tellings_are_weighted_by_their_precisions() {
+    let both = Told { value: 1.0, variance: 1.0 }.and(Told { value: 4.0, variance: 0.5 });
+    assert!((both.value - 3.0).abs() < 1e-12 && (both.variance - 1.0 / 3.0).abs() < 1e-12);
+    let known = Told { value: 2.0, variance: 3.0 };
+    assert_eq!((Told::NOTHING.and(known), known.and(Told::NOTHING)), (known, known));
+    let exact = Told { value: 7.0, variance: 0.0 };
+    assert_eq!((exact.and(known), known.and(exact)), (exact, exact));
+}
+
+/// A category of six levels, a boolean, a number and an intercept.
+fn entries() -> Vec<Entry> {
+    let levels = (0..5).map(|_| Entry::Indicator { group: 0 });
+    levels.chain([Entry::Indicator { group: 1 }, Entry::Number, Entry::Intercept]).collect()
+}
+
+/// H of 1,000 records with shares that are drawn.
+fn drawn(random: &mut Random) -> DMatrix<f64> {
+    let shares: Vec<f64> = (0..6).map(|_| -(1.0 - 0.999_999 * random.uniform()).ln()).collect();
+    let total: f64 = shares.iter().sum();
+    let (yes, slope) = (0.5 * random.uniform(), random.normal());
+    let mut matrix = DMatrix::zeros(8, 8);
+    for (level, share) in shares.iter().enumerate() {
+        for (is, chance) in [(0.0, 1.0 - yes), (1.0, yes)] {
+            for number in [-1.0, 1.0] {
+                let mut row = DVector::zeros(8);
+                if level < 5 {
+                    row[level] = 1.0;
+                }
+                (row[5], row[6], row[7]) = (is, number + 0.3 * slope * is, 1.0);
+                matrix += &row * row.transpose() * (1000.0 * share / total * chance / 2.0);
+            }
+        }
+    }
+    matrix
+}
+
+/// Squared errors are as large as the variances say, with and without a Gram matrix, and smaller than those of what was released.
+#[test]
+fn errors_are_as_large_as_they_are_said_to_be() {
+    for with_gram in [false, true] {
+        let (mut random, mut squares, mut count, mut own, mut released) = (Random(5), 0.0, 0.0, 0.0, 0.0);
+        for _ in 0..400 {
+            let truth = drawn(&mut random);
+            let (sd, gram_sd) = (60.0, 40.0);
+            let mut noisy = |sd: f64| {
+                let mut noise = DMatrix::zeros(8, 8);
+                for (i, j) in (0..8).flat_map(|i| (i..8).map(move |j| (i, j))) {
+                    let e = sd * random.normal() * if i == j { 1.0 } else { std::f64::consts::FRAC_1_SQRT_2 };
+                    (noise[(i, j)], noise[(j, i)]) = (e, e);
+                }
+                &truth + noise
+            };
+            let (seen, gram) = (noisy(sd), noisy(gram_sd));
+            let variances = DMatrix::from_fn(8, 8, |i, j| if i == j { sd * sd } else { 0.5 * sd * sd });
+            let products = with_gram.then(|| Products { matrix: gram, noise: gram_sd * gram_sd, raised: DMatrix::zeros(8, 8) });
+            let correlations = Correlations::of_entries(entries(), products);
+            let diagonal = seen.diagonal();
+            let (matrix, doubt) = correlations.curvature(&Seen {
+                diagonal: &diagonal,
+                diagonal_noise: &variances.diagonal(),
+                entries: Some((&seen, &variances)),
+            });
+            for (i, j) in (0..7).flat_map(|i| (i..7).map(move |j| (i, j))) {
+                let error = matrix[(i, j)] - truth[(i, j)];
+                if doubt[(i, j)] == 0.0 {
+                    assert!(error.abs() < 1e-9, "two levels have no product");
+                    continue;
+                }
+                squares += error * error / doubt[(i, j)];
+                own += error * error;
+                released += (seen[(i, j)] - truth[(i, j)]).powi(2);
+                count += 1.0;
+            }
+        }
+        let ratio: f64 = squares / count;
+        assert!((0.5..1.3).contains(&ratio), "{with_gram}: squared errors are {ratio} of what they are said to be");
+        assert!(own < 0.5 * released, "{with_gram}: {own} {released}");
+    }
+}
+
+#[test]
+fn without_noise_it_is_what_was_released() {
+    let truth = drawn(&mut Random(9));
+    let none = DMatrix::zeros(8, 8);
+    let seen = Seen { diagonal: &truth.diagonal(), diagonal_noise: &none.diagonal(), entries: Some((&truth, &none)) };
+    let (matrix, doubt) = Correlations::of_entries(entries(), None).curvature(&seen);
+    assert!((matrix - truth).norm() < 1e-9 && doubt.norm() < 1e-9);
+}
+
+/// Eigenvalues that were raised to a floor of 4 are taken for 2, and the matrix knows in which directions.
+#[test]
+fn eigenvalues_below_a_floor_are_not_taken_for_known() {
+    let rotation = DMatrix::from_row_slice(3, 3, &[0.6, 0.8, 0.0, -0.8, 0.6, 0.0, 0.0, 0.0, 1.0]);
+    let of = |values: [f64; 3]| &rotation * DMatrix::from_diagonal(&DVector::from_row_slice(&values)) * rotation.transpose();
+    let products = Products::new(of([50.0, 4.0, 4.0]), 1.0);
+    assert!((products.matrix - of([50.0, 2.0, 2.0])).norm() < 1e-9 && (products.raised - of([0.0, 4.0, 4.0])).norm() < 1e-9);
+    // One smallest eigenvalue is no floor.
+    let products = Products::new(of([50.0, 5.0, 4.0]), 1.0);
+    assert!((products.matrix - of([50.0, 5.0, 4.0])).norm() < 1e-9 && products.raised.norm() == 0.0);
+}
