@@ -3,7 +3,6 @@
 //!
 //! The mathematics is in [`dp_pvi_accounting`]; nothing here touches a record, a ledger or a network.
 
-mod events;
 mod plan;
 mod plot;
 mod queries;
@@ -14,12 +13,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use dp_pvi_accounting::exchange::{self, EventsError};
 use dp_pvi_accounting::unit::{InvalidUnit, rounded_up};
 use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Plan, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
-pub use self::events::EventsError;
 pub use self::plot::PlotError;
 use self::queries::{Answer, QueryError};
 use self::steps::{Calibrated, Steps};
@@ -161,7 +160,7 @@ impl Question {
         match self {
             Self::Account { queries: Some(file), .. } => answer(file, &mut print),
             Self::Account { events: Some(file), how, plot, .. } => {
-                let all = events::plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
+                let all = exchange::read_plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
                 let rounds = |_: Delta| Ok(Vec::new());
                 cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
             }

@@ -1,6 +1,7 @@
 //! Steps of one mechanism: what they cost, and what is found for a target.
 
 use dp_pvi_accounting::calibrate::{self, Target};
+use dp_pvi_accounting::exchange;
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 use dp_pvi_accounting::{Interval, Neighbours, Phase, Plan, Sampling};
 use serde::Serialize;
@@ -124,7 +125,7 @@ pub(super) fn account(plan: &Plan, at: Delta) -> Account {
         renyi_epsilon,
         renyi_order,
         attained: plan.attained(at),
-        dp_event: super::events::written(plan),
+        dp_event: exchange::written(plan),
         true_positive_rate: [1e-3, 1e-2, 1e-1].map(|rate| (rate, plan.true_positive_rate(rate))),
         statement,
     }

@@ -15,8 +15,9 @@
 mod tests;
 mod text;
 
-use dp_pvi_accounting::{AccountantError, Mechanism, Neighbours, Phase, Plan, Sampling};
 use serde_json::{Map, Value};
+
+use super::{AccountantError, Mechanism, Neighbours, Phase, Plan, Sampling};
 
 /// Most events inside each other.
 const DEEPEST: usize = 64;
@@ -82,7 +83,7 @@ pub enum EventsError {
 ///
 /// # Errors
 /// Neither form, a field that is missing or out of range, or an event without a proved bound, by its name.
-pub(super) fn plan(text: &str, relation: Neighbours) -> Result<Plan, EventsError> {
+pub fn read_plan(text: &str, relation: Neighbours) -> Result<Plan, EventsError> {
     let value = match text.trim_start().as_bytes().first() {
         Some(b'{' | b'[') => serde_json::from_str(text)?,
         _ => text::value(text)?,
@@ -234,7 +235,8 @@ impl<'a> Fields<'a> {
 }
 
 /// A plan in the words of `dp_accounting`. `None`: it has steps for which that library has no event.
-pub(super) fn written(plan: &Plan) -> Option<String> {
+#[must_use]
+pub fn written(plan: &Plan) -> Option<String> {
     let mut events = Vec::new();
     for phase in plan.phases() {
         let event = match phase.mechanism {

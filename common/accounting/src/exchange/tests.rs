@@ -1,8 +1,5 @@
-#![allow(clippy::unwrap_used)]
-
-use dp_pvi_accounting::Delta;
-
 use super::*;
+use crate::Delta;
 
 /// Printed by `dp_accounting` 0.6.0.
 const PRINTED: &str = "ComposedDpEvent(events=[SelfComposedDpEvent(event=PoissonSampledDpEvent(sampling_probability=0.01, \
@@ -10,7 +7,7 @@ const PRINTED: &str = "ComposedDpEvent(events=[SelfComposedDpEvent(event=Poisson
     SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=4.0), count=20)])";
 
 fn add_remove(text: &str) -> Result<Plan, EventsError> {
-    plan(text, Neighbours::AddRemove)
+    read_plan(text, Neighbours::AddRemove)
 }
 
 fn by_hand() -> Plan {
@@ -96,8 +93,8 @@ fn what_cannot_be_accounted_is_refused_by_name() {
     let deep = format!("{}GaussianDpEvent(1.0){}", "ComposedDpEvent([".repeat(5000), "])".repeat(5000));
     assert!(matches!(add_remove(&deep), Err(EventsError::TooMany)));
     let shuffled = "SampledWithoutReplacementDpEvent(100, 10, GaussianDpEvent(1.0))";
-    assert!(plan(shuffled, Neighbours::ZeroOut).unwrap_err().to_string().contains("zero-out"));
-    assert!(plan(shuffled, Neighbours::ReplaceOne).is_ok());
+    assert!(read_plan(shuffled, Neighbours::ZeroOut).unwrap_err().to_string().contains("zero-out"));
+    assert!(read_plan(shuffled, Neighbours::ReplaceOne).is_ok());
 }
 
 /// Zero steps cost nothing.
