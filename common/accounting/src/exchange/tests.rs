@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::Delta;
 
@@ -28,6 +30,76 @@ fn what_python_prints_is_read_and_written_again() {
         SelfComposedDpEvent(SelfComposedDpEvent(PoissonSampledDpEvent(.01, GaussianDpEvent(1.)), 250), count=2),\n  LaplaceDpEvent(2.0),\n\
         SelfComposedDpEvent(GaussianDpEvent(noise_multiplier=4.0), 20),\n])";
     assert_eq!(add_remove(other).unwrap(), read);
+    // Numbers of numpy.
+    let typed = PRINTED.replace("0.01", "np.float64(0.01)").replace("=20)", "=numpy.int64(20))");
+    assert_eq!(add_remove(&typed).unwrap(), read);
+}
+
+/// Pieces of valid texts, and what may go wrong between them.
+fn pieces() -> impl Strategy<Value = String> {
+    const PIECES: [&str; 24] = [
+        "GaussianDpEvent",
+        "LaplaceDpEvent",
+        "SelfComposedDpEvent",
+        "ComposedDpEvent",
+        "PoissonSampledDpEvent",
+        "noise_multiplier=",
+        "event=",
+        "events=",
+        "count=",
+        "(",
+        ")",
+        "[",
+        "]",
+        ",",
+        " ",
+        "\n",
+        "1.0",
+        "0.01",
+        "-3",
+        "1e400",
+        "np.float64",
+        "None",
+        "é",
+        "{\"class_name\": ",
+    ];
+    proptest::collection::vec(proptest::sample::select(PIECES.to_vec()), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    /// Whatever the bytes are, they become a plan or an error with words.
+    #[test]
+    fn any_bytes_are_a_plan_or_a_refusal(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in pieces()) {
+        for text in [String::from_utf8_lossy(&bytes).into_owned(), text] {
+            if let Err(error) = add_remove(&text) {
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+
+    /// One sign that is changed, left out or doubled in what Python prints.
+    #[test]
+    fn a_damaged_text_is_a_plan_or_a_refusal(at in 0..PRINTED.len(), byte in any::<u8>(), how in 0..3u8) {
+        let mut bytes = PRINTED.as_bytes().to_vec();
+        match how {
+            0 => bytes[at] = byte,
+            1 => { bytes.remove(at); }
+            _ => bytes.insert(at, byte),
+        }
+        if let Ok(plan) = add_remove(&String::from_utf8_lossy(&bytes)) {
+            prop_assert!(plan.phases().len() <= 4);
+        }
+    }
+
+    /// What is written is read as the same plan, to the last bit of every number.
+    #[test]
+    fn what_is_written_is_read_again(sigma in 1e-2f64..1e3, scale in 1e-2f64..1e3, rate in 1e-9f64..1.0, rho in 0.0f64..9.0, steps in 1..1_000_000u64) {
+        let mut plan = Plan::new(Neighbours::ReplaceOne);
+        plan.append(Phase::gaussian(sigma, Sampling::Poisson(rate), steps)).unwrap();
+        plan.append(Phase { mechanism: Mechanism::Laplace { scale }, sampling: Sampling::None, steps }).unwrap();
+        plan.append(Phase { mechanism: Mechanism::Zcdp { rho }, sampling: Sampling::None, steps: 1 }).unwrap();
+        prop_assert_eq!(read_plan(&written(&plan).unwrap(), Neighbours::ReplaceOne).unwrap(), plan);
+    }
 }
 
 #[test]

@@ -120,6 +120,13 @@ impl Parser<'_> {
             self.at = start;
             return Err(self.wrong("a name is followed by ( and its fields"));
         }
+        if word.starts_with("np.") || word.starts_with("numpy.") {
+            // A number of numpy prints its type around itself.
+            self.skip();
+            let number = self.number()?;
+            self.require(')', "a number of numpy ends with )")?;
+            return Ok(number);
+        }
         let mut fields = Map::new();
         let mut position = 0;
         loop {
