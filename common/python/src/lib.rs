@@ -15,7 +15,7 @@ mod _native {
     use std::sync::Mutex;
 
     use dp_pvi_accounting::calibrate::{self, Target};
-    use dp_pvi_accounting::exchange::{read_plan, written};
+    use dp_pvi_accounting::exchange::{printed, read_plan, written};
     use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Interval, Neighbours, Plan};
     use pyo3::exceptions::{PyRuntimeError, PyValueError};
     use pyo3::prelude::*;
@@ -134,7 +134,7 @@ mod _native {
 
         /// The steps in the words of `dp_accounting`; none where it has no event for one of them.
         fn event(&self, py: Python<'_>) -> PyResult<Option<String>> {
-            self.ask(py, |all| written(&all.plan))
+            self.ask(py, |all| written(&all.plan).as_ref().map(printed))
         }
 
         /// Canonical bytes: equal plans have equal bytes.

@@ -15,9 +15,9 @@
 mod tests;
 mod text;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{AccountantError, Mechanism, Neighbours, Phase, Plan, Sampling};
+use super::{AccountantError, Delta, Epsilon, Mechanism, Neighbours, Phase, Plan, Sampling};
 
 /// Most events inside each other.
 const DEEPEST: usize = 64;
@@ -25,6 +25,8 @@ const DEEPEST: usize = 64;
 const MOST: usize = 100_000;
 /// The field of a class's name.
 const CLASS: &str = "class_name";
+/// OpenDP's measure of (ε, δ).
+const APPROXIMATE: &str = "Approximate<MaxDivergence>";
 
 /// A file of events that cannot be accounted.
 #[derive(Debug, thiserror::Error)]
@@ -166,24 +168,31 @@ impl Reader {
         }
     }
 
-    /// A measure of OpenDP with its loss.
+    /// A measure of OpenDP with its loss, by the name of its type or as it prints itself.
     fn measure(&mut self, fields: &Map<String, Value>, times: u64) -> Result<(), EventsError> {
         let class = fields.get("measure").and_then(Value::as_str).ok_or(EventsError::NoEvent)?;
         let fields = Fields { class, fields };
-        let loss = fields.get("loss")?;
-        let mechanism = match class {
-            "MaxDivergence" => Mechanism::Approximate { epsilon: fields.number("loss")?, delta: 0.0 },
-            "Approximate<MaxDivergence>" => match loss.as_array().map(Vec::as_slice) {
-                Some([epsilon, delta]) => {
-                    let (epsilon, delta) = epsilon.as_f64().zip(delta.as_f64()).ok_or_else(|| fields.wrong("loss", "[epsilon, delta]"))?;
-                    Mechanism::Approximate { epsilon, delta }
-                }
-                _ => return Err(fields.wrong("loss", "[epsilon, delta]")),
-            },
-            "ZeroConcentratedDivergence" => Mechanism::Zcdp { rho: fields.number("loss")? },
-            _ => return Err(fields.unsupported("no proved bound for this measure is implemented")),
+        let pair = || {
+            let loss = fields.get("loss")?.as_array().map(Vec::as_slice);
+            let Some([first, delta]) = loss else { return Err(fields.wrong("loss", "[loss, delta]")) };
+            first.as_f64().zip(delta.as_f64()).ok_or_else(|| fields.wrong("loss", "[loss, delta]"))
         };
-        self.append(class, mechanism, Sampling::None, times)
+        let mut release = |mechanism: Mechanism| self.append(class, mechanism, Sampling::None, times);
+        match class {
+            "MaxDivergence" => release(Mechanism::Approximate { epsilon: fields.number("loss")?, delta: 0.0 }),
+            APPROXIMATE | "Approximate(MaxDivergence)" => {
+                let (epsilon, delta) = pair()?;
+                release(Mechanism::Approximate { epsilon, delta })
+            }
+            "ZeroConcentratedDivergence" => release(Mechanism::Zcdp { rho: fields.number("loss")? }),
+            // But for an event of probability delta it is rho-zCDP.
+            "Approximate<ZeroConcentratedDivergence>" | "Approximate(ZeroConcentratedDivergence)" => {
+                let (rho, delta) = pair()?;
+                release(Mechanism::Zcdp { rho })?;
+                release(Mechanism::Approximate { epsilon: 0.0, delta })
+            }
+            _ => Err(fields.unsupported("no proved bound for this measure is implemented")),
+        }
     }
 
     fn append(&mut self, class: &str, mechanism: Mechanism, sampling: Sampling, steps: u64) -> Result<(), EventsError> {
@@ -234,24 +243,46 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A plan in the words of `dp_accounting`. `None`: it has steps for which that library has no event.
+/// A plan as an event of `dp_accounting`, in JSON. `None`: it has steps for which that library has no event.
 #[must_use]
-pub fn written(plan: &Plan) -> Option<String> {
+pub fn written(plan: &Plan) -> Option<Value> {
     let mut events = Vec::new();
     for phase in plan.phases() {
         let event = match phase.mechanism {
-            Mechanism::Gaussian { sigma } => format!("GaussianDpEvent(noise_multiplier={sigma:?})"),
-            Mechanism::Laplace { scale } => format!("LaplaceDpEvent(noise_multiplier={scale:?})"),
-            Mechanism::Zcdp { rho } => format!("ZCDpEvent(rho={rho:?}, xi=0.0)"),
-            Mechanism::DiscreteGaussian { .. } | Mechanism::Approximate { .. } => return None,
+            Mechanism::Gaussian { sigma } => json!({CLASS: "GaussianDpEvent", "noise_multiplier": sigma}),
+            Mechanism::Laplace { scale } => json!({CLASS: "LaplaceDpEvent", "noise_multiplier": scale}),
+            Mechanism::Zcdp { rho } => json!({CLASS: "ZCDpEvent", "rho": rho, "xi": 0.0}),
+            Mechanism::Approximate { epsilon, delta } => json!({CLASS: "EpsilonDeltaDpEvent", "epsilon": epsilon, "delta": delta}),
+            Mechanism::DiscreteGaussian { .. } => return None,
         };
         let event = match phase.sampling {
             Sampling::None => event,
-            Sampling::Poisson(rate) => format!("PoissonSampledDpEvent(sampling_probability={rate:?}, event={event})"),
+            Sampling::Poisson(rate) => json!({CLASS: "PoissonSampledDpEvent", "sampling_probability": rate, "event": event}),
             // Of a batch only its share of the data is known here.
             Sampling::WithoutReplacement(_) | Sampling::ShuffledPasses(_) => return None,
         };
-        events.push(if phase.steps == 1 { event } else { format!("SelfComposedDpEvent(event={event}, count={})", phase.steps) });
+        let once = phase.steps == 1;
+        events.push(if once { event } else { json!({CLASS: "SelfComposedDpEvent", "event": event, "count": phase.steps}) });
     }
-    Some(format!("ComposedDpEvent(events=[{}])", events.join(", ")))
+    Some(json!({CLASS: "ComposedDpEvent", "events": events}))
+}
+
+/// An event of [`written`] as `dp_accounting` prints it.
+#[must_use]
+pub fn printed(event: &Value) -> String {
+    match event {
+        Value::Array(events) => format!("[{}]", events.iter().map(printed).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) => {
+            let class = fields.get(CLASS).and_then(Value::as_str).unwrap_or_default();
+            let field = |name: &&str| Some(format!("{name}={}", printed(fields.get(*name)?)));
+            format!("{class}({})", text::names(class).iter().filter_map(field).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// (ε, δ) as a loss under a privacy measure of OpenDP, in JSON.
+#[must_use]
+pub fn measure(epsilon: Epsilon, delta: Delta) -> Value {
+    json!({"measure": APPROXIMATE, "loss": [epsilon.get(), delta.get()]})
 }

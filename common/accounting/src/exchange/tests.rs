@@ -24,7 +24,7 @@ fn by_hand() -> Plan {
 fn what_python_prints_is_read_and_written_again() {
     let read = add_remove(PRINTED).unwrap();
     assert_eq!(read, by_hand());
-    assert_eq!(add_remove(&written(&read).unwrap()).unwrap(), read);
+    assert_eq!(add_remove(&printed(&written(&read).unwrap())).unwrap(), read);
     // By position, over lines, with the module's name.
     let other = "dp_accounting.ComposedDpEvent([\n  dp_accounting.SelfComposedDpEvent(PoissonSampledDpEvent(1e-2, GaussianDpEvent(1)), 500),\n\
         SelfComposedDpEvent(SelfComposedDpEvent(PoissonSampledDpEvent(.01, GaussianDpEvent(1.)), 250), count=2),\n  LaplaceDpEvent(2.0),\n\
@@ -98,7 +98,11 @@ proptest! {
         plan.append(Phase::gaussian(sigma, Sampling::Poisson(rate), steps)).unwrap();
         plan.append(Phase { mechanism: Mechanism::Laplace { scale }, sampling: Sampling::None, steps }).unwrap();
         plan.append(Phase { mechanism: Mechanism::Zcdp { rho }, sampling: Sampling::None, steps: 1 }).unwrap();
-        prop_assert_eq!(read_plan(&written(&plan).unwrap(), Neighbours::ReplaceOne).unwrap(), plan);
+        plan.append(Phase { mechanism: Mechanism::Approximate { epsilon: rho, delta: 0.5 * rate }, sampling: Sampling::None, steps }).unwrap();
+        let event = written(&plan).unwrap();
+        for text in [printed(&event), event.to_string()] {
+            prop_assert_eq!(read_plan(&text, Neighbours::ReplaceOne).unwrap(), plan.clone());
+        }
     }
 }
 
@@ -131,7 +135,12 @@ fn measures_of_opendp_are_read() {
     assert_eq!(plan, expected);
     let rho = add_remove(r#"{"measure": "ZeroConcentratedDivergence", "loss": 0.125}"#).unwrap();
     assert_eq!(rho, add_remove("ZCDpEvent(0.125)").unwrap());
-    assert_eq!(written(&plan), None);
+    let both = add_remove(r#"{"measure": "Approximate(ZeroConcentratedDivergence)", "loss": [0.125, 1e-7]}"#).unwrap();
+    assert_eq!(both, add_remove("ComposedDpEvent([ZCDpEvent(0.125), EpsilonDeltaDpEvent(0.0, 1e-7)])").unwrap());
+    let (epsilon, delta) = (crate::Epsilon::new(0.5).unwrap(), Delta::new(1e-6).unwrap());
+    let again = add_remove(&measure(epsilon, delta).to_string()).unwrap();
+    assert_eq!(again, add_remove("EpsilonDeltaDpEvent(0.5, 1e-6)").unwrap());
+    assert_eq!(written(&add_remove("DiscreteGaussianDpEvent(3.0, 1)").unwrap()), None);
 }
 
 /// Each says which event or place is meant.
@@ -157,7 +166,7 @@ fn what_cannot_be_accounted_is_refused_by_name() {
         ("", "expected"),
         ("{\"class_name\": 3}", "an event is an object"),
         ("{\"measure\": \"RenyiDivergence\", \"loss\": 1.0}", "RenyiDivergence: no proved bound"),
-        ("{\"measure\": \"Approximate<MaxDivergence>\", \"loss\": [1.0]}", "[epsilon, delta]"),
+        ("{\"measure\": \"Approximate<MaxDivergence>\", \"loss\": [1.0]}", "[loss, delta]"),
     ] {
         let error = add_remove(text).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");

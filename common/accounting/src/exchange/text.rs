@@ -13,7 +13,7 @@ pub(super) fn value(text: &str) -> Result<Value, EventsError> {
 }
 
 /// Fields by position, for events that are written without names.
-fn names(class: &str) -> &'static [&'static str] {
+pub(super) fn names(class: &str) -> &'static [&'static str] {
     match class {
         "GaussianDpEvent" | "LaplaceDpEvent" => &["noise_multiplier"],
         "SelfComposedDpEvent" => &["event", "count"],
