@@ -243,28 +243,34 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A plan as an event of `dp_accounting`, in JSON. `None`: it has steps for which that library has no event.
+/// A plan as an event of `dp_accounting`, in JSON, with the fields of that library's named tuples. `None`: it has steps for which that has no event.
 #[must_use]
 pub fn written(plan: &Plan) -> Option<Value> {
     let mut events = Vec::new();
     for phase in plan.phases() {
-        let event = match phase.mechanism {
-            Mechanism::Gaussian { sigma } => json!({CLASS: "GaussianDpEvent", "noise_multiplier": sigma}),
-            Mechanism::Laplace { scale } => json!({CLASS: "LaplaceDpEvent", "noise_multiplier": scale}),
-            Mechanism::Zcdp { rho } => json!({CLASS: "ZCDpEvent", "rho": rho, "xi": 0.0}),
-            Mechanism::Approximate { epsilon, delta } => json!({CLASS: "EpsilonDeltaDpEvent", "epsilon": epsilon, "delta": delta}),
-            Mechanism::DiscreteGaussian { .. } => return None,
+        let release = match phase.mechanism {
+            Mechanism::Gaussian { sigma } => event("GaussianDpEvent", json!({"noise_multiplier": sigma})),
+            Mechanism::Laplace { scale } => event("LaplaceDpEvent", json!({"noise_multiplier": scale})),
+            Mechanism::Zcdp { rho } => event("ZCDpEvent", json!({"rho": rho, "xi": 0.0})),
+            Mechanism::DiscreteGaussian { .. } | Mechanism::Approximate { .. } => return None,
         };
-        let event = match phase.sampling {
-            Sampling::None => event,
-            Sampling::Poisson(rate) => json!({CLASS: "PoissonSampledDpEvent", "sampling_probability": rate, "event": event}),
+        let step = match phase.sampling {
+            Sampling::None => release,
+            Sampling::Poisson(rate) => event("PoissonSampledDpEvent", json!({"sampling_probability": rate, "event": release})),
             // Of a batch only its share of the data is known here.
             Sampling::WithoutReplacement(_) | Sampling::ShuffledPasses(_) => return None,
         };
-        let once = phase.steps == 1;
-        events.push(if once { event } else { json!({CLASS: "SelfComposedDpEvent", "event": event, "count": phase.steps}) });
+        let count = phase.steps;
+        events.push(if count == 1 { step } else { event("SelfComposedDpEvent", json!({"event": step, "count": count})) });
     }
-    Some(json!({CLASS: "ComposedDpEvent", "events": events}))
+    Some(event("ComposedDpEvent", json!({"events": events})))
+}
+
+/// An object of a class of `dp_accounting`.
+fn event(class: &str, mut fields: Value) -> Value {
+    fields["module_name"] = json!("dp_accounting.dp_event");
+    fields[CLASS] = json!(class);
+    fields
 }
 
 /// An event of [`written`] as `dp_accounting` prints it.

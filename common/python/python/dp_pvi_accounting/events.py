@@ -136,7 +136,7 @@ class ZCDpEvent(DpEvent):
 
 @dataclass(frozen=True)
 class EpsilonDeltaDpEvent(DpEvent):
-    """Anything that is (epsilon, delta)-differentially private under the accountant's relation."""
+    """Anything that is (epsilon, delta)-differentially private under the accountant's relation. ``dp_accounting`` has no such event."""
 
     epsilon: float
     delta: float = 0.0
