@@ -5,7 +5,8 @@
     python common/python/bench/peers.py [TURNS] > rows.md
 
 Each peer has the cheapest setting whose own error is at most 1e-3: for the loss distributions the coarsest grid whose answer is that close to ours, for
-prv_accountant ``eps_error=1e-3``, which is the error that it promises. What is measured is processor time of this process; every answer is made anew.
+prv_accountant ``eps_error=1e-3``, which is the error that it promises. What is measured is processor time of this program's one thread; every answer is made
+anew.
 """
 
 import functools
@@ -29,7 +30,7 @@ from scipy import optimize
 import dp_pvi_accounting as ours
 
 ERROR = 1e-3
-# Nobody waits longer for an answer, in seconds of processor time.
+# Nobody waits longer for an answer, in seconds.
 LIMIT = 120.0
 DEFAULT_GRID = 1e-4
 GRIDS = (1e-2, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5, 2e-5, 1e-5)
@@ -117,17 +118,17 @@ def late(*_):
 
 def timed(question):
     """(answer, processor seconds); an answer that a library cannot give, or not within the limit, is none."""
-    signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
-    start = time.process_time()
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    start = time.thread_time()
     try:
         answer = question()
     except Exception as error:  # noqa: BLE001: whatever a peer raises is its answer
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         answer = None
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-    return answer, time.process_time() - start
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return answer, time.thread_time() - start
 
 
 def grid_of(task):
