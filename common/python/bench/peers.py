@@ -141,6 +141,10 @@ def grid_of(task):
     raise SystemExit(f"{task.name}: no grid of {GRIDS} is within {ERROR} of {exact}")
 
 
+def shown(seconds):
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
 def main():
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     warnings.simplefilter("ignore")
@@ -166,13 +170,13 @@ def main():
     print("| question | tool | answer | median | fastest to slowest | against ours |\n|---|---|---|---|---|---|")
     for (task, tool), answers in found.items():
         if answers[0][0] is None:
-            print(f"| {task.name} | {tool} | none | after {answers[0][1]:.0f} s | | |")
+            print(f"| {task.name} | {tool} | none within {LIMIT:g} s | | | |")
             continue
         times = sorted(seconds for _, seconds in answers)
         own = statistics.median(seconds for _, seconds in found[task, "ours"])
         ratio = "1" if tool == "ours" else f"{statistics.median(times) / own:.1f}"
-        spread = f"{1e3 * times[0]:.3g} to {1e3 * times[-1]:.3g} ms"
-        print(f"| {task.name} | {tool} | {answers[0][0]:.6f} | {1e3 * statistics.median(times):.3g} ms | {spread} | {ratio} |")
+        spread = f"{shown(times[0])} to {shown(times[-1])}"
+        print(f"| {task.name} | {tool} | {answers[0][0]:.6f} | {shown(statistics.median(times))} | {spread} | {ratio} |")
     print(f"\nload after: {os.getloadavg()[0]:.2f}")
 
 
