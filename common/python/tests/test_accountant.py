@@ -84,6 +84,7 @@ def test_what_is_not_protected_costs_everything():
     [
         (dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(2.0)), "PoissonSampledDpEvent: no proved bound"),
         (dp.PoissonSampledDpEvent(1.5, dp.GaussianDpEvent(2.0)), "sampling rate"),
+        (dp.RandomizedResponseDpEvent(0.5, 2), "RandomizedResponseDpEvent: every record answers"),
         (dp.ZCDpEvent(0.1, 0.2), "ZCDpEvent: only xi = 0"),
         (dp.SampledWithoutReplacementDpEvent(10, 11, dp.GaussianDpEvent(1.0)), "sample_size"),
         ("SingleEpochTreeAggregationDpEvent(noise_multiplier=1.0, step_counts=4)", "SingleEpochTreeAggregationDpEvent: no proved bound"),
@@ -99,6 +100,13 @@ def test_what_has_no_bound_is_refused_by_name_and_adds_nothing(event, words):
     assert not accountant.supports(event) and accountant.supports(STEP)
 
 
+def test_pure_mechanisms_cost_their_largest_loss():
+    answers = dp.PLDAccountant("REPLACE_ONE").compose(dp.RandomizedResponseDpEvent(0.5, 2))
+    assert answers.get_epsilon(1e-9) == pytest.approx(np.log(3), rel=1e-6)
+    assert dp.PLDAccountant().compose(dp.DiscreteLaplaceDpEvent(0.25, 3)).get_epsilon(1e-9) == pytest.approx(0.75, rel=1e-6)
+    assert dp.PLDAccountant("REPLACE_ONE").compose(dp.RandomizedResponseDpEvent(0.0, 2)).get_epsilon(1e-9) == np.inf
+
+
 def test_wrong_values_are_named():
     accountant = dp.PLDAccountant().compose(STEP)
     for wrong in (0.0, 1.0, -1.0, float("nan"), [0.1, 2.0]):
@@ -111,6 +119,8 @@ def test_wrong_values_are_named():
         accountant.get_epsilon("much")
     with pytest.raises(TypeError, match="noise_multiplier must be a number"):
         dp.GaussianDpEvent("1")
+    with pytest.raises(ValueError, match="epsilon must be a finite number"):
+        dp.EpsilonDeltaDpEvent(float("inf"))
     with pytest.raises(TypeError, match="whole number"):
         accountant.compose(STEP, 1.5)
     with pytest.raises(ValueError, match="at least 0"):

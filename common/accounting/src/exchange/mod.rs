@@ -154,6 +154,17 @@ impl Reader {
             "DiscreteGaussianDpEvent" => {
                 Ok(Mechanism::DiscreteGaussian { scale: fields.number("scale")?, sensitivity: fields.count("sensitivity")? })
             }
+            "DiscreteLaplaceDpEvent" => {
+                let parameter = fields.number("noise_parameter")?;
+                if parameter <= 0.0 {
+                    return Err(fields.wrong("noise_parameter", "a number above 0"));
+                }
+                let factor = if self.plan.relation() == Neighbours::ReplaceOne { 2.0 } else { 1.0 };
+                #[allow(clippy::cast_precision_loss, reason = "rounded up")]
+                let sensitivity = fields.count("sensitivity")? as f64;
+                Ok(pure(factor * parameter * sensitivity))
+            }
+            "RandomizedResponseDpEvent" => self.randomised_response(fields),
             "ZCDpEvent" => match fields.fields.get("xi").map(Value::as_f64) {
                 None | Some(Some(0.0)) => Ok(Mechanism::Zcdp { rho: fields.number("rho")? }),
                 _ => Err(fields.unsupported("only xi = 0 has a bound here")),
@@ -165,6 +176,24 @@ impl Reader {
                 Err(fields.unsupported("a sampler here goes around one release; put the sampler inside"))
             }
             _ => Err(fields.unsupported("no proved bound for this kind of event is implemented")),
+        }
+    }
+
+    /// One of k answers, which is drawn afresh from all of them with probability p: ln(1 + k(1 − p)/p) of pure differential privacy (Warner 1965).
+    fn randomised_response(&self, fields: &Fields<'_>) -> Result<Mechanism, EventsError> {
+        if self.plan.relation() == Neighbours::AddRemove {
+            return Err(fields.unsupported("every record answers, so that their number is public: ask under replace-one or zero-out"));
+        }
+        let (drawn, answers) = (fields.number("noise_parameter")?, fields.count("num_buckets")?);
+        if !(0.0..=1.0).contains(&drawn) {
+            return Err(fields.wrong("noise_parameter", "a probability"));
+        }
+        match answers {
+            0 => Err(fields.wrong("num_buckets", "a whole number that is at least 1")),
+            1 => Ok(pure(0.0)),
+            _ if drawn == 0.0 => Err(fields.unsupported("a release without protection: epsilon is infinite")),
+            #[allow(clippy::cast_precision_loss, reason = "rounded up")]
+            _ => Ok(pure((answers as f64 * (1.0 - drawn) / drawn).ln_1p())),
         }
     }
 
@@ -202,6 +231,11 @@ impl Reader {
         }
         self.plan.append(Phase { mechanism, sampling, steps }).map_err(|error| EventsError::Accountant { class: class.to_owned(), error })
     }
+}
+
+/// Pure differential privacy, rounded up.
+fn pure(epsilon: f64) -> Mechanism {
+    Mechanism::Approximate { epsilon: epsilon * (1.0 + 16.0 * f64::EPSILON), delta: 0.0 }
 }
 
 /// An event's fields.

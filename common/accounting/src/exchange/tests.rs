@@ -142,6 +142,31 @@ fn measures_of_opendp_are_read() {
     assert_eq!((written(&plan), written(&add_remove("DiscreteGaussianDpEvent(3.0, 1)").unwrap())), (None, None));
 }
 
+/// They are accounted by their pure ε: the largest loss that an output can have.
+#[test]
+fn what_is_purely_private_costs_its_largest_loss() {
+    for (text, relation, epsilon) in [
+        ("DiscreteLaplaceDpEvent(noise_parameter=0.25, sensitivity=3)", Neighbours::AddRemove, 0.75),
+        ("DiscreteLaplaceDpEvent(0.25, 3)", Neighbours::ReplaceOne, 1.5),
+        // Three of four tell the truth.
+        ("RandomizedResponseDpEvent(noise_parameter=0.5, num_buckets=2)", Neighbours::ReplaceOne, 3f64.ln()),
+        ("RandomizedResponseDpEvent(0.5, 10)", Neighbours::ZeroOut, 11f64.ln()),
+        ("RandomizedResponseDpEvent(1.0, 10)", Neighbours::ReplaceOne, 0.0),
+        ("RandomizedResponseDpEvent(0.0, 1)", Neighbours::ReplaceOne, 0.0),
+    ] {
+        let found = read_plan(text, relation).unwrap().epsilon(Delta::new(1e-300).unwrap()).upper;
+        assert!(found >= epsilon && found <= epsilon * (1.0 + 1e-9) + 1e-12, "{text}: {found}");
+    }
+    let refused = |text, relation| read_plan(text, relation).unwrap_err().to_string();
+    assert!(
+        refused("RandomizedResponseDpEvent(0.5, 2)", Neighbours::AddRemove).contains("RandomizedResponseDpEvent: every record answers")
+    );
+    assert!(refused("RandomizedResponseDpEvent(0.0, 2)", Neighbours::ReplaceOne).contains("without protection"));
+    assert!(refused("RandomizedResponseDpEvent(1.5, 2)", Neighbours::ReplaceOne).contains("noise_parameter"));
+    assert!(refused("DiscreteLaplaceDpEvent(0.0, 2)", Neighbours::ReplaceOne).contains("noise_parameter"));
+    assert!(refused("DiscreteLaplaceDpEvent(10.0, 2000)", Neighbours::ReplaceOne).contains("the epsilon of a step"));
+}
+
 /// Each says which event or place is meant.
 #[test]
 fn what_cannot_be_accounted_is_refused_by_name() {

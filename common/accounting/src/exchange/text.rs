@@ -23,6 +23,8 @@ pub(super) fn names(class: &str) -> &'static [&'static str] {
         "ZCDpEvent" => &["rho", "xi"],
         "EpsilonDeltaDpEvent" => &["epsilon", "delta"],
         "DiscreteGaussianDpEvent" => &["scale", "sensitivity"],
+        "DiscreteLaplaceDpEvent" => &["noise_parameter", "sensitivity"],
+        "RandomizedResponseDpEvent" => &["noise_parameter", "num_buckets"],
         _ => &[],
     }
 }

@@ -65,6 +65,8 @@ def _unprotected(event: Any) -> bool:
         return any(_unprotected(one) for one in event.events)
     if name in ("PoissonSampledDpEvent", "SampledWithoutReplacementDpEvent"):
         return getattr(event, "sampling_probability", 1.0) > 0 and _unprotected(event.event)
+    if name == "RandomizedResponseDpEvent":
+        return bool(event.noise_parameter == 0 and event.num_buckets > 1)
     return name == "NonPrivateDpEvent" or getattr(event, "noise_multiplier", 1.0) == 0.0
 
 

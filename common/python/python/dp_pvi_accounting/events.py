@@ -10,6 +10,7 @@ that a record's term can change by twice its norm.
 from __future__ import annotations
 
 import json
+import math
 import numbers
 from dataclasses import dataclass, fields
 from typing import Any, Dict, Sequence, Tuple, Union
@@ -17,6 +18,7 @@ from typing import Any, Dict, Sequence, Tuple, Union
 __all__ = [
     "ComposedDpEvent",
     "DiscreteGaussianDpEvent",
+    "DiscreteLaplaceDpEvent",
     "DpEvent",
     "EpsilonDeltaDpEvent",
     "GaussianDpEvent",
@@ -24,6 +26,7 @@ __all__ = [
     "NoOpDpEvent",
     "NonPrivateDpEvent",
     "PoissonSampledDpEvent",
+    "RandomizedResponseDpEvent",
     "SampledWithoutReplacementDpEvent",
     "SelfComposedDpEvent",
     "ZCDpEvent",
@@ -31,10 +34,12 @@ __all__ = [
 
 
 def _number(value: Any, event: DpEvent, field: str) -> float:
-    """``value`` as a Python float: numpy's numbers, too."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return float(value)
-    raise TypeError(f"{type(event).__name__}: {field} must be a number, and this is {value!r}")
+    """``value`` as a finite Python float: numpy's numbers, too."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{type(event).__name__}: {field} must be a number, and this is {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{type(event).__name__}: {field} must be a finite number, and this is {value!r}: without protection is NonPrivateDpEvent")
+    return float(value)
 
 
 def _count(value: Any, event: DpEvent, field: str) -> int:
@@ -103,6 +108,40 @@ class LaplaceDpEvent(DpEvent):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", _number(self.noise_multiplier, self, "noise_multiplier"))
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceDpEvent(DpEvent):
+    """Discrete Laplace noise on a sum of whole numbers; accounted by its pure epsilon.
+
+    Args:
+        noise_parameter: a, where the mass of the noise is proportional to exp(-a |x|).
+        sensitivity: bound on the L1 norm of one record's term, a whole number.
+    """
+
+    noise_parameter: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_parameter", _number(self.noise_parameter, self, "noise_parameter"))
+        object.__setattr__(self, "sensitivity", _count(self.sensitivity, self, "sensitivity"))
+
+
+@dataclass(frozen=True)
+class RandomizedResponseDpEvent(DpEvent):
+    """Every record answers by one of several; accounted by its pure epsilon, under ``REPLACE_ONE`` and ``REPLACE_SPECIAL``.
+
+    Args:
+        noise_parameter: probability with which the answer is drawn from all of them.
+        num_buckets: how many answers there are.
+    """
+
+    noise_parameter: float
+    num_buckets: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_parameter", _number(self.noise_parameter, self, "noise_parameter"))
+        object.__setattr__(self, "num_buckets", _count(self.num_buckets, self, "num_buckets"))
 
 
 @dataclass(frozen=True)
