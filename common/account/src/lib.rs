@@ -3,7 +3,7 @@
 //!
 //! The mathematics is in [`dp_pvi_accounting`]; nothing here touches a record, a ledger or a network.
 
-mod events;
+mod curves;
 mod plan;
 mod plot;
 mod queries;
@@ -14,12 +14,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use dp_pvi_accounting::exchange::{self, EventsError};
 use dp_pvi_accounting::unit::{InvalidUnit, rounded_up};
 use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Plan, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
-pub use self::events::EventsError;
 pub use self::plot::PlotError;
 use self::queries::{Answer, QueryError};
 use self::steps::{Calibrated, Steps};
@@ -40,7 +40,7 @@ pub enum Question {
         #[command(flatten)]
         how: Steps,
         /// Answers the rows of this file, a JSON line each: {id, lower, estimate, upper, seconds} or {id, error}.
-        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot", "events"])]
+        #[arg(long, conflicts_with_all = ["sigma", "steps", "plot", "curves", "events"])]
         queries: Option<PathBuf>,
         /// Steps of several kinds, as dp_accounting for Python prints its events, or as JSON with class_name, or measure and loss.
         #[arg(long, conflicts_with_all = ["sigma", "steps", "q", "sampling"])]
@@ -48,6 +48,9 @@ pub enum Question {
         /// Draws δ(ε), the trade-off curve and ε over the steps to this SVG file.
         #[arg(long)]
         plot: Option<PathBuf>,
+        /// Writes ε(δ), δ(ε) and the trade-off curve as numbers to this CSV file.
+        #[arg(long)]
+        curves: Option<PathBuf>,
     },
     /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
     Calibrate {
@@ -160,15 +163,18 @@ impl Question {
         let mut print = Printer { out, json };
         match self {
             Self::Account { queries: Some(file), .. } => answer(file, &mut print),
-            Self::Account { events: Some(file), how, plot, .. } => {
-                let all = events::plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
+            Self::Account { events: Some(file), how, plot, curves, .. } => {
+                let all = exchange::read_plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
                 let rounds = |_: Delta| Ok(Vec::new());
-                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
+                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
+                write_curves(curves.as_deref(), &all, how.delta)
             }
-            Self::Account { sigma, steps, how, plot, .. } => {
+            Self::Account { sigma, steps, how, plot, curves, .. } => {
                 let (sigma, steps) = sigma.zip(*steps).ok_or(AccountError::Usage("give --sigma and --steps"))?;
                 let rounds = |delta: Delta| over_steps(how, sigma, steps, delta);
-                cost(&how.plan(sigma, steps)?, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
+                let all = how.plan(sigma, steps)?;
+                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
+                write_curves(curves.as_deref(), &all, how.delta)
             }
             Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
             Self::Plan { task, epsilon, delta, booked, sizes, output } => {
@@ -257,6 +263,12 @@ fn cost(
         plot::plot(file, plan, at, &rounds(at)?)?;
     }
     Ok(())
+}
+
+fn write_curves(file: Option<&Path>, plan: &Plan, delta: f64) -> Result<(), AccountError> {
+    let Some(file) = file else { return Ok(()) };
+    let table = curves::table(plan, Delta::new(delta)?);
+    std::fs::write(file, table).map_err(|error| AccountError::Write { path: file.to_owned(), error })
 }
 
 /// ε after parts of the steps.

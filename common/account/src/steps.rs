@@ -1,6 +1,7 @@
 //! Steps of one mechanism: what they cost, and what is found for a target.
 
 use dp_pvi_accounting::calibrate::{self, Target};
+use dp_pvi_accounting::exchange;
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 use dp_pvi_accounting::{Interval, Neighbours, Phase, Plan, Sampling};
 use serde::Serialize;
@@ -107,8 +108,12 @@ pub(super) struct Account {
     pub attained: f64,
     /// Best true positive rate of an attack at false positive rates of 0.1 %, 1 % and 10 % (certified upper bounds).
     pub true_positive_rate: [(f64, f64); 3],
-    /// The steps as an event of dp_accounting for Python, where that has one.
+    /// The steps as an event of dp_accounting for Python, where that has one, as that prints it.
     pub dp_event: Option<String>,
+    /// ... and in JSON.
+    pub dp_event_json: Option<serde_json::Value>,
+    /// ε and δ as a loss under a privacy measure of OpenDP.
+    pub opendp: Option<serde_json::Value>,
     /// The machine-readable statement.
     pub statement: dp_pvi_accounting::Statement,
 }
@@ -116,7 +121,7 @@ pub(super) struct Account {
 /// Everything about one plan.
 pub(super) fn account(plan: &Plan, at: Delta) -> Account {
     let (renyi_epsilon, renyi_order) = plan.renyi_epsilon(at);
-    let statement = plan.statement(at);
+    let (statement, event) = (plan.statement(at), exchange::written(plan));
     Account {
         epsilon: statement.epsilon,
         delta: at.get(),
@@ -124,7 +129,9 @@ pub(super) fn account(plan: &Plan, at: Delta) -> Account {
         renyi_epsilon,
         renyi_order,
         attained: plan.attained(at),
-        dp_event: super::events::written(plan),
+        dp_event: event.as_ref().map(exchange::printed),
+        dp_event_json: event,
+        opendp: Epsilon::new(statement.epsilon.upper).ok().map(|epsilon| exchange::measure(epsilon, at)),
         true_positive_rate: [1e-3, 1e-2, 1e-1].map(|rate| (rate, plan.true_positive_rate(rate))),
         statement,
     }

@@ -48,6 +48,7 @@ mod composition;
 mod engine;
 mod envelope;
 pub mod event;
+pub mod exchange;
 mod filter;
 pub mod gdp;
 mod losses;
@@ -62,6 +63,10 @@ mod special;
 mod statement;
 mod steps;
 mod tradeoff;
+/// From nothing to a certified ε.
+pub mod tutorial {
+    #![doc = include_str!("../README.md")]
+}
 pub mod unit;
 pub mod zcdp;
 

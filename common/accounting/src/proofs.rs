@@ -2,25 +2,25 @@
 
 /// Discrete Gaussian noise accounted as continuous.
 pub mod discrete_gaussian {
-    #![doc = include_str!("../../privacy/proofs/discrete_gaussian.md")]
+    #![doc = include_str!("../proofs/discrete_gaussian.md")]
 }
 
 /// Poisson sampling where a term is replaced.
 pub mod pair_b {
-    #![doc = include_str!("../../privacy/proofs/pair_b.md")]
+    #![doc = include_str!("../proofs/pair_b.md")]
 }
 
 /// The ledger's filter.
 pub mod filter {
-    #![doc = include_str!("../../privacy/proofs/filter.md")]
+    #![doc = include_str!("../proofs/filter.md")]
 }
 
 /// Runs with a fixed plan in a filter.
 pub mod envelopes {
-    #![doc = include_str!("../../privacy/proofs/envelopes.md")]
+    #![doc = include_str!("../proofs/envelopes.md")]
 }
 
 /// Bounds on ε from products of transforms.
 pub mod transforms {
-    #![doc = include_str!("../../privacy/proofs/transforms.md")]
+    #![doc = include_str!("../proofs/transforms.md")]
 }

@@ -8,7 +8,8 @@ use dp_pvi_tests::place::root;
 use dp_pvi_tests::source::production;
 
 /// What lies in the folder without being part of it: what cargo builds, git's own files, what fuzzing finds.
-const ASIDE: &[&str] = &["target", ".git", "tests/fuzz/target", "tests/fuzz/corpus", "tests/fuzz/artifacts", "deploy/guide/book"];
+const ASIDE: &[&str] =
+    &["target", ".git", "tests/fuzz/target", "tests/fuzz/corpus", "tests/fuzz/artifacts", "common/python/target", "deploy/guide/book"];
 
 /// Paths of all files, relative to the root.
 pub(super) fn files() -> BTreeSet<String> {

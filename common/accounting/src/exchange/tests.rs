@@ -1,8 +1,7 @@
-#![allow(clippy::unwrap_used)]
-
-use dp_pvi_accounting::Delta;
+use proptest::prelude::*;
 
 use super::*;
+use crate::Delta;
 
 /// Printed by `dp_accounting` 0.6.0.
 const PRINTED: &str = "ComposedDpEvent(events=[SelfComposedDpEvent(event=PoissonSampledDpEvent(sampling_probability=0.01, \
@@ -10,7 +9,7 @@ const PRINTED: &str = "ComposedDpEvent(events=[SelfComposedDpEvent(event=Poisson
     SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=4.0), count=20)])";
 
 fn add_remove(text: &str) -> Result<Plan, EventsError> {
-    plan(text, Neighbours::AddRemove)
+    read_plan(text, Neighbours::AddRemove)
 }
 
 fn by_hand() -> Plan {
@@ -25,12 +24,85 @@ fn by_hand() -> Plan {
 fn what_python_prints_is_read_and_written_again() {
     let read = add_remove(PRINTED).unwrap();
     assert_eq!(read, by_hand());
-    assert_eq!(add_remove(&written(&read).unwrap()).unwrap(), read);
+    assert_eq!(add_remove(&printed(&written(&read).unwrap())).unwrap(), read);
     // By position, over lines, with the module's name.
     let other = "dp_accounting.ComposedDpEvent([\n  dp_accounting.SelfComposedDpEvent(PoissonSampledDpEvent(1e-2, GaussianDpEvent(1)), 500),\n\
         SelfComposedDpEvent(SelfComposedDpEvent(PoissonSampledDpEvent(.01, GaussianDpEvent(1.)), 250), count=2),\n  LaplaceDpEvent(2.0),\n\
         SelfComposedDpEvent(GaussianDpEvent(noise_multiplier=4.0), 20),\n])";
     assert_eq!(add_remove(other).unwrap(), read);
+    // Numbers of numpy.
+    let typed = PRINTED.replace("0.01", "np.float64(0.01)").replace("=20)", "=numpy.int64(20))");
+    assert_eq!(add_remove(&typed).unwrap(), read);
+}
+
+/// Pieces of valid texts, and what may go wrong between them.
+fn pieces() -> impl Strategy<Value = String> {
+    const PIECES: [&str; 24] = [
+        "GaussianDpEvent",
+        "LaplaceDpEvent",
+        "SelfComposedDpEvent",
+        "ComposedDpEvent",
+        "PoissonSampledDpEvent",
+        "noise_multiplier=",
+        "event=",
+        "events=",
+        "count=",
+        "(",
+        ")",
+        "[",
+        "]",
+        ",",
+        " ",
+        "\n",
+        "1.0",
+        "0.01",
+        "-3",
+        "1e400",
+        "np.float64",
+        "None",
+        "é",
+        "{\"class_name\": ",
+    ];
+    proptest::collection::vec(proptest::sample::select(PIECES.to_vec()), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    /// Whatever the bytes are, they become a plan or an error with words.
+    #[test]
+    fn any_bytes_are_a_plan_or_a_refusal(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in pieces()) {
+        for text in [String::from_utf8_lossy(&bytes).into_owned(), text] {
+            if let Err(error) = add_remove(&text) {
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+
+    /// One sign that is changed, left out or doubled in what Python prints.
+    #[test]
+    fn a_damaged_text_is_a_plan_or_a_refusal(at in 0..PRINTED.len(), byte in any::<u8>(), how in 0..3u8) {
+        let mut bytes = PRINTED.as_bytes().to_vec();
+        match how {
+            0 => bytes[at] = byte,
+            1 => { bytes.remove(at); }
+            _ => bytes.insert(at, byte),
+        }
+        if let Ok(plan) = add_remove(&String::from_utf8_lossy(&bytes)) {
+            prop_assert!(plan.phases().len() <= 4);
+        }
+    }
+
+    /// What is written is read as the same plan, to the last bit of every number.
+    #[test]
+    fn what_is_written_is_read_again(sigma in 1e-2f64..1e3, scale in 1e-2f64..1e3, rate in 1e-9f64..1.0, rho in 0.0f64..9.0, steps in 1..1_000_000u64) {
+        let mut plan = Plan::new(Neighbours::ReplaceOne);
+        plan.append(Phase::gaussian(sigma, Sampling::Poisson(rate), steps)).unwrap();
+        plan.append(Phase { mechanism: Mechanism::Laplace { scale }, sampling: Sampling::None, steps }).unwrap();
+        plan.append(Phase { mechanism: Mechanism::Zcdp { rho }, sampling: Sampling::None, steps: 1 }).unwrap();
+        let event = written(&plan).unwrap();
+        for text in [printed(&event), event.to_string()] {
+            prop_assert_eq!(read_plan(&text, Neighbours::ReplaceOne).unwrap(), plan.clone());
+        }
+    }
 }
 
 #[test]
@@ -62,7 +134,37 @@ fn measures_of_opendp_are_read() {
     assert_eq!(plan, expected);
     let rho = add_remove(r#"{"measure": "ZeroConcentratedDivergence", "loss": 0.125}"#).unwrap();
     assert_eq!(rho, add_remove("ZCDpEvent(0.125)").unwrap());
-    assert_eq!(written(&plan), None);
+    let both = add_remove(r#"{"measure": "Approximate(ZeroConcentratedDivergence)", "loss": [0.125, 1e-7]}"#).unwrap();
+    assert_eq!(both, add_remove("ComposedDpEvent([ZCDpEvent(0.125), EpsilonDeltaDpEvent(0.0, 1e-7)])").unwrap());
+    let (epsilon, delta) = (crate::Epsilon::new(0.5).unwrap(), Delta::new(1e-6).unwrap());
+    let again = add_remove(&measure(epsilon, delta).to_string()).unwrap();
+    assert_eq!(again, add_remove("EpsilonDeltaDpEvent(0.5, 1e-6)").unwrap());
+    assert_eq!((written(&plan), written(&add_remove("DiscreteGaussianDpEvent(3.0, 1)").unwrap())), (None, None));
+}
+
+/// They are accounted by their pure ε: the largest loss that an output can have.
+#[test]
+fn what_is_purely_private_costs_its_largest_loss() {
+    for (text, relation, epsilon) in [
+        ("DiscreteLaplaceDpEvent(noise_parameter=0.25, sensitivity=3)", Neighbours::AddRemove, 0.75),
+        ("DiscreteLaplaceDpEvent(0.25, 3)", Neighbours::ReplaceOne, 1.5),
+        // Three of four tell the truth.
+        ("RandomizedResponseDpEvent(noise_parameter=0.5, num_buckets=2)", Neighbours::ReplaceOne, 3f64.ln()),
+        ("RandomizedResponseDpEvent(0.5, 10)", Neighbours::ZeroOut, 11f64.ln()),
+        ("RandomizedResponseDpEvent(1.0, 10)", Neighbours::ReplaceOne, 0.0),
+        ("RandomizedResponseDpEvent(0.0, 1)", Neighbours::ReplaceOne, 0.0),
+    ] {
+        let found = read_plan(text, relation).unwrap().epsilon(Delta::new(1e-300).unwrap()).upper;
+        assert!(found >= epsilon && found <= epsilon * (1.0 + 1e-9) + 1e-12, "{text}: {found}");
+    }
+    let refused = |text, relation| read_plan(text, relation).unwrap_err().to_string();
+    assert!(
+        refused("RandomizedResponseDpEvent(0.5, 2)", Neighbours::AddRemove).contains("RandomizedResponseDpEvent: every record answers")
+    );
+    assert!(refused("RandomizedResponseDpEvent(0.0, 2)", Neighbours::ReplaceOne).contains("without protection"));
+    assert!(refused("RandomizedResponseDpEvent(1.5, 2)", Neighbours::ReplaceOne).contains("noise_parameter"));
+    assert!(refused("DiscreteLaplaceDpEvent(0.0, 2)", Neighbours::ReplaceOne).contains("noise_parameter"));
+    assert!(refused("DiscreteLaplaceDpEvent(10.0, 2000)", Neighbours::ReplaceOne).contains("the epsilon of a step"));
 }
 
 /// Each says which event or place is meant.
@@ -88,7 +190,7 @@ fn what_cannot_be_accounted_is_refused_by_name() {
         ("", "expected"),
         ("{\"class_name\": 3}", "an event is an object"),
         ("{\"measure\": \"RenyiDivergence\", \"loss\": 1.0}", "RenyiDivergence: no proved bound"),
-        ("{\"measure\": \"Approximate<MaxDivergence>\", \"loss\": [1.0]}", "[epsilon, delta]"),
+        ("{\"measure\": \"Approximate<MaxDivergence>\", \"loss\": [1.0]}", "[loss, delta]"),
     ] {
         let error = add_remove(text).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");
@@ -96,8 +198,8 @@ fn what_cannot_be_accounted_is_refused_by_name() {
     let deep = format!("{}GaussianDpEvent(1.0){}", "ComposedDpEvent([".repeat(5000), "])".repeat(5000));
     assert!(matches!(add_remove(&deep), Err(EventsError::TooMany)));
     let shuffled = "SampledWithoutReplacementDpEvent(100, 10, GaussianDpEvent(1.0))";
-    assert!(plan(shuffled, Neighbours::ZeroOut).unwrap_err().to_string().contains("zero-out"));
-    assert!(plan(shuffled, Neighbours::ReplaceOne).is_ok());
+    assert!(read_plan(shuffled, Neighbours::ZeroOut).unwrap_err().to_string().contains("zero-out"));
+    assert!(read_plan(shuffled, Neighbours::ReplaceOne).is_ok());
 }
 
 /// Zero steps cost nothing.

@@ -15,8 +15,9 @@
 mod tests;
 mod text;
 
-use dp_pvi_accounting::{AccountantError, Mechanism, Neighbours, Phase, Plan, Sampling};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::{AccountantError, Delta, Epsilon, Mechanism, Neighbours, Phase, Plan, Sampling};
 
 /// Most events inside each other.
 const DEEPEST: usize = 64;
@@ -24,6 +25,8 @@ const DEEPEST: usize = 64;
 const MOST: usize = 100_000;
 /// The field of a class's name.
 const CLASS: &str = "class_name";
+/// OpenDP's measure of (ε, δ).
+const APPROXIMATE: &str = "Approximate<MaxDivergence>";
 
 /// A file of events that cannot be accounted.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +85,7 @@ pub enum EventsError {
 ///
 /// # Errors
 /// Neither form, a field that is missing or out of range, or an event without a proved bound, by its name.
-pub(super) fn plan(text: &str, relation: Neighbours) -> Result<Plan, EventsError> {
+pub fn read_plan(text: &str, relation: Neighbours) -> Result<Plan, EventsError> {
     let value = match text.trim_start().as_bytes().first() {
         Some(b'{' | b'[') => serde_json::from_str(text)?,
         _ => text::value(text)?,
@@ -151,6 +154,17 @@ impl Reader {
             "DiscreteGaussianDpEvent" => {
                 Ok(Mechanism::DiscreteGaussian { scale: fields.number("scale")?, sensitivity: fields.count("sensitivity")? })
             }
+            "DiscreteLaplaceDpEvent" => {
+                let parameter = fields.number("noise_parameter")?;
+                if parameter <= 0.0 {
+                    return Err(fields.wrong("noise_parameter", "a number above 0"));
+                }
+                let factor = if self.plan.relation() == Neighbours::ReplaceOne { 2.0 } else { 1.0 };
+                #[allow(clippy::cast_precision_loss, reason = "rounded up")]
+                let sensitivity = fields.count("sensitivity")? as f64;
+                Ok(pure(factor * parameter * sensitivity))
+            }
+            "RandomizedResponseDpEvent" => self.randomised_response(fields),
             "ZCDpEvent" => match fields.fields.get("xi").map(Value::as_f64) {
                 None | Some(Some(0.0)) => Ok(Mechanism::Zcdp { rho: fields.number("rho")? }),
                 _ => Err(fields.unsupported("only xi = 0 has a bound here")),
@@ -165,24 +179,49 @@ impl Reader {
         }
     }
 
-    /// A measure of OpenDP with its loss.
+    /// One of k answers, which is drawn afresh from all of them with probability p: ln(1 + k(1 − p)/p) of pure differential privacy (Warner 1965).
+    fn randomised_response(&self, fields: &Fields<'_>) -> Result<Mechanism, EventsError> {
+        if self.plan.relation() == Neighbours::AddRemove {
+            return Err(fields.unsupported("every record answers, so that their number is public: ask under replace-one or zero-out"));
+        }
+        let (drawn, answers) = (fields.number("noise_parameter")?, fields.count("num_buckets")?);
+        if !(0.0..=1.0).contains(&drawn) {
+            return Err(fields.wrong("noise_parameter", "a probability"));
+        }
+        match answers {
+            0 => Err(fields.wrong("num_buckets", "a whole number that is at least 1")),
+            1 => Ok(pure(0.0)),
+            _ if drawn == 0.0 => Err(fields.unsupported("a release without protection: epsilon is infinite")),
+            #[allow(clippy::cast_precision_loss, reason = "rounded up")]
+            _ => Ok(pure((answers as f64 * (1.0 - drawn) / drawn).ln_1p())),
+        }
+    }
+
+    /// A measure of OpenDP with its loss, by the name of its type or as it prints itself.
     fn measure(&mut self, fields: &Map<String, Value>, times: u64) -> Result<(), EventsError> {
         let class = fields.get("measure").and_then(Value::as_str).ok_or(EventsError::NoEvent)?;
         let fields = Fields { class, fields };
-        let loss = fields.get("loss")?;
-        let mechanism = match class {
-            "MaxDivergence" => Mechanism::Approximate { epsilon: fields.number("loss")?, delta: 0.0 },
-            "Approximate<MaxDivergence>" => match loss.as_array().map(Vec::as_slice) {
-                Some([epsilon, delta]) => {
-                    let (epsilon, delta) = epsilon.as_f64().zip(delta.as_f64()).ok_or_else(|| fields.wrong("loss", "[epsilon, delta]"))?;
-                    Mechanism::Approximate { epsilon, delta }
-                }
-                _ => return Err(fields.wrong("loss", "[epsilon, delta]")),
-            },
-            "ZeroConcentratedDivergence" => Mechanism::Zcdp { rho: fields.number("loss")? },
-            _ => return Err(fields.unsupported("no proved bound for this measure is implemented")),
+        let pair = || {
+            let loss = fields.get("loss")?.as_array().map(Vec::as_slice);
+            let Some([first, delta]) = loss else { return Err(fields.wrong("loss", "[loss, delta]")) };
+            first.as_f64().zip(delta.as_f64()).ok_or_else(|| fields.wrong("loss", "[loss, delta]"))
         };
-        self.append(class, mechanism, Sampling::None, times)
+        let mut release = |mechanism: Mechanism| self.append(class, mechanism, Sampling::None, times);
+        match class {
+            "MaxDivergence" => release(Mechanism::Approximate { epsilon: fields.number("loss")?, delta: 0.0 }),
+            APPROXIMATE | "Approximate(MaxDivergence)" => {
+                let (epsilon, delta) = pair()?;
+                release(Mechanism::Approximate { epsilon, delta })
+            }
+            "ZeroConcentratedDivergence" => release(Mechanism::Zcdp { rho: fields.number("loss")? }),
+            // But for an event of probability delta it is rho-zCDP.
+            "Approximate<ZeroConcentratedDivergence>" | "Approximate(ZeroConcentratedDivergence)" => {
+                let (rho, delta) = pair()?;
+                release(Mechanism::Zcdp { rho })?;
+                release(Mechanism::Approximate { epsilon: 0.0, delta })
+            }
+            _ => Err(fields.unsupported("no proved bound for this measure is implemented")),
+        }
     }
 
     fn append(&mut self, class: &str, mechanism: Mechanism, sampling: Sampling, steps: u64) -> Result<(), EventsError> {
@@ -192,6 +231,11 @@ impl Reader {
         }
         self.plan.append(Phase { mechanism, sampling, steps }).map_err(|error| EventsError::Accountant { class: class.to_owned(), error })
     }
+}
+
+/// Pure differential privacy, rounded up.
+fn pure(epsilon: f64) -> Mechanism {
+    Mechanism::Approximate { epsilon: epsilon * (1.0 + 16.0 * f64::EPSILON), delta: 0.0 }
 }
 
 /// An event's fields.
@@ -233,23 +277,52 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A plan in the words of `dp_accounting`. `None`: it has steps for which that library has no event.
-pub(super) fn written(plan: &Plan) -> Option<String> {
+/// A plan as an event of `dp_accounting`, in JSON, with the fields of that library's named tuples. `None`: it has steps for which that has no event.
+#[must_use]
+pub fn written(plan: &Plan) -> Option<Value> {
     let mut events = Vec::new();
     for phase in plan.phases() {
-        let event = match phase.mechanism {
-            Mechanism::Gaussian { sigma } => format!("GaussianDpEvent(noise_multiplier={sigma:?})"),
-            Mechanism::Laplace { scale } => format!("LaplaceDpEvent(noise_multiplier={scale:?})"),
-            Mechanism::Zcdp { rho } => format!("ZCDpEvent(rho={rho:?}, xi=0.0)"),
+        let release = match phase.mechanism {
+            Mechanism::Gaussian { sigma } => event("GaussianDpEvent", json!({"noise_multiplier": sigma})),
+            Mechanism::Laplace { scale } => event("LaplaceDpEvent", json!({"noise_multiplier": scale})),
+            Mechanism::Zcdp { rho } => event("ZCDpEvent", json!({"rho": rho, "xi": 0.0})),
             Mechanism::DiscreteGaussian { .. } | Mechanism::Approximate { .. } => return None,
         };
-        let event = match phase.sampling {
-            Sampling::None => event,
-            Sampling::Poisson(rate) => format!("PoissonSampledDpEvent(sampling_probability={rate:?}, event={event})"),
+        let step = match phase.sampling {
+            Sampling::None => release,
+            Sampling::Poisson(rate) => event("PoissonSampledDpEvent", json!({"sampling_probability": rate, "event": release})),
             // Of a batch only its share of the data is known here.
             Sampling::WithoutReplacement(_) | Sampling::ShuffledPasses(_) => return None,
         };
-        events.push(if phase.steps == 1 { event } else { format!("SelfComposedDpEvent(event={event}, count={})", phase.steps) });
+        let count = phase.steps;
+        events.push(if count == 1 { step } else { event("SelfComposedDpEvent", json!({"event": step, "count": count})) });
     }
-    Some(format!("ComposedDpEvent(events=[{}])", events.join(", ")))
+    Some(event("ComposedDpEvent", json!({"events": events})))
+}
+
+/// An object of a class of `dp_accounting`.
+fn event(class: &str, mut fields: Value) -> Value {
+    fields["module_name"] = json!("dp_accounting.dp_event");
+    fields[CLASS] = json!(class);
+    fields
+}
+
+/// An event of [`written`] as `dp_accounting` prints it.
+#[must_use]
+pub fn printed(event: &Value) -> String {
+    match event {
+        Value::Array(events) => format!("[{}]", events.iter().map(printed).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) => {
+            let class = fields.get(CLASS).and_then(Value::as_str).unwrap_or_default();
+            let field = |name: &&str| Some(format!("{name}={}", printed(fields.get(*name)?)));
+            format!("{class}({})", text::names(class).iter().filter_map(field).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// (ε, δ) as a loss under a privacy measure of OpenDP, in JSON.
+#[must_use]
+pub fn measure(epsilon: Epsilon, delta: Delta) -> Value {
+    json!({"measure": APPROXIMATE, "loss": [epsilon.get(), delta.get()]})
 }

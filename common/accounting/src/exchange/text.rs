@@ -13,7 +13,7 @@ pub(super) fn value(text: &str) -> Result<Value, EventsError> {
 }
 
 /// Fields by position, for events that are written without names.
-fn names(class: &str) -> &'static [&'static str] {
+pub(super) fn names(class: &str) -> &'static [&'static str] {
     match class {
         "GaussianDpEvent" | "LaplaceDpEvent" => &["noise_multiplier"],
         "SelfComposedDpEvent" => &["event", "count"],
@@ -23,6 +23,8 @@ fn names(class: &str) -> &'static [&'static str] {
         "ZCDpEvent" => &["rho", "xi"],
         "EpsilonDeltaDpEvent" => &["epsilon", "delta"],
         "DiscreteGaussianDpEvent" => &["scale", "sensitivity"],
+        "DiscreteLaplaceDpEvent" => &["noise_parameter", "sensitivity"],
+        "RandomizedResponseDpEvent" => &["noise_parameter", "num_buckets"],
         _ => &[],
     }
 }
@@ -119,6 +121,13 @@ impl Parser<'_> {
         if !self.take('(') {
             self.at = start;
             return Err(self.wrong("a name is followed by ( and its fields"));
+        }
+        if word.starts_with("np.") || word.starts_with("numpy.") {
+            // A number of numpy prints its type around itself.
+            self.skip();
+            let number = self.number()?;
+            self.require(')', "a number of numpy ends with )")?;
+            return Ok(number);
         }
         let mut fields = Map::new();
         let mut position = 0;
