@@ -3,6 +3,7 @@
 //!
 //! The mathematics is in [`dp_pvi_accounting`]; nothing here touches a record, a ledger or a network.
 
+mod certificate;
 mod events;
 mod plan;
 mod plot;
@@ -48,6 +49,9 @@ pub enum Question {
         /// Draws δ(ε), the trade-off curve and ε over the steps to this SVG file.
         #[arg(long)]
         plot: Option<PathBuf>,
+        /// Writes a certificate to this file: a claim, for an epsilon that is a little larger, that `dp-pvi-verify` checks.
+        #[arg(long, value_name = "FILE", conflicts_with = "queries")]
+        certificate: Option<PathBuf>,
     },
     /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
     Calibrate {
@@ -101,6 +105,9 @@ pub enum AccountError {
     /// The flags do not fit together.
     #[error("{0}")]
     Usage(&'static str),
+    /// No certificate that can be checked.
+    #[error("no certificate of this can be checked: {0}")]
+    Certificate(dp_pvi_verifier::Refusal),
     /// A file of events that cannot be accounted.
     #[error(transparent)]
     Events(#[from] EventsError),
@@ -144,7 +151,13 @@ impl AccountError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Number(_) | Self::Accountant(_) | Self::Task(_) | Self::Usage(_) | Self::Events(_) | Self::Query(_) => 2,
+            Self::Number(_)
+            | Self::Accountant(_)
+            | Self::Task(_)
+            | Self::Usage(_)
+            | Self::Events(_)
+            | Self::Query(_)
+            | Self::Certificate(_) => 2,
             Self::Read { .. } | Self::Write { .. } | Self::Plot(_) => 12,
             Self::Refused(_) | Self::Print(_) | Self::Json(_) => 1,
         }
@@ -160,15 +173,18 @@ impl Question {
         let mut print = Printer { out, json };
         match self {
             Self::Account { queries: Some(file), .. } => answer(file, &mut print),
-            Self::Account { events: Some(file), how, plot, .. } => {
+            Self::Account { events: Some(file), how, plot, certificate, .. } => {
                 let all = events::plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
                 let rounds = |_: Delta| Ok(Vec::new());
-                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
+                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
+                certify(certificate.as_deref(), &all, how.delta, &mut print)
             }
-            Self::Account { sigma, steps, how, plot, .. } => {
+            Self::Account { sigma, steps, how, plot, certificate, .. } => {
                 let (sigma, steps) = sigma.zip(*steps).ok_or(AccountError::Usage("give --sigma and --steps"))?;
                 let rounds = |delta: Delta| over_steps(how, sigma, steps, delta);
-                cost(&how.plan(sigma, steps)?, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)
+                let plan = how.plan(sigma, steps)?;
+                cost(&plan, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
+                certify(certificate.as_deref(), &plan, how.delta, &mut print)
             }
             Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
             Self::Plan { task, epsilon, delta, booked, sizes, output } => {
@@ -255,6 +271,16 @@ fn cost(
     }
     if let Some((file, rounds)) = plot {
         plot::plot(file, plan, at, &rounds(at)?)?;
+    }
+    Ok(())
+}
+
+/// Writes a certificate, where a file is named.
+fn certify(file: Option<&Path>, plan: &Plan, delta: f64, print: &mut Printer<'_>) -> Result<(), AccountError> {
+    let Some(file) = file else { return Ok(()) };
+    let certificate = certificate::write(file, plan, Delta::new(delta)?)?;
+    if !print.json {
+        writeln!(print.out, "certificate: epsilon {} in {}", certificate.epsilon(), file.display())?;
     }
     Ok(())
 }
