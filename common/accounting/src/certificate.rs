@@ -114,8 +114,9 @@ impl Certificate {
         let mut proofs = Vec::new();
         let epsilon = upper + slack;
         if events.iter().any(|event| !matches!((event.noise, event.sampling), (Noise::Gaussian(_), How::None))) {
-            let hints =
-                plan.hints(delta, slack).ok_or(AccountantError::Range("a certificate with so small a slack takes too many points"))?;
+            let hints = plan
+                .hints(epsilon, delta, slack)
+                .ok_or(AccountantError::Range("a certificate with so small a slack takes too many points"))?;
             proofs.extend(hints.into_iter().map(Proof::from));
         }
         Ok(Self { format: FORMAT, relation: plan.relation(), delta: delta.get(), epsilon, slack, binding, events, proofs })

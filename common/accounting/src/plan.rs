@@ -171,8 +171,8 @@ impl Plan {
     }
 
     /// How a certificate of about this δ may be checked, with so much to lose in ε.
-    pub(super) fn hints(&self, delta: Delta, slack: f64) -> Option<Vec<Hints>> {
-        self.engine().hints(delta, slack)
+    pub(super) fn hints(&self, epsilon: f64, delta: Delta, slack: f64) -> Option<Vec<Hints>> {
+        self.engine().hints(epsilon, delta, slack)
     }
 
     /// Certified upper bounds on δ at these ε, which rise from 0.

@@ -187,6 +187,8 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
     }
     transform(&mut values, &roots);
     let each = 1.001 * (wrong + stage * bounded) / n as f64;
+    // Losses below the window count for nothing only if they are not above ε.
+    require((offset + point(width) * point(first as f64)).hi <= epsilon, "a window that begins above epsilon")?;
     let (mut main, mut lost) = (0.0f64, 0.0f64);
     let end = first + n as i64;
     for k in first..end {

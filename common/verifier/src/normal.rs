@@ -2,11 +2,9 @@
 
 use crate::interval::{Interval, point};
 
-/// 1/√(2π).
-const PEAK: f64 = 0.398_942_280_401_432_7;
-
+/// e^{−x²/2}/√(2π).
 fn density(x: Interval) -> Interval {
-    (x * x * point(-0.5)).exp() * point(PEAK).within(f64::EPSILON)
+    (x * x * point(-0.5)).exp() * point(0.398_942_280_401_432_7).within(f64::EPSILON)
 }
 
 /// P(Z > x): from 1 on by Laplace's continued fraction φ(x)/t₁ with t_k = x + k/t_{k+1} and t_k ≥ x; before, in short steps to there.
@@ -17,7 +15,7 @@ fn beyond(x: f64) -> Interval {
     if x < 1.0 {
         return between(x, x + 0.12, 0.0) + beyond(x + 0.12);
     }
-    let depth = 20 + (200.0 / (x * x)) as u32;
+    let depth = 20 + (500.0 / (x * x)) as u32;
     let start = point(f64::from(depth)) * point(x).reciprocal();
     let mut fraction = Interval { lo: x, hi: (point(x) + start).hi };
     for k in (1..depth).rev() {

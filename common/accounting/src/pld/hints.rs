@@ -29,6 +29,8 @@ const MOST_POINTS: f64 = 1_048_576.0;
 const MOST_CELLS: i64 = 1 << 22;
 /// Standard deviations of the tilted law below its mean that a window holds.
 const BELOW: f64 = 9.0;
+/// Rounding errors of one step's transform and of powers, at most.
+const ROUNDING: f64 = 1e-13;
 /// What goes to infinite losses, to the mass above the window, and to rounding, of what the slack is worth in δ.
 const SHARES: (f64, f64, f64) = (0.05, 0.05, 0.1);
 
@@ -38,23 +40,28 @@ impl Composition {
         Some(self.saddle_of_delta(delta)?.theta.clamp(1e-6, 1e6))
     }
 
-    /// Hints for a check of δ(ε) ≤ δ that may lose `slack` in ε. `None`: it would take too many points.
-    pub(crate) fn hints(&self, tilt: f64, delta: f64, slack: f64) -> Option<Hints> {
+    /// Hints for a check of δ(ε) ≤ δ that may lose `slack` in ε, where ln δ falls by `slope` as ε rises by 1. The tilt is at most this; where the law
+    /// has a second mode far out, a smaller one needs a smaller window. `None`: it would take too many points.
+    pub(crate) fn hints(&self, (most, slope): (f64, f64), (epsilon, delta): (f64, f64), slack: f64) -> Option<Hints> {
         self.aim(delta);
-        let tilted = self.cumulants(tilt);
-        let sd = tilted.variance.sqrt();
-        if !(sd.is_finite() && tilted.value.is_finite()) {
-            return None;
-        }
-        // δ falls by about this share where ε rises by the slack.
-        let worth = delta * (slack * tilt).clamp(1e-9, 0.5);
+        let worth = delta * (slack * slope).clamp(1e-9, 0.5);
         let nats = (self.nats(delta).0, self.steps().ln() - (SHARES.0 * worth).ln());
-        // Above this, the mass is at most e^{K − θ·above}.
-        let above = (tilted.value - (0.5 * SHARES.1 * worth).ln()) / tilt;
-        let below = tilted.mean - BELOW * sd.max(1e-12);
+        let (tilt, below, above) = (0..12)
+            .filter_map(|k| {
+                let tilt = most * (-0.5 * f64::from(k)).exp2();
+                let tilted = self.cumulants(tilt);
+                // Above the window, the mass is at most e^{K − θ·above}.
+                let above = (tilted.value - (0.5 * SHARES.1 * worth).ln()) / tilt;
+                let below = tilted.mean - BELOW * tilted.variance.sqrt().max(1e-12);
+                // Rounding errors are a share of the tilted law's mass; at ε they weigh e^{K − θε}.
+                let rounding = tilted.value - tilt * epsilon + (ROUNDING * self.steps()).ln();
+                let fits = k == 0 || rounding <= (SHARES.2 * worth).ln();
+                (fits && (above - below).is_finite()).then_some((tilt, below, above))
+            })
+            .min_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)))?;
         let steps = self.steps();
-        // A cell of width w costs at most T(θ + 1)w²/8.
-        let aim = (4.0 * slack / (steps * (tilt + 1.0))).sqrt();
+        // A cell of width w costs at most T(slope + 1)w²/8.
+        let aim = (4.0 * slack / (steps * (slope + 1.0))).sqrt();
         let span = (above - below).max(16.0 * aim.min(1e-3));
         let points = (span / aim).log2().ceil().max(6.0).exp2();
         if !(points <= MOST_POINTS) {
@@ -76,7 +83,7 @@ impl Composition {
             })
             .sum();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 4 and 30")]
-        let fineness = (0.5 * ((tilt + 1.0) * squares / slack).log2()).ceil().clamp(4.0, 30.0) as u32;
+        let fineness = (0.5 * ((slope + 1.0) * squares / slack).log2()).ceil().clamp(4.0, 30.0) as u32;
         parts.iter_mut().for_each(|part| part.fineness = fineness);
         if parts.iter().map(|part| part.high.saturating_sub(part.low)).fold(0, i64::saturating_add) > MOST_CELLS {
             return None;
