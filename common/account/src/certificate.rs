@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dp_pvi_accounting::{Certificate, Delta, Mechanism, Phase, Plan, Sampling};
+use dp_pvi_verifier::verify;
 
 use super::AccountError;
 
@@ -27,7 +28,7 @@ pub(super) fn certify(plan: &Plan, delta: Delta) -> Result<(Certificate, Vec<u8>
         match Certificate::new(plan, delta, slack, None) {
             Ok(certificate) => {
                 let bytes = certificate.to_bytes();
-                match dp_pvi_verifier::verify(&bytes) {
+                match verify(&bytes) {
                     Ok(_) => return Ok((certificate, bytes)),
                     Err(refusal) => last = Some(AccountError::Certificate(refusal)),
                 }
@@ -53,13 +54,15 @@ pub(super) fn write(file: &Path, plan: &Plan, delta: Delta) -> Result<Certificat
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::print_stdout)]
     #![allow(clippy::disallowed_methods, reason = "how long a check takes is part of what is promised")]
 
     use std::time::{Duration, Instant};
 
     use super::*;
     use dp_pvi_accounting::Neighbours;
+    use dp_pvi_verifier::Refusal;
+    use sha2::{Digest, Sha256};
 
     fn plan(relation: Neighbours, phases: &[Phase]) -> Plan {
         let mut plan = Plan::new(relation);
@@ -105,6 +108,8 @@ mod tests {
                 discrete(40.0, 3, 5),
             ];
             rows.push((plan(relation, &mixed), 1e-5));
+            let rounds: Vec<_> = (0..100).map(|k| Phase::gaussian(2.0 + 0.01 * f64::from(k), Sampling::Poisson(0.05), 10)).collect();
+            rows.push((plan(relation, &rounds), 1e-5));
             rows.push((plan(relation, &[discrete(10.0, 1, 10)]), 1e-6));
             rows.push((plan(relation, &[discrete(0.7, 1, 1)]), 1e-3));
             rows.push((plan(relation, &[discrete(1000.0, 100, 64)]), 1e-9));
@@ -112,22 +117,36 @@ mod tests {
         rows
     }
 
+    /// The file with a claim of less, sealed for it.
+    fn lowered(bytes: &[u8], epsilon: f64) -> Vec<u8> {
+        let text = String::from_utf8_lossy(bytes);
+        let (before, rest) = text.split_once("\"epsilon\":").unwrap();
+        let after = rest.split_once(",\"binding\"").unwrap().1;
+        let body = format!("{before}\"epsilon\":{epsilon:?},\"slack\":0.0,\"binding\"{after}");
+        let body = body.rsplit_once(",\"seal\":").unwrap().0;
+        let seal: String = Sha256::digest(body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{body},\"seal\":\"{seal}\"}}").into_bytes()
+    }
+
     #[test]
     fn every_row_of_the_table_has_a_certificate_with_a_small_slack() {
         for (plan, delta) in table() {
             let delta = Delta::new(delta).unwrap();
             let start = Instant::now();
-            let upper = plan.clone().epsilon(delta).upper;
-            let accounting = start.elapsed();
+            let interval = plan.clone().epsilon(delta);
+            let (accounting, upper) = (start.elapsed(), interval.upper);
             let (certificate, bytes) = certify(&plan, delta).unwrap_or_else(|error| panic!("{:?} {delta:?}: {error}", plan.phases()));
             let checking = (0..3).map(|_| {
                 let start = Instant::now();
-                dp_pvi_verifier::verify(&bytes).unwrap();
+                verify(&bytes).unwrap();
                 start.elapsed()
             });
             let checking = checking.min().unwrap();
             let slack = certificate.epsilon() - upper;
             println!("{:?}: {upper} + {slack:.1e}, {accounting:?}, {checking:?}", plan.phases());
+            // The two programs share nothing, and neither proves what the other disproves.
+            let below = verify(&lowered(&bytes, interval.lower * (1.0 - 1e-6)));
+            assert!(matches!(below, Err(Refusal::Claim(_))), "{:?}: {below:?}", plan.phases());
             assert!(slack >= 0.0 && slack <= 3e-3 * upper.max(SMALL), "{:?}: {slack:e} of {upper}", plan.phases());
             assert!(checking <= Duration::from_secs(1).max(10 * accounting), "{:?}: {checking:?} against {accounting:?}", plan.phases());
         }

@@ -37,12 +37,14 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
     require(numbers == 0 || (numbers <= 1 << 36 && *epsilon <= 100.0), "numbers with discrete noise, 2^36 at most for epsilon up to 100")?;
     // What discrete noise that is accounted as continuous adds to δ.
     let addition = if numbers == 0 { 0.0 } else { (point(numbers as f64) * point(2e-20) + point(1e-30)).mass() };
+    // Terms that change move a sum by twice their bound.
+    let factor = if *relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
     let (plain, sampled) = (events.iter().all(is_plain), events.iter().any(|event| event.sampling != Sampling::None));
     let directions = if plain { 0 } else { 1 + usize::from(sampled && *relation != Relation::ReplaceOne) };
     require(proofs.len() == directions, "proofs, one for each direction")?;
-    let mut worst = if plain { closed_form(gaussian(events, *relation), *epsilon).mass() } else { 0.0 };
+    let mut worst = if plain { closed_form(gaussian(events, factor), *epsilon).mass() } else { 0.0 };
     for (proof, one_sided) in proofs.iter().zip([Kind::Remove, Kind::Add]) {
-        worst = worst.max(composed(proof, &steps(events, *relation, one_sided), *epsilon)?);
+        worst = worst.max(composed(proof, &steps(events, factor, one_sided), *epsilon)?);
     }
     let at_most = (worst + addition).next_up();
     // What is no number is not below δ either.
@@ -54,7 +56,7 @@ fn fits(event: &Event, relation: Relation) -> bool {
     let noise = match event.noise {
         Noise::Gaussian(_) => among(ratio(event.noise), 1e-9, 1e3 + 1.0),
         Noise::DiscreteGaussian(s, bound) => among(s, 1e-2, 1e4) && (1..=1_000_000).contains(&bound),
-        Noise::FineDiscreteGaussian(s, _, n) => s >= 1 << 20 && s < 1 << 50 && n > 0 && n < 1 << 50 && among(ratio(event.noise), 1e-9, 8.0),
+        Noise::FineDiscreteGaussian(s, _, n) => among(s as f64, 1_048_576.0, 1e15) && n > 0 && among(ratio(event.noise), 1e-9, 8.0),
     };
     let sampling = match (event.sampling, event.noise, relation) {
         (Sampling::None, ..) => true,
@@ -73,34 +75,30 @@ fn ratio(noise: Noise) -> f64 {
     }
 }
 
-fn factor(relation: Relation) -> f64 {
-    if relation == Relation::ReplaceOne { 2.0 } else { 1.0 }
-}
-
 /// An unsampled Gaussian.
 fn is_plain(event: &Event) -> bool {
     event.sampling == Sampling::None && !matches!(event.noise, Noise::DiscreteGaussian(..))
 }
 
 /// The shift of all unsampled Gaussians as one, rounded up; 0 without any.
-fn gaussian(events: &[Event], relation: Relation) -> f64 {
+fn gaussian(events: &[Event], factor: f64) -> f64 {
     let squared = events.iter().filter(|event| is_plain(event)).fold(0.0, |sum: f64, event| {
-        let shift = point(factor(relation) * ratio(event.noise));
+        let shift = point(factor * ratio(event.noise));
         (point(sum) + shift * shift * point(event.count as f64)).hi
     });
     if squared > 0.0 { squared.sqrt().next_up() } else { 0.0 }
 }
 
 /// The pair of every event and how often it runs, all unsampled Gaussians last, as one.
-fn steps(events: &[Event], relation: Relation, one_sided: Kind) -> Vec<(Pair, i64)> {
-    let replaces = relation == Relation::ReplaceOne;
+fn steps(events: &[Event], factor: f64, one_sided: Kind) -> Vec<(Pair, i64)> {
+    let replaces = factor > 1.0;
     let pair = |event: &Event| match (event.noise, event.sampling) {
-        (Noise::DiscreteGaussian(s, bound), _) => Some(Pair(Kind::Lattice, s, factor(relation) * bound as f64)),
+        (Noise::DiscreteGaussian(s, bound), _) => Some(Pair(Kind::Lattice, s, factor * bound as f64)),
         (noise, Sampling::FixedBatch(q)) => Some(Pair(if replaces { Kind::Symmetrised } else { one_sided }, 2.0 * ratio(noise), q)),
         (noise, Sampling::Poisson(q)) => Some(Pair(if replaces { Kind::Replace } else { one_sided }, ratio(noise), q)),
         (_, Sampling::None) => None,
     };
-    let r = gaussian(events, relation);
+    let r = gaussian(events, factor);
     let plain = (r > 0.0).then_some((Pair(Kind::Remove, r, 1.0), 1));
     events.iter().filter_map(|event| Some((pair(event)?, event.count as i64))).chain(plain).collect()
 }

@@ -6,12 +6,7 @@ pub(crate) const STAGE: f64 = 1.8e-15;
 /// Sine and cosine of an angle between 0 and π/4, by their series.
 fn sine_cosine(x: f64) -> (f64, f64) {
     let square = x * x;
-    let series = |first: u32| {
-        (0..9).rev().fold(1.0, |sum, k| {
-            let n = f64::from(first + 2 * k);
-            1.0 - square / (n * (n + 1.0)) * sum
-        })
-    };
+    let series = |n: i32| (0..9).rev().fold(1.0, |sum, k| 1.0 - square / f64::from((n + 2 * k) * (n + 2 * k + 1)) * sum);
     (x * series(2), series(1))
 }
 

@@ -43,13 +43,20 @@ impl Interval {
     }
 
     pub(crate) fn exp(self) -> Self {
-        Self { lo: exponential(self.lo).lo.max(0.0), hi: exponential(self.hi).hi }
+        self.rising(exponential, 0.0)
     }
 
     /// e^x − 1.
     pub(crate) fn exp_m1(self) -> Self {
         let one = |x: f64| if x.abs() <= 0.34 { point(x * small(x)).within(ERROR) } else { exponential(x) + point(-1.0) };
-        Self { lo: one(self.lo).lo.max(-1.0), hi: one(self.hi).hi }
+        self.rising(one, 1.0)
+    }
+
+    /// e^x less a constant: over a short interval of length d it rises by at most 2d·e^x.
+    fn rising(self, f: impl Fn(f64) -> Self, constant: f64) -> Self {
+        let (low, d) = (f(self.lo), self.hi - self.lo);
+        let high = if d < 1e-3 { point(low.hi) + point(2.0 * d) * (point(low.hi) + point(constant)) } else { f(self.hi) };
+        Self { lo: low.lo, hi: high.hi }
     }
 }
 

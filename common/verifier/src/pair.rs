@@ -171,12 +171,13 @@ impl Pair {
             let next = (k + (k.abs() >> grid.fineness).max(1)).min(grid.high);
             let (to, loss) = (self.boundary(&parts, grid, next)?, grid.loss(k));
             let inverse = (-(point(-grid.width) * point((next - k) as f64)).exp_m1()).reciprocal();
-            let (growth, factor) = (loss.exp_m1(), loss.exp());
+            let near = loss.hi.abs() < 0.5;
+            let scale = if near { loss.exp_m1() } else { loss.exp() };
             let (mut mass, mut up) = (point(0.0), point(0.0));
             for (centre, p, q, gap) in &parts {
                 let cell = between(from, to, *centre);
                 mass = mass + *p * cell;
-                up = up + if loss.hi.abs() < 0.5 { *gap + -(*q * growth) } else { *p + -(*q * factor) } * cell;
+                up = up + (if near { *gap } else { *p } + -(*q * scale)) * cell;
             }
             let up = (up + mass * point(1.01 * tolerance(grid, loss.hi))) * inverse;
             law.split(k, next, mass, up);

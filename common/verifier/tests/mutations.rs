@@ -1,4 +1,5 @@
 //! What is not the certificate that was written, or claims more than it proves, is refused.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
@@ -198,8 +199,7 @@ fn the_nastiest_mutations_are_refused() {
     ];
     assert!(nasty.len() >= 20);
     for (what, changed) in nasty {
-        let refusal = verify(changed.as_bytes()).expect_err(what);
-        println!("{what}: {refusal}");
+        assert!(verify(changed.as_bytes()).is_err(), "{what}: {changed}");
     }
     // What it says of itself is true: the claim fails by the claim, not by its form.
     assert!(matches!(verify(with(&text, "epsilon", &beyond).as_bytes()), Err(Refusal::Claim(_))));

@@ -1,5 +1,5 @@
 //! Enclosures contain the truth, and are narrow. Values by mpmath at 40 digits.
-#![allow(dead_code, unreachable_pub, clippy::pedantic, clippy::excessive_precision)]
+#![allow(dead_code, unreachable_pub, clippy::pedantic, clippy::excessive_precision, clippy::approx_constant)]
 
 #[path = "../src/fourier.rs"]
 mod fourier;

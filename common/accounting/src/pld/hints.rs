@@ -24,13 +24,14 @@ pub(crate) struct Hints {
     pub(crate) parts: Vec<PartHints>,
 }
 
-/// Points of the largest transform, and of all steps' grids together: what is checked in about a second.
+/// Points of the largest transform, of the transforms of all parts, and of all steps' grids together: what is checked in less than a second.
 const MOST_POINTS: f64 = 1_048_576.0;
+const MOST_SPECTRA: f64 = 2_097_152.0;
 const MOST_CELLS: i64 = 1 << 22;
 /// Standard deviations of the tilted law below its mean that a window holds.
 const BELOW: f64 = 9.0;
 /// Rounding errors of one step's transform and of powers, at most.
-const ROUNDING: f64 = 1e-13;
+const ROUNDING: f64 = 1e-12;
 /// What goes to infinite losses, to the mass above the window, and to rounding, of what the slack is worth in δ.
 const SHARES: (f64, f64, f64) = (0.05, 0.05, 0.1);
 
@@ -52,7 +53,8 @@ impl Composition {
                 let tilted = self.cumulants(tilt);
                 // Above the window, the mass is at most e^{K − θ·above}.
                 let above = (tilted.value - (0.5 * SHARES.1 * worth).ln()) / tilt;
-                let below = tilted.mean - BELOW * tilted.variance.sqrt().max(1e-12);
+                // The window begins at or below ε.
+                let below = (tilted.mean - BELOW * tilted.variance.sqrt().max(1e-12)).min(epsilon);
                 // Rounding errors are a share of the tilted law's mass; at ε they weigh e^{K − θε}.
                 let rounding = tilted.value - tilt * epsilon + (ROUNDING * self.steps()).ln();
                 let fits = k == 0 || rounding <= (SHARES.2 * worth).ln();
@@ -64,10 +66,10 @@ impl Composition {
         let aim = (4.0 * slack / (steps * (slope + 1.0))).sqrt();
         let span = (above - below).max(16.0 * aim.min(1e-3));
         let points = (span / aim).log2().ceil().max(6.0).exp2();
-        if !(points <= MOST_POINTS) {
+        if points.is_nan() || points > MOST_POINTS || points * count(self.parts.len() as u64) > MOST_SPECTRA {
             return None;
         }
-        let width = span / (points - 4.0);
+        let width = span / (points - 6.0);
         let mut parts: Vec<PartHints> = self.parts.iter().map(|(pair, _)| grid(pair, width, nats)).collect();
         // Cells of a width that is a share of the distance from the index 0 cost at most that share, squared, of this.
         let squares: f64 = self
@@ -93,7 +95,7 @@ impl Composition {
         Some(Hints {
             width,
             points: points as u64,
-            first: ((below - offset) / width).floor() as i64,
+            first: ((below - offset) / width).floor() as i64 - 1,
             tilt,
             truncation: 2.0 * (SHARES.0 + SHARES.1) * worth,
             rounding: SHARES.2 * worth,
