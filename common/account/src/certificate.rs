@@ -60,7 +60,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use dp_pvi_accounting::Neighbours;
+    use dp_pvi_accounting::{Binding, Neighbours};
     use dp_pvi_verifier::Refusal;
     use sha2::{Digest, Sha256};
 
@@ -149,6 +149,30 @@ mod tests {
             assert!(matches!(below, Err(Refusal::Claim(_))), "{:?}: {below:?}", plan.phases());
             assert!(slack >= 0.0 && slack <= 3e-3 * upper.max(SMALL), "{:?}: {slack:e} of {upper}", plan.phases());
             assert!(checking <= Duration::from_secs(1).max(10 * accounting), "{:?}: {checking:?} against {accounting:?}", plan.phases());
+        }
+    }
+
+    /// The verifier reads back what it was bound to, and what ran.
+    #[test]
+    fn a_certificate_is_bound_to_its_run() {
+        let (delta, plan) = (Delta::new(1e-5).unwrap(), plan(Neighbours::ZeroOut, &[Phase::gaussian(4.0, Sampling::None, 10)]));
+        let binding = Binding { run: [0xa1; 32], task: [2; 32], ledger: [0; 32] };
+        let bytes = Certificate::new(&plan, delta, 1e-6, Some(binding)).unwrap().to_bytes();
+        let read = verify(&bytes).unwrap();
+        assert_eq!(read.binding, Some(["a1".repeat(32), "02".repeat(32), "00".repeat(32)]));
+        assert_eq!((read.delta, read.events.len(), read.events[0].count), (1e-5, 1, 10));
+        assert!(read.epsilon > read.slack && read.slack == 1e-6);
+    }
+
+    /// Black boxes and unprotected plans have none, and nothing is written.
+    #[test]
+    fn what_has_no_certificate_is_refused() {
+        let delta = Delta::new(1e-5).unwrap();
+        let laplace = Phase { mechanism: Mechanism::Laplace { scale: 2.0 }, sampling: Sampling::None, steps: 1 };
+        for phases in [vec![], vec![laplace]] {
+            let file = std::env::temp_dir().join("dp-pvi-no-certificate.json");
+            assert!(write(&file, &plan(Neighbours::AddRemove, &phases), delta).is_err());
+            assert!(!file.exists());
         }
     }
 }

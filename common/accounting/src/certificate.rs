@@ -23,20 +23,20 @@ pub struct Certificate {
     delta: f64,
     epsilon: f64,
     slack: f64,
-    binding: Option<Binding>,
+    binding: Option<[String; 3]>,
     events: Vec<Event>,
     proofs: Vec<Proof>,
 }
 
-/// What a certificate belongs to: 32 bytes each, in lower-case hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What a certificate belongs to, by hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding {
     /// The run.
-    pub run: String,
+    pub run: [u8; 32],
     /// Its task.
-    pub task: String,
+    pub task: [u8; 32],
     /// The ledger's events.
-    pub ledger: String,
+    pub ledger: [u8; 32],
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -98,6 +98,10 @@ impl From<Hints> for Proof {
     }
 }
 
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Certificate {
     /// Writes a claim about a plan: that ε is at most the accountant's certified upper bound plus `slack` (absolute, in ε).
     ///
@@ -119,6 +123,7 @@ impl Certificate {
                 .ok_or(AccountantError::Range("a certificate with so small a slack takes too many points"))?;
             proofs.extend(hints.into_iter().map(Proof::from));
         }
+        let binding = binding.map(|to| [to.run, to.task, to.ledger].map(|hash| hexadecimal(&hash)));
         Ok(Self { format: FORMAT, relation: plan.relation(), delta: delta.get(), epsilon, slack, binding, events, proofs })
     }
 
@@ -134,7 +139,7 @@ impl Certificate {
         // Every field is a number, a name or a list of them: JSON knows all of these.
         let mut text = serde_json::to_string(self).expect("certificates serialise into memory");
         text.pop();
-        let seal: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let seal = hexadecimal(&Sha256::digest(text.as_bytes()));
         text.push_str(&format!(",\"seal\":\"{seal}\"}}"));
         text.into_bytes()
     }
