@@ -136,19 +136,21 @@ mod tests {
             let interval = plan.clone().epsilon(delta);
             let (accounting, upper) = (start.elapsed(), interval.upper);
             let (certificate, bytes) = certify(&plan, delta).unwrap_or_else(|error| panic!("{:?} {delta:?}: {error}", plan.phases()));
-            let checking = (0..3).map(|_| {
+            let check = || {
                 let start = Instant::now();
                 verify(&bytes).unwrap();
                 start.elapsed()
-            });
-            let checking = checking.min().unwrap();
+            };
+            let allowed = Duration::from_secs(1).max(10 * accounting);
+            // Others may have the processor for a while.
+            let checking = (0..3).map(|_| check()).find(|time| *time <= allowed).unwrap_or(Duration::MAX);
             let slack = certificate.epsilon() - upper;
             println!("{:?}: {upper} + {slack:.1e}, {accounting:?}, {checking:?}", plan.phases());
             // The two programs share nothing, and neither proves what the other disproves.
             let below = verify(&lowered(&bytes, interval.lower * (1.0 - 1e-6)));
             assert!(matches!(below, Err(Refusal::Claim(_))), "{:?}: {below:?}", plan.phases());
             assert!(slack >= 0.0 && slack <= 3e-3 * upper.max(SMALL), "{:?}: {slack:e} of {upper}", plan.phases());
-            assert!(checking <= Duration::from_secs(1).max(10 * accounting), "{:?}: {checking:?} against {accounting:?}", plan.phases());
+            assert!(checking <= allowed, "{:?}: {checking:?} against {accounting:?}", plan.phases());
         }
     }
 
@@ -174,5 +176,28 @@ mod tests {
             assert!(write(&file, &plan(Neighbours::AddRemove, &phases), delta).is_err());
             assert!(!file.exists());
         }
+    }
+
+    #[test]
+    fn account_writes_a_certificate_where_it_is_asked_to() {
+        use crate::steps::{RelationFlag, SamplingFlag, Steps};
+
+        let file = std::env::temp_dir().join(format!("dp-pvi-certificate-{}.json", std::process::id()));
+        let how = Steps { q: 0.1, relation: Some(RelationFlag::ReplaceOne), sampling: Some(SamplingFlag::Poisson), delta: 1e-5 };
+        let asked = crate::Question::Account {
+            sigma: Some(2.0),
+            steps: Some(5),
+            how,
+            queries: None,
+            events: None,
+            plot: None,
+            certificate: Some(file.clone()),
+        };
+        let mut out = Vec::new();
+        asked.answer(&mut out, false).unwrap();
+        let read = verify(&std::fs::read(&file).unwrap()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        assert!(said.contains(&format!("certificate: epsilon {} in", read.epsilon)), "{said}");
     }
 }
