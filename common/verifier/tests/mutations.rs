@@ -230,3 +230,59 @@ fn fine_discrete_noise_costs_an_addition() {
     assert!(verify(fine(2_097_152, 0).as_bytes()).is_err());
     assert!(verify(fine(2_097_152, 1 << 40).as_bytes()).is_err());
 }
+
+/// The places of all numbers of a text.
+fn numbers(text: &str) -> Vec<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| matches!(bytes[at], b'0'..=b'9' | b'.' | b'-' | b'e');
+    let starts = (1..bytes.len()).filter(|&at| digit(at) && matches!(bytes[at - 1], b':' | b'[' | b','));
+    starts.map(|at| (at, (at..bytes.len()).find(|&end| !digit(end)).unwrap())).collect()
+}
+
+/// Whatever numbers the hints are, the answer is an error or a proof: nothing overflows, and no false claim is accepted.
+#[test]
+fn extreme_hints_are_answered() {
+    let extremes = [
+        "0",
+        "-1",
+        "1",
+        "0.0",
+        "1.0",
+        "1e300",
+        "-1e300",
+        "1e-300",
+        "1e-12",
+        "1e9",
+        "0.5",
+        "-0.5",
+        "1000000000.0",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "1099511627775",
+        "-1099511627775",
+        "39",
+        "40",
+        "63",
+        "64",
+        "16",
+        "-700.0",
+        "700.0",
+    ];
+    let mut random = Random(0x1234_5678_9ABC_DEF1);
+    for name in ["poisson-replace", "lattice", "fixed-batch", "poisson", "mixed"] {
+        let text = named(name);
+        let below = with(&text, "epsilon", &format!("{}", number(&text, "epsilon") * 0.998));
+        for _ in 0..120 {
+            let mut changed = below.clone();
+            for _ in 0..1 + random.below(2) {
+                let start = changed.find("\"proofs\"").unwrap();
+                let places: Vec<_> =
+                    numbers(&changed).into_iter().filter(|place| place.0 > start && place.1 < changed.len() - 70).collect();
+                let (from, to) = places[random.below(places.len())];
+                changed.replace_range(from..to, extremes[random.below(extremes.len())]);
+            }
+            assert!(verify(sealed(&changed).as_bytes()).is_err(), "{name}: {changed}");
+        }
+    }
+}
