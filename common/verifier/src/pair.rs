@@ -122,8 +122,8 @@ impl Pair {
         let loss = grid.loss(k);
         let guess = self.guess(loss.lo);
         if loss == point(0.0) && self.0 != Kind::Replace {
-            // Here the guess is r/2 or −r/2, which is exact.
-            return Ok(guess);
+            // Half the shift, exactly.
+            return Ok(if self.0 == Kind::Add { -0.5 * self.1 } else { 0.5 * self.1 });
         }
         for power in 0..20 {
             let t = guess - (1.0 + guess.abs()) * f64::EPSILON * (4f64.powi(power) - 1.0);
