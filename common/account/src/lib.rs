@@ -3,6 +3,7 @@
 //!
 //! The mathematics is in [`dp_pvi_accounting`]; nothing here touches a record, a ledger or a network.
 
+mod certificate;
 mod curves;
 mod plan;
 mod plot;
@@ -51,6 +52,9 @@ pub enum Question {
         /// Writes ε(δ), δ(ε) and the trade-off curve as numbers to this CSV file.
         #[arg(long)]
         curves: Option<PathBuf>,
+        /// Writes a certificate to this file: a claim, for an epsilon that is a little larger, that `dp-pvi-verify` checks.
+        #[arg(long, value_name = "FILE", conflicts_with = "queries")]
+        certificate: Option<PathBuf>,
     },
     /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
     Calibrate {
@@ -104,6 +108,9 @@ pub enum AccountError {
     /// The flags do not fit together.
     #[error("{0}")]
     Usage(&'static str),
+    /// No certificate that can be checked.
+    #[error("no certificate of this can be checked: {0}")]
+    Certificate(dp_pvi_verifier::Refusal),
     /// A file of events that cannot be accounted.
     #[error(transparent)]
     Events(#[from] EventsError),
@@ -147,7 +154,13 @@ impl AccountError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Number(_) | Self::Accountant(_) | Self::Task(_) | Self::Usage(_) | Self::Events(_) | Self::Query(_) => 2,
+            Self::Number(_)
+            | Self::Accountant(_)
+            | Self::Task(_)
+            | Self::Usage(_)
+            | Self::Events(_)
+            | Self::Query(_)
+            | Self::Certificate(_) => 2,
             Self::Read { .. } | Self::Write { .. } | Self::Plot(_) => 12,
             Self::Refused(_) | Self::Print(_) | Self::Json(_) => 1,
         }
@@ -163,18 +176,20 @@ impl Question {
         let mut print = Printer { out, json };
         match self {
             Self::Account { queries: Some(file), .. } => answer(file, &mut print),
-            Self::Account { events: Some(file), how, plot, curves, .. } => {
+            Self::Account { events: Some(file), how, plot, curves, certificate, .. } => {
                 let all = exchange::read_plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
                 let rounds = |_: Delta| Ok(Vec::new());
                 cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
-                write_curves(curves.as_deref(), &all, how.delta)
+                write_curves(curves.as_deref(), &all, how.delta)?;
+                certify(certificate.as_deref(), &all, how.delta, &mut print)
             }
-            Self::Account { sigma, steps, how, plot, curves, .. } => {
+            Self::Account { sigma, steps, how, plot, curves, certificate, .. } => {
                 let (sigma, steps) = sigma.zip(*steps).ok_or(AccountError::Usage("give --sigma and --steps"))?;
                 let rounds = |delta: Delta| over_steps(how, sigma, steps, delta);
                 let all = how.plan(sigma, steps)?;
                 cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
-                write_curves(curves.as_deref(), &all, how.delta)
+                write_curves(curves.as_deref(), &all, how.delta)?;
+                certify(certificate.as_deref(), &all, how.delta, &mut print)
             }
             Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
             Self::Plan { task, epsilon, delta, booked, sizes, output } => {
@@ -269,6 +284,16 @@ fn write_curves(file: Option<&Path>, plan: &Plan, delta: f64) -> Result<(), Acco
     let Some(file) = file else { return Ok(()) };
     let table = curves::table(plan, Delta::new(delta)?);
     std::fs::write(file, table).map_err(|error| AccountError::Write { path: file.to_owned(), error })
+}
+
+/// Writes a certificate, where a file is named.
+fn certify(file: Option<&Path>, plan: &Plan, delta: f64, print: &mut Printer<'_>) -> Result<(), AccountError> {
+    let Some(file) = file else { return Ok(()) };
+    let certificate = certificate::write(file, plan, Delta::new(delta)?)?;
+    if !print.json {
+        writeln!(print.out, "certificate: epsilon {} in {}", certificate.epsilon(), file.display())?;
+    }
+    Ok(())
 }
 
 /// ε after parts of the steps.

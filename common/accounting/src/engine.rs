@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use super::Gdp;
-use super::pld::{Composition as Losses, Effort, GAP, Interval, Pair, Running};
+use super::pld::{Composition as Losses, Effort, GAP, Hints, Interval, Pair, Running};
 use super::rdp::Curve;
 use super::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
@@ -194,6 +194,14 @@ impl Engine {
             failure,
             basic,
         }
+    }
+
+    /// For a certificate, one for each direction: all by the tilt of the first. `None`: too many points, or no pair for a step.
+    pub(super) fn hints(&self, epsilon: f64, delta: Delta, slack: f64) -> Option<Vec<Hints>> {
+        let tilt = self.directions.first().filter(|_| self.rho <= 0.0)?.tilt(delta.get())?;
+        let near = |factor: f64| Delta::new(delta.get() * factor).map_or(0.0, |near| self.estimate(near));
+        let slope = (0.02 / (near(0.99) - near(1.01)).max(1e-9)).max(tilt);
+        self.directions.iter().map(|direction| direction.hints((tilt, slope), (epsilon, delta.get()), slack)).collect()
     }
 
     fn curve(&self) -> &Curve {

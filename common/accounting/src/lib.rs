@@ -43,6 +43,7 @@
 mod adaptive;
 pub mod adjacency;
 pub mod calibrate;
+mod certificate;
 pub mod comparison;
 mod composition;
 mod engine;
@@ -80,6 +81,7 @@ use std::sync::Arc;
 
 pub use adaptive::{Filter, Odometer};
 pub use adjacency::{PrivacyUnit, Relation, Terms};
+pub use certificate::{Binding, Certificate};
 pub use composition::Composition;
 pub use envelope::{Envelope, Profile};
 pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho, UnknownEvent};

@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, Grown, Rough};
-use super::pld::{Composition as Losses, GAP, Interval, Pair};
+use super::pld::{Composition as Losses, GAP, Hints, Interval, Pair};
 use super::{AccountantError, rdp};
 use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
@@ -168,6 +168,11 @@ impl Plan {
     #[must_use]
     pub fn delta(&self, epsilon: Epsilon) -> Interval {
         self.engine().delta(epsilon.get())
+    }
+
+    /// How a certificate of about this δ may be checked, with so much to lose in ε.
+    pub(super) fn hints(&self, epsilon: f64, delta: Delta, slack: f64) -> Option<Vec<Hints>> {
+        self.engine().hints(epsilon, delta, slack)
     }
 
     /// Certified upper bounds on δ at these ε, which rise from 0.

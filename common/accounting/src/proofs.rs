@@ -24,3 +24,8 @@ pub mod envelopes {
 pub mod transforms {
     #![doc = include_str!("../proofs/transforms.md")]
 }
+
+/// What a certificate proves, and how it is checked.
+pub mod verifier {
+    #![doc = include_str!("../../privacy/proofs/verifier.md")]
+}

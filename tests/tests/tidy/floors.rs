@@ -11,6 +11,7 @@ use dp_pvi_tests::source::{Source, everything, scrub};
 const FLOORS: &[(&str, &[&str])] = &[
     ("expfam", &[]),
     ("accounting", &[]),
+    ("verifier", &[]),
     ("privacy", &["accounting"]),
     ("numerics", &["expfam", "accounting", "privacy"]),
     ("schema", &[]),
@@ -19,7 +20,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("posterior", &["expfam", "accounting", "privacy", "numerics", "schema", "models"]),
     ("reading", &["expfam", "accounting", "privacy", "numerics", "schema", "models", "posterior"]),
     ("forecast", &["expfam", "accounting", "privacy", "posterior", "reading"]),
-    ("account", &["accounting", "posterior", "forecast"]),
+    ("account", &["accounting", "posterior", "forecast", "verifier"]),
     ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "reading", "records"]),
     ("data", &["privacy", "records", "schema"]),
     ("secagg", &["accounting", "privacy"]),

@@ -42,6 +42,7 @@ mod cgf;
 mod compose;
 mod contour;
 mod grid;
+mod hints;
 mod line;
 mod pair;
 mod quadrature;
@@ -58,6 +59,7 @@ use cgf::{Cumulants, Nodes};
 use compose::{Composed, Part, Window};
 use contour::Contour;
 use grid::Sides;
+pub(crate) use hints::Hints;
 pub(crate) use pair::Pair;
 pub(crate) use running::{Effort, Running};
 
