@@ -240,7 +240,7 @@ impl Engine {
             let lower = upper * (1.0 - 2e-12) - 2e-15;
             return Interval::bounded(lower.max(0.0), upper, upper);
         }
-        if let Some(interval) = self.grown(delta, gap) {
+        if let Some(interval) = self.rare(delta, gap).or_else(|| self.grown(delta, gap)) {
             return interval;
         }
         if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
@@ -260,6 +260,34 @@ impl Engine {
     /// Estimate of the contour where there is one.
     fn rough(&self, delta: Delta) -> Option<f64> {
         self.directions.iter().filter_map(|d| d.estimate_epsilon(delta.get())).reduce(f64::max)
+    }
+
+    /// The worse of both directions of many equal rare steps, each by the number of far outcomes and by whatever else is narrower; `None` for
+    /// other plans.
+    fn rare(&self, delta: Delta, gap: f64) -> Option<Interval> {
+        let mut worst: Option<Interval> = None;
+        for direction in &self.directions {
+            let most = if direction.infinite() <= 0.0 { direction.largest_loss() } else { f64::INFINITY };
+            if worst.is_some_and(|worst| most <= worst.lower) {
+                continue;
+            }
+            let narrow = |i: &Interval| {
+                (i.upper.is_finite() && i.upper - i.lower <= RARE * i.upper.max(RARE_SMALL))
+                    || worst.is_some_and(|worst| i.upper <= worst.lower)
+            };
+            let mut best = direction.rare_epsilon(delta.get())?;
+            best = Interval::bounded(best.lower, best.estimate, best.upper.min(most));
+            if !narrow(&best)
+                && let Some(other) = direction.epsilon(delta.get(), gap)
+            {
+                best = Interval::bounded(best.lower.max(other.lower), best.estimate, best.upper.min(other.upper));
+            }
+            if !narrow(&best) {
+                best.upper = best.upper.min(self.fallback(delta)).max(best.lower);
+            }
+            worst = Some(worst.map_or(best, |worst| worst.max(best)));
+        }
+        worst.map(|worst| Interval::bounded(worst.lower, worst.estimate, worst.upper))
     }
 
     /// The worse of both directions by the products of transforms; `None` where they do not say enough.
@@ -316,6 +344,9 @@ impl Engine {
             return self.epsilon(delta, gap).upper;
         }
         // One kind of step: the upper side alone takes one transform of its grid.
+        if let Some(interval) = self.rare(delta, gap) {
+            return interval.upper;
+        }
         if let Some(interval) = (self.phases.len() > 1).then(|| self.grown(delta, gap)).flatten() {
             return interval.upper;
         }
@@ -357,6 +388,9 @@ impl Engine {
     pub(super) fn rough_or_upper(&self, delta: Delta, gap: f64) -> (f64, Rough) {
         if self.rho > 0.0 || self.gaussian.is_some() {
             return (self.epsilon(delta, GAP).estimate, Rough::Estimate);
+        }
+        if let Some(interval) = self.rare(delta, GAP) {
+            return (interval.upper, Rough::Upper);
         }
         let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
         match all.and_then(|all| all.into_iter().reduce(f64::max)) {
@@ -470,6 +504,9 @@ pub(super) enum Rough {
     Upper,
 }
 
+/// Width of an interval for rare steps that is good enough, relative to max(ε, `RARE_SMALL`).
+const RARE: f64 = 2e-4;
+const RARE_SMALL: f64 = 0.01;
 /// From so many phases on, questions of every kind are answered by products first.
 const MANY: usize = 8;
 /// Steps towards the largest ε at which loss distributions say more than Rényi divergences.

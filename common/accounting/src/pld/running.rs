@@ -285,7 +285,7 @@ fn choose(parts: &[(Pair, u64)], steps: f64, delta: f64, centre: Centre, room: f
 }
 
 /// Sums that every question needs.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     line: &'a Line,
     sums: &'a Samples,
     /// φ/(s(s + 1)) at k·step, k ≥ 1.
@@ -301,7 +301,7 @@ struct Reading<'a> {
 const U: f64 = 0.5 * f64::EPSILON;
 
 impl<'a> Reading<'a> {
-    fn new(line: &'a Line, sums: &'a Samples) -> Self {
+    pub(super) fn new(line: &'a Line, sums: &'a Samples) -> Self {
         let theta = line.theta;
         let scale = line.step / std::f64::consts::PI;
         let (mut values, mut error, mut by_distance) = (Vec::with_capacity(line.near), 0.0, 0.0);
@@ -352,22 +352,22 @@ impl<'a> Reading<'a> {
         (sum * step / std::f64::consts::PI, self.error + self.error_by_distance * distance.abs(), log, log_error)
     }
 
-    fn estimate(&self, epsilon: f64) -> f64 {
+    pub(super) fn estimate(&self, epsilon: f64) -> f64 {
         let (sum, _, log, _) = self.sum(epsilon);
         log.exp() * sum + self.infinite
     }
 
-    fn upper(&self, epsilon: f64) -> f64 {
+    pub(super) fn upper(&self, epsilon: f64) -> f64 {
         let (sum, error, log, log_error) = self.sum(epsilon);
         (log + log_error).exp() * (sum + error).max(0.0) * (1.0 + 1e-13) + self.infinite * (1.0 + 1e-13) + self.sums.left_out * (1.0 + 1e-9)
     }
 
-    fn lower(&self, epsilon: f64) -> f64 {
+    pub(super) fn lower(&self, epsilon: f64) -> f64 {
         let (sum, error, log, log_error) = self.sum(epsilon);
         let period = std::f64::consts::TAU / self.line.step * (1.0 - 1e-12);
         // A series of e^{−x}, 2e^{−x}, …: all at most e^{−x}/(1 − e^{−x}).
         let series = |x: f64| 1.0 / x.exp_m1();
-        let below = series(self.line.theta * period);
+        let below = self.sums.log_mass.exp() * series(self.line.theta * period);
         let above = self.line.higher.iter().zip(&self.sums.higher).map(|(order, moment)| {
             (moment - order * epsilon + 1e-12 * (moment.abs() + (order * epsilon).abs())).exp() / (order + 1.0)
                 * series((order - self.line.theta) * period)
@@ -388,7 +388,7 @@ impl<'a> Reading<'a> {
 }
 
 /// low and high with value(low) > `delta` ≥ value(high), close to each other and to `hint`; both 0 where value(0) is small enough.
-fn crossing(value: &dyn Fn(f64) -> f64, delta: f64, hint: f64, scale: f64) -> Option<(f64, f64)> {
+pub(super) fn crossing(value: &dyn Fn(f64) -> f64, delta: f64, hint: f64, scale: f64) -> Option<(f64, f64)> {
     let log = |epsilon: f64| {
         let log = value(epsilon).ln();
         (if log.is_nan() { -800.0 } else { log.max(-800.0) }) - delta.ln()
