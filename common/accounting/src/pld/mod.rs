@@ -188,6 +188,14 @@ impl Composition {
         }
     }
 
+    /// Bounds on δ(ε), as [`Self::rare_epsilon`]; `None` also where that is out of reach.
+    pub(crate) fn rare_delta(&self, epsilon: f64) -> Option<Interval> {
+        match self.parts.as_slice() {
+            [(pair, times)] if *times > 1 && pair.rate <= RARE && !pair.segments.is_empty() => rare::delta(pair, *times, epsilon),
+            _ => None,
+        }
+    }
+
     /// Whether it is one step.
     pub(crate) fn is_single(&self) -> bool {
         self.single().is_some()

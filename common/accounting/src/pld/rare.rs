@@ -26,8 +26,9 @@ use super::running::{Reading, crossing};
 use super::share::{Fade, Share};
 use super::{Interval, count, grid};
 
-/// Width that is aimed at, relative to max(ε, `SMALL`).
+/// Width that is aimed at, relative to max(ε, `SMALL`), where ε is asked for and where δ is.
 const AIM: f64 = 1e-4;
+const AIM_OF_DELTA: f64 = 5e-6;
 const SMALL: f64 = 0.01;
 /// Most terms.
 const MOST_TERMS: u32 = 60;
@@ -43,6 +44,8 @@ const QUICK: f64 = 4_000.0;
 const WORK: usize = 600_000_000;
 /// Relative error of the upper bound on the mass of far outcomes: quadrature and the rounding of its sum.
 const FAR: f64 = 4e-11;
+/// Smallest δ that is asked for.
+const LEAST: f64 = 1e-20;
 /// Octaves and their parts where a line is looked for.
 const OCTAVES: u32 = 22;
 /// Lines are made anew for the ε that was found at most so often.
@@ -54,6 +57,7 @@ struct Steps<'a> {
     pair: &'a Pair,
     times: f64,
     log_delta: f64,
+    aim: f64,
     /// Of the outcomes whose losses have no largest value, and where they are left out.
     rising: Option<Map>,
     end: f64,
@@ -92,12 +96,12 @@ struct Terms {
 }
 
 impl<'a> Steps<'a> {
-    fn new(pair: &'a Pair, times: u64, delta: f64) -> Option<Self> {
+    fn new(pair: &'a Pair, times: u64, delta: f64, aim: f64) -> Option<Self> {
         let times = count(times);
         let log_delta = delta.ln();
         let rising = pair.segments.iter().find(|s| matches!(s.map, Map::Remove | Map::Replace) && s.high == f64::INFINITY);
         // What is left out costs this share of δ.
-        let share = 2e-5;
+        let share = 0.2 * aim;
         let end = rising.map_or(0.0, |segment| {
             let (mut low, mut high) = (0.0, pair.ratio + 60.0);
             for _ in 0..60 {
@@ -135,7 +139,7 @@ impl<'a> Steps<'a> {
                 middle += 2.0 * half;
             }
         }
-        Some(Self { pair, times, log_delta, rising: rising.map(|segment| segment.map), end, nodes })
+        Some(Self { pair, times, log_delta, aim, rising: rising.map(|segment| segment.map), end, nodes })
     }
 
     /// Width over which outcomes fade from one share to the other.
@@ -291,7 +295,7 @@ impl<'a> Steps<'a> {
         let total: f64 = saddles.iter().map(|s| s.log_part.exp()).sum();
         // −d ln δ/dε: what a width in ε is in δ.
         let steep = saddles.iter().map(|s| s.log_part.exp() * s.theta).sum::<f64>() / total;
-        let small = (0.05 * AIM * epsilon.max(SMALL) * steep).clamp(1e-8, 1e-2) / count(saddles.len() as u64);
+        let small = (0.05 * self.aim * epsilon.max(SMALL) * steep).clamp(1e-9, 1e-2) / count(saddles.len() as u64);
         let mut terms = Vec::with_capacity(saddles.len());
         let (mut left_out, mut far, mut work) = (0.0f64, 0.0f64, 0);
         for (k, saddle) in (0u32..).zip(&saddles) {
@@ -423,7 +427,7 @@ impl<'a> Profile<'a> {
 
 /// Bounds on ε(δ) of `times` equal steps; `None` where they are out of reach. The interval may be wider than what is aimed at.
 pub(crate) fn epsilon(pair: &Pair, times: u64, delta: f64) -> Option<Interval> {
-    let steps = Steps::new(pair, times, delta)?;
+    let steps = Steps::new(pair, times, delta, AIM)?;
     // ln ε by bisection.
     let (mut low, mut high) = (1e-7f64.ln(), 0.0f64);
     while steps.rough(high.exp()) > steps.log_delta {
@@ -459,4 +463,23 @@ pub(crate) fn epsilon(pair: &Pair, times: u64, delta: f64) -> Option<Interval> {
         guess = next;
     }
     best
+}
+
+/// Bounds on δ(ε) of `times` equal steps; `None` where they are out of reach, as for any δ below [`LEAST`].
+pub(crate) fn delta(pair: &Pair, times: u64, epsilon: f64) -> Option<Interval> {
+    let mut guess = 1e-6f64;
+    for _ in 0..8 {
+        let steps = Steps::new(pair, times, guess, AIM_OF_DELTA)?;
+        let rough = steps.rough(epsilon);
+        if (rough - steps.log_delta).abs() < 2.0 {
+            let terms = steps.terms(epsilon)?;
+            let profile = Profile::new(&terms);
+            return Some(Interval::bounded(profile.lower(epsilon), profile.estimate(epsilon), profile.upper(epsilon)));
+        }
+        guess = rough.exp().min(0.9);
+        if guess.is_nan() || guess < LEAST {
+            return None;
+        }
+    }
+    None
 }

@@ -133,7 +133,7 @@ fn finding_accounting_loose_rows_are_narrow_and_within_the_grids() {
 #[test]
 fn the_split_changes_nothing_but_the_width() {
     let pair = Pair::remove(1.0 / 0.7, 1e-5);
-    let steps = Steps::new(&pair, 100_000, 1e-9).unwrap();
+    let steps = Steps::new(&pair, 100_000, 1e-9, AIM).unwrap();
     let at = 0.096;
     let mut bounds: Vec<(f64, f64)> = Vec::new();
     for room in [LIGHT, 0.0, -8.0, -FAINT - 0.5] {
