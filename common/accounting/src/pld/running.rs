@@ -38,6 +38,8 @@ const ROOM: [f64; 3] = [1.3, 2.2, 4.0];
 const SHARE: f64 = 0.2;
 /// ... of a product that is there already, or of a second line.
 const KEPT: f64 = 1.5;
+/// Frequencies of a line that is not kept when the steps have doubled.
+const LONG: usize = 400;
 /// Width of an interval of δ that is narrow enough, relative.
 const NARROW: f64 = 5e-5;
 
@@ -191,8 +193,9 @@ fn search(
     later: f64,
 ) -> Option<Interval> {
     let steps: f64 = parts.iter().map(|(_, times)| count(*times)).sum();
-    // Nothing says when a rough bound is too rough: it is made anew where the steps have grown fourfold.
-    let good = |old: &Running| old.effort == effort && (effort == Effort::Interval || steps <= 4.0 * old.chosen_for);
+    // Where the steps have doubled, fewer frequencies may do than a long line has; and nothing else says when a rough bound is too rough.
+    let lasts = |old: &Running| effort == Effort::Interval && old.line.near <= LONG;
+    let good = |old: &Running| old.effort == effort && (steps <= 2.0 * old.chosen_for || lasts(old));
     let mut before = running.take().filter(good);
     if let Some(mut old) = before.take() {
         before = old.extend(pending).map(|()| old);
