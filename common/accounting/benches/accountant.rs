@@ -2,6 +2,8 @@
 //!
 //! ε between certified bounds, 1,000 steps with σ 1 and rate 0.01: 4.4 ms, width 1.3e-4 (one core of a 2.5 GHz machine).
 //! Both bounds after each of 100 different rounds: 0.15 s of processor time (add-remove), 0.08 s (replace-one). 10,000 different rounds at once: 3.2 s.
+//! Rounds that differ in noise and rate, on a machine that other work shared: 0.75 s (add-remove), 0.24 s (replace-one) in the median of five.
+//! Rare steps with outcomes far out: 73 ms; a calibration of such: 0.65 s.
 //! Other questions, and what other tools need: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -49,9 +51,21 @@ fn certified_100_000_rare_steps(bencher: Bencher) {
     bencher.with_inputs(|| plan(Neighbours::AddRemove, 1.0, 1e-4, 100_000)).bench_values(|plan| plan.epsilon(delta(1e-5)));
 }
 
+/// Some thousandths of a hit in all: ε is decided by one or two outcomes far out.
+#[divan::bench(sample_count = 20)]
+fn certified_rare_steps_far_out(bencher: Bencher) {
+    bencher.with_inputs(|| plan(Neighbours::ReplaceOne, 0.81, 1.5e-5, 60_423)).bench_values(|plan| plan.epsilon(delta(1.5e-12)));
+}
+
 #[divan::bench]
 fn estimate(bencher: Bencher) {
     bencher.with_inputs(|| plan(Neighbours::AddRemove, 1.0, 0.01, 1000)).bench_values(|plan| plan.epsilon_estimate(delta(1e-5)));
+}
+
+#[divan::bench(sample_count = 5)]
+fn calibration_of_rare_steps() -> f64 {
+    let target = Target { epsilon: Epsilon::new(12.1).unwrap(), delta: delta(1.2e-9) };
+    calibrate::sigma(Neighbours::AddRemove, Sampling::Poisson(0.00018), 351, black_box(target)).unwrap().upper
 }
 
 #[divan::bench]
@@ -105,6 +119,28 @@ fn ledger_of_100_different_rounds_add_remove() -> f64 {
 #[divan::bench(sample_count = 5)]
 fn ledger_of_100_different_rounds_replace_one() -> f64 {
     different_rounds(Neighbours::ReplaceOne)
+}
+
+/// A hundred rounds of ten steps each that differ in noise and in rate, in no order, with both bounds asked for after every one.
+fn unlike_rounds(relation: Neighbours) -> f64 {
+    let mut plan = Plan::new(relation);
+    let mut sum = 0.0;
+    for i in 0..100 {
+        let (a, b) = ((0.618_034 * f64::from(i)).fract(), (0.414_214 * f64::from(i)).fract());
+        plan.append(Phase::gaussian(0.8 + 2.0 * a, Sampling::Poisson(0.002 * 10f64.powf(b)), 10)).unwrap();
+        sum += plan.epsilon(delta(1e-5)).upper;
+    }
+    sum
+}
+
+#[divan::bench(sample_count = 5)]
+fn ledger_of_100_unlike_rounds_add_remove() -> f64 {
+    unlike_rounds(Neighbours::AddRemove)
+}
+
+#[divan::bench(sample_count = 5)]
+fn ledger_of_100_unlike_rounds_replace_one() -> f64 {
+    unlike_rounds(Neighbours::ReplaceOne)
 }
 
 fn many_different_rounds() -> Plan {

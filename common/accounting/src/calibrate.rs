@@ -31,25 +31,27 @@ impl Target {
 }
 
 /// Gap of upper bounds where nothing better guides a search, and how near to the goal such a search comes.
-const ROUGH: (f64, f64) = (1e-3, 1e-5);
+const ROUGH: (f64, f64) = (1e-3, 1e-3);
 
 /// Secants from there to the target.
 const SECANTS: u32 = 5;
 
 /// Bisection and secant on ln ε(e^x) = ln target; ε must fall (`sign` −1) or rise (+1) with x. Returns (x, dln ε/dx), to about 1e-11, or to
-/// [`ROUGH`] where no estimate guided the search.
+/// [`ROUGH`] where no estimate guided the search, and whether one did.
 fn solve(
     range: (f64, f64),
     start: f64,
     target: Target,
     plan: impl Fn(f64) -> Result<Plan, AccountantError>,
-) -> Result<(f64, f64), AccountantError> {
+) -> Result<(f64, f64, Rough), AccountantError> {
     let goal = target.epsilon.get().ln();
     // A vanishing ε counts as a very small one.
-    let guided = Cell::new(true);
+    let guided = Cell::new(Rough::Estimate);
     let value = |x: f64| -> Result<f64, AccountantError> {
         let (epsilon, rough) = plan(x.exp())?.epsilon_rough(target.delta, ROUGH.0);
-        guided.set(guided.get() && rough == Rough::Estimate);
+        if rough == Rough::Upper {
+            guided.set(rough);
+        }
         Ok(epsilon.max(1e-300).ln().min(700.0) - goal)
     };
     let (low, high) = (range.0.ln(), range.1.ln());
@@ -90,16 +92,16 @@ fn solve(
         } else {
             (b, at_b, at_a) = (x, at_x, 0.5 * at_a)
         }
-        let near = if guided.get() { (1e-11, 1e-12) } else { (ROUGH.1, 0.1 * ROUGH.1) };
+        let near = if guided.get() == Rough::Estimate { (1e-11, 1e-12) } else { (ROUGH.1, 0.1 * ROUGH.1) };
         if at_x.abs() < near.0 || (a - b).abs() < near.1 {
             let other = if (x - old.0).abs() > 1e-9 && old.1.abs() < 50.0 { (old.0, old.1) } else { (old.2, old.3) };
             if (x - other.0).abs() > 1e-9 {
                 slope = (at_x - other.1) / (x - other.0);
             }
-            return Ok((x, slope));
+            return Ok((x, slope, guided.get()));
         }
     }
-    Ok((0.5 * (a + b), slope))
+    Ok((0.5 * (a + b), slope, guided.get()))
 }
 
 /// The smallest σ with ε(δ) ≤ target for `make(σ)`. `upper` is the answer (certified); `lower` is a σ whose certified lower bound already
@@ -111,14 +113,22 @@ pub fn sigma_of(target: Target, make: impl Fn(f64) -> Result<Plan, AccountantErr
     if target.epsilon.get() <= 0.0 || !target.epsilon.get().is_finite() {
         return Err(AccountantError::OutOfReach);
     }
-    let (x, slope) = solve(SIGMA, 0.0, target, &make)?;
+    let (x, slope, guided) = solve(SIGMA, 0.0, target, &make)?;
+    // The last bound is asked for again where a search ends.
+    let last = Cell::new((f64::NAN, f64::NAN));
+    let met = |sigma: f64| -> Result<f64, AccountantError> {
+        if last.get().0 != sigma {
+            last.set((sigma, target.met(&make(sigma)?)));
+        }
+        Ok(last.get().1)
+    };
     let mut estimate = x.exp();
     let mut steep = slope.abs().clamp(0.2, 50.0);
-    if make(estimate)?.epsilon_rough(target.delta, ROUGH.0).1 == Rough::Upper {
+    if guided == Rough::Upper {
         // Bounds with a gap led here: by secants on narrower ones to the target.
         let mut before: Option<(f64, f64)> = None;
         for _ in 0..SECANTS {
-            let ratio = target.met(&make(estimate)?);
+            let ratio = met(estimate)?;
             if (ratio - 1.0).abs() < 2.0 * GAP || !(0.1..10.0).contains(&ratio) {
                 break;
             }
@@ -136,7 +146,7 @@ pub fn sigma_of(target: Target, make: impl Fn(f64) -> Result<Plan, AccountantErr
     let mut found = false;
     let mut factor = 1.0;
     for _ in 0..40 {
-        let ratio = target.met(&make(upper)?);
+        let ratio = met(upper)?;
         if ratio <= 1.0 {
             found = true;
             break;
@@ -214,7 +224,7 @@ pub fn rate(relation: Neighbours, sigma: f64, steps: u64, target: Target) -> Res
     if target.met(&make(1.0)?) <= 1.0 {
         return Ok(1.0);
     }
-    let (x, slope) = solve(RATE, 0.01f64.ln(), target, make)?;
+    let (x, slope, _) = solve(RATE, 0.01f64.ln(), target, make)?;
     let mut q = x.exp();
     let mut factor = 1.0;
     for _ in 0..40 {

@@ -23,6 +23,8 @@ pub(super) struct Engine {
     unamplified: Option<Gdp>,
     /// Rényi bound for everything but `rho` and `failure`, for when the numbers are out of reach; made when it is asked for.
     curve: OnceCell<Curve>,
+    /// Upper bounds on δ at rising ε, and up to which they are narrow: for the tail, made when that is asked for.
+    known: OnceCell<(Vec<(f64, f64)>, f64)>,
     /// zCDP black boxes.
     rho: f64,
     /// Σδ of (ε, δ) black boxes.
@@ -190,6 +192,7 @@ impl Engine {
             gaussian: only_gaussian.then_some(exact),
             unamplified,
             curve: OnceCell::new(),
+            known: OnceCell::new(),
             rho,
             failure,
             basic,
@@ -248,7 +251,7 @@ impl Engine {
             let lower = upper * (1.0 - 2e-12) - 2e-15;
             return Interval::bounded(lower.max(0.0), upper, upper);
         }
-        if let Some(interval) = self.grown(delta, gap) {
+        if let Some(interval) = self.rare(delta, gap).or_else(|| self.grown(delta, gap)) {
             return interval;
         }
         if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
@@ -268,6 +271,34 @@ impl Engine {
     /// Estimate of the contour where there is one.
     fn rough(&self, delta: Delta) -> Option<f64> {
         self.directions.iter().filter_map(|d| d.estimate_epsilon(delta.get())).reduce(f64::max)
+    }
+
+    /// The worse of both directions of many equal rare steps, each by the number of far outcomes and by whatever else is narrower; `None` for
+    /// other plans.
+    fn rare(&self, delta: Delta, gap: f64) -> Option<Interval> {
+        let mut worst: Option<Interval> = None;
+        for direction in &self.directions {
+            let most = if direction.infinite() <= 0.0 { direction.largest_loss() } else { f64::INFINITY };
+            if worst.is_some_and(|worst| most <= worst.lower) {
+                continue;
+            }
+            let narrow = |i: &Interval| {
+                (i.upper.is_finite() && i.upper - i.lower <= RARE * i.upper.max(RARE_SMALL))
+                    || worst.is_some_and(|worst| i.upper <= worst.lower)
+            };
+            let mut best = direction.rare_epsilon(delta.get())?;
+            best = Interval::bounded(best.lower, best.estimate, best.upper.min(most));
+            if !narrow(&best)
+                && let Some(other) = direction.epsilon(delta.get(), gap)
+            {
+                best = Interval::bounded(best.lower.max(other.lower), best.estimate, best.upper.min(other.upper));
+            }
+            if !narrow(&best) {
+                best.upper = best.upper.min(self.fallback(delta)).max(best.lower);
+            }
+            worst = Some(worst.map_or(best, |worst| worst.max(best)));
+        }
+        worst.map(|worst| Interval::bounded(worst.lower, worst.estimate, worst.upper))
     }
 
     /// The worse of both directions by the products of transforms; `None` where they do not say enough.
@@ -324,6 +355,9 @@ impl Engine {
             return self.epsilon(delta, gap).upper;
         }
         // One kind of step: the upper side alone takes one transform of its grid.
+        if let Some(interval) = self.rare(delta, gap) {
+            return interval.upper;
+        }
         if let Some(interval) = (self.phases.len() > 1).then(|| self.grown(delta, gap)).flatten() {
             return interval.upper;
         }
@@ -365,6 +399,9 @@ impl Engine {
     pub(super) fn rough_or_upper(&self, delta: Delta, gap: f64) -> (f64, Rough) {
         if self.rho > 0.0 || self.gaussian.is_some() {
             return (self.epsilon(delta, GAP).estimate, Rough::Estimate);
+        }
+        if let Some(interval) = self.rare(delta, GAP) {
+            return (interval.upper, Rough::Upper);
         }
         let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
         match all.and_then(|all| all.into_iter().reduce(f64::max)) {
@@ -413,25 +450,48 @@ impl Engine {
             return Interval::bounded(lower, cap, cap);
         }
         let composed = self.directions_at(epsilon);
-        if let Some(interval) = composed
-            && narrow(&interval)
+        let told = composed.filter(narrow);
+        if let Some(interval) = told
+            && (interval.upper > DEEP || self.phases.len() > MANY)
+        {
+            // What Rényi divergences say is not asked for where it takes long and is above.
+            let cap = if self.phases.len() > MANY || interval.upper <= 1.02 * interval.lower { 1.0 } else { self.tail(epsilon) };
+            return Interval::bounded(interval.lower.min(cap), interval.estimate.min(cap), interval.upper.min(cap));
+        }
+        let (known, reach) = self.known.get_or_init(|| self.rungs());
+        if let Some(interval) = told
+            && epsilon <= *reach
         {
             return interval;
         }
-        // No grid reaches so far out: δ falls with ε, so what is known at smaller ε holds here, too.
-        let mut cap = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0);
-        cap = cap.min(self.tail(epsilon)).min(composed.map_or(1.0, |i| i.upper));
-        let (mut low, mut high) = (0.0, epsilon);
-        for _ in 0..NEARER {
-            let middle = 0.5 * (low + high);
-            let interval = self.directions_at(middle);
-            cap = cap.min(interval.map_or(1.0, |i| i.upper));
-            if interval.is_some_and(|i| i.upper <= self.tail(middle)) { low = middle } else { high = middle }
+        // No grid reaches so far out for sure. Divergences say what falls with ε; and as δ falls, what is known at smaller ε that do not depend
+        // on this one holds here, too: so that the bound falls with ε.
+        let unamplified = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0);
+        let nearer = known.iter().filter(|(at, _)| *at <= epsilon).map(|(_, upper)| *upper);
+        let cap = nearer.fold(unamplified.min(self.tail(epsilon)), f64::min);
+        let lower = composed.map_or(0.0, |i| i.lower.min(cap));
+        Interval::bounded(lower, cap, cap)
+    }
+
+    /// Upper bounds on δ by loss distributions at rising ε, each [`RATIO`] times the one before, until divergences say more; and up to which of
+    /// them δ is told well.
+    fn rungs(&self) -> (Vec<(f64, f64)>, f64) {
+        let start = Delta::new(1e-6).map_or(0.0, |delta| self.epsilon_upper(delta, GAP));
+        let (mut known, mut reach, mut well, mut less) = (Vec::new(), 0.0, true, 0);
+        for epsilon in (-40..60).map(|k| RATIO.powi(k)).skip_while(|&epsilon| epsilon < 0.5 * start).take(RUNGS) {
+            let found = self.directions_at(epsilon);
+            well = well && found.as_ref().is_some_and(narrow);
+            if well {
+                reach = epsilon;
+            }
+            let upper = found.map_or(1.0, |interval| interval.upper);
+            less += u32::from(!well && self.tail(epsilon) <= upper);
+            known.push((epsilon, upper));
+            if less == 2 {
+                break;
+            }
         }
-        match composed {
-            Some(i) => Interval::bounded(i.lower.min(cap), i.estimate.min(cap), cap),
-            None => Interval::bounded(0.0, cap, cap),
-        }
+        (known, reach)
     }
 
     /// Upper bounds on δ at these ε, which rise from 0, the larger of both directions; made to about `gap` of ε. `None`: not within reach.
@@ -459,13 +519,18 @@ impl Engine {
                 return worst;
             }
         }
-        let all: Option<Vec<_>> = self.directions.iter().map(|d| d.delta(epsilon, GAP)).collect();
+        // The grid first: it is quicker here.
+        let one = |direction: &Losses| {
+            let grid = direction.delta(epsilon, GAP);
+            grid.filter(narrow).or_else(|| direction.rare_delta(epsilon).filter(narrow)).or(grid)
+        };
+        let all: Option<Vec<_>> = self.directions.iter().map(one).collect();
         all.and_then(|all| all.into_iter().reduce(Interval::max))
     }
 
     /// Upper bound on δ(ε) from Rényi divergences: the conversion of [`super::rdp`] solved for δ, at the best order.
     fn tail(&self, epsilon: f64) -> f64 {
-        (self.curve().delta_upper(epsilon).max(f64::MIN_POSITIVE) + up(self.failure)).min(1.0)
+        (self.curve().delta_upper(epsilon).max(f64::from_bits(1)) + up(self.failure)).min(1.0)
     }
 }
 
@@ -478,10 +543,16 @@ pub(super) enum Rough {
     Upper,
 }
 
+/// Width of an interval for rare steps that is good enough, relative to max(ε, `RARE_SMALL`).
+const RARE: f64 = 2e-4;
+const RARE_SMALL: f64 = 0.01;
 /// From so many phases on, questions of every kind are answered by products first.
 const MANY: usize = 8;
-/// Steps towards the largest ε at which loss distributions say more than Rényi divergences.
-const NEARER: u32 = 6;
+/// Smaller ε at which the tail of δ is looked at, and how far they are apart.
+const RUNGS: usize = 24;
+const RATIO: f64 = 1.3;
+/// Below this δ loss distributions may say much here and nothing there.
+const DEEP: f64 = 1e-12;
 
 /// Whether a distribution of losses told δ to a factor of two.
 fn narrow(interval: &Interval) -> bool {

@@ -21,7 +21,7 @@ const VERSION: u8 = 1;
 ///
 /// # Readings while it grows
 /// A reading after [`Plan::append`] goes on from the one before: it costs the transform of the new steps and a sum over some hundred
-/// frequencies, however many phases there are (every time the number of steps has doubled, all transforms are made anew). Its bounds are as
+/// frequencies, however many phases there are (where that no longer gives a narrow interval, all transforms are made anew). Its bounds are as
 /// certified as those of a plan that is read once; their digits beyond what is aimed at may differ from them. A clone forgets, and reads as
 /// a new plan does.
 ///

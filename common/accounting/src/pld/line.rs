@@ -4,22 +4,23 @@
 //! # Panels
 //! Outcomes y are cut into panels of width W with a Gauss rule of 32 points each. On the ellipse with foci at the ends of a panel and ρ = 4
 //! (half axes 1.07·W and 0.94·W) the rule's error is at most 64/15·W/2·4^−64/(1 − 1/16) times the supremum of the integrand (Trefethen 2013,
-//! Theorem 19.3). With a = ry − r²/2 and |Im a| ≤ π/4 the integrand is analytic there, |1 − q + qe^a| lies between cos(Im a) times and once
-//! its value at Re a, and |ℓ′| ≤ r·min(1, q/(1−q)·e^{Re a}). So from the real axis to the ellipse it grows by e^E at most,
+//! Theorem 19.3). With a = ry − r²/2 and |Im a| ≤ π/4 the integrand is analytic there, |1 − q + qe^a| lies between e^{−0.6·min(p, ¼)(Im a)²}
+//! times and once its value at Re a, p = min(1, q/(1−q)·e^{Re a}), and |ℓ′| ≤ rp. So from the real axis to the ellipse it grows by e^E at most,
 //!
-//! E = (0.94 W)²/2 + |t|·sup|L′|·0.94 W + 0.55·θ·(0.94 rW)²,
+//! E = (0.94 W)²/2 + |t|·sup|L′|·0.94 W + 0.6·θ·min(p, ¼)(0.94 rW)² + what a share's fading adds ([`super::share`]),
 //!
-//! and panels are made so narrow that E ≤ 46 up to the largest t that is asked for: e^46·4^−64 < 10^−18. What [`QUADRATURE`] allows is 10^4
+//! the third term only where ℓ enters L with a minus, and panels are made so narrow that E ≤ 46 up to the largest t that is asked for: e^46·4^−64 < 10^−18. What [`QUADRATURE`] allows is 10^4
 //! times that, for the supremum along the real axis within two widths of a panel against the panel's own mass.
 //!
 //! # Beyond the resolved frequencies
 //! |∫ e^{itL} g dy| over panels is at most their mass, and by parts over adjoining ones at most v/|t|, v = g/L′ at both ends of them + the sum
 //! of √(m·∫(d ln f/dL)² g dy) over each, m its mass and f the tilted density of the loss. In between, where panels are resolved, |φ| is evaluated, and moves by at most
-//! E|L − c| per unit of t, c the mean of what is resolved.
+//! E|L − c| and by at most t·E(L − c)² per unit of t, c the mean of what is resolved.
 
 use super::grid;
 use super::pair::{Map, Pair, Segment};
 use super::quadrature::GAUSS_32;
+use super::share::Share;
 
 /// Where a transform is asked for.
 #[derive(Debug, Clone)]
@@ -42,6 +43,10 @@ pub(crate) struct Line {
 pub(crate) const HIGHER: usize = 4;
 /// Largest growth of an integrand towards its ellipse, in nats.
 const GROWTH: f64 = 46.0;
+/// Largest rise of e^{order·L} over a panel, in nats.
+const STEEP: f64 = 8.0;
+/// θL, with what it grows towards the ellipse, below which an outcome has no weight in a tilted law.
+const NOTHING: f64 = -60.0;
 /// Half axis of the ellipse over the width of a panel, along the imaginary and along the real axis.
 const HIGH: f64 = 0.94;
 const WIDE: f64 = 1.07;
@@ -106,6 +111,8 @@ pub(crate) struct Samples {
     pub(crate) left_out: f64,
     /// ln P(L < ∞).
     pub(crate) log_finite: f64,
+    /// Upper bound on ln of the mass of all outcomes that the transform is of.
+    pub(crate) log_mass: f64,
     /// Products of outcomes and frequencies that were made.
     pub(crate) work: usize,
 }
@@ -142,6 +149,7 @@ impl Samples {
         }
         self.left_out += times * other.left_out;
         self.log_finite += times * other.log_finite;
+        self.log_mass += times * other.log_mass;
         self.work = self.work.saturating_add(other.work);
     }
 }
@@ -151,16 +159,40 @@ pub(crate) fn sample(pair: &Pair, line: &Line) -> Option<Samples> {
     if pair.is_plain() && pair.lattice.is_none() {
         return Some(gaussian(pair.ratio * pair.ratio, line));
     }
-    let mut outcomes = Outcomes::new(pair, line)?;
+    sample_share(pair, line, Share::All, WORK)
+}
+
+/// The transform of a share of one step's outcomes, with at most so many products of outcomes and frequencies. `None`: it would cost more.
+pub(crate) fn sample_share(pair: &Pair, line: &Line, share: Share, most: usize) -> Option<Samples> {
+    let mut outcomes = Outcomes::new(pair, line, share)?;
     let work = outcomes.points.len().saturating_mul(line.near + (line.octaves * line.fineness) as usize);
-    if work > WORK {
+    if work > most {
         return None;
     }
-    let (log_moment, log_error) = outcomes.moment(line.theta, pair.infinite);
+    let near_error = |value: f64| match share {
+        Share::Near { missing, .. } => 2.0 * (missing + outcomes.left_out) * (-value).exp(),
+        _ => 0.0,
+    };
+    let moment = |order: f64| match share {
+        Share::All => outcomes.moment(order, pair.infinite),
+        Share::Near { far, .. } => {
+            let (value, error) = outcomes.moment(order, far);
+            (value, error + near_error(value))
+        }
+        Share::Far { .. } => outcomes.sum(order),
+    };
+    let (log_moment, log_error) = moment(line.theta);
     let higher = line.higher.map(|order| {
-        let (value, error) = outcomes.moment(order, pair.infinite);
+        let (value, error) = moment(order);
         value + error
     });
+    let log_mass = if let Share::Far { .. } = share {
+        let (value, error) = outcomes.sum(0.0);
+        value + error
+    } else {
+        0.0
+    };
+    let unequal = near_error(log_moment);
     outcomes.tilt(line.theta, log_moment);
     let mean: f64 = outcomes.points.iter().map(|p| p.weight * p.loss).sum();
     let size: f64 = outcomes.points.iter().map(|p| p.weight * p.loss.abs()).sum();
@@ -169,7 +201,7 @@ pub(crate) fn sample(pair: &Pair, line: &Line) -> Option<Samples> {
     }
     let variance = outcomes.points.iter().map(|p| p.weight * p.loss * p.loss).sum();
     let (middle, beyond) = outcomes.bounds(line);
-    let near = outcomes.near(line, size + mean.abs(), log_moment);
+    let near = outcomes.near(line, size + mean.abs(), log_moment, unequal);
     let left_out = outcomes.left_out;
     let log_error = log_error + 2.0 * left_out;
     Some(Samples {
@@ -184,6 +216,7 @@ pub(crate) fn sample(pair: &Pair, line: &Line) -> Option<Samples> {
         beyond,
         left_out,
         log_finite: (-pair.infinite).ln_1p(),
+        log_mass,
         work,
     })
 }
@@ -207,6 +240,7 @@ fn gaussian(mu_squared: f64, line: &Line) -> Samples {
         beyond: line.ends().map(far).collect(),
         left_out: 0.0,
         log_finite: 0.0,
+        log_mass: 0.0,
         work: line.near,
     }
 }
@@ -245,48 +279,52 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn new(pair: &Pair, line: &Line) -> Option<Self> {
+    fn new(pair: &Pair, line: &Line, share: Share) -> Option<Self> {
         let mut this = Self { points: Vec::new(), steep: Vec::new(), panels: Vec::new(), left_out: 0.0 };
         let order = line.higher.iter().copied().fold(line.theta, f64::max);
         let reach = line.reach();
-        for &(loss, mass) in pair.atoms.iter().filter(|(_, mass)| *mass > 0.0) {
+        for &(loss, mass) in pair.atoms.iter().filter(|(_, mass)| *mass > 0.0 && share.has_atoms()) {
             this.points.push(Point { loss, log: mass.ln(), weight: mass });
             this.steep.push(0.0);
         }
         for segment in &pair.segments {
-            let (low, high) = (pair.reach(segment, line.nats.0).0, pair.reach(segment, line.nats.1).1);
+            let all = (pair.reach(segment, line.nats.0).0, pair.reach(segment, line.nats.1).1);
+            let Some((low, high, outside)) = share.range(segment, all) else { continue };
             if low >= high {
                 return None;
             }
+            this.left_out += outside;
             let mut y = low;
             while y < high {
-                let (width, rest, slope) = width(pair, segment, y, order, reach);
+                let (width, rest, slope) = width(pair, segment, share, y, (line.theta, order), reach);
                 let end = (y + width).min(high);
-                this.panel(pair, segment, (y, end), (GROWTH - rest) / (HIGH * (end - y) * slope), y > low);
+                this.panel(pair, segment, share, (y, end), (GROWTH - rest) / (HIGH * (end - y) * slope), y > low);
                 if this.panels.len() > MOST_PANELS || end <= y {
                     return None;
                 }
                 y = end;
             }
+            // What fades out within the range has its own bound.
             let (below, above) = grid::outside(pair, segment, low, high);
-            this.left_out += (below + above) * (1.0 + 1e-12);
+            let (first, last) = share.cuts(segment);
+            this.left_out += (if first { below } else { 0.0 } + if last { above } else { 0.0 }) * (1.0 + 1e-12);
         }
         Some(this)
     }
 
-    fn panel(&mut self, pair: &Pair, segment: &Segment, (low, high): (f64, f64), resolved: f64, joined: bool) {
+    fn panel(&mut self, pair: &Pair, segment: &Segment, share: Share, (low, high): (f64, f64), resolved: f64, joined: bool) {
         let (middle, half) = (0.5 * (low + high), 0.5 * (high - low));
         let from = self.points.len();
         for &(x, w) in &GAUSS_32.points {
             let y = middle + half * x;
             let (loss, log_density) = pair.at(segment.map, y);
-            let log = log_density + (half * w).ln();
+            let log = log_density + share.log(segment, y) + (half * w).ln();
             self.points.push(Point { loss, log, weight: log.exp() });
-            self.steep.push(pair.steepness(segment.map, y));
+            self.steep.push(pair.steepness(segment.map, y) + share.slope(segment, y) / pair.slope(segment.map, y));
         }
         let end = |y: f64| {
             let (loss, log_density) = pair.at(segment.map, y);
-            (log_density - pair.slope(segment.map, y).ln(), loss)
+            (log_density + share.log(segment, y) - pair.slope(segment.map, y).ln(), loss)
         };
         let logs = [end(low), end(high)];
         self.panels.push(Panel { from, to: self.points.len(), resolved, joined, logs, ends: [0.0; 2], mass: 0.0, turns: 0.0 });
@@ -312,6 +350,13 @@ impl Outcomes {
             let moment = 1.0 + excess;
             return (excess.ln_1p(), (rounding * size + 4.0 * U * infinite) / moment + 2.0 * U * excess.abs());
         }
+        self.sum(order)
+    }
+
+    /// As [`Self::moment`], from Σ w·e^{order·L}, which sums what there is.
+    fn sum(&self, order: f64) -> (f64, f64) {
+        let rounding = (self.rounding() + 64.0) * U + QUADRATURE;
+        let largest = self.points.iter().map(|p| (order * p.loss).abs()).fold(0.0, f64::max);
         let top = self.points.iter().map(|p| p.log + order * p.loss).fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = self.points.iter().map(|p| (p.log + order * p.loss - top).exp()).sum();
         #[allow(clippy::cast_precision_loss, reason = "a count")]
@@ -388,7 +433,7 @@ impl Outcomes {
             let (mut rest, mut resolved) = (Rest::new(centre - half), moments[0]);
             for (panel, moments) in self.panels.iter().zip(&moments[1..]) {
                 // Whichever is likely to say more: the value here and how far it moves, or parts.
-                let moves = half * (moments[0] * moments[2]).sqrt();
+                let moves = half * (moments[0] * moments[2]).sqrt().min((centre + half) * moments[2]);
                 if centre <= panel.resolved && moves * (centre - half) <= panel.turns {
                     rest.close();
                     let part = sum(panel.from..panel.to);
@@ -397,13 +442,20 @@ impl Outcomes {
                     for (sum, moment) in resolved.iter_mut().zip(moments) {
                         *sum += moment;
                     }
+                } else if centre <= panel.resolved {
+                    // By itself: its value here, and how far that moves about its own mean.
+                    let part = sum(panel.from..panel.to);
+                    let [mass, one, two] = *moments;
+                    let spread = if mass > 0.0 { (two - one * one / mass).max(0.0) + 1e-14 * two } else { 0.0 };
+                    rest.single(panel, part.0.hypot(part.1) + half * (mass * spread).sqrt());
                 } else {
                     rest.add(panel);
                 }
             }
-            // E|L − c| ≤ √(m·(Σ − S²/m)) over what is resolved, c its mean.
+            // With c the mean of what is resolved and V = Σw(L − c)² = Σ − S²/m, Σw|L − c| ≤ √(mV), and t·V ≥ |Σw(L − c)(e^{it(L−c)} − 1)|.
             let [mass, one, two] = resolved;
-            let moved = if mass > 0.0 { ((mass * two - one * one).max(0.0) + 1e-14 * mass * two).sqrt() } else { 0.0 };
+            let square = if mass > 0.0 { (two - one * one / mass).max(0.0) + 1e-14 * two } else { 0.0 };
+            let moved = (mass * square).sqrt().min((centre + half) * square);
             result.push(((re * re + im * im).sqrt() + rest.sum() + half * moved + SLACK).ln().min(0.0));
         }
         let beyond = |end: f64| {
@@ -414,8 +466,8 @@ impl Outcomes {
         (result, line.ends().map(beyond).collect())
     }
 
-    /// φ at the near frequencies. `size`: E|L| + |mean|.
-    fn near(&self, line: &Line, size: f64, log_moment: f64) -> Vec<[f64; 3]> {
+    /// φ at the near frequencies. `size`: E|L| + |mean|; `unequal`: how far the sum of all weights may be from 1 beside rounding.
+    fn near(&self, line: &Line, size: f64, log_moment: f64, unequal: f64) -> Vec<[f64; 3]> {
         // Weights below this are left out, and charged.
         let least = 1e-19;
         let points: Vec<(f64, f64)> = self.points.iter().filter(|p| p.weight > least).map(|p| (p.loss, p.weight)).collect();
@@ -423,7 +475,7 @@ impl Outcomes {
         let (dropped, fresh) = ((self.points.len() - points.len()) as f64 * least, FRESH as f64);
         // Sums, weights, turning numbers, and what was left out; the losses' own roundings grow with the frequency.
         let weights = 256.0 + 4.0 * (line.theta * size + log_moment.abs());
-        let fixed = (self.rounding() + weights + 5.0 * fresh) * U + QUADRATURE + dropped;
+        let fixed = (self.rounding() + weights + 5.0 * fresh) * U + QUADRATURE + dropped + unequal;
         let mut turn = Turning::new(&points);
         (1..=line.near)
             .map(|k| {
@@ -466,6 +518,16 @@ impl Rest {
         }
         self.sum += panel.turns / self.t;
         self.open = panel.ends[1].max(f64::MIN_POSITIVE);
+    }
+
+    /// As [`Self::add`], or what is known of the panel alone, where that is less.
+    fn single(&mut self, panel: &Panel, alone: f64) {
+        if alone < panel.mass.min((panel.turns + panel.ends[0] + panel.ends[1]) / self.t) {
+            self.close();
+            self.sum += alone;
+        } else {
+            self.add(panel);
+        }
     }
 
     /// Ends the row.
@@ -530,22 +592,29 @@ impl<'a> Turning<'a> {
 }
 
 /// Width of the panel that begins at y, its growth E without the part of t, and sup|L′|.
-fn width(pair: &Pair, segment: &Segment, y: f64, order: f64, reach: f64) -> (f64, f64, f64) {
+fn width(pair: &Pair, segment: &Segment, share: Share, y: f64, (theta, order): (f64, f64), reach: f64) -> (f64, f64, f64) {
     let r = pair.ratio;
     let odds = if pair.rate < 1.0 { pair.rate / (1.0 - pair.rate) } else { f64::INFINITY };
     let sup = |x: f64| r * (odds * (r * x - 0.5 * r * r).min(700.0).exp()).min(1.0);
     let mut width = (0.25 * std::f64::consts::PI / (HIGH * r)).min(0.8);
     loop {
         let (middle, wide) = (y + 0.5 * width, WIDE * width);
-        let slope = match segment.map {
-            Map::Remove => sup(middle + wide),
-            Map::Add => sup(wide - middle),
-            Map::Replace => sup(middle + wide) + sup(wide - middle),
-            Map::Laplace => 2.0,
+        // sup|L′|, and that of the part of L that comes with a minus.
+        let (slope, minus) = match segment.map {
+            Map::Remove => (sup(middle + wide), 0.0),
+            Map::Add => (sup(wide - middle), sup(wide - middle)),
+            Map::Replace => (sup(middle + wide) + sup(wide - middle), sup(wide - middle)),
+            Map::Laplace => (2.0, 0.0),
         };
         let high = HIGH * width;
-        let rest = 0.5 * high * high + 0.55 * order * (r * high).powi(2);
-        if rest + reach * slope * high <= GROWTH || width < 1e-9 {
+        let bent = 0.6 * (minus / r).min(0.25) * (r * high).powi(2);
+        // Where nothing is left of the tilted law it need not be resolved.
+        let order = if theta * (pair.at(segment.map, middle + wide).0 + bent) < NOTHING { 0.0 } else { order };
+        let bend = order * bent;
+        let rest = 0.5 * high * high + bend + share.growth(segment, (middle - wide, middle + wide), high);
+        // Half of the growth is left for frequencies, so that bounds beyond the reach may look at the panel, too.
+        let grows = rest + reach * slope * high > GROWTH || rest > 0.5 * GROWTH || order * slope * width > STEEP;
+        if !grows || width < 1e-9 {
             return (width, rest, slope);
         }
         width *= 0.85;

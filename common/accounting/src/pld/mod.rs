@@ -19,7 +19,8 @@
 //!
 //! # Numbers
 //! * One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
-//!   Where transforms decay too slowly (very few or rare steps, losses without a density), the grid answers:
+//!   Many equal rare steps are told apart by the number of outcomes far out (`rare`), some 1e-5 apart.
+//!   Where transforms decay too slowly (very few steps, different rare ones, losses without a density), the grid answers:
 //! * `grid` puts a step on a grid from both sides. Cells of width w move ε up by about T(θ+1)w²/12 and down by half of that, averaged under
 //!   the law tilted by the saddle point θ; where that law is thin, cells are wider (w ∝ density^{−1/3}), for a few per cent more error.
 //! * `compose` raises the step to the T-th power with a rounding budget. The composed law is smooth, so that a few frequencies are
@@ -36,7 +37,7 @@
 //!   call and its defect is charged), and that `exp`, `ln_1p`, `exp_m1`, `erfc` are good to a few roundings.
 //! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges;
 //!   where it does not (few or very rare steps), the estimate extrapolates the upper bounds of two grids.
-//! * Out of reach (very many very rare steps, tiny σ): a wider interval from basic composition, Rényi bounds and single steps.
+//! * Out of reach (many different rare steps, tiny σ): a wider interval from basic composition, Rényi bounds and single steps.
 
 mod cgf;
 mod compose;
@@ -46,7 +47,9 @@ mod hints;
 mod line;
 mod pair;
 mod quadrature;
+mod rare;
 mod running;
+mod share;
 
 #[cfg(test)]
 mod properties;
@@ -121,6 +124,8 @@ pub(crate) struct Composition {
     nodes: RefCell<(Vec<Nodes>, f64)>,
 }
 
+/// Steps with rates up to this are rare.
+const RARE: f64 = 2e-4;
 /// Points of a profile that are read from one grid.
 const TOGETHER: usize = 16;
 
@@ -173,6 +178,24 @@ impl Composition {
     /// Bounds on δ(ε), as [`Self::running_epsilon`].
     pub(crate) fn running_delta(&self, running: &mut Option<Running>, pending: &[(Pair, u64)], epsilon: f64) -> Option<Interval> {
         running::delta(running, &self.parts, pending, epsilon)
+    }
+
+    /// Bounds on ε(δ) by the number of outcomes that are far out, wide where that says nothing; `None` where steps are not rare.
+    pub(crate) fn rare_epsilon(&self, delta: f64) -> Option<Interval> {
+        match self.parts.as_slice() {
+            [(pair, times)] if *times > 1 && pair.rate <= RARE && !pair.segments.is_empty() => {
+                Some(rare::epsilon(pair, *times, delta).unwrap_or(Interval { lower: 0.0, estimate: f64::NAN, upper: f64::INFINITY }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Bounds on δ(ε), as [`Self::rare_epsilon`]; `None` also where that is out of reach.
+    pub(crate) fn rare_delta(&self, epsilon: f64) -> Option<Interval> {
+        match self.parts.as_slice() {
+            [(pair, times)] if *times > 1 && pair.rate <= RARE && !pair.segments.is_empty() => rare::delta(pair, *times, epsilon),
+            _ => None,
+        }
     }
 
     /// Whether it is one step.
@@ -468,7 +491,11 @@ impl Composition {
         let saddle = self.saddle_of_delta(delta)?;
         let guess = self.contour(&saddle, delta).and_then(|c| c.epsilon(delta, saddle.epsilon));
         // Without a contour the estimate comes from the bounds: make them narrower.
-        let gap = if guess.is_some() { gap } else { 0.1 * gap };
+        let gap = match (&guess, self.parts.len()) {
+            (Some(_), _) => gap,
+            (None, 1) => 0.1 * gap,
+            (None, _) => 0.4 * gap,
+        };
         let absolute = gap * guess.unwrap_or(saddle.epsilon).max(SMALL);
         let nats = self.cut(&saddle, delta, absolute);
         let window = self.window(&saddle, nats)?;

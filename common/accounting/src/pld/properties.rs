@@ -179,6 +179,30 @@ fn two_steps_equal_the_double_integral() {
     }
 }
 
+/// Far in the tail, where loss distributions tell δ at one ε and not at the next: it falls, and is never above what Rényi divergences say.
+#[test]
+fn the_tail_of_delta_falls_and_is_below_renyi_bounds() {
+    for (relation, q, sigma, steps) in
+        [(Neighbours::ReplaceOne, 0.004, 4.0, 8), (Neighbours::AddRemove, 0.004, 4.0, 100), (Neighbours::AddRemove, 1e-5, 0.7, 100_000)]
+    {
+        let plan = plan(relation, Sampling::Poisson(q), sigma, steps);
+        let mut before = Interval { lower: 1.0, estimate: 1.0, upper: 1.0 };
+        for k in 0..14 {
+            let epsilon = 0.05 * 1.4f64.powi(k);
+            let found = plan.delta(Epsilon::new(epsilon).unwrap());
+            assert!(
+                found.upper <= before.upper && found.estimate <= before.estimate,
+                "{relation:?} {sigma} {epsilon}: {before:?} {found:?}"
+            );
+            for order in [1.5f64, 4.0, 16.0, 64.0, 256.0, 1000.0] {
+                let log = (order - 1.0) * (plan.renyi(order).upper - epsilon + (-1.0 / order).ln_1p()) - order.ln();
+                assert!(found.upper <= log.exp() * 1.001 + 1e-300, "{relation:?} {sigma} {epsilon} {order}: {found:?} {:e}", log.exp());
+            }
+            before = found;
+        }
+    }
+}
+
 /// Estimates that were once wrong, with values of another program (a plain trapezoidal contour with a period of 45 standard deviations).
 #[test]
 fn estimates_that_were_once_wrong() {

@@ -9,7 +9,8 @@
 //! The frequencies k > `near` that are not summed are bounded by |φ| there ([`super::line`]) over t².
 //!
 //! M is a product over steps. So one more step costs its own transform, and a reading costs a few sums over frequencies, however many steps
-//! there are. Bounds on |φ| only fall with more steps; θ and P stay good while the steps do not double, and are chosen anew then.
+//! there are. Bounds on |φ| only fall with more steps; θ and P are kept while the interval that they give is narrow enough, and are chosen anew
+//! then, with all transforms.
 //!
 //! # What is proved and what is measured
 //! Proved in exact arithmetic ([`crate::proofs::transforms`]): all of the above, with outcomes cut off at both ends charged to δ in the upper bound and dropped from the lower.
@@ -35,6 +36,12 @@ const WITNESSES: usize = 4;
 const ROOM: [f64; 3] = [1.3, 2.2, 4.0];
 /// Gap that is aimed at, over that of the grid.
 const SHARE: f64 = 0.2;
+/// ... of a product that is there already, or of a second line.
+const KEPT: f64 = 1.5;
+/// Frequencies of a line that is not kept when the steps have doubled.
+const LONG: usize = 400;
+/// Width of an interval of δ that is narrow enough, relative.
+const NARROW: f64 = 5e-5;
 
 /// What is wanted of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,10 +105,6 @@ impl Centre {
             variance: self.variance,
         }
     }
-
-    fn scaled(&self, by: f64) -> Self {
-        Self { theta: self.theta, log_moment: by * self.log_moment, mean: by * self.mean, variance: by * self.variance }
-    }
 }
 
 impl Running {
@@ -127,6 +130,11 @@ impl Running {
         Some(())
     }
 
+    /// Adds steps; `None` where one cannot be added, and nothing can be said any more.
+    fn extend(&mut self, pending: &[(Pair, u64)]) -> Option<()> {
+        pending.iter().try_for_each(|(pair, times)| self.add(pair, *times))
+    }
+
     fn centre(&self) -> Centre {
         let Samples { log_moment, mean, variance, .. } = self.sums;
         Centre { theta: self.line.theta, log_moment, mean, variance }
@@ -139,22 +147,26 @@ impl Running {
 
 /// Bounds on δ(ε) of `parts`, by a product that is made for the δ that was found, from a first guess on; `None` where they are out of reach.
 pub(crate) fn delta(running: &mut Option<Running>, parts: &[(Pair, u64)], pending: &[(Pair, u64)], epsilon: f64) -> Option<Interval> {
-    let (mut pending, mut guess) = (pending, 1e-6);
+    let mut guess = 1e-6;
     let mut best: Option<Interval> = None;
+    // What is there already may say enough.
+    let mut fresh = running.as_mut().is_none_or(|old| old.effort != Effort::Interval || old.extend(pending).is_none());
     for _ in 0..4 {
-        self::epsilon(running, parts, pending, guess, Effort::Interval)?;
-        pending = &[];
+        if fresh {
+            *running = None;
+            search(running, parts, &[], guess, Effort::Interval, SHARE)?;
+        }
+        fresh = true;
         let reading = running.as_ref()?.reading();
         let bounds = (reading.lower(epsilon).max(0.0), reading.estimate(epsilon), reading.upper(epsilon).min(1.0));
         let found = best.map_or(Interval::bounded(bounds.0, bounds.1, bounds.2), |b: Interval| {
             Interval::bounded(b.lower.max(bounds.0), bounds.1, b.upper.min(bounds.2))
         });
         best = Some(found);
-        if found.upper - found.lower <= 1e-5 * found.upper {
+        if found.upper - found.lower <= NARROW * found.upper {
             break;
         }
         guess = found.estimate.clamp(1e-280, 0.9);
-        *running = None;
     }
     best
 }
@@ -168,39 +180,54 @@ pub(crate) fn epsilon(
     delta: f64,
     effort: Effort,
 ) -> Option<Interval> {
+    search(running, parts, pending, delta, effort, KEPT)
+}
+
+/// As [`epsilon`]; `later`: the gap that is enough for what is there already and for second lines, over that of the grid.
+fn search(
+    running: &mut Option<Running>,
+    parts: &[(Pair, u64)],
+    pending: &[(Pair, u64)],
+    delta: f64,
+    effort: Effort,
+    later: f64,
+) -> Option<Interval> {
     let steps: f64 = parts.iter().map(|(_, times)| count(*times)).sum();
-    let mut before = running.take().filter(|running| running.effort == effort);
-    let mut start = None;
+    // Where the steps have doubled, fewer frequencies may do than a long line has; and nothing else says when a rough bound is too rough.
+    let lasts = |old: &Running| effort == Effort::Interval && old.line.near <= LONG;
+    let good = |old: &Running| old.effort == effort && (steps <= 2.0 * old.chosen_for || lasts(old));
+    let mut before = running.take().filter(good);
     if let Some(mut old) = before.take() {
-        if steps <= 2.0 * old.chosen_for {
-            let all = pending.iter().try_for_each(|(pair, times)| old.add(pair, *times));
-            before = all.map(|()| old);
-        } else {
-            start = Some((old.centre().scaled(steps / old.steps), old.room));
-        }
+        before = old.extend(pending).map(|()| old);
     }
+    let mut start = None;
     let mut best: Option<Interval> = None;
     let mut number = if parts.len() <= 8 * WITNESSES { WITNESSES } else { 6 * WITNESSES };
+    let mut made = 0;
     for attempt in 0..ROOM.len() {
+        let aim = if before.is_some() || made > 0 { later } else { SHARE };
         let current = match before.take() {
             Some(current) => current,
             None => {
-                let (centre, room) = match start.take() {
-                    Some((centre, room)) => (centre, room),
-                    None => (witnessed(parts, steps, delta, number)?, attempt),
+                made += 1;
+                let new = match start.take() {
+                    Some(start) => Some(start),
+                    None => witnessed(parts, steps, delta, number).map(|centre| (centre, attempt)),
                 };
-                Running::of(parts, delta, centre.moved(delta), room.min(ROOM.len() - 1), effort)?
+                let new = new.and_then(|(centre, room)| Running::of(parts, delta, centre.moved(delta), room.min(ROOM.len() - 1), effort));
+                let Some(new) = new else { break };
+                new
             }
         };
         let found = current.reading().epsilon(delta, current.centre().saddle(current.line.theta).0);
         let best_so_far = best.map_or(found, |b| Interval::bounded(b.lower.max(found.lower), found.estimate, b.upper.min(found.upper)));
         best = Some(best_so_far);
-        let enough = effort == Effort::Rough || best_so_far.upper - best_so_far.lower <= SHARE * GAP * best_so_far.upper.max(SMALL);
+        let enough = effort == Effort::Rough || best_so_far.upper - best_so_far.lower <= aim * GAP * best_so_far.upper.max(SMALL);
         // A tilt at which other outcomes have the weight than those that matter says nothing about a better one.
         let (_, log_delta) = current.centre().saddle(current.line.theta);
         let near = log_delta >= 2.0 * delta.ln() - 5.0 && log_delta <= 0.3 * delta.ln();
         number *= 8;
-        start = near.then(|| (current.centre(), (current.room + usize::from(attempt > 0)).min(ROOM.len() - 1)));
+        start = near.then(|| (current.centre(), (current.room + usize::from(made > 0)).min(ROOM.len() - 1)));
         *running = Some(current);
         if enough {
             break;
@@ -285,7 +312,7 @@ fn choose(parts: &[(Pair, u64)], steps: f64, delta: f64, centre: Centre, room: f
 }
 
 /// Sums that every question needs.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     line: &'a Line,
     sums: &'a Samples,
     /// φ/(s(s + 1)) at k·step, k ≥ 1.
@@ -301,7 +328,7 @@ struct Reading<'a> {
 const U: f64 = 0.5 * f64::EPSILON;
 
 impl<'a> Reading<'a> {
-    fn new(line: &'a Line, sums: &'a Samples) -> Self {
+    pub(super) fn new(line: &'a Line, sums: &'a Samples) -> Self {
         let theta = line.theta;
         let scale = line.step / std::f64::consts::PI;
         let (mut values, mut error, mut by_distance) = (Vec::with_capacity(line.near), 0.0, 0.0);
@@ -352,22 +379,22 @@ impl<'a> Reading<'a> {
         (sum * step / std::f64::consts::PI, self.error + self.error_by_distance * distance.abs(), log, log_error)
     }
 
-    fn estimate(&self, epsilon: f64) -> f64 {
+    pub(super) fn estimate(&self, epsilon: f64) -> f64 {
         let (sum, _, log, _) = self.sum(epsilon);
         log.exp() * sum + self.infinite
     }
 
-    fn upper(&self, epsilon: f64) -> f64 {
+    pub(super) fn upper(&self, epsilon: f64) -> f64 {
         let (sum, error, log, log_error) = self.sum(epsilon);
         (log + log_error).exp() * (sum + error).max(0.0) * (1.0 + 1e-13) + self.infinite * (1.0 + 1e-13) + self.sums.left_out * (1.0 + 1e-9)
     }
 
-    fn lower(&self, epsilon: f64) -> f64 {
+    pub(super) fn lower(&self, epsilon: f64) -> f64 {
         let (sum, error, log, log_error) = self.sum(epsilon);
         let period = std::f64::consts::TAU / self.line.step * (1.0 - 1e-12);
         // A series of e^{−x}, 2e^{−x}, …: all at most e^{−x}/(1 − e^{−x}).
         let series = |x: f64| 1.0 / x.exp_m1();
-        let below = series(self.line.theta * period);
+        let below = self.sums.log_mass.exp() * series(self.line.theta * period);
         let above = self.line.higher.iter().zip(&self.sums.higher).map(|(order, moment)| {
             (moment - order * epsilon + 1e-12 * (moment.abs() + (order * epsilon).abs())).exp() / (order + 1.0)
                 * series((order - self.line.theta) * period)
@@ -388,7 +415,7 @@ impl<'a> Reading<'a> {
 }
 
 /// low and high with value(low) > `delta` ≥ value(high), close to each other and to `hint`; both 0 where value(0) is small enough.
-fn crossing(value: &dyn Fn(f64) -> f64, delta: f64, hint: f64, scale: f64) -> Option<(f64, f64)> {
+pub(super) fn crossing(value: &dyn Fn(f64) -> f64, delta: f64, hint: f64, scale: f64) -> Option<(f64, f64)> {
     let log = |epsilon: f64| {
         let log = value(epsilon).ln();
         (if log.is_nan() { -800.0 } else { log.max(-800.0) }) - delta.ln()
