@@ -191,6 +191,7 @@ mod tests {
             queries: None,
             events: None,
             plot: None,
+            curves: None,
             certificate: Some(file.clone()),
         };
         let mut out = Vec::new();

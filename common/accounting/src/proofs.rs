@@ -27,5 +27,5 @@ pub mod transforms {
 
 /// What a certificate proves, and how it is checked.
 pub mod verifier {
-    #![doc = include_str!("../../privacy/proofs/verifier.md")]
+    #![doc = include_str!("../proofs/verifier.md")]
 }

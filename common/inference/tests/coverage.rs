@@ -48,7 +48,7 @@ fn finding_newcomer_1_intervals_cover_where_a_run_has_not_arrived() {
 }
 
 /// The default norm is less than many gradients. Where they are shortened the intervals are off by the bias; records that are weighted have
-/// none, and count for less than they say, so that intervals may be a little wider than they need be.
+/// none.
 #[test]
 fn weighted_records_cover_where_shortened_gradients_do_not() {
     let default = |pvi: &str| pvi.replace("clip_norm = 2.7", "");

@@ -21,7 +21,7 @@ mod normal;
 mod pair;
 
 pub mod proof {
-    #![doc = include_str!("../../privacy/proofs/verifier.md")]
+    #![doc = include_str!("../../accounting/proofs/verifier.md")]
 }
 
 pub use check::verify;

@@ -32,5 +32,5 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &DpOptimisationSpec, releas
         }
         before = &round.state;
     }
-    Some(Sites { task, model: task.model.clone(), correlations: Correlations::new(task, None), sites })
+    Some(Sites { task, model: task.model.clone(), correlations: Correlations::new(task, None), weighted: None, sites })
 }

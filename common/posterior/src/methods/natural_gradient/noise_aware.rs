@@ -6,7 +6,7 @@ use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-use crate::methods::noise_aware::looks::{Look, Looks};
+use crate::methods::noise_aware::looks::{Look, Looks, Weighted};
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
 
@@ -34,8 +34,12 @@ pub(crate) fn posterior(
     let products = products(&rule, history, &last).ok_or(Absent::Diverged)?;
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
     let model = task.model_at(&last);
-    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
-    let weighted = spec.weighted.then_some(spec.curvature_bound);
+    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products)).counted_for(spec.curvature_bound, &model);
+    let mut gathered = history.rounds.iter().map(|round| &round.included).filter(|included| !included.is_empty());
+    let first = gathered.next();
+    let same = without.is_none() && gathered.all(|included| Some(included) == first);
+    let correlations = if same { correlations } else { correlations.of_some() };
+    let weighted = spec.weighted.then(|| Weighted { model: model.clone(), spec: *spec });
     let looks = Looks { family, looks, correlations, weighted, prior: task.priors(), near };
     let carried = looks.carried().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));

@@ -108,9 +108,7 @@ impl NaturalGradientRule {
         if arrived.sum.len() != triangle(d) || parts.preconditioner.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
-        let noise = self.noise(arrived) / parts.square();
-        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
-        let floor = (self.spec.eigenvalue_floor * noise * (d as f64 / 2.0).sqrt()).max(self.smallest_precision(arrived, &parts));
+        let floor = self.floor(arrived, &parts);
         let eigen = SymmetricEigen::try_new(unsvec(arrived.sum, d) / parts.square(), f64::EPSILON, 1000 * d.max(10))?;
         let raised = DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(floor)));
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
@@ -237,8 +235,13 @@ impl NaturalGradientRule {
         let (d, parts) = (self.family.dimension(), self.parts(state)?);
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
         let matrix = unsvec(parts.preconditioner, d) - prior;
-        let noise = self.noise(&Arrived { visit: 0, sites, sum: &[] }) / parts.square();
-        Some(Products::new(matrix, noise.powi(2)))
+        let arrived = Arrived { visit: 0, sites, sum: &[] };
+        let noise = self.noise(&arrived) / parts.square();
+        // As it was at the first visit, whatever σ was learned since.
+        let before = self.initial();
+        let before = self.parts(&before)?;
+        let floor = self.floor(&arrived, &before) * before.square() / parts.square();
+        Some(Products::new(matrix, noise.powi(2), floor))
     }
 
     /// Λ0(m0 − μ), for a Λ0 of this diagonal.
@@ -354,6 +357,14 @@ impl NaturalGradientRule {
             Family::FullGaussian { .. } => (0..d).flat_map(|i| (i..d).map(move |j| of_pair(i, j))).collect(),
         };
         (single, curvature)
+    }
+
+    /// What no eigenvalue of the Gram matrix is left below.
+    fn floor(&self, arrived: &Arrived<'_>, parts: &Parts<'_>) -> f64 {
+        let noise = self.noise(arrived) / parts.square();
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        let half = self.family.dimension() as f64 / 2.0;
+        (self.spec.eigenvalue_floor * noise * half.sqrt()).max(self.smallest_precision(arrived, parts))
     }
 
     /// `shrinkage`·K s/τ.

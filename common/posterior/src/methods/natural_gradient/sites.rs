@@ -32,7 +32,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                     NaturalGradientVisit::Gram => {
                         let noise = rule.noise(&Arrived { visit: round.visit, sites: 1, sum: &[] }) / square;
                         let matrix = (sent.len() == triangle(d)).then(|| unsvec(sent, d) / square)?;
-                        sites.get_mut(site)?.products = Some(Products::new(matrix, noise * noise));
+                        sites.get_mut(site)?.products = Some(Products::new(matrix, noise * noise, 0.0));
                     }
                     NaturalGradientVisit::Gradient => {
                         let released = rule.released(&before, &round.state, round.visit, 1)?;
@@ -57,8 +57,8 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
     }
     let products = products(&rule, releases.history, &before)?;
     let model = task.model_at(&before);
-    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
-    Some(Sites { task, model, correlations, sites })
+    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products)).of_some();
+    Some(Sites { task, model, correlations, weighted: spec.weighted.then_some(*spec), sites })
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ pub enum Preconditioner {
 /// Share of a visit's budget that the curvature block gets where it is not free: see the [room](super)'s page.
 const CURVATURE_SHARE: f64 = 0.5;
 
-/// The same where all records have the same curvature, so that the Gram matrix has told it already.
+/// The same where all records have the same curvature: then it is the Gram matrix times a public number, which a visit has released already.
 const TOLD_CURVATURE_SHARE: f64 = 0.1;
 
 /// The same of the number of records, which a learned scale needs.

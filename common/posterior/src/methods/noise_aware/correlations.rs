@@ -16,6 +16,7 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::Setting;
 use crate::models::ModelSpec;
+use crate::models::predictor::Statistics;
 use crate::numerics::expectation::expectation;
 
 /// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
@@ -33,20 +34,26 @@ pub(crate) struct Products {
 }
 
 impl Products {
-    /// A matrix whose smallest eigenvalues, where there are several, were raised to a floor. They are taken for half of it.
-    pub(crate) fn new(matrix: DMatrix<f64>, noise: f64) -> Self {
+    /// A matrix whose eigenvalues below this floor were raised to it. They are taken for half of it.
+    pub(crate) fn new(matrix: DMatrix<f64>, noise: f64, floor: f64) -> Self {
         let d = matrix.nrows();
-        let unknown = || -> Option<DMatrix<f64>> {
+        let raised = || -> Option<DMatrix<f64>> {
             let eigen = SymmetricEigen::try_new(matrix.clone(), f64::EPSILON, 1000 * d.max(10))?;
-            let (least, most) = (eigen.eigenvalues.min(), eigen.eigenvalues.max());
-            let raised = eigen.eigenvalues.map(|value| if value <= least + 1e-9 * most { value } else { 0.0 });
-            let several = raised.iter().filter(|value| **value != 0.0).count() > 1;
-            several.then(|| &eigen.eigenvectors * DMatrix::from_diagonal(&raised) * eigen.eigenvectors.transpose())
+            // As far as rounding goes in a state.
+            let limit = floor + 1e-9 * eigen.eigenvalues.max().abs();
+            let raised = eigen.eigenvalues.map(|value| if value <= limit { value } else { 0.0 });
+            Some(&eigen.eigenvectors * DMatrix::from_diagonal(&raised) * eigen.eigenvectors.transpose())
         };
-        match unknown() {
+        let raised = if floor > 0.0 { raised() } else { None };
+        match raised {
             Some(raised) => Self { matrix: matrix - 0.5 * &raised, noise, raised },
             None => Self { matrix, noise, raised: DMatrix::zeros(d, d) },
         }
+    }
+
+    /// Variance of what is not known of an entry for the floor: at most that of eigenvalues which are uniform below it.
+    pub(super) fn below_floor(&self, i: usize, j: usize) -> f64 {
+        self.raised[(i, i)] * self.raised[(j, j)] / 12.0
     }
 
     /// The same times a number.
@@ -63,6 +70,10 @@ pub(crate) struct Correlations {
     products: Option<Products>,
     /// c at (η, label), unless all records have the same.
     weight: Option<ModelSpec>,
+    /// Over the entries of the Gram matrix: those of H, where that is public.
+    scale: Option<f64>,
+    /// Whether the Gram matrix is of the records that H is of.
+    same_records: bool,
 }
 
 impl Correlations {
@@ -73,7 +84,22 @@ impl Correlations {
         let entries = entries.ok().filter(|entries| entries.len() == dimension).unwrap_or_else(|| vec![Entry::Number; dimension]);
         let products = products.filter(|products| products.matrix.diagonal().iter().all(|entry| *entry > 0.0));
         let alike = task.model.rules().predictor().is_some_and(|predictor| predictor.has_constant_curvature());
-        Self { entries, products, weight: (!alike).then(|| task.model.clone()) }
+        Self { entries, products, weight: (!alike).then(|| task.model.clone()), scale: None, same_records: true }
+    }
+
+    /// The same where the Gram matrix counts every record for this. If all records have the same curvature, H is then known times a public number.
+    #[must_use]
+    pub(crate) fn counted_for(mut self, bound: f64, model: &ModelSpec) -> Self {
+        let curvature = model.rules().predictor().map(|predictor| predictor.statistics(0.0, 0.0, 0.0).curvature);
+        self.scale = curvature.filter(|_| self.weight.is_none()).map(|curvature| curvature.min(bound) / bound);
+        self
+    }
+
+    /// The same for an H of some of the records of the Gram matrix only.
+    #[must_use]
+    pub(crate) fn of_some(mut self) -> Self {
+        self.same_records = false;
+        self
     }
 
     /// The same with the weights that records have at these coefficients.
@@ -85,24 +111,40 @@ impl Correlations {
             let factor = matrix.trace() / products.matrix.trace();
             Some(Products { matrix, ..products.times(factor) })
         };
-        Self { products: weighted().or_else(|| self.products.clone()), entries: self.entries.clone(), weight: self.weight.clone() }
+        Self { products: weighted().or_else(|| self.products.clone()), ..self.clone() }
     }
 
-    /// E c xxᵀ of a record, by the moments of the Gram matrix. `None` where it lacks no weights, or without an intercept.
-    fn weighted_by(&self, coefficients: &DVector<f64>) -> Option<DMatrix<f64>> {
-        let (products, model, intercept) = (self.products.as_ref()?, self.weight.as_ref()?, self.intercept()?);
-        weighted_moments(&(&products.matrix / products.matrix[(intercept, intercept)]), intercept, coefficients, model)
+    /// E c xxᵀ of a record, by the moments of the Gram matrix. `None` where it lacks no weights, where they depend on other labels than two classes, or without an intercept.
+    pub(super) fn weighted_by(&self, coefficients: &DVector<f64>) -> Option<DMatrix<f64>> {
+        let (moments, intercept, model) = (self.moments()?, self.intercept()?, self.weight.as_ref()?);
+        let (predictor, two) = (model.rules().predictor()?, model.rules().has_two_classes());
+        let of = |mean: f64, label: f64| predictor.statistics(mean, 0.0, label).curvature;
+        let same = [-1.0, 0.5, 2.0].into_iter().all(|mean| (of(mean, 0.0) - of(mean, 1.0)).abs() <= 1e-12 * of(mean, 0.0).abs());
+        if two || same { weighted_moments(&moments, intercept, coefficients, model) } else { None }
     }
 
-    /// Σ c over all records at these coefficients, in units in which the Gram matrix counts every record for 1.
-    pub(super) fn sum_of_weights(&self, coefficients: &DVector<f64>) -> Option<f64> {
-        let intercept = (self.intercept()?, self.intercept()?);
-        Some(self.weighted_by(coefficients)?[intercept] * self.products.as_ref()?.matrix[intercept])
+    /// Second moments of rows, of which the intercept's is 1.
+    fn moments(&self) -> Option<DMatrix<f64>> {
+        let (products, intercept) = (self.products.as_ref()?, self.intercept()?);
+        Some(&products.matrix / products.matrix[(intercept, intercept)])
     }
 
-    /// Σ xxᵀ, with the weights that records have where [`Self::at`] has put them in.
+    /// Mean and variance of the predictor at these coefficients, and the mean of ‖x‖².
+    pub(super) fn predictor(&self, coefficients: &DVector<f64>) -> Option<[f64; 3]> {
+        let (moments, intercept) = (self.moments()?, self.intercept()?);
+        let centre = moments.column(intercept).dot(coefficients);
+        let variance = (&moments * coefficients).dot(coefficients) - centre * centre;
+        Some([centre, variance.max(0.0), moments.trace()])
+    }
+
+    /// Σ xxᵀ of the records that H is of, with the weights that they have where [`Self::at`] has put them in.
     pub(super) fn products(&self) -> Option<&Products> {
-        self.products.as_ref()
+        self.products.as_ref().filter(|_| self.same_records)
+    }
+
+    /// H over the entries of [`Self::products`], where that is public.
+    pub(super) fn scale(&self) -> Option<f64> {
+        self.scale
     }
 
     /// Whether records have different weights c.
@@ -153,7 +195,9 @@ impl Correlations {
             (Some(_), Some(_)) => WITH_GRAM,
         };
         // svec multiplies entries off the diagonal by √2, and then adds noise.
-        let noise = |products: &Products, i: usize, j: usize| 0.5 * products.noise / (products.matrix[(i, i)] * products.matrix[(j, j)]);
+        let noise = |products: &Products, i: usize, j: usize| {
+            (0.5 * products.noise + products.below_floor(i, j)) / (products.matrix[(i, i)] * products.matrix[(j, j)])
+        };
         let of = |i: usize, j: usize| {
             let seen = self.products.as_ref().map_or(0.0, |products| noise(products, i, j));
             if self.is_told(i, j) { 0.0 } else { diagonal[i] * diagonal[j] * (relative * relative + seen) }
@@ -181,30 +225,46 @@ impl Correlations {
     /// Of records that have the same weight.
     #[cfg(test)]
     pub(crate) fn of_entries(entries: Vec<Entry>, products: Option<Products>) -> Self {
-        Self { entries, products, weight: None }
+        Self { entries, products, weight: None, scale: None, same_records: true }
+    }
+
+    /// The same of records of this model.
+    #[cfg(test)]
+    pub(crate) fn of_model(mut self, model: ModelSpec) -> Self {
+        self.weight = Some(model);
+        self
     }
 }
 
-/// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` where η does not vary, or for numbers that cannot be computed with.
+/// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` for numbers that cannot be computed with.
 fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVector<f64>, model: &ModelSpec) -> Option<DMatrix<f64>> {
     let predictor = model.rules().predictor()?;
     let mean = moments.column(intercept);
     let centre = mean.dot(coefficients);
     let shared = moments * coefficients - mean * centre;
     let variance = shared.dot(coefficients);
+    let weight = |t: f64| {
+        let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(centre + t, 0.0, label));
+        zero.curvature + share_of_ones(zero, one) * (one.curvature - zero.curvature)
+    };
+    let usable = |matrix: &DMatrix<f64>| matrix.diagonal().iter().all(|entry| *entry > 0.0 && entry.is_finite());
     if variance.partial_cmp(&1e-12).is_none_or(std::cmp::Ordering::is_lt) {
-        return None;
+        // All records have the same predictor.
+        return Some(moments * weight(0.0)).filter(usable);
     }
     let [none, one, two] = expectation(0.0, variance, |t| {
-        let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(centre + t, 0.0, label));
-        // The mean of the residual is 0. Of other than two classes the curvature does not depend on the label.
-        let share = (zero.residual / (zero.residual - one.residual)).clamp(0.0, 1.0);
-        let weight = zero.curvature + share * (one.curvature - zero.curvature);
+        let weight = weight(t);
         [weight, weight * t / variance, weight * t * t / variance]
     });
     let both = mean * shared.transpose();
     let matrix = moments * none + (&both + both.transpose()) * one + &shared * shared.transpose() * ((two - none) / variance);
-    matrix.diagonal().iter().all(|entry| *entry > 0.0 && entry.is_finite()).then_some(matrix)
+    Some(matrix).filter(usable)
+}
+
+/// P(label 1) of a predictor, for which the mean of the residual is 0. Without two classes any number, since the curvature does not depend on the label.
+pub(super) fn share_of_ones(zero: Statistics, one: Statistics) -> f64 {
+    let share = zero.residual / (zero.residual - one.residual);
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 }
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
 //! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
-//! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in the doubt of H.
+//! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the
+//! precision is found.
 //!
 //! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
 //! [`information_share`](crate::models::ModelRules::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
@@ -27,7 +28,7 @@
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
 //!
-//! **Weighted records.** A record with weight w adds wc to H and w²c to the covariance of the scores, which is about κH, κ the mean weight ([`Looks::scores`]).
+//! **Weighted records.** A record with weight w adds wc to H and w²c to the covariance of the scores, which is about κH, κ the mean weight of the curvature ([`Looks::scores`]).
 //!
 //! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
@@ -36,10 +37,13 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
+use super::correlations::share_of_ones;
 use super::scaled::{Known, Scaled};
 use super::structure::Seen;
 use super::{Posterior, signal_to_noise};
-use crate::methods::Setting;
+use crate::methods::{NaturalGradientSpec, Setting};
+use crate::models::ModelSpec;
+use crate::numerics::expectation::expectation;
 use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 use crate::spec::Prior;
 
@@ -49,8 +53,14 @@ const PASSES: usize = 12;
 /// How much of the square of a change of H between μ_r and θ̄ its error has: what counts is H in the mean of the way, half of the change with as much doubt.
 const ON_THE_WAY: f64 = 0.5;
 
-/// Smallest weight of a record.
-const LEAST_WEIGHT: f64 = 0.6;
+/// κ is taken to be at least this.
+const LEAST_SHARE: f64 = 0.6;
+
+/// Records that are kept within the clipping norm by weights.
+pub(crate) struct Weighted {
+    pub(crate) model: ModelSpec,
+    pub(crate) spec: NaturalGradientSpec,
+}
 
 /// What was released of the likelihood at one public point.
 #[derive(Debug, Clone)]
@@ -83,8 +93,8 @@ pub(crate) struct Looks {
     pub(crate) looks: Vec<Look>,
     /// What is known of the entries of H off the diagonal beside what was released.
     pub(crate) correlations: Correlations,
-    /// c̄ where records are kept within the clipping norm by weights; a Gram matrix counts each for c̄.
-    pub(crate) weighted: Option<f64>,
+    /// Where records are weighted.
+    pub(crate) weighted: Option<Weighted>,
     pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
     pub(crate) near: Option<DVector<f64>>,
@@ -116,6 +126,8 @@ struct Likelihood {
     curvature_noise: DVector<f64>,
     /// Variances of what is not known of its entries.
     doubt: DMatrix<f64>,
+    /// Variances of what is not known of them on the way from the reference to the posterior.
+    moved: DMatrix<f64>,
 }
 
 impl Looks {
@@ -144,7 +156,7 @@ impl Looks {
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
             // S is H and this.
-            let beyond = 1.0 - self.scores(&likelihood, &at);
+            let beyond = 1.0 - self.scores(&at);
             let noise_of_gradient =
                 DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread) - &likelihood.curvature * beyond;
             let known = Known {
@@ -161,7 +173,8 @@ impl Looks {
             at.clone_from(&mean);
             // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
-            let ahead = self.bent_on(&rest, &likelihood.curvature);
+            let way = &mean - &likelihood.reference;
+            let ahead = self.bent_on(&rest, &likelihood.curvature) + error(&likelihood.moved, &(&spread + &way * way.transpose()));
             for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(&changes) {
                 let way = &look.point - &mean;
                 *bend = change * change * way.dot(&(&likelihood.curvature * &way)).max(0.0);
@@ -260,15 +273,21 @@ impl Looks {
         self.looks.iter().enumerate().map(change).collect()
     }
 
-    /// κ: how much of H the covariance of the records' scores is, where they are near `theta`. A sum of curvatures that is less than the Gram matrix and the model let expect has been
-    /// weighted. A weight is at least [`LEAST_WEIGHT`], that of the longest term under the default of the clipping norm.
-    fn scores(&self, likelihood: &Likelihood, theta: &DVector<f64>) -> f64 {
-        let weight = || {
-            let (bound, intercept) = (self.weighted?, self.correlations.intercept()?);
-            let expected = self.correlations.sum_of_weights(theta)? / bound;
-            Some(likelihood.curvature[(intercept, intercept)] / expected).filter(|weight| weight.is_finite())
+    /// κ = Σw²c/Σwc: how much of H the covariance of the records' scores is, if the posterior is about `theta`. By the moments of the Gram matrix, for rows of the same length and a
+    /// predictor that is normal.
+    fn scores(&self, theta: &DVector<f64>) -> f64 {
+        let share = || {
+            let (weighted, [centre, variance, square]) = (self.weighted.as_ref()?, self.correlations.predictor(theta)?);
+            let predictor = weighted.model.rules().predictor()?;
+            let [once, twice] = expectation(centre, variance, |mean| {
+                let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(mean, 0.0, label));
+                let curvature = zero.curvature + share_of_ones(zero, one) * (one.curvature - zero.curvature);
+                let weight = weighted.spec.weight([zero, one], square, square * square);
+                [weight * curvature, weight * weight * curvature]
+            });
+            Some(twice / once).filter(|share| share.is_finite())
         };
-        weight().map_or(1.0, |weight| weight.clamp(LEAST_WEIGHT, 1.0))
+        share().map_or(1.0, |share| share.clamp(LEAST_SHARE, 1.0))
     }
 
     /// What these looks tell together, if the posterior is about `theta`.
@@ -287,13 +306,14 @@ impl Looks {
             .map_or_else(|| (released.clone(), curvature_noise.clone()), |(seen, noise)| (seen.diagonal(), noise.diagonal()));
         let seen =
             Seen { diagonal: &diagonal, diagonal_noise: &diagonal_noise, entries: entries.as_ref().map(|(seen, noise)| (seen, noise)) };
-        let there = self.correlations.at(theta);
-        let (curvature, mut doubt) = there.curvature(&seen);
-        if let (Some(_), Some(moved)) = (&entries, there.difference(&self.correlations.at(&reference), &diagonal)) {
-            doubt += moved.map(|change| change * change) * ON_THE_WAY;
-        }
+        let (curvature, doubt) = self.correlations.at(theta).curvature(&seen);
+        let all = self.correlations.intercept().map_or(0.0, |k| diagonal[k]);
+        let moved = entries.as_ref().and_then(|_| self.correlations.difference([theta, &reference], all));
+        let moved =
+            moved.map_or_else(|| DMatrix::zeros(theta.len(), theta.len()), |change| change.map(|change| ON_THE_WAY * change * change));
         Some(Likelihood {
             doubt,
+            moved,
             reference,
             gradient: of(|look| &look.gradient),
             curvature: without_negative_eigenvalues(curvature)?,

@@ -14,7 +14,8 @@
 //! say where the fixed point is.
 //!
 //! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
-//! family itself. Records with weights below 1 say more than their curvature counts: intervals are a little wider than they need be.
+//! family itself. How much less than their curvature the scores of weighted records vary is
+//! taken from moments.
 
 pub(crate) mod correlations;
 pub(crate) mod looks;

@@ -17,10 +17,10 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
 use super::correlations::{Correlations, Products};
-use super::looks::{Carried, Look, Looks, normalised, sum, variances_of_entries};
-use crate::methods::Setting;
+use super::looks::{Carried, Look, Looks, Weighted, normalised, sum, variances_of_entries};
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
+use crate::methods::{NaturalGradientSpec, Setting};
 use crate::models::ModelSpec;
 use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 
@@ -44,6 +44,8 @@ pub(crate) struct Sites<'a> {
     pub(crate) model: ModelSpec,
     /// Those of the run.
     pub(crate) correlations: Correlations,
+    /// Where records are weighted.
+    pub(crate) weighted: Option<NaturalGradientSpec>,
     pub(crate) sites: Vec<SiteLooks>,
 }
 
@@ -125,7 +127,7 @@ impl Sites<'_> {
             family: self.task.family(),
             looks,
             correlations: self.correlations.clone(),
-            weighted: None,
+            weighted: self.weighted.map(|spec| Weighted { model: self.model.clone(), spec }),
             prior: self.task.priors(),
             near: None,
         }

@@ -4,10 +4,11 @@
 //! nothing, and the noise of its entries would act on all coefficients. So every entry is combined, by precisions, from
 //!
 //! * what was released, H̃ᵢⱼ. An indicator's own entry is that beside the intercept, too: Σ c x_j² = Σ c x_j.
-//! * a Gram matrix with the weights c put in ([`Correlations::at`]), which has noise and is wrong about c by [`WEIGHT`] of an entry.
+//! * a Gram matrix with the weights c put in ([`Correlations::at`]), which has noise and is wrong about c by [`WEIGHT`] of an entry. Its unit is a public number where all
+//!   records have the same c, and else that of the intercept's entry, with its doubt.
 //! * the schema. No entry on the diagonal is negative. The share of records that have one of K levels is exponential with mean 1/(K + 1). Two levels of one category are never
 //!   seen together. Indicators of different columns are independent but for a correlation that is small where a level is rare, and numbers are uncorrelated with them: where x_j = 0
-//!   for all records but a share p, its correlations are √p at most.
+//!   for all records but a share p, its correlations are taken to be about √p at most.
 //!
 //! The result has a mean and a variance for every entry, and need not be positive semidefinite. Source: this project.
 
@@ -19,6 +20,12 @@ use crate::numerics::normal::log_cdf;
 
 /// Standard deviation of the error of an entry that follows from a Gram matrix, over the entry, where records have different weights c.
 const WEIGHT: f64 = 0.5;
+
+/// The same of the correlation of two numbers.
+const WEIGHT_OF_NUMBERS: f64 = 0.5;
+
+/// The doubt of the Gram matrix's unit, relative to it, above which the matrix is left out.
+const UNKNOWN_UNIT: f64 = 0.5;
 
 /// Standard deviation of a correlation that nothing tells.
 const UNSEEN: f64 = 0.5;
@@ -84,11 +91,12 @@ impl Correlations {
         (told.map(|told| told.value), told.map(|told| told.variance))
     }
 
-    /// By how much H differs elsewhere from here, as the Gram matrix with weights says. `None` where it has none.
-    pub(super) fn difference(&self, elsewhere: &Self, diagonal: &DVector<f64>) -> Option<DMatrix<f64>> {
-        let (here, there) = (self.products()?, elsewhere.products()?);
-        let factor = in_units_of(here, diagonal, self.intercept()).matrix.trace() / here.matrix.trace();
-        self.is_weighted().then(|| (&there.matrix - &here.matrix) * factor)
+    /// By how much H, which has this entry for the intercept, differs between two points, as the Gram matrix with weights says. `None` where it has none.
+    pub(super) fn difference(&self, between: [&DVector<f64>; 2], all: f64) -> Option<DMatrix<f64>> {
+        let [here, there] = between.map(|point| self.weighted_by(point));
+        let (here, there, k) = (here?, there?, self.intercept()?);
+        let factor = all.max(0.0) / here[(k, k)];
+        Some((there - here) * factor)
     }
 }
 
@@ -98,6 +106,8 @@ struct Known<'a> {
     seen: &'a Seen<'a>,
     /// In units of H.
     products: Option<Products>,
+    /// Relative variance of its unit.
+    unit: f64,
     /// The intercept's coordinate, and its entry of H: that of all records.
     all: Option<(usize, f64)>,
 }
@@ -105,9 +115,10 @@ struct Known<'a> {
 impl<'a> Known<'a> {
     fn new(correlations: &'a Correlations, seen: &'a Seen<'a>) -> Self {
         let intercept = correlations.intercept();
-        let products = correlations.products().map(|products| in_units_of(products, seen.diagonal, intercept));
+        let products = correlations.products().and_then(|products| in_units_of(products, seen, correlations));
+        let (products, unit) = products.map_or((None, 0.0), |(products, unit)| (Some(products), unit));
         let all = intercept.map(|k| (k, seen.diagonal[k])).filter(|(_, all)| *all > 0.0);
-        Self { correlations, seen, products, all }
+        Self { correlations, seen, products, unit, all }
     }
 
     fn released(&self, i: usize, j: usize) -> Told {
@@ -121,12 +132,7 @@ impl<'a> Known<'a> {
         let weight = if self.correlations.is_weighted() { WEIGHT * value } else { 0.0 };
         // svec multiplies entries off the diagonal by √2, and then adds noise.
         let noise = if i == j { products.noise } else { 0.5 * products.noise };
-        Told { value, variance: noise + weight * weight + self.below_floor(i, j) }
-    }
-
-    /// Variance of what is not known of an entry because eigenvalues were raised to a floor: each is uniform below it.
-    fn below_floor(&self, i: usize, j: usize) -> f64 {
-        self.products.as_ref().map_or(0.0, |products| products.raised[(i, i)] * products.raised[(j, j)] / 12.0)
+        Told { value, variance: noise + weight * weight + self.unit * value * value + products.below_floor(i, j) }
     }
 
     fn diagonal(&self, j: usize) -> Told {
@@ -140,7 +146,8 @@ impl<'a> Known<'a> {
                 let levels = self.correlations.levels(group) as f64;
                 own.and(self.released(j, k)).and(gram).not_negative(all / (levels + 1.0))
             }
-            (Entry::Intercept, _) => own.not_negative(f64::INFINITY),
+            // Columns of numbers may be far from normal, as those of a curve are: weights by moments say less of them than their own entry.
+            _ if self.correlations.is_weighted() => own.not_negative(f64::INFINITY),
             _ => own.and(self.gram(j, j)).not_negative(f64::INFINITY),
         }
     }
@@ -167,26 +174,34 @@ impl<'a> Known<'a> {
             ((Some(_), Some(_)), Some((_, all))) => size / all,
             _ => 0.0,
         };
-        let gram = match (&self.products, shares) {
+        let beforehand = match (&self.products, shares) {
             // Of numbers it is the correlation: their own entries are known better than by the Gram matrix.
             (Some(products), (None, None)) => {
                 let square = products.matrix[(i, i)] * products.matrix[(j, j)];
-                let relative = if self.correlations.is_weighted() { WEIGHT } else { 0.0 };
-                let noise = 0.5 * products.noise / square + self.below_floor(i, j) / square;
+                let relative = if self.correlations.is_weighted() { WEIGHT_OF_NUMBERS } else { 0.0 };
+                let noise = (0.5 * products.noise + products.below_floor(i, j)) / square;
                 Told { value: products.matrix[(i, j)] * (size / square).sqrt(), variance: size * (relative * relative + noise) }
             }
-            _ => self.gram(i, j),
+            _ => Told { value: independent, variance: size * possible }.and(self.gram(i, j)),
         };
-        Told { value: independent, variance: size * possible }.and(gram).and(self.released(i, j))
+        beforehand.and(self.released(i, j))
     }
 }
 
-/// The same in units of the curvature: the intercept has the same entry in both, or the traces are the same.
-fn in_units_of(products: &Products, diagonal: &DVector<f64>, intercept: Option<usize>) -> Products {
-    let of = |entries: &DVector<f64>| intercept.map_or_else(|| entries.sum(), |k| entries[k]);
-    let factor = of(diagonal).max(0.0) / of(&products.matrix.diagonal());
-    let factor = if factor.is_finite() { factor } else { 0.0 };
-    products.times(factor)
+/// The Gram matrix in units of H, and the relative variance of the unit. `None` where that is hardly known.
+fn in_units_of(products: &Products, seen: &Seen<'_>, correlations: &Correlations) -> Option<(Products, f64)> {
+    if let Some(scale) = correlations.scale() {
+        return Some((products.times(scale), 0.0));
+    }
+    let own = products.matrix.diagonal();
+    // The intercept has the same entry in both, or the traces are the same.
+    let (of_h, of_gram, noises) = match correlations.intercept() {
+        Some(k) => (seen.diagonal[k], own[k], [seen.diagonal_noise[k], products.noise]),
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        None => (seen.diagonal.sum(), own.sum(), [seen.diagonal_noise.sum(), products.noise * own.len() as f64]),
+    };
+    let unit = noises[0] / (of_h * of_h) + noises[1] / (of_gram * of_gram);
+    (of_h > 0.0 && of_gram > 0.0 && unit < UNKNOWN_UNIT * UNKNOWN_UNIT).then(|| (products.times(of_h / of_gram), unit))
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let all = Looks { correlations: numbers, ..released(quadratic(&best, &[1.0; 4], 9.0)) };
     let likelihood = all.likelihood(&[0.25; 4], &DVector::zeros(3)).unwrap();
     let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
-    // Every entry moves by itself, those off the diagonal with what is left of their noise beside the guess.
+    // Every entry moves by itself, those off the diagonal with what is left of their noise beside the schema's doubt.
     let distance = &mean - &likelihood.reference;
     let error = error(&likelihood.doubt, &(&distance * distance.transpose()));
     let noise = likelihood.curvature_noise[0];

@@ -131,9 +131,53 @@ fn without_noise_it_is_what_was_released() {
 fn eigenvalues_below_a_floor_are_not_taken_for_known() {
     let rotation = DMatrix::from_row_slice(3, 3, &[0.6, 0.8, 0.0, -0.8, 0.6, 0.0, 0.0, 0.0, 1.0]);
     let of = |values: [f64; 3]| &rotation * DMatrix::from_diagonal(&DVector::from_row_slice(&values)) * rotation.transpose();
-    let products = Products::new(of([50.0, 4.0, 4.0]), 1.0);
+    let products = Products::new(of([50.0, 4.0, 4.0]), 1.0, 4.0);
     assert!((products.matrix - of([50.0, 2.0, 2.0])).norm() < 1e-9 && (products.raised - of([0.0, 4.0, 4.0])).norm() < 1e-9);
-    // One smallest eigenvalue is no floor.
-    let products = Products::new(of([50.0, 5.0, 4.0]), 1.0);
-    assert!((products.matrix - of([50.0, 5.0, 4.0])).norm() < 1e-9 && products.raised.norm() == 0.0);
+    // One alone, too; and none where there is no floor.
+    let one = Products::new(of([50.0, 5.0, 4.0]), 1.0, 4.0);
+    assert!((one.matrix - of([50.0, 5.0, 2.0])).norm() < 1e-9);
+    assert_eq!(Products::new(of([50.0, 5.0, 4.0]), 1.0, 0.0).raised.norm(), 0.0);
+}
+
+/// H is 0.2 of the Gram matrix by a public number: the combination is better than either, whatever the intercept's entry was released as.
+#[test]
+fn a_unit_that_is_public_is_not_taken_from_a_noisy_entry() {
+    use crate::models::{ModelSpec, linear_regression::LinearRegression};
+    let model: ModelSpec = LinearRegression { noise_sd: 1.0 }.into();
+    let truth = DMatrix::from_row_slice(2, 2, &[9000.0, 0.0, 0.0, 1000.0]);
+    let products = Products::new(truth.clone() * 5.0, 25.0, 0.0);
+    let correlations = Correlations::of_entries(vec![Entry::Number, Entry::Intercept], Some(products)).counted_for(5.0, &model);
+    let seen = DMatrix::from_row_slice(2, 2, &[9040.0, 20.0, 20.0, 700.0]);
+    let noise = DMatrix::from_row_slice(2, 2, &[3600.0, 1800.0, 1800.0, 3600.0]);
+    let (matrix, _) =
+        correlations.curvature(&Seen { diagonal: &seen.diagonal(), diagonal_noise: &noise.diagonal(), entries: Some((&seen, &noise)) });
+    assert!((matrix - truth).norm() < 1.0, "the Gram matrix is sixty times as exact");
+}
+
+/// Of weighted curvatures the unit is the intercept's entry. Where that is lost in noise, nothing is taken from the Gram matrix, and nothing is taken for exact.
+#[test]
+fn a_unit_that_is_not_known_leaves_what_was_released() {
+    use crate::models::{ModelSpec, logistic_regression::LogisticRegression};
+    let model: ModelSpec = LogisticRegression {}.into();
+    let products = Products::new(DMatrix::from_diagonal(&DVector::from_row_slice(&[500.0, 100.0])), 4.0, 0.0);
+    let correlations = Correlations::of_entries(vec![Entry::Number, Entry::Intercept], Some(products)).of_model(model);
+    let seen = DMatrix::from_row_slice(2, 2, &[420.0, 0.0, 0.0, -1.0]);
+    let noise = DMatrix::from_row_slice(2, 2, &[900.0, 450.0, 450.0, 900.0]);
+    let (matrix, doubt) =
+        correlations.curvature(&Seen { diagonal: &seen.diagonal(), diagonal_noise: &noise.diagonal(), entries: Some((&seen, &noise)) });
+    assert!((matrix[(0, 0)] - 420.0).abs() < 1.0 && doubt[(0, 0)] > 800.0, "{} {}", matrix[(0, 0)], doubt[(0, 0)]);
+}
+
+/// At slopes of 0 all records have the same weight: the curvature there can be compared with that elsewhere.
+#[test]
+fn weights_where_the_predictor_does_not_vary_have_the_same_unit() {
+    use crate::models::{ModelSpec, logistic_regression::LogisticRegression};
+    let model: ModelSpec = LogisticRegression {}.into();
+    let products = Products::new(DMatrix::from_diagonal(&DVector::from_row_slice(&[250.0, 250.0])), 1.0, 0.0);
+    let correlations = Correlations::of_entries(vec![Entry::Number, Entry::Intercept], Some(products)).of_model(model);
+    let none = DVector::from_row_slice(&[0.0, 0.0]);
+    let close = correlations.difference([&none, &DVector::from_row_slice(&[1e-3, 0.0])], 200.0).unwrap();
+    assert!(close.norm() < 1e-3, "{}", close.norm());
+    let far = correlations.difference([&none, &DVector::from_row_slice(&[1.0, 0.0])], 200.0).unwrap();
+    assert!(far[(1, 1)] < -20.0 && far[(1, 1)] > -60.0, "{far}");
 }
