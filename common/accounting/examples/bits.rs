@@ -31,7 +31,10 @@ fn cases() -> Vec<(&'static str, Vec<Phase>)> {
             vec![Phase::gaussian(0.7, Sampling::Poisson(0.001), 300)],
         ),
         ("SelfComposedDpEvent(event=LaplaceDpEvent(noise_multiplier=3.0), count=12)", vec![phase(Mechanism::Laplace { scale: 3.0 }, 12)]),
-        ("DiscreteGaussianDpEvent(scale=4.0, sensitivity=3)", vec![phase(Mechanism::DiscreteGaussian { scale: 4.0, sensitivity: 3 }, 1)]),
+        (
+            "UnivariateDiscreteGaussianDpEvent(scale=4.0, sensitivity=3)",
+            vec![phase(Mechanism::DiscreteGaussian { scale: 4.0, sensitivity: 3 }, 1)],
+        ),
         (
             "ComposedDpEvent(events=[EpsilonDeltaDpEvent(epsilon=0.25, delta=1e-10), NoOpDpEvent(), ZCDpEvent(rho=0.125, xi=0.0)])",
             vec![phase(Mechanism::Approximate { epsilon: 0.25, delta: 1e-10 }, 1), phase(Mechanism::Zcdp { rho: 0.125 }, 1)],

@@ -12,6 +12,9 @@ use super::{AccountantError, rdp};
 use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
 
+/// Steps of one kind at most: all of their numbers are exact in floating point.
+const MOST_STEPS: u64 = 1 << 53;
+
 /// First byte of a plan's canonical bytes.
 const VERSION: u8 = 1;
 
@@ -80,6 +83,9 @@ impl Plan {
     /// A number out of range, or a pair of sampling and relation for which no bound is implemented.
     pub fn append(&mut self, phase: Phase) -> Result<(), AccountantError> {
         phase.check(self.relation)?;
+        if phase.passes().is_none_or(|steps| steps > MOST_STEPS) {
+            return Err(AccountantError::Unsupported("more than 2^53 steps"));
+        }
         if phase.steps == 0 {
             // Nothing runs, and nothing is lost.
             return Ok(());
@@ -87,7 +93,10 @@ impl Plan {
         let phase = phase.canonical(self.relation);
         let key = phase.key();
         match self.phases.binary_search_by_key(&key, Phase::key) {
-            Ok(k) => self.phases[k].steps = self.phases[k].steps.saturating_add(phase.steps),
+            Ok(k) => {
+                let steps = self.phases[k].steps.checked_add(phase.steps).filter(|steps| *steps <= MOST_STEPS);
+                self.phases[k].steps = steps.ok_or(AccountantError::Unsupported("more than 2^53 steps"))?;
+            }
             Err(k) => self.phases.insert(k, phase),
         }
         let left = self.compiled.engine.take().map(Engine::into_grown).or_else(|| self.compiled.grown.take());

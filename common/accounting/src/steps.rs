@@ -170,6 +170,15 @@ impl Phase {
         }
     }
 
+    /// Releases in all; `None` for more than can be counted.
+    pub(crate) fn passes(&self) -> Option<u64> {
+        match self.sampling {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked range")]
+            Sampling::ShuffledPasses(passes) => self.steps.checked_mul(passes.ceil() as u64),
+            _ => Some(self.steps),
+        }
+    }
+
     /// Shuffled passes become unamplified releases; a rate of 1 is no sampling.
     pub(crate) fn canonical(self, relation: Neighbours) -> Self {
         match self.sampling {

@@ -411,3 +411,16 @@ fn finding_accounting_7_numbers_out_of_range_have_their_own_messages() {
         assert!(!error.to_string().contains("no proved bound"), "{error}");
     }
 }
+
+/// A number of steps that stops growing would cost less than what runs.
+#[test]
+fn finding_more_steps_than_can_be_counted_are_refused() {
+    let mut plan = Plan::new(Neighbours::AddRemove);
+    let many = |steps| Phase::gaussian(1e9, Sampling::None, steps);
+    assert!(plan.append(many(u64::MAX)).is_err() && plan.phases().is_empty());
+    plan.append(many(1 << 53)).unwrap();
+    assert!(plan.append(many(1)).is_err());
+    assert_eq!(plan.phases()[0].steps, 1 << 53);
+    let passes = Phase { mechanism: Mechanism::Gaussian { sigma: 1e9 }, sampling: Sampling::ShuffledPasses(4.0), steps: 1 << 52 };
+    assert!(Plan::of(Neighbours::ReplaceOne, passes).is_err());
+}

@@ -111,10 +111,7 @@ fn closed_form(mu: f64, epsilon: f64) -> Interval {
 
 /// z^n by squaring.
 fn power(z: (f64, f64), n: i64) -> (f64, f64) {
-    if n == 0 {
-        return (1.0, 0.0);
-    }
-    let half = power(times(z, z), n / 2);
+    let half = if n < 2 { (1.0, 0.0) } else { power(times(z, z), n / 2) };
     if n % 2 == 1 { times(half, z) } else { half }
 }
 
@@ -129,8 +126,9 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
         near(first) && parts.iter().all(|part| near(part.1) && near(part.2) && part.1 < part.2 && part.3 < 40),
         "a window, or the grid of a step",
     )?;
-    let (cells, spectra) = (parts.iter().map(|part| part.2 - part.1).sum::<i64>(), parts.len() as u64 * points);
-    require(parts.len() == steps.len() && cells <= 1 << 23 && spectra <= 1 << 26, "the grids of steps, 2^23 points at most")?;
+    require(parts.len() == steps.len() && parts.len() as u64 * points <= 1 << 26, "the grids of steps")?;
+    let cells = parts.iter().zip(steps).map(|(part, step)| part.2 - part.1 + step.0.atoms()).sum::<i64>();
+    require(cells <= 1 << 23, "the grids of steps, 2^23 points at most")?;
     let (n, half) = (points as usize, points as usize / 2);
     let place = |k: i64| k.rem_euclid(n as i64) as usize;
     let tilted = |k: i64| point(tilt) * point(width) * point(k as f64);

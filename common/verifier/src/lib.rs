@@ -9,7 +9,7 @@
 //!   for guesses only, which are checked.
 //!
 //! # Bounds of the work
-//! 2^22 points, 1000 events, 2^23 points in the grids of all events, 2^26 points transformed; what asks for more is refused.
+//! 2^22 points, 1000 events, 2^23 points in the grids of all events and atoms of their lattices, 2^26 points transformed; what asks for more is refused.
 
 #![allow(clippy::pedantic, reason = "casts: counts are checked to lie below 2^50 and indices below 2^41 before anything is done with them")]
 

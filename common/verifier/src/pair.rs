@@ -68,6 +68,11 @@ fn tolerance(grid: &Grid, loss: f64) -> f64 {
 }
 
 impl Pair {
+    /// Atoms on one side that are computed one by one.
+    pub(crate) fn atoms(&self) -> i64 {
+        i64::from(self.0 == Kind::Lattice) * ((40.0 * self.1).ceil() as i64 + 2)
+    }
+
     fn parts(&self) -> Vec<Part> {
         let (q, none, one) = (point(self.2), point(0.0), point(1.0));
         let rest = one + -q;
@@ -190,7 +195,7 @@ impl Pair {
     fn lattice(&self, grid: &Grid, law: &mut Law) -> Result<(Interval, Interval), Refusal> {
         let (s, shift) = (point(self.1), point(self.2));
         let spread = (point(2.0) * s * s).reciprocal();
-        let last = (40.0 * self.1).ceil() as i64 + 2;
+        let last = self.atoms();
         let height = |x: i64| (-(point(x as f64) * point(x as f64) * spread)).exp();
         // Less than the sum of all heights, which is what they are divided by.
         let total = (1..=last).fold(height(0), |sum, x| sum + point(2.0) * height(x)).lo;

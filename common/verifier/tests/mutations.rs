@@ -54,6 +54,15 @@ impl Random {
     }
 }
 
+/// Parts are counted before anything is done with them.
+#[test]
+fn finding_many_parts_of_one_proof_are_refused() {
+    let (_, text) = golden().into_iter().find(|(_, text)| text.contains("\"parts\":[[")).unwrap();
+    let (before, rest) = text.split_once("\"parts\":[").unwrap();
+    let parts = "[0.0,-1099511627775,1099511627775,0],".repeat((1 << 22) + 8);
+    assert!(verify(sealed(&format!("{before}\"parts\":[{parts}{rest}")).as_bytes()).is_err());
+}
+
 #[test]
 fn golden_certificates_hold() {
     for (name, text) in golden() {

@@ -25,6 +25,7 @@ const DEEPEST: usize = 64;
 const MOST: usize = 100_000;
 /// The field of a class's name.
 const CLASS: &str = "class_name";
+const MODULE: &str = "module_name";
 /// OpenDP's measure of (ε, δ).
 const APPROXIMATE: &str = "Approximate<MaxDivergence>";
 
@@ -109,11 +110,12 @@ impl Reader {
             return list.iter().try_for_each(|event| self.event(event, times, depth + 1));
         }
         let Some(fields) = value.as_object() else { return Err(EventsError::NoEvent) };
-        if fields.contains_key("measure") {
+        if fields.contains_key("measure") && !fields.contains_key(CLASS) {
             return self.measure(fields, times);
         }
         let Some(class) = fields.get(CLASS).and_then(Value::as_str) else { return Err(EventsError::NoEvent) };
         let fields = Fields { class, fields };
+        fields.are_known()?;
         match class {
             "NoOpDpEvent" => Ok(()),
             "ComposedDpEvent" => {
@@ -151,8 +153,12 @@ impl Reader {
         match fields.class {
             "GaussianDpEvent" => Ok(Mechanism::Gaussian { sigma: fields.number("noise_multiplier")? }),
             "LaplaceDpEvent" => Ok(Mechanism::Laplace { scale: fields.number("noise_multiplier")? }),
-            "DiscreteGaussianDpEvent" => {
+            "UnivariateDiscreteGaussianDpEvent" => {
                 Ok(Mechanism::DiscreteGaussian { scale: fields.number("scale")?, sensitivity: fields.count("sensitivity")? })
+            }
+            "DiscreteGaussianDpEvent" => {
+                Err(fields
+                    .unsupported("its noise is on a vector, of which only one number is bounded here: UnivariateDiscreteGaussianDpEvent"))
             }
             "DiscreteLaplaceDpEvent" => {
                 let parameter = fields.number("noise_parameter")?;
@@ -201,6 +207,9 @@ impl Reader {
     fn measure(&mut self, fields: &Map<String, Value>, times: u64) -> Result<(), EventsError> {
         let class = fields.get("measure").and_then(Value::as_str).ok_or(EventsError::NoEvent)?;
         let fields = Fields { class, fields };
+        if fields.fields.len() > 2 {
+            return Err(fields.unsupported("it has a field that is not known here"));
+        }
         let pair = || {
             let loss = fields.get("loss")?.as_array().map(Vec::as_slice);
             let Some([first, delta]) = loss else { return Err(fields.wrong("loss", "[loss, delta]")) };
@@ -265,7 +274,20 @@ impl<'a> Fields<'a> {
     fn inner(&self) -> Result<Self, EventsError> {
         let fields = self.get("event")?.as_object().ok_or(EventsError::NoEvent)?;
         let class = fields.get(CLASS).and_then(Value::as_str).ok_or(EventsError::NoEvent)?;
-        Ok(Fields { class, fields })
+        let inner = Fields { class, fields };
+        inner.are_known()?;
+        Ok(inner)
+    }
+
+    /// A field that is not known could make the event another one. Of an event that is not known, which is refused by its name, none is.
+    fn are_known(&self) -> Result<(), EventsError> {
+        let (names, all) = (text::names(self.class), [CLASS, MODULE]);
+        let known = |name: &String| names.contains(&name.as_str()) || all.contains(&name.as_str());
+        if names.is_empty() || self.fields.keys().all(known) {
+            Ok(())
+        } else {
+            Err(self.unsupported("it has a field that is not known here"))
+        }
     }
 
     fn wrong(&self, field: &'static str, what: &'static str) -> EventsError {

@@ -139,7 +139,7 @@ fn measures_of_opendp_are_read() {
     let (epsilon, delta) = (crate::Epsilon::new(0.5).unwrap(), Delta::new(1e-6).unwrap());
     let again = add_remove(&measure(epsilon, delta).to_string()).unwrap();
     assert_eq!(again, add_remove("EpsilonDeltaDpEvent(0.5, 1e-6)").unwrap());
-    assert_eq!((written(&plan), written(&add_remove("DiscreteGaussianDpEvent(3.0, 1)").unwrap())), (None, None));
+    assert_eq!((written(&plan), written(&add_remove("UnivariateDiscreteGaussianDpEvent(3.0, 1)").unwrap())), (None, None));
 }
 
 /// They are accounted by their pure ε: the largest loss that an output can have.
@@ -203,6 +203,23 @@ fn what_cannot_be_accounted_is_refused_by_name() {
 }
 
 /// Zero steps cost nothing.
+/// A field that is not known could mean less protection, and noise on a vector is not noise on one number.
+#[test]
+fn finding_fields_that_are_not_known_are_refused() {
+    for text in [
+        "GaussianDpEvent(noise_multiplier=10.0, foo=3)",
+        "PoissonSampledDpEvent(0.1, GaussianDpEvent(noise_multiplier=1.0, foo=3))",
+        "DiscreteGaussianDpEvent(sigma=0.6, sensitivity=2.0, dimension=100)",
+        "DiscreteGaussianDpEvent(0.6, 2)",
+        r#"{"class_name": "GaussianDpEvent", "noise_multiplier": 1.0, "measure": "MaxDivergence", "loss": 0.0}"#,
+        r#"{"measure": "MaxDivergence", "loss": 0.5, "delta": 0.1}"#,
+    ] {
+        let refused = add_remove(text);
+        assert!(refused.is_err(), "{text}: {refused:?}");
+    }
+    assert!(add_remove(r#"{"class_name": "GaussianDpEvent", "module_name": "dp_accounting.dp_event", "noise_multiplier": 1.0}"#).is_ok());
+}
+
 #[test]
 fn nothing_is_an_empty_plan() {
     for text in [

@@ -22,7 +22,7 @@ pub(super) fn names(class: &str) -> &'static [&'static str] {
         "SampledWithoutReplacementDpEvent" => &["source_dataset_size", "sample_size", "event"],
         "ZCDpEvent" => &["rho", "xi"],
         "EpsilonDeltaDpEvent" => &["epsilon", "delta"],
-        "DiscreteGaussianDpEvent" => &["scale", "sensitivity"],
+        "UnivariateDiscreteGaussianDpEvent" => &["scale", "sensitivity"],
         "DiscreteLaplaceDpEvent" => &["noise_parameter", "sensitivity"],
         "RandomizedResponseDpEvent" => &["noise_parameter", "num_buckets"],
         _ => &[],

@@ -386,7 +386,7 @@ impl<'a> Reading<'a> {
 
     pub(super) fn upper(&self, epsilon: f64) -> f64 {
         let (sum, error, log, log_error) = self.sum(epsilon);
-        (log + log_error).exp() * (sum + error).max(0.0) * (1.0 + 1e-13) + self.infinite * (1.0 + 1e-13) + self.sums.left_out * (1.0 + 1e-9)
+        (log + log_error).exp() * positive(sum + error) * (1.0 + 1e-13) + self.infinite * (1.0 + 1e-13) + self.sums.left_out * (1.0 + 1e-9)
     }
 
     pub(super) fn lower(&self, epsilon: f64) -> f64 {
@@ -414,11 +414,17 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// x, or 0 below it; what is no number stays none, so that no upper bound comes of it.
+fn positive(x: f64) -> f64 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
 /// low and high with value(low) > `delta` ≥ value(high), close to each other and to `hint`; both 0 where value(0) is small enough.
 pub(super) fn crossing(value: &dyn Fn(f64) -> f64, delta: f64, hint: f64, scale: f64) -> Option<(f64, f64)> {
+    // A lower bound below 0 says nothing; what is no number is no bound.
     let log = |epsilon: f64| {
-        let log = value(epsilon).ln();
-        (if log.is_nan() { -800.0 } else { log.max(-800.0) }) - delta.ln()
+        let value = value(epsilon);
+        (if value.is_nan() { 800.0 } else { value.max(0.0).ln().max(-800.0) }) - delta.ln()
     };
     let (mut low, mut at_low, mut high, mut at_high);
     let mut step = 0.02 * scale;

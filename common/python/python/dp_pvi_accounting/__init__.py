@@ -13,7 +13,7 @@ True
 from .accountant import Bounds, NeighboringRelation, PLDAccountant, calibrate_noise_multiplier
 from .events import (
     ComposedDpEvent,
-    DiscreteGaussianDpEvent,
+    UnivariateDiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     DpEvent,
     EpsilonDeltaDpEvent,
@@ -33,7 +33,7 @@ from .events import (
 __all__ = [
     "Bounds",
     "ComposedDpEvent",
-    "DiscreteGaussianDpEvent",
+    "UnivariateDiscreteGaussianDpEvent",
     "DiscreteLaplaceDpEvent",
     "DpEvent",
     "EpsilonDeltaDpEvent",

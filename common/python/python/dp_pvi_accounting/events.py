@@ -17,7 +17,7 @@ from typing import Any, Dict, Sequence, Tuple, Union
 
 __all__ = [
     "ComposedDpEvent",
-    "DiscreteGaussianDpEvent",
+    "UnivariateDiscreteGaussianDpEvent",
     "DiscreteLaplaceDpEvent",
     "DpEvent",
     "EpsilonDeltaDpEvent",
@@ -145,8 +145,8 @@ class RandomizedResponseDpEvent(DpEvent):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianDpEvent(DpEvent):
-    """Discrete Gaussian noise on one integer. ``dp_accounting`` has no such event.
+class UnivariateDiscreteGaussianDpEvent(DpEvent):
+    """Discrete Gaussian noise on one integer. The one of ``dp_accounting`` is on a vector, and has no bound here.
 
     Args:
         scale: parameter s of the noise, whose mass is proportional to exp(-x^2 / (2 s^2)).
