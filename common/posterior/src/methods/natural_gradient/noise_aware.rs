@@ -34,7 +34,7 @@ pub(crate) fn posterior(
     let products = products(&rule, history, &last).ok_or(Absent::Diverged)?;
     let looks = looks.into_iter().map(|look| look.informed(task)).collect();
     let model = task.model_at(&last);
-    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products)).counted_for(spec.curvature_bound, &model);
+    let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
     let mut gathered = history.rounds.iter().map(|round| &round.included).filter(|included| !included.is_empty());
     let first = gathered.next();
     let same = without.is_none() && gathered.all(|included| Some(included) == first);

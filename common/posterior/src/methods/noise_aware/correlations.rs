@@ -70,8 +70,6 @@ pub(crate) struct Correlations {
     products: Option<Products>,
     /// c at (η, label), unless all records have the same.
     weight: Option<ModelSpec>,
-    /// Over the entries of the Gram matrix: those of H, where that is public.
-    scale: Option<f64>,
     /// Whether the Gram matrix is of the records that H is of.
     same_records: bool,
 }
@@ -84,15 +82,7 @@ impl Correlations {
         let entries = entries.ok().filter(|entries| entries.len() == dimension).unwrap_or_else(|| vec![Entry::Number; dimension]);
         let products = products.filter(|products| products.matrix.diagonal().iter().all(|entry| *entry > 0.0));
         let alike = task.model.rules().predictor().is_some_and(|predictor| predictor.has_constant_curvature());
-        Self { entries, products, weight: (!alike).then(|| task.model.clone()), scale: None, same_records: true }
-    }
-
-    /// The same where the Gram matrix counts every record for this. If all records have the same curvature, H is then known times a public number.
-    #[must_use]
-    pub(crate) fn counted_for(mut self, bound: f64, model: &ModelSpec) -> Self {
-        let curvature = model.rules().predictor().map(|predictor| predictor.statistics(0.0, 0.0, 0.0).curvature);
-        self.scale = curvature.filter(|_| self.weight.is_none()).map(|curvature| curvature.min(bound) / bound);
-        self
+        Self { entries, products, weight: (!alike).then(|| task.model.clone()), same_records: true }
     }
 
     /// The same for an H of some of the records of the Gram matrix only.
@@ -140,16 +130,6 @@ impl Correlations {
     /// Σ xxᵀ of the records that H is of, with the weights that they have where [`Self::at`] has put them in.
     pub(super) fn products(&self) -> Option<&Products> {
         self.products.as_ref().filter(|_| self.same_records)
-    }
-
-    /// H over the entries of [`Self::products`], where that is public.
-    pub(super) fn scale(&self) -> Option<f64> {
-        self.scale
-    }
-
-    /// Whether records have different weights c.
-    pub(super) fn is_weighted(&self) -> bool {
-        self.weight.is_some()
     }
 
     /// What is public about an entry of a row.
@@ -225,7 +205,7 @@ impl Correlations {
     /// Of records that have the same weight.
     #[cfg(test)]
     pub(crate) fn of_entries(entries: Vec<Entry>, products: Option<Products>) -> Self {
-        Self { entries, products, weight: None, scale: None, same_records: true }
+        Self { entries, products, weight: None, same_records: true }
     }
 
     /// The same of records of this model.

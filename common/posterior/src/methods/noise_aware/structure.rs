@@ -4,8 +4,8 @@
 //! nothing, and the noise of its entries would act on all coefficients. So every entry is combined, by precisions, from
 //!
 //! * what was released, H̃ᵢⱼ. An indicator's own entry is that beside the intercept, too: Σ c x_j² = Σ c x_j.
-//! * a Gram matrix with the weights c put in ([`Correlations::at`]), which has noise and is wrong about c by [`WEIGHT`] of an entry. Its unit is a public number where all
-//!   records have the same c, and else that of the intercept's entry, with its doubt.
+//! * a Gram matrix with the weights c put in ([`Correlations::at`]), which has noise and is wrong by [`WEIGHT`] of an entry: about c, and because terms of H may have been shortened.
+//!   Its unit is that of the intercept's entry, with its doubt.
 //! * the schema. No entry on the diagonal is negative. The share of records that have one of K levels is exponential with mean 1/(K + 1). Two levels of one category are never
 //!   seen together. Indicators of different columns are independent but for a correlation that is small where a level is rare, and numbers are uncorrelated with them: where x_j = 0
 //!   for all records but a share p, its correlations are taken to be about √p at most.
@@ -18,7 +18,7 @@ use nalgebra::{DMatrix, DVector};
 use super::correlations::{Correlations, Products};
 use crate::numerics::normal::log_cdf;
 
-/// Standard deviation of the error of an entry that follows from a Gram matrix, over the entry, where records have different weights c.
+/// Standard deviation of the error of an entry that follows from a Gram matrix, over the entry.
 const WEIGHT: f64 = 0.5;
 
 /// The same of the correlation of two numbers.
@@ -129,10 +129,9 @@ impl<'a> Known<'a> {
     fn gram(&self, i: usize, j: usize) -> Told {
         let Some(products) = &self.products else { return Told::NOTHING };
         let value = products.matrix[(i, j)];
-        let weight = if self.correlations.is_weighted() { WEIGHT * value } else { 0.0 };
         // svec multiplies entries off the diagonal by √2, and then adds noise.
         let noise = if i == j { products.noise } else { 0.5 * products.noise };
-        Told { value, variance: noise + weight * weight + self.unit * value * value + products.below_floor(i, j) }
+        Told { value, variance: noise + (WEIGHT * WEIGHT + self.unit) * value * value + products.below_floor(i, j) }
     }
 
     fn diagonal(&self, j: usize) -> Told {
@@ -147,8 +146,7 @@ impl<'a> Known<'a> {
                 own.and(self.released(j, k)).and(gram).not_negative(all / (levels + 1.0))
             }
             // Columns of numbers may be far from normal, as those of a curve are: weights by moments say less of them than their own entry.
-            _ if self.correlations.is_weighted() => own.not_negative(f64::INFINITY),
-            _ => own.and(self.gram(j, j)).not_negative(f64::INFINITY),
+            _ => own.not_negative(f64::INFINITY),
         }
     }
 
@@ -178,9 +176,11 @@ impl<'a> Known<'a> {
             // Of numbers it is the correlation: their own entries are known better than by the Gram matrix.
             (Some(products), (None, None)) => {
                 let square = products.matrix[(i, i)] * products.matrix[(j, j)];
-                let relative = if self.correlations.is_weighted() { WEIGHT_OF_NUMBERS } else { 0.0 };
                 let noise = (0.5 * products.noise + products.below_floor(i, j)) / square;
-                Told { value: products.matrix[(i, j)] * (size / square).sqrt(), variance: size * (relative * relative + noise) }
+                Told {
+                    value: products.matrix[(i, j)] * (size / square).sqrt(),
+                    variance: size * (WEIGHT_OF_NUMBERS * WEIGHT_OF_NUMBERS + noise),
+                }
             }
             _ => Told { value: independent, variance: size * possible }.and(self.gram(i, j)),
         };
@@ -190,9 +190,6 @@ impl<'a> Known<'a> {
 
 /// The Gram matrix in units of H, and the relative variance of the unit. `None` where that is hardly known.
 fn in_units_of(products: &Products, seen: &Seen<'_>, correlations: &Correlations) -> Option<(Products, f64)> {
-    if let Some(scale) = correlations.scale() {
-        return Some((products.times(scale), 0.0));
-    }
     let own = products.matrix.diagonal();
     // The intercept has the same entry in both, or the traces are the same.
     let (of_h, of_gram, noises) = match correlations.intercept() {

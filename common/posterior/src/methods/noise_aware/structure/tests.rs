@@ -139,21 +139,6 @@ fn eigenvalues_below_a_floor_are_not_taken_for_known() {
     assert_eq!(Products::new(of([50.0, 5.0, 4.0]), 1.0, 0.0).raised.norm(), 0.0);
 }
 
-/// H is 0.2 of the Gram matrix by a public number: the combination is better than either, whatever the intercept's entry was released as.
-#[test]
-fn a_unit_that_is_public_is_not_taken_from_a_noisy_entry() {
-    use crate::models::{ModelSpec, linear_regression::LinearRegression};
-    let model: ModelSpec = LinearRegression { noise_sd: 1.0 }.into();
-    let truth = DMatrix::from_row_slice(2, 2, &[9000.0, 0.0, 0.0, 1000.0]);
-    let products = Products::new(truth.clone() * 5.0, 25.0, 0.0);
-    let correlations = Correlations::of_entries(vec![Entry::Number, Entry::Intercept], Some(products)).counted_for(5.0, &model);
-    let seen = DMatrix::from_row_slice(2, 2, &[9040.0, 20.0, 20.0, 700.0]);
-    let noise = DMatrix::from_row_slice(2, 2, &[3600.0, 1800.0, 1800.0, 3600.0]);
-    let (matrix, _) =
-        correlations.curvature(&Seen { diagonal: &seen.diagonal(), diagonal_noise: &noise.diagonal(), entries: Some((&seen, &noise)) });
-    assert!((matrix - truth).norm() < 1.0, "the Gram matrix is sixty times as exact");
-}
-
 /// Of weighted curvatures the unit is the intercept's entry. Where that is lost in noise, nothing is taken from the Gram matrix, and nothing is taken for exact.
 #[test]
 fn a_unit_that_is_not_known_leaves_what_was_released() {
