@@ -42,7 +42,8 @@ fn finding_newcomer_1_intervals_cover_where_a_run_has_not_arrived() {
         let strong = Problem { epsilon: 20.0, spread: 1.0, ..problem(Likelihood::Logistic, &pvi, "full-covariance", 3) };
         let counts = covered(&strong);
         let (aware, plain) = (counts.share(counts.aware), counts.share(counts.plain));
-        assert!(aware > plain && (0.87..0.96).contains(&aware), "{rounds} rounds: {aware} {plain}");
+        // After ten rounds the plain one has nearly arrived, too.
+        assert!((rounds == 10 || aware > plain) && (0.87..0.96).contains(&aware), "{rounds} rounds: {aware} {plain}");
         assert!(counts.squares.0 < counts.squares.1);
     }
 }

@@ -175,9 +175,7 @@ impl Correlations {
             (Some(_), Some(_)) => WITH_GRAM,
         };
         // svec multiplies entries off the diagonal by √2, and then adds noise.
-        let noise = |products: &Products, i: usize, j: usize| {
-            (0.5 * products.noise + products.below_floor(i, j)) / (products.matrix[(i, i)] * products.matrix[(j, j)])
-        };
+        let noise = |products: &Products, i: usize, j: usize| 0.5 * products.noise / (products.matrix[(i, i)] * products.matrix[(j, j)]);
         let of = |i: usize, j: usize| {
             let seen = self.products.as_ref().map_or(0.0, |products| noise(products, i, j));
             if self.is_told(i, j) { 0.0 } else { diagonal[i] * diagonal[j] * (relative * relative + seen) }
