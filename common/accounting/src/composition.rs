@@ -34,16 +34,18 @@ pub struct Composition {
 }
 
 impl Composition {
-    /// Adds `times` repetitions of a charge.
+    /// Adds `times` repetitions of a charge. More than can be counted are a release without protection.
     pub fn add(&mut self, charge: &Charge, times: u64) {
-        // 2^64 repetitions and more cost more than any budget; saturating keeps the number astronomic.
-        let times = charge.count.saturating_mul(times);
-        if times > 0 {
+        let counted = charge.count.checked_mul(times);
+        if counted != Some(0) {
             if self.first.is_none() && charge.cost.is_some() {
                 self.first = Some(charge.mechanism.clone());
             }
-            let (_, count) = self.mechanisms.entry(charge.mechanism.clone()).or_insert_with(|| (charge.cost.clone(), 0));
-            *count = count.saturating_add(times);
+            let (cost, count) = self.mechanisms.entry(charge.mechanism.clone()).or_insert_with(|| (charge.cost.clone(), 0));
+            match counted.and_then(|times| count.checked_add(times)) {
+                Some(sum) => *count = sum,
+                None => (*cost, *count) = (None, u64::MAX),
+            }
         }
     }
 

@@ -424,3 +424,14 @@ fn finding_more_steps_than_can_be_counted_are_refused() {
     let passes = Phase { mechanism: Mechanism::Gaussian { sigma: 1e9 }, sampling: Sampling::ShuffledPasses(4.0), steps: 1 << 52 };
     assert!(Plan::of(Neighbours::ReplaceOne, passes).is_err());
 }
+
+#[test]
+fn more_repetitions_than_can_be_counted_have_no_protection() {
+    let event = DpEvent::Gaussian { noise: NoiseMultiplier::new(1e9).unwrap(), terms: Terms::Units };
+    let charge = Charge::of(&event, Relation::AddRemove).unwrap();
+    let mut composition = Composition::default();
+    composition.add(&charge, u64::MAX);
+    assert!(!composition.non_private());
+    composition.add(&charge, 1);
+    assert!(composition.non_private() && composition.loss(Delta::new(1e-5).unwrap()).epsilon.get().is_infinite());
+}

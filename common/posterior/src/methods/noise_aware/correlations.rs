@@ -223,7 +223,7 @@ fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVe
     let variance = shared.dot(coefficients);
     let weight = |t: f64| {
         let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(centre + t, 0.0, label));
-        zero.curvature + share_of_ones(zero, one) * (one.curvature - zero.curvature)
+        expected_curvature(zero, one)
     };
     let usable = |matrix: &DMatrix<f64>| matrix.diagonal().iter().all(|entry| *entry > 0.0 && entry.is_finite());
     if variance.partial_cmp(&1e-12).is_none_or(std::cmp::Ordering::is_lt) {
@@ -239,10 +239,12 @@ fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVe
     Some(matrix).filter(usable)
 }
 
-/// P(label 1) of a predictor, for which the mean of the residual is 0. Without two classes any number, since the curvature does not depend on the label.
-pub(super) fn share_of_ones(zero: Statistics, one: Statistics) -> f64 {
-    let share = zero.residual / (zero.residual - one.residual);
-    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 }
+/// Mean of the curvature over both labels, from what either adds. Label 1 has the probability for which the mean of the residual is 0; without two classes any number serves, since
+/// the curvature does not depend on the label.
+pub(super) fn expected_curvature(zero: Statistics, one: Statistics) -> f64 {
+    let ones = zero.residual / (zero.residual - one.residual);
+    let ones = if ones.is_finite() { ones.clamp(0.0, 1.0) } else { 0.5 };
+    zero.curvature + ones * (one.curvature - zero.curvature)
 }
 
 #[cfg(test)]

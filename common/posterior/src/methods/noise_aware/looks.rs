@@ -19,8 +19,7 @@
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
 //! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
-//! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the
-//! precision is found.
+//! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the precision is found.
 //!
 //! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
 //! [`information_share`](crate::models::ModelRules::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
@@ -37,7 +36,7 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
-use super::correlations::share_of_ones;
+use super::correlations::expected_curvature;
 use super::scaled::{Known, Scaled};
 use super::structure::Seen;
 use super::{Posterior, signal_to_noise};
@@ -281,7 +280,7 @@ impl Looks {
             let predictor = weighted.model.rules().predictor()?;
             let [once, twice] = expectation(centre, variance, |mean| {
                 let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(mean, 0.0, label));
-                let curvature = zero.curvature + share_of_ones(zero, one) * (one.curvature - zero.curvature);
+                let curvature = expected_curvature(zero, one);
                 let weight = weighted.spec.weight([zero, one], square, square * square);
                 [weight * curvature, weight * weight * curvature]
             });

@@ -14,7 +14,7 @@
 //! say where the fixed point is.
 //!
 //! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
-//! family itself. How much less than their curvature the scores of weighted records vary is
+//! family itself. How much less the scores of weighted records vary than their curvature says is
 //! taken from moments.
 
 pub(crate) mod correlations;

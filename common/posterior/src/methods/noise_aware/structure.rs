@@ -55,18 +55,14 @@ impl Told {
             return other;
         }
         let gain = self.variance / (self.variance + other.variance);
-        if gain.is_nan() {
-            self
-        } else {
-            Self { value: self.value + gain * (other.value - self.value), variance: self.variance * (1.0 - gain) }
-        }
+        Self { value: self.value + gain * (other.value - self.value), variance: self.variance * (1.0 - gain) }
     }
 
-    /// The same of a number that is not negative, and exponential with this mean beforehand.
+    /// Mean and variance of the same for a number that is not negative, and exponential with this mean beforehand; an infinite mean stands for any number.
     fn not_negative(self, mean: f64) -> Self {
         let sd = self.variance.sqrt();
-        if sd == 0.0 || !sd.is_finite() {
-            return if sd == 0.0 { Self { value: self.value.max(0.0), ..self } } else { Self { value: mean, variance: mean * mean } };
+        if sd == 0.0 {
+            return Self { value: self.value.max(0.0), ..self };
         }
         // A normal density that is cut at 0.
         let shifted = self.value - self.variance / mean;

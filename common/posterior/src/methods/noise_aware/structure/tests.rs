@@ -3,22 +3,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{Seen, Told};
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        f64::from(u32::try_from((z ^ (z >> 31)) >> 32).unwrap()) / f64::from(u32::MAX)
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - 0.999_999 * self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
+use crate::numerics::draws::Draws;
 
 #[test]
 fn a_cut_normal_density_has_these_moments() {
@@ -53,7 +38,7 @@ fn entries() -> Vec<Entry> {
 }
 
 /// H of 1,000 records with shares that are drawn.
-fn drawn(random: &mut Random) -> DMatrix<f64> {
+fn drawn(random: &mut Draws) -> DMatrix<f64> {
     let shares: Vec<f64> = (0..6).map(|_| -(1.0 - 0.999_999 * random.uniform()).ln()).collect();
     let total: f64 = shares.iter().sum();
     let (yes, slope) = (0.5 * random.uniform(), random.normal());
@@ -77,7 +62,7 @@ fn drawn(random: &mut Random) -> DMatrix<f64> {
 #[test]
 fn errors_are_as_large_as_they_are_said_to_be() {
     for with_gram in [false, true] {
-        let (mut random, mut squares, mut count, mut own, mut released) = (Random(5), 0.0, 0.0, 0.0, 0.0);
+        let (mut random, mut squares, mut count, mut own, mut released) = (Draws::of(b"errors"), 0.0, 0.0, 0.0, 0.0);
         for _ in 0..400 {
             let truth = drawn(&mut random);
             let (sd, gram_sd) = (60.0, 40.0);
@@ -119,7 +104,7 @@ fn errors_are_as_large_as_they_are_said_to_be() {
 
 #[test]
 fn without_noise_it_is_what_was_released() {
-    let truth = drawn(&mut Random(9));
+    let truth = drawn(&mut Draws::of(b"none"));
     let none = DMatrix::zeros(8, 8);
     let seen = Seen { diagonal: &truth.diagonal(), diagonal_noise: &none.diagonal(), entries: Some((&truth, &none)) };
     let (matrix, doubt) = Correlations::of_entries(entries(), None).curvature(&seen);
