@@ -2,44 +2,21 @@
 
 use std::path::Path;
 
-use dp_pvi_accounting::{Certificate, Delta, Mechanism, Phase, Plan, Sampling};
+use dp_pvi_accounting::{Certificate, Claim, Delta, Plan, Uncertified};
 use dp_pvi_verifier::verify;
 
 use super::AccountError;
-
-/// Slack of the first try, relative to ε but not below [`SMALL`]; and where there is a closed form.
-const SLACK: f64 = 2e-5;
-const CLOSED: f64 = 1e-9;
-/// ... below this ε it is absolute.
-const SMALL: f64 = 0.05;
-/// Each try has twice the slack of the one before: the last one has a third of ε.
-const TRIES: usize = 15;
 
 /// The certificate with the smallest slack of those that are tried, and its file.
 ///
 /// # Errors
 /// No certificate that the verifier accepts.
 pub(super) fn certify(plan: &Plan, delta: Delta) -> Result<(Certificate, Vec<u8>), AccountError> {
-    let closed = |phase: &Phase| matches!((phase.mechanism, phase.sampling), (Mechanism::Gaussian { .. }, Sampling::None));
-    let first = if plan.phases().iter().all(closed) { CLOSED } else { SLACK };
-    let mut slack = first * plan.epsilon(delta).upper.max(SMALL);
-    let mut last = None;
-    for _ in 0..TRIES {
-        match Certificate::new(plan, delta, slack, None) {
-            Ok(certificate) => {
-                let bytes = certificate.to_bytes();
-                match verify(&bytes) {
-                    Ok(_) => return Ok((certificate, bytes)),
-                    Err(refusal) => last = Some(AccountError::Certificate(refusal)),
-                }
-            }
-            Err(error @ dp_pvi_accounting::AccountantError::Unsupported(_)) => return Err(error.into()),
-            Err(error) => last = Some(error.into()),
-        }
-        slack *= 2.0;
-    }
-    // Every try leaves an error.
-    Err(last.unwrap_or(AccountError::Usage("no certificate within reach")))
+    let certified = Claim::of_plan(plan, delta)?.certify(None, None, |bytes| verify(bytes).map(drop));
+    certified.map_err(|error| match error {
+        Uncertified::Accountant(error) => error.into(),
+        Uncertified::Refused(refusal) => AccountError::Certificate(refusal),
+    })
 }
 
 /// Writes the file.
@@ -57,9 +34,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use dp_pvi_accounting::{Binding, Neighbours};
+    use dp_pvi_accounting::{
+        Binding, DiscreteGaussian, DpEvent, LatticePath, Mechanism, Neighbours, Phase, Relation, Sampling, SamplingRate, Terms,
+        epsilon_upper,
+    };
     use dp_pvi_verifier::Refusal;
     use sha2::{Digest, Sha256};
+
+    /// Below this ε slacks are absolute.
+    const SMALL: f64 = 0.05;
 
     fn plan(relation: Neighbours, phases: &[Phase]) -> Plan {
         let mut plan = Plan::new(relation);
@@ -141,16 +124,160 @@ mod tests {
         }
     }
 
+    /// What real runs release: discrete noise on a fine lattice, `excess` in it, sampled or not.
+    fn lattice(noise: f64, excess: u64, terms: Terms) -> DpEvent {
+        // A clipping norm of 2^21 steps; the scale is rounded up.
+        let scale = (noise * 2_097_152.0).ceil();
+        DpEvent::DiscreteGaussian(DiscreteGaussian {
+            exponent: -21,
+            scale: format!("{scale}").parse().unwrap(),
+            bound_squared: 1 << 42,
+            excess,
+            dimension: 210,
+            terms,
+            path: LatticePath::Sum,
+        })
+    }
+
+    fn sampled(q: f64, event: DpEvent) -> DpEvent {
+        DpEvent::PoissonSampled { rate: SamplingRate::nearest(q).unwrap(), event: Box::new(event) }
+    }
+
+    /// A run's name, its events with how many visits are each, and whether the claim is exactly what is stated.
+    type Run = (&'static str, Vec<(DpEvent, u64)>, bool);
+
+    fn runs() -> Vec<Run> {
+        let units = |noise| lattice(noise, 3, Terms::Units);
+        let shards = |noise| lattice(noise, 0, Terms::ShardResults);
+        let share = |noise| match units(noise) {
+            DpEvent::DiscreteGaussian(share) => DpEvent::NoiseShares { share, count: 7 },
+            other => other,
+        };
+        let rounds = |k: u32| (sampled(0.05, units(2.0 + 0.01 * f64::from(k))).repeated(10), 1);
+        vec![
+            ("eight looks", vec![(units(12.0), 8)], true),
+            ("sums over shards", vec![(shards(12.0), 8)], true),
+            ("sums of shares", vec![(share(4.0), 6), (share(5.0), 1)], true),
+            ("sampled steps", vec![(sampled(0.02, units(1.1)).repeated(100), 6)], true),
+            ("sampled sums over shards", vec![(sampled(0.1, shards(4.0)).repeated(30), 4)], true),
+            ("rare steps", vec![(sampled(1e-4, units(1.0)).repeated(1000), 20)], false),
+            ("looks and steps", vec![(units(20.0), 1), (sampled(0.1, units(3.0)).repeated(20), 4), (units(30.0), 2)], false),
+            // Two scales that are the same noise multiplier, and more excess for less noise: one grid for two events, and an order of its own.
+            ("the same noise twice", vec![(sampled(0.1, units(3.0)), 4), (sampled(0.1, lattice(3.0, 0, Terms::Units)), 4)], true),
+            ("forty rounds", (0..40).map(rounds).collect(), false),
+            ("every unit", vec![(sampled(1.0, units(6.0)).repeated(5), 2)], true),
+        ]
+    }
+
+    /// The claim that a run's statement makes is certified as it stands: the accountant's bound has room for the check. Only rare steps, many kinds of them, and steps beside releases that are not sampled need more.
+    #[test]
+    fn runs_of_lattice_noise_have_certificates_of_what_is_stated() {
+        let delta = Delta::new(1e-5).unwrap();
+        for relation in [Relation::AddRemove, Relation::ReplaceOne] {
+            for (name, events, exact) in runs() {
+                let all: Vec<_> = events.iter().map(|(event, visits)| event.clone().repeated(*visits)).collect();
+                let stated = epsilon_upper(&all, relation, delta).unwrap().epsilon;
+                let claim = Claim::of_run(&events, relation, delta).unwrap();
+                let (certificate, bytes) =
+                    claim.certify(Some(stated), None, |bytes| verify(bytes).map(drop)).unwrap_or_else(|error| panic!("{name}: {error}"));
+                let read = verify(&bytes).unwrap();
+                assert_eq!((read.epsilon, read.delta), (certificate.epsilon(), 1e-5));
+                assert_eq!(serde_json::to_string(&read.events).unwrap(), claim.events_text());
+                assert!(
+                    read.epsilon >= stated.get() && read.epsilon - stated.get() <= 3e-3 * stated.get().max(SMALL),
+                    "{name}: {} {stated:?}",
+                    read.epsilon
+                );
+                assert!(!exact || read.epsilon == stated.get(), "{name}: {} {stated:?}", read.epsilon);
+                let below = verify(&lowered(&bytes, stated.get() * 0.997));
+                assert!(matches!(below, Err(Refusal::Claim(_))), "{name}: {below:?}");
+            }
+        }
+    }
+
+    /// Every number of an event counts: with one that is a little worse the same certificate is refused under a new seal.
+    #[test]
+    fn a_lattice_event_that_is_changed_is_refused() {
+        let delta = Delta::new(1e-5).unwrap();
+        let (_, events, _) = runs().swap_remove(3);
+        let stated = epsilon_upper([&events[0].0.clone().repeated(6)], Relation::ReplaceOne, delta).unwrap().epsilon;
+        let claim = Claim::of_run(&events, Relation::ReplaceOne, delta).unwrap();
+        let (_, bytes) = claim.certify(Some(stated), None, |bytes| verify(bytes).map(drop)).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let noise = "[2306868,4398046511104,3,1,210]";
+        assert!(text.contains(noise), "{text}");
+        let sealed = |text: String| {
+            let body = text.rsplit_once(",\"seal\":").unwrap().0.to_owned();
+            let seal: String = Sha256::digest(body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            verify(format!("{body},\"seal\":\"{seal}\"}}").as_bytes())
+        };
+        sealed(text.clone()).unwrap();
+        for worse in [
+            "[2300000,4398046511104,3,1,210]",
+            "[2306868,4410000000000,3,1,210]",
+            "[2306868,4398046511104,30000,1,210]",
+            "[2306868,4398046511104,3,0,210]",
+            "[2306868,4398046511104,3,1,4294967295]",
+            "[2306868,4398046511104.0,3,1,210]",
+            "[2306868,-4398046511104,3,1,210]",
+            "[2306868,4398046511104,3,210]",
+        ] {
+            assert!(sealed(text.replacen(noise, worse, 1)).is_err(), "{worse}");
+        }
+        assert!(sealed(text.replacen("\"count\":600", "\"count\":601", 1)).is_err());
+    }
+
+    /// What no certificate knows is refused by name, before anything is tried.
+    #[test]
+    fn runs_without_a_certificate_say_why() {
+        let delta = Delta::new(1e-5).unwrap();
+        let coarse = match lattice(1.0, 0, Terms::Units) {
+            DpEvent::DiscreteGaussian(noise) => DpEvent::DiscreteGaussian(DiscreteGaussian { scale: 1 << 19, ..noise }),
+            other => other,
+        };
+        let mixed = vec![(lattice(4.0, 0, Terms::Units), 1), (lattice(4.0, 0, Terms::ShardResults), 1)];
+        for (events, why) in [
+            (vec![], "nothing"),
+            (vec![(DpEvent::NonPrivate, 1)], "anything but Gaussian noise"),
+            (vec![(coarse, 1)], "fewer than 2^20 steps"),
+            (mixed, "units in one release and of shards in another"),
+        ] {
+            let error = Claim::of_run(&events, Relation::AddRemove, delta).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    /// The hashes of a binding are those of the texts that the guide names.
+    #[test]
+    fn a_binding_is_hashes_of_text() {
+        let hash = |text: &str| <[u8; 32]>::from(Sha256::digest(text.as_bytes()));
+        let binding = Binding::of_run([0xab; 32], 3, &[(vec![1, 0x0f], 4), (vec![2], 1)]);
+        assert_eq!(binding.run, hash(&format!("{}/3", "ab".repeat(32))));
+        assert_eq!(
+            (binding.task, binding.ledger),
+            (
+                [0xab; 32],
+                hash(
+                    "010f 4
+02 1
+"
+                )
+            )
+        );
+    }
+
     /// The verifier reads back what it was bound to, and what ran.
     #[test]
     fn a_certificate_is_bound_to_its_run() {
         let (delta, plan) = (Delta::new(1e-5).unwrap(), plan(Neighbours::ZeroOut, &[Phase::gaussian(4.0, Sampling::None, 10)]));
         let binding = Binding { run: [0xa1; 32], task: [2; 32], ledger: [0; 32] };
-        let bytes = Certificate::new(&plan, delta, 1e-6, Some(binding)).unwrap().to_bytes();
+        let claim = Claim::of_plan(&plan, delta).unwrap();
+        let (certificate, bytes) = claim.certify(None, Some(binding), |bytes| verify(bytes).map(drop)).unwrap();
         let read = verify(&bytes).unwrap();
         assert_eq!(read.binding, Some(["a1".repeat(32), "02".repeat(32), "00".repeat(32)]));
         assert_eq!((read.delta, read.events.len(), read.events[0].count), (1e-5, 1, 10));
-        assert!(read.epsilon > read.slack && read.slack == 1e-6);
+        assert_eq!(read.epsilon, certificate.epsilon());
+        assert!(read.slack > 0.0 && read.epsilon - read.slack >= plan.epsilon(delta).estimate);
     }
 
     /// Black boxes and unprotected plans have none, and nothing is written.

@@ -41,6 +41,25 @@ fn certified_fixed_batches_replace_one(bencher: Bencher) {
     bencher.with_inputs(|| Plan::of(Neighbours::ReplaceOne, phase).unwrap()).bench_values(|plan| plan.epsilon(delta(1e-5)));
 }
 
+/// Every sample is another σ: what is known of one is not made again.
+fn allocation(relation: Neighbours, batches: u64) -> impl Fn() -> Plan {
+    let asked = std::sync::atomic::AtomicU32::new(0);
+    move || {
+        let sigma = 1.0 + 1e-9 * f64::from(asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        Plan::of(relation, Phase::gaussian(sigma, Sampling::RandomAllocation(batches), 1)).unwrap()
+    }
+}
+
+#[divan::bench(args = [100, 10_000], sample_count = 10)]
+fn certified_epoch_of_random_allocation(bencher: Bencher, batches: u64) {
+    bencher.with_inputs(allocation(Neighbours::AddRemove, batches)).bench_values(|plan| plan.epsilon(delta(1e-5)));
+}
+
+#[divan::bench(args = [100, 10_000], sample_count = 10)]
+fn certified_epoch_of_random_allocation_replace_one(bencher: Bencher, batches: u64) {
+    bencher.with_inputs(allocation(Neighbours::ReplaceOne, batches)).bench_values(|plan| plan.epsilon(delta(1e-5)));
+}
+
 #[divan::bench]
 fn certified_100_000_steps(bencher: Bencher) {
     bencher.with_inputs(|| plan(Neighbours::AddRemove, 2.0, 0.001, 100_000)).bench_values(|plan| plan.epsilon(delta(1e-6)));
@@ -101,24 +120,25 @@ fn ledger_of_100_rounds_estimate() -> f64 {
 }
 
 /// A hundred rounds that all differ, with both bounds asked for after every one.
-fn different_rounds(relation: Neighbours) -> f64 {
+fn different_rounds(relation: Neighbours, steps: u64) -> f64 {
     let mut plan = Plan::new(relation);
     let mut sum = 0.0;
     for i in 0..100 {
-        plan.append(Phase::gaussian(1.0 + 0.01 * f64::from(i), Sampling::Poisson(0.01), 10)).unwrap();
+        plan.append(Phase::gaussian(1.0 + 0.01 * f64::from(i), Sampling::Poisson(0.01), steps)).unwrap();
         sum += plan.epsilon(delta(1e-5)).upper;
     }
     sum
 }
 
-#[divan::bench(sample_count = 5)]
-fn ledger_of_100_different_rounds_add_remove() -> f64 {
-    different_rounds(Neighbours::AddRemove)
+/// Of ten steps each, and of one: few steps have transforms that decay slowly.
+#[divan::bench(args = [10, 1], sample_count = 5)]
+fn ledger_of_100_different_rounds_add_remove(steps: u64) -> f64 {
+    different_rounds(Neighbours::AddRemove, steps)
 }
 
-#[divan::bench(sample_count = 5)]
-fn ledger_of_100_different_rounds_replace_one() -> f64 {
-    different_rounds(Neighbours::ReplaceOne)
+#[divan::bench(args = [10, 1], sample_count = 5)]
+fn ledger_of_100_different_rounds_replace_one(steps: u64) -> f64 {
+    different_rounds(Neighbours::ReplaceOne, steps)
 }
 
 /// A hundred rounds of ten steps each that differ in noise and in rate, in no order, with both bounds asked for after every one.

@@ -77,7 +77,7 @@ impl Composition {
 
     /// Numbers with discrete noise that were released.
     pub(super) fn coordinates(&self) -> f64 {
-        self.costs().map(|(cost, times)| f64::from(cost.coordinates) * count(times)).sum()
+        self.costs().map(|(cost, times)| count(cost.coordinates) * count(times)).sum()
     }
 
     /// Whether divergences of continuous noise may stand for those of the discrete noise that ran.

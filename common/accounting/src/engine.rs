@@ -3,6 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use super::Gdp;
+use super::pld::allocation::{self, Side};
 use super::pld::{Composition as Losses, Effort, GAP, Hints, Interval, Pair, Running};
 use super::rdp::Curve;
 use super::steps::{Mechanism, Neighbours, Phase, Sampling};
@@ -31,6 +32,10 @@ pub(super) struct Engine {
     failure: f64,
     /// Σε, where every step is a black box or Laplace noise.
     basic: Option<f64>,
+    /// From which side the pairs of random allocations bound the true ones. All other pairs are the true ones.
+    side: Side,
+    /// The same plan with such pairs from below, for lower bounds; made when one is asked for.
+    below: OnceCell<Option<Box<Engine>>>,
 }
 
 /// What readings leave for the next one, when steps were added.
@@ -50,7 +55,7 @@ const SLOTS: [(usize, Effort); 3] = [(0, Effort::Interval), (1, Effort::Interval
 impl Grown {
     /// Notes steps that were added.
     pub(super) fn append(&mut self, relation: Neighbours, phase: &Phase) {
-        let both = match (pairs(phase, relation == Neighbours::ReplaceOne), phase.mechanism) {
+        let both = match (pairs(phase, relation == Neighbours::ReplaceOne, Side::Above), phase.mechanism) {
             (Some((first, other)), _) => Some((first.clone(), other.unwrap_or(first))),
             (None, Mechanism::Gaussian { sigma }) => {
                 let factor = if relation == Neighbours::ReplaceOne { 2.0 } else { 1.0 };
@@ -86,7 +91,7 @@ fn count(steps: u64) -> f64 {
 }
 
 /// The pair of one step, and that of the other direction where it is another one.
-fn pairs(phase: &Phase, replace: bool) -> Option<(Pair, Option<Pair>)> {
+fn pairs(phase: &Phase, replace: bool, side: Side) -> Option<(Pair, Option<Pair>)> {
     let factor = if replace { 2.0 } else { 1.0 };
     match (phase.mechanism, phase.sampling) {
         // All unsampled Gaussians together are one Gaussian; a ρ has no pair.
@@ -96,6 +101,13 @@ fn pairs(phase: &Phase, replace: bool) -> Option<(Pair, Option<Pair>)> {
         (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(q)) if replace => Some((Pair::symmetrised(2.0 / sigma, q), None)),
         (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(q)) => {
             Some((Pair::remove(2.0 / sigma, q), Some(Pair::add(2.0 / sigma, q))))
+        }
+        (Mechanism::Gaussian { sigma }, Sampling::RandomAllocation(batches)) if replace => {
+            Some((allocation::replaced(1.0 / sigma, batches, side), None))
+        }
+        (Mechanism::Gaussian { sigma }, Sampling::RandomAllocation(batches)) => {
+            let (remove, add) = allocation::pairs(1.0 / sigma, batches, side);
+            Some((remove, Some(add)))
         }
         (Mechanism::DiscreteGaussian { scale, sensitivity }, _) => {
             Some((Pair::discrete_gaussian(scale, if replace { 2 * sensitivity } else { sensitivity }), None))
@@ -109,7 +121,10 @@ fn pairs(phase: &Phase, replace: bool) -> Option<(Pair, Option<Pair>)> {
 fn curve_of(phase: &Phase, replace: bool) -> Curve {
     let factor = if replace { 2.0 } else { 1.0 };
     match (phase.mechanism, phase.sampling) {
-        (Mechanism::Gaussian { sigma }, Sampling::None | Sampling::ShuffledPasses(_)) => Curve::gaussian(up(factor / sigma)),
+        // Amplification by random allocation has no proved Rényi bound here: an epoch is one release.
+        (Mechanism::Gaussian { sigma }, Sampling::None | Sampling::ShuffledPasses(_) | Sampling::RandomAllocation(_)) => {
+            Curve::gaussian(up(factor / sigma))
+        }
         (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) if replace => Curve::replace_at(up(1.0 / sigma), q),
         (Mechanism::Gaussian { sigma }, Sampling::Poisson(q)) => Curve::add_remove_at(up(1.0 / sigma), q),
         (Mechanism::Gaussian { sigma }, Sampling::WithoutReplacement(_)) if replace => Curve::gaussian(up(2.0 / sigma)),
@@ -137,13 +152,17 @@ impl Engine {
     }
 
     pub(super) fn new(relation: Neighbours, phases: &[Phase]) -> Self {
+        Self::from_side(relation, phases, Side::Above)
+    }
+
+    fn from_side(relation: Neighbours, phases: &[Phase], side: Side) -> Self {
         let replace = relation == Neighbours::ReplaceOne;
         let (mut exact, mut unamplified) = (Gdp::default(), Some(Gdp::default()));
         let (mut only_gaussian, mut rho, mut failure, mut basic) = (true, 0.0, 0.0, Some(0.0));
         let mut parts = Vec::new();
         for phase in phases {
             let times = count(phase.steps);
-            if let Some(pair) = pairs(phase, replace) {
+            if let Some(pair) = pairs(phase, replace, side) {
                 only_gaussian = false;
                 parts.push((pair, phase.steps));
             }
@@ -196,6 +215,8 @@ impl Engine {
             rho,
             failure,
             basic,
+            side,
+            below: OnceCell::new(),
         }
     }
 
@@ -240,7 +261,40 @@ impl Engine {
         Interval::bounded(interval.lower.min(fallback), interval.estimate, interval.upper.min(fallback))
     }
 
+    /// For plans with random allocations: the engine of their lower bounds.
+    fn below(&self) -> Option<&Self> {
+        let allocated = |phase: &Phase| matches!(phase.sampling, Sampling::RandomAllocation(_));
+        let make = || {
+            (self.side == Side::Above && self.phases.iter().any(allocated))
+                .then(|| Box::new(Self::from_side(self.relation, &self.phases, Side::Below)))
+        };
+        self.below.get_or_init(make).as_deref()
+    }
+
+    /// An upper bound with the lower bound of the same question. Spreading a law over cells adds twice the variance that merging them takes away.
+    fn between(interval: Interval, below: Interval) -> Interval {
+        let lower = below.lower.min(interval.upper);
+        Interval::bounded(lower, (2.0 * lower + interval.upper) / 3.0, interval.upper)
+    }
+
+    /// No epoch costs more than one release; but where a table of losses ends its pair may.
+    fn capped(&self, interval: Interval, most: impl Fn(Gdp) -> f64) -> Interval {
+        let most = self.unamplified.filter(|_| self.directions.iter().any(Losses::has_table)).map_or(f64::INFINITY, most);
+        if interval.upper <= most { interval } else { Interval::bounded(interval.lower.min(most), interval.estimate, most) }
+    }
+
     pub(super) fn epsilon(&self, delta: Delta, gap: f64) -> Interval {
+        let interval = self.capped(self.one_sided(delta, gap), |gdp| gdp.epsilon_upper(delta).get());
+        self.below().map_or(interval, |below| Self::between(interval, below.one_sided(delta, gap)))
+    }
+
+    pub(super) fn delta(&self, epsilon: f64) -> Interval {
+        let gaussian = |gdp: Gdp| Epsilon::new(epsilon).map_or(1.0, |epsilon| gdp.delta(epsilon) * (1.0 + 1e-11));
+        let interval = self.capped(self.one_sided_delta(epsilon), gaussian);
+        self.below().map_or(interval, |below| Self::between(interval, below.one_sided_delta(epsilon)))
+    }
+
+    fn one_sided(&self, delta: Delta, gap: f64) -> Interval {
         if self.rho > 0.0 {
             let lower = self.composed(delta, gap).map_or(0.0, |i| i.lower);
             let upper = self.fallback(delta);
@@ -303,7 +357,7 @@ impl Engine {
 
     /// The worse of both directions by the products of transforms; `None` where they do not say enough.
     fn grown(&self, delta: Delta, gap: f64) -> Option<Interval> {
-        if self.directions.iter().any(Losses::is_single) {
+        if self.directions.iter().any(|direction| direction.is_single() || direction.has_table()) {
             return None;
         }
         let mut grown = self.grown.borrow_mut();
@@ -351,8 +405,13 @@ impl Engine {
     }
 
     pub(super) fn epsilon_upper(&self, delta: Delta, gap: f64) -> f64 {
+        let upper = self.one_sided_upper(delta, gap);
+        self.capped(Interval::exact(upper), |gdp| gdp.epsilon_upper(delta).get()).upper
+    }
+
+    fn one_sided_upper(&self, delta: Delta, gap: f64) -> f64 {
         if self.rho > 0.0 || self.gaussian.is_some() {
-            return self.epsilon(delta, gap).upper;
+            return self.one_sided(delta, gap).upper;
         }
         // One kind of step: the upper side alone takes one transform of its grid.
         if let Some(interval) = self.rare(delta, gap) {
@@ -382,7 +441,7 @@ impl Engine {
     }
 
     pub(super) fn estimate(&self, delta: Delta) -> f64 {
-        if self.rho > 0.0 || self.gaussian.is_some() {
+        if self.rho > 0.0 || self.gaussian.is_some() || self.below().is_some() {
             return self.epsilon(delta, GAP).estimate;
         }
         // The contour looks at all phases at every frequency, and at every question anew.
@@ -402,6 +461,9 @@ impl Engine {
         }
         if let Some(interval) = self.rare(delta, GAP) {
             return (interval.upper, Rough::Upper);
+        }
+        if self.directions.iter().any(Losses::has_table) {
+            return (self.epsilon_upper(delta, gap), Rough::Upper);
         }
         let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_epsilon(delta.get())).collect();
         match all.and_then(|all| all.into_iter().reduce(f64::max)) {
@@ -431,7 +493,7 @@ impl Engine {
         self.directions.iter().map(|d| d.renyi_estimate(order)).fold(0.0, f64::max) + order * self.rho
     }
 
-    pub(super) fn delta(&self, epsilon: f64) -> Interval {
+    fn one_sided_delta(&self, epsilon: f64) -> Interval {
         if let Some(gdp) = self.gaussian {
             let value = Epsilon::new(epsilon).map_or(1.0, |e| gdp.delta(e));
             return Interval::bounded(value * (1.0 - 1e-11), value, (value * (1.0 + 1e-11)).min(1.0));

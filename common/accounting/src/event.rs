@@ -76,6 +76,14 @@ pub enum DpEvent {
         /// What ran on each batch.
         event: Box<DpEvent>,
     },
+    /// A whole epoch of batches: every unit was in exactly one of them, chosen uniformly and independently of all others by a secret coin of its own; the
+    /// inner event ran once on each batch. It is charged whole, before its first batch.
+    RandomAllocation {
+        /// Batches of the epoch.
+        batches: u64,
+        /// What ran on each batch.
+        event: Box<DpEvent>,
+    },
 }
 
 /// ρ of zero-concentrated differential privacy: a finite number that is at least 0.
@@ -200,20 +208,22 @@ impl DpEvent {
             Self::PoissonSampled { event, .. }
             | Self::Composed { event, .. }
             | Self::FixedBatch { event, .. }
-            | Self::ShuffledPass { event } => event.sums_shards(),
+            | Self::ShuffledPass { event }
+            | Self::RandomAllocation { event, .. } => event.sums_shards(),
         }
     }
 
     /// Coordinates with discrete noise that one repetition releases.
     #[must_use]
-    pub(crate) fn discrete_coordinates(&self) -> u32 {
+    pub(crate) fn discrete_coordinates(&self) -> u64 {
         match self {
             Self::NonPrivate | Self::Gaussian { .. } | Self::Laplace { .. } | Self::Zcdp { .. } | Self::Approximate { .. } => 0,
-            Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => noise.dimension,
+            Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => noise.dimension.into(),
             Self::PoissonSampled { event, .. }
             | Self::Composed { event, .. }
             | Self::FixedBatch { event, .. }
             | Self::ShuffledPass { event } => event.discrete_coordinates(),
+            Self::RandomAllocation { batches, event } => event.discrete_coordinates().saturating_mul(*batches),
         }
     }
 
@@ -291,7 +301,8 @@ mod tests {
         };
         assert_eq!(hex(DpEvent::NoiseShares { share, count: 3 }), "010801808040090002000003");
         assert_eq!(hex(DpEvent::FixedBatch { batch: 10, units: 1000, event: Box::new(laplace.clone()) }), "01090ae80705000000000000f83f00");
-        assert_eq!(hex(DpEvent::ShuffledPass { event: Box::new(laplace) }), "010a05000000000000f83f00");
+        assert_eq!(hex(DpEvent::ShuffledPass { event: Box::new(laplace.clone()) }), "010a05000000000000f83f00");
+        assert_eq!(hex(DpEvent::RandomAllocation { batches: 200, event: Box::new(laplace) }), "010bc80105000000000000f83f00");
     }
 
     /// A number out of range is no event, whoever wrote the bytes.

@@ -16,6 +16,8 @@ pub(super) enum Pairing {
     Unsampled(f64),
     /// Of one term, on a Poisson sample of this rate; and whether terms are replaced.
     Poisson { shift: f64, rate: f64, replaces: bool },
+    /// Of one term, in exactly one of so many batches; and whether terms are replaced.
+    Allocation { shift: f64, batches: u64, replaces: bool },
     /// Of two terms, in a batch of fixed size that is this share of all units.
     Batch { shift: f64, rate: f64, replaces: bool },
 }
@@ -26,9 +28,17 @@ const ONCE: f64 = 1e-30;
 /// Largest ε for which that addition is proved.
 pub(super) const REACH: f64 = 100.0;
 /// A rounded normal variable has a standard deviation that is smaller by a share of at most 4e-14.
-const NARROWER: f64 = 1.0 + 1e-13;
+pub(super) const NARROWER: f64 = 1.0 + 1e-13;
 /// Width to which the certified ε is made.
 const GAP: f64 = 2e-5;
+
+/// What so many numbers with discrete noise add to δ. `None` where that is not proved.
+pub(super) fn addition(coordinates: f64) -> Option<f64> {
+    if coordinates == 0.0 {
+        return Some(0.0);
+    }
+    (coordinates <= MOST_COORDINATES).then_some(coordinates * PER_COORDINATE + ONCE)
+}
 
 impl Composition {
     /// The plan of everything with any protection: `None` where a mechanism has no loss distribution here, where terms are replaced in one sampled mechanism and
@@ -38,7 +48,7 @@ impl Composition {
         let pairings = pairings?;
         let mut replaces = pairings.iter().filter_map(|(pairing, _)| match pairing {
             Pairing::Unsampled(_) => None,
-            Pairing::Poisson { replaces, .. } | Pairing::Batch { replaces, .. } => Some(*replaces),
+            Pairing::Poisson { replaces, .. } | Pairing::Batch { replaces, .. } | Pairing::Allocation { replaces, .. } => Some(*replaces),
         });
         let first = replaces.next()?;
         if replaces.any(|other| other != first) {
@@ -51,6 +61,9 @@ impl Composition {
             plan.append(match pairing {
                 Pairing::Unsampled(shift) => Phase::gaussian(sigma(factor, shift), Sampling::None, times),
                 Pairing::Poisson { shift, rate, .. } => Phase::gaussian(sigma(1.0, shift), Sampling::Poisson(rate), times),
+                Pairing::Allocation { shift, batches, .. } => {
+                    Phase::gaussian(sigma(1.0, shift), Sampling::RandomAllocation(batches), times)
+                }
                 Pairing::Batch { shift, rate, .. } => Phase::gaussian(sigma(2.0, shift), Sampling::WithoutReplacement(rate), times),
             })
             .ok()?;
@@ -64,11 +77,7 @@ impl Composition {
         if self.costs().any(|(cost, _)| cost.coordinates > 0 && large(cost)) {
             return None;
         }
-        let coordinates = self.coordinates();
-        if coordinates == 0.0 {
-            return Some(0.0);
-        }
-        (coordinates <= MOST_COORDINATES).then_some(coordinates * PER_COORDINATE + ONCE)
+        addition(self.coordinates())
     }
 
     /// A certified upper bound on ε by loss distributions; `None` where they do not reach.

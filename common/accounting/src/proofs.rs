@@ -10,6 +10,16 @@ pub mod pair_b {
     #![doc = include_str!("../proofs/pair_b.md")]
 }
 
+/// Batches of fixed size where a term is replaced.
+pub mod fixed_batches {
+    #![doc = include_str!("../proofs/fixed_batches.md")]
+}
+
+/// Random allocation of units to the batches of an epoch.
+pub mod random_allocation {
+    #![doc = include_str!("../proofs/random_allocation.md")]
+}
+
 /// The ledger's filter.
 pub mod filter {
     #![doc = include_str!("../proofs/filter.md")]

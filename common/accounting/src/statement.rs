@@ -108,6 +108,10 @@ impl Plan {
             (Mechanism::Gaussian { .. }, Sampling::Poisson(_), _) => "Poisson add and remove, each composed on its own",
             (Mechanism::Gaussian { .. }, Sampling::WithoutReplacement(_), Neighbours::ReplaceOne) => "dominating pair D",
             (Mechanism::Gaussian { .. }, Sampling::WithoutReplacement(_), _) => "Poisson add and remove with twice the shift",
+            (Mechanism::Gaussian { .. }, Sampling::RandomAllocation(_), Neighbours::ReplaceOne) => {
+                "random allocation of opposite terms, bounded from above"
+            }
+            (Mechanism::Gaussian { .. }, Sampling::RandomAllocation(_), _) => "random allocation add and remove, each composed on its own",
             (Mechanism::Gaussian { .. }, ..) => "shifted Gaussians",
             (Mechanism::DiscreteGaussian { .. }, ..) => "shifted discrete Gaussians",
             (Mechanism::Laplace { .. }, ..) => "shifted Laplace",

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::AccountantError;
 use crate::event::DpEvent;
+use crate::pld::allocation::MOST_BATCHES;
 use crate::unit::Delta;
 
 /// What neighbouring data sets differ by.
@@ -31,6 +32,9 @@ pub enum Sampling {
     /// The data is shuffled and cut into batches; a step is one *pass*, the number is passes. Charged as one unamplified release
     /// for every started pass: no amplification is proved here.
     ShuffledPasses(f64),
+    /// A step is a whole *epoch* of this many batches, with one release on each: every unit is in exactly one of them, chosen uniformly and
+    /// independently of all others.
+    RandomAllocation(u64),
 }
 
 /// What one step adds to the sum of clipped terms.
@@ -117,6 +121,7 @@ impl Phase {
             #[allow(clippy::cast_precision_loss, reason = "a rate")]
             DpEvent::FixedBatch { batch, units, event } => (released(event)?, Sampling::WithoutReplacement(*batch as f64 / *units as f64)),
             DpEvent::ShuffledPass { event } => (released(event)?, Sampling::ShuffledPasses(1.0)),
+            DpEvent::RandomAllocation { batches, event } => (released(event)?, Sampling::RandomAllocation(*batches)),
             other => (released(other)?, Sampling::None),
         };
         Ok(Self { mechanism, sampling, steps })
@@ -164,7 +169,10 @@ impl Phase {
             (Sampling::WithoutReplacement(_), _, Neighbours::ZeroOut) => {
                 Err(AccountantError::Unsupported("batches of fixed size under zero-out"))
             }
-            (Sampling::Poisson(_) | Sampling::WithoutReplacement(_), ..) => {
+            (Sampling::RandomAllocation(batches), Mechanism::Gaussian { .. }, _) => {
+                within((1..=MOST_BATCHES).contains(&batches), "the batches of a random allocation must be at least 1 and at most 2^20")
+            }
+            (Sampling::Poisson(_) | Sampling::WithoutReplacement(_) | Sampling::RandomAllocation(_), ..) => {
                 Err(AccountantError::Unsupported("sampling around anything but Gaussian noise"))
             }
         }
@@ -187,6 +195,7 @@ impl Phase {
                 Self { sampling: Sampling::None, steps: self.steps.saturating_mul(passes.ceil() as u64), ..self }
             }
             Sampling::Poisson(q) if q >= 1.0 => Self { sampling: Sampling::None, ..self },
+            Sampling::RandomAllocation(1) => Self { sampling: Sampling::None, ..self },
             // A batch of everything; under add-remove the size of the data set would have to be told apart.
             Sampling::WithoutReplacement(q) if q >= 1.0 && relation == Neighbours::ReplaceOne => Self { sampling: Sampling::None, ..self },
             _ => self,
@@ -207,6 +216,7 @@ impl Phase {
             Sampling::Poisson(q) => (1, q.to_bits()),
             Sampling::WithoutReplacement(q) => (2, q.to_bits()),
             Sampling::ShuffledPasses(p) => (3, p.to_bits()),
+            Sampling::RandomAllocation(batches) => (4, batches),
         };
         (kind, a, b, how, rate)
     }

@@ -124,6 +124,58 @@ fn pass(event: DpEvent) -> DpEvent {
     DpEvent::ShuffledPass { event: Box::new(event) }
 }
 
+fn allocated(event: DpEvent, batches: u64) -> DpEvent {
+    DpEvent::RandomAllocation { batches, event: Box::new(event) }
+}
+
+/// An epoch is amplified for who is present or absent, also with noise on a fine lattice; all else is charged as one release.
+#[test]
+fn an_epoch_of_random_allocation_is_charged_whole() {
+    let release = |scale: u64| DiscreteGaussian {
+        exponent: 0,
+        scale,
+        bound_squared: u128::from(scale).pow(2),
+        excess: 0,
+        dimension: 1000,
+        terms: Terms::Units,
+        path: LatticePath::Term,
+    };
+    let continuous = epsilon(&allocated(gaussian(1.0), 100), Relation::AddRemove, 1e-5);
+    let plan = Plan::of(Neighbours::AddRemove, Phase::gaussian(1.0, Sampling::RandomAllocation(100), 1)).unwrap();
+    let certified = plan.epsilon_upper(Delta::new(1e-5).unwrap(), 1e-5);
+    assert!((continuous / certified - 1.0).abs() < 5e-4 && continuous < 0.7, "{continuous} {certified}");
+    let discrete = epsilon(&allocated(DpEvent::DiscreteGaussian(release(1 << 20)), 100), Relation::AddRemove, 1e-5);
+    assert!((discrete / continuous - 1.0).abs() < 5e-4, "{discrete} {continuous}");
+    // Numbers with noise: those of all batches.
+    assert_eq!(allocated(DpEvent::DiscreteGaussian(release(1 << 20)), 100).discrete_coordinates(), 100_000);
+    let same = |a: &DpEvent, b: &DpEvent, relation: Relation| {
+        let (a, b) = (epsilon(a, relation, 1e-5), epsilon(b, relation, 1e-5));
+        assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
+    };
+    let replaced = epsilon(&allocated(gaussian(1.0), 100), Relation::ReplaceOne, 1e-5);
+    assert!(replaced > continuous && replaced < 2.0 * continuous, "{replaced} {continuous}");
+    same(&allocated(gaussian(3.0), 1), &gaussian(3.0), Relation::AddRemove);
+    let shards = DpEvent::Gaussian { noise: NoiseMultiplier::new(3.0).unwrap(), terms: Terms::ShardResults };
+    // Shards change their result whoever comes or goes.
+    let shards = epsilon(&allocated(shards, 50), Relation::AddRemove, 1e-5);
+    let replaced = epsilon(&allocated(gaussian(3.0), 50), Relation::ReplaceOne, 1e-5);
+    assert!((shards / replaced - 1.0).abs() < 1e-9, "{shards} {replaced}");
+    let coarse = DpEvent::DiscreteGaussian(release(1 << 10));
+    same(&allocated(coarse.clone(), 100), &coarse, Relation::AddRemove);
+    assert!(Charge::of(&allocated(DpEvent::NonPrivate, 100), Relation::AddRemove).unwrap().is_non_private());
+    for refused in [
+        allocated(gaussian(1.0), 0),
+        allocated(gaussian(1.0), (1 << 20) + 1),
+        allocated(laplace(1.0), 5),
+        allocated(sampled(gaussian(1.0), 0.1), 5),
+        allocated(gaussian(1.0).repeated(2), 5),
+        sampled(allocated(gaussian(1.0), 5), 0.1),
+        pass(allocated(gaussian(1.0), 5)),
+    ] {
+        assert!(matches!(Charge::of(&refused, Relation::AddRemove), Err(AccountantError::Unsupported(_))), "{refused:?}");
+    }
+}
+
 fn black_box(epsilon: f64, delta: f64) -> DpEvent {
     DpEvent::Approximate { epsilon: Epsilon::new(epsilon).unwrap(), delta: Delta::new(delta).ok() }
 }
@@ -189,6 +241,7 @@ fn the_same_event_costs_consistently_in_both_engines() {
         rho(0.002),
         black_box(0.05, 1e-9),
         pass(gaussian(8.0)),
+        allocated(gaussian(4.0), 30),
     ];
     for event in events {
         for (relation, neighbours) in [(Relation::AddRemove, Neighbours::AddRemove), (Relation::ReplaceOne, Neighbours::ReplaceOne)] {

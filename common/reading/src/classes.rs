@@ -70,7 +70,7 @@ pub(crate) fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
     let mut start = 0;
     for bin in 1..=BINS {
         let mut end = (bin * classes.len() / BINS).max(start);
-        while end > start && end < classes.len() && classes[end].0.total_cmp(&classes[end - 1].0).is_eq() {
+        while end > start && end < classes.len() && tied(classes[end].0, classes[end - 1].0) {
             end += 1;
         }
         if end > start {
@@ -83,10 +83,15 @@ pub(crate) fn reliability(classes: &mut [(f64, f64)]) -> Vec<(f64, f64, u64)> {
     bins
 }
 
+/// Whether two neighbouring predictions count as one. Predictions that are equal in exact arithmetic may differ in their last digits.
+pub(crate) fn tied(a: f64, b: f64) -> bool {
+    a.total_cmp(&b).is_eq() || (a - b).abs() <= 1e-12 * a.abs().max(b.abs())
+}
+
 /// Probability that a random success is predicted higher than a random failure, by ranks. `classes` are sorted by prediction.
 pub(crate) fn auc(classes: &[(f64, f64)]) -> Option<f64> {
     let (mut failures, mut successes, mut above) = (0.0, 0.0, 0.0);
-    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()) {
+    for tie in classes.chunk_by(|a, b| tied(a.0, b.0)) {
         let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
         let negative = as_f64(tie.len() as u64) - positive;
         above += positive * (failures + 0.5 * negative);
@@ -107,13 +112,22 @@ fn indicator(is: bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{area, calibration, confusion};
+    use super::{area, auc, calibration, confusion, reliability};
 
     #[test]
     fn rows_of_the_confusion_are_what_it_was_and_columns_what_was_said() {
         let judged = [(vec![0.7, 0.2, 0.1], 0), (vec![0.3, 0.4, 0.3], 2), (vec![0.1, 0.1, 0.8], 2), (vec![0.2, 0.5, 0.3], 1)];
         assert_eq!(confusion(&judged), [[1, 0, 0], [0, 1, 0], [0, 1, 1]]);
         assert!(confusion(&[]).is_empty() && calibration(&[]).is_empty() && area(&[]).is_none());
+    }
+
+    #[test]
+    fn predictions_that_differ_in_their_last_digits_are_tied() {
+        let half = [(0.5 - 1e-16, 1.0), (0.5, 0.0), (0.5 + 1e-16, 0.0)];
+        assert_eq!(auc(&half), Some(0.5));
+        assert_eq!(reliability(&mut half.to_vec()).len(), 1);
+        assert_eq!(auc(&[(0.4, 0.0), (0.5, 1.0)]), Some(1.0));
+        assert_eq!(auc(&[(1e-20, 0.0), (1e-13, 1.0)]), Some(1.0));
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub struct Convergence {
     pub distances: Vec<f64>,
     /// Root of the mean of their squares.
     pub overall: f64,
-    /// Share of the intervals' extra width that is noise; the rest is what is not known of the way that was left. Absent where the update does
-    /// not tell them apart.
+    /// Share of the intervals' extra width that is noise; the rest is what is not known of the way that was left. Where what lies ahead of the run outweighs records and
+    /// noise together, their share in the whole width. Absent where the update does not tell them apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_share: Option<f64>,
 }

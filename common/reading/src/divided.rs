@@ -19,7 +19,8 @@ pub struct Without {
 }
 
 impl Without {
-    pub(crate) fn new(site: ClientId, raised: usize) -> Self {
+    /// `arrival` says whether the whole run arrived.
+    pub(crate) fn new(site: ClientId, raised: usize, arrival: String) -> Self {
         let mut remarks = vec![
             format!(
                 "What {site} released was divided out of this posterior. Nothing was erased: its releases are in the run's own posterior, and with whoever received them."
@@ -34,6 +35,7 @@ impl Without {
                 "In {raised} directions the precision that was left was below the prior's, because of noise, and was raised to it."
             ));
         }
+        remarks.push(arrival);
         Self { site, remarks }
     }
 }
@@ -70,6 +72,7 @@ mod tests {
 
     use super::{Divided, Noise, SiteReleases, Undividable, is_known, without};
     use crate::document::PosteriorDocument;
+    use crate::noise_aware::of_run;
     use crate::statement::statement;
     use dp_pvi_posterior::methods::Arrived;
     use dp_pvi_posterior::methods::noise_aware::{Absent, ClosedRound, History};
@@ -123,6 +126,13 @@ mod tests {
                 run.vectors.push(sent);
             }
             run
+        }
+
+        /// The document of the whole run.
+        fn whole(&self, task: &ResolvedTask) -> PosteriorDocument {
+            let (rounds, state) = (u32::try_from(self.history.rounds.len()).unwrap(), &self.history.rounds.last().unwrap().state);
+            let document = PosteriorDocument::new(task, 1, rounds, state, Vec::new(), Vec::new()).unwrap();
+            document.with_noise_aware(of_run(task, &self.history)).unwrap()
         }
 
         fn without(&self, task: &ResolvedTask, site: usize) -> Result<Divided, Undividable> {
@@ -187,13 +197,42 @@ mod tests {
         let site = ClientId::new("south").unwrap();
         let divided = Run::new(&task, &[0, 1, 2], exact).without(&task, 1).unwrap();
         let statements = vec![statement(&task, &site, 4).unwrap()];
-        let document = PosteriorDocument::without_site(&task, 1, 4, &divided, site.clone(), statements.clone()).unwrap();
+        let run = Run::new(&task, &[0, 1, 2], exact);
+        let document = PosteriorDocument::without_site(&task, &run.whole(&task), &divided, site.clone(), statements.clone()).unwrap();
         let back = PosteriorDocument::from_json(&document.to_json()).unwrap();
         assert_eq!(back, document);
         let about = back.without.as_ref().unwrap();
-        assert!(about.site == site && about.remarks.len() == 3 && about.remarks[0].contains("Nothing was erased"));
-        assert!(back.intervals.complete && back.evaluations.is_empty() && back.privacy.len() == 1);
+        assert!(about.site == site && about.remarks.len() == 4 && about.remarks[0].contains("Nothing was erased"));
+        assert!(back.evaluations.is_empty() && back.privacy.len() == 1);
         assert_eq!(back.natural_parameters, divided.natural_parameters);
         back.predictor().unwrap();
+        let mut foreign = document.clone();
+        foreign.privacy.clear();
+        assert!(PosteriorDocument::from_json(&foreign.to_json()).unwrap_err().to_string().contains("has no statement of privacy"));
+    }
+
+    /// It has the verdict of the whole run, or says why there is none.
+    #[test]
+    fn the_document_says_whether_the_whole_run_arrived() {
+        let site = ClientId::new("south").unwrap();
+        let said = |task: &ResolvedTask, run: &Run| {
+            let divided = run.without(task, 1).unwrap();
+            let document =
+                PosteriorDocument::without_site(task, &run.whole(task), &divided, site.clone(), vec![statement(task, &site, 4).unwrap()])
+                    .unwrap();
+            (document.intervals.complete, document.without.unwrap().remarks.pop().unwrap())
+        };
+        let run = |rounds: u32| {
+            let task =
+                task(&format!("schedule = \"synchronous\"\nrounds = {rounds}\ndamping = 0.5\nupdate = \"pvi\""), "trust = \"local\"");
+            said(&task, &Run::new(&task, &[0, 1, 2], exact))
+        };
+        let (complete, words) = run(2);
+        assert!(!complete && words.starts_with("Of the whole run: No noise was added, but the run had not settled"), "{words}");
+        let (complete, words) = run(20);
+        assert!(complete && words.starts_with("The whole run had settled"), "{words}");
+        let noisy = Run::new(&private(), &[0, 1, 2], |site, _| vec![0.5, 0.5, 2.0 + likelihood(site)[3], 1.0]);
+        let (complete, words) = said(&private(), &noisy);
+        assert!(!complete && words.starts_with("There is no verdict on whether the whole run arrived."), "{words}");
     }
 }

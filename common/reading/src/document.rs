@@ -5,10 +5,12 @@
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_privacy::ledger::Row;
 use dp_pvi_privacy::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
+use crate::certificate::{self, Certified, Checked, MismatchError};
 use crate::convergence::Convergence;
 use crate::divided::{Divided, Noise, Without};
 use crate::effects::{self, Curve, Effect, ObservationScale, Scale};
@@ -85,6 +87,12 @@ pub struct PosteriorDocument {
     pub problem: Option<String>,
     /// One statement for every site.
     pub privacy: Vec<PrivacyStatement>,
+    /// The certificate of the ε that every statement claims, or why there is none. Absent in files that were written before there were certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Certified>,
+    /// The same for the fallback ε of aggregated trust.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_certificate: Option<Certified>,
     /// Held-out metrics, oldest first.
     pub evaluations: Vec<Evaluation>,
     /// The resolved task, its canonical bytes as text.
@@ -105,6 +113,14 @@ impl Intervals {
     fn absent(absent: Absent) -> Self {
         if absent.is_complete() {
             return Self { complete: true, why: format!("{absent}.") };
+        }
+        if absent == Absent::Unsettled {
+            return Self {
+                complete: false,
+                why: format!(
+                    "No noise was added, but the run had not settled: {absent}. The intervals are not those of the records. Run it with more rounds."
+                ),
+            };
         }
         Self {
             complete: false,
@@ -220,6 +236,8 @@ impl PosteriorDocument {
             without: None,
             problem: None,
             privacy,
+            certificate: None,
+            fallback_certificate: None,
             evaluations,
             task: String::from_utf8_lossy(&task.to_bytes()).into_owned(),
         })
@@ -258,9 +276,17 @@ impl PosteriorDocument {
             without: None,
             problem: Some(format!("the run left no distribution ({problem}): its posterior is not finite, or has no variance")),
             privacy,
+            certificate: None,
+            fallback_certificate: None,
             evaluations,
             task: String::from_utf8_lossy(&task.to_bytes()).into_owned(),
         }
+    }
+
+    /// Whether no correlations were released.
+    #[must_use]
+    pub fn is_mean_field(&self) -> bool {
+        matches!(self.family, Family::DiagonalGaussian { .. })
     }
 
     /// The document of the noise-aware posterior, or with the reason why there is none. The statements then say so.
@@ -289,25 +315,27 @@ impl PosteriorDocument {
         Ok(self)
     }
 
-    /// The posterior of a run without one of its sites. It has the run's statements of privacy, since charges stay, and no evaluations: nobody evaluated it.
+    /// The posterior of a run without one of its sites; `whole` is that of all. It has the run's statements of privacy, since charges stay, and no evaluations: nobody
+    /// evaluated it. Whether the run arrived is said as it is known of the whole run.
     ///
     /// # Errors
     /// Natural parameters that are not a distribution of the task's family.
     pub fn without_site(
         task: &ResolvedTask,
-        run: u32,
-        rounds: u32,
+        whole: &Self,
         divided: &Divided,
         site: ClientId,
         privacy: Vec<PrivacyStatement>,
     ) -> Result<Self, DocumentError> {
-        let mut document = Self::new(task, run, rounds, &divided.natural_parameters, privacy, Vec::new())?;
+        let mut document = Self::new(task, whole.run, whole.rounds, &divided.natural_parameters, privacy, Vec::new())?;
         match divided.noise {
             Noise::Contained { signal_to_noise } => {
                 document.signal_to_noise = Some(signal_to_noise);
                 document.intervals = Intervals::aware(document.family);
                 document.scales = Read::of(task, &document.posterior()?, &divided.scales)?.scales;
             }
+            // A run without noise that had not settled has not settled without a site either.
+            Noise::Left(Absent::NoNoise) => document.intervals = whole.intervals.clone(),
             Noise::Left(absent) => document.intervals = Intervals::absent(absent),
         }
         if let Some(plain) = &divided.plain {
@@ -317,8 +345,23 @@ impl PosteriorDocument {
             document.plain = Some(Plain { coefficients, natural_parameters: plain.clone() });
         }
         document.privacy.iter_mut().for_each(|statement| statement.intervals_are(&document.intervals.why));
-        document.without = Some(Without::new(site, divided.raised));
+        document.without = Some(Without::new(site, divided.raised, whole.arrival(task)));
         Ok(document)
+    }
+
+    /// Whether this run arrived, or why there is no verdict, in a sentence.
+    fn arrival(&self, task: &ResolvedTask) -> String {
+        let names = self.coefficients.iter().map(|coefficient| coefficient.name.as_str());
+        match &self.convergence {
+            Some(convergence) => format!("Of the whole run: {}", convergence.sentence(names)),
+            None if task.update.is_private() || !noise_aware::states_tell(task) => {
+                format!("There is no verdict on whether the whole run arrived. {}", self.intervals.why)
+            }
+            None if self.intervals.complete => {
+                "The whole run had settled: its last visit moved no mean by more than a tenth of a standard deviation.".into()
+            }
+            None => format!("Of the whole run: {}", self.intervals.why),
+        }
     }
 
     /// The document with what was found of the sites.
@@ -326,6 +369,34 @@ impl PosteriorDocument {
     pub fn with_agreement(mut self, agreement: Agreement) -> Self {
         self.agreement = Some(agreement);
         self
+    }
+
+    /// The document with certificates of what its statements claim, or with the reasons why there are none.
+    ///
+    /// # Errors
+    /// The task, or an ε that is none.
+    pub fn with_certificates(mut self) -> Result<Self, MismatchError> {
+        // All sites make the same claim.
+        let made = certificate::of_run(&self.task()?, self.run, self.privacy.first())?;
+        for statement in &mut self.privacy {
+            statement.raise_to(made.proved.0, made.proved.1);
+        }
+        (self.certificate, self.fallback_certificate) = (Some(made.joint), made.fallback);
+        Ok(self)
+    }
+
+    /// Checks the certificates with the verifier, which shares no code with the accountant, and compares them with what the ledger of a site charged for the
+    /// run: run, task, events and ε.
+    ///
+    /// # Errors
+    /// Anything that is not the same everywhere, or not proved.
+    pub fn check_certificates(&self, site: &ClientId, rows: &[(Row, Hash)]) -> Result<Checked, MismatchError> {
+        let statement = self.privacy.iter().find(|statement| statement.site == *site);
+        let task = self.task()?;
+        match statement {
+            Some(statement) => certificate::check((&task, self.run), statement, (&self.certificate, &self.fallback_certificate), rows),
+            None => Err(certificate::unstated((&task, self.run), site, rows)),
+        }
     }
 
     /// The file's text.
@@ -362,6 +433,11 @@ impl PosteriorDocument {
         }
         if document.agreement.as_ref().is_some_and(|agreement| !agreement.is_consistent()) {
             return Err(DocumentError::Inconsistent("the verdicts on the sites are not those of their statistics"));
+        }
+        if let Some(without) = &document.without
+            && !document.privacy.iter().any(|statement| statement.site == without.site)
+        {
+            return Err(DocumentError::Inconsistent("the site that was divided out has no statement of privacy in it"));
         }
         if document.problem.is_some() {
             let empty = document.coefficients.is_empty() && document.natural_parameters.is_empty() && document.plain.is_none();

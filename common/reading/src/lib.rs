@@ -4,6 +4,7 @@
 //! No record enters this crate, except [`public`] test records in [`metrics`] and rows to be predicted in [`predictive`].
 
 pub mod agreement;
+pub mod certificate;
 mod classes;
 pub mod concordance;
 pub mod convergence;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::classes::{self, Judged, auc, reliability};
+use crate::classes::{self, Judged, auc, reliability, tied};
 use crate::concordance::{Outcome, concordance};
 use crate::predictive::{Prediction, Predictor};
 use crate::public::{Extra, Public, TestRecords};
@@ -176,7 +176,7 @@ pub fn evaluate<T: TestRecords>(predictor: &Predictor, records: &Public<T>) -> P
     let reliability = reliability(&mut classes);
     let roc = if several.is_empty() { roc(&classes) } else { Vec::new() };
     let (squared, hits, auc) = if several.is_empty() {
-        let hits = classes.iter().filter(|(p, y)| (*p >= 0.5) == (*y > 0.5)).count();
+        let hits = classes.iter().filter(|(p, y)| (*p > 0.5 && !tied(*p, 0.5)) == (*y > 0.5)).count();
         (classes.iter().map(|(p, y)| (p - y).powi(2)).sum(), hits, auc(&classes))
     } else {
         let hits = several.iter().filter(|judged| classes::is_right(judged)).count();
@@ -287,7 +287,7 @@ fn roc(classes: &[(f64, f64)]) -> Vec<(f64, f64)> {
     }
     let (mut false_positive, mut true_positive) = (0.0, 0.0);
     let mut points = vec![(0.0, 0.0)];
-    for tie in classes.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).rev() {
+    for tie in classes.chunk_by(|a, b| tied(a.0, b.0)).rev() {
         let positive = as_f64(tie.iter().filter(|c| c.1 > 0.5).count() as u64);
         true_positive += positive;
         false_positive += as_f64(tie.len() as u64) - positive;

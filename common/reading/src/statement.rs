@@ -169,12 +169,32 @@ impl PrivacyStatement {
         };
         let loss = cost(&|charge| charge.event.clone())?;
         let worst = cost(&|charge| charge.fallback.as_ref().unwrap_or(&charge.event).clone())?;
+        // Where nothing is stated (infinity) nothing is promised. Without aggregation both are the same.
         let stated = self.epsilon.unwrap_or(f64::INFINITY);
-        let pairs = [(stated, loss.epsilon.get()), (self.fallback_epsilon.unwrap_or(stated), worst.epsilon.get())];
-        // Without aggregation both are the same; where nothing is stated (infinity) nothing is promised.
+        let stated_worst = match self.trust {
+            Trust::Local => stated,
+            Trust::Aggregated => self.fallback_epsilon.unwrap_or(f64::INFINITY),
+        };
+        let pairs = [(stated, loss.epsilon.get()), (stated_worst, worst.epsilon.get())];
         match pairs.into_iter().find(|(stated, booked)| booked > stated) {
             Some((stated, booked)) => Err(StatementError::TooLow { stated, booked }),
             None => Ok(loss),
+        }
+    }
+
+    /// States what the certificates prove, where that is more than was stated.
+    pub(crate) fn raise_to(&mut self, epsilon: Option<f64>, fallback: Option<f64>) {
+        for (stated, proved) in [(&mut self.epsilon, epsilon), (&mut self.fallback_epsilon, fallback)] {
+            if let (Some(stated), Some(proved)) = (stated, proved)
+                && proved > *stated
+            {
+                self.remarks.push(format!(
+                    "Epsilon was raised from {} to {}, which a second program can check: it computes on a coarser grid.",
+                    rounded_up(*stated, 6),
+                    rounded_up(proved, 6)
+                ));
+                *stated = proved;
+            }
         }
     }
 

@@ -1,15 +1,8 @@
 //! The check itself. Proof: [`crate::proof`].
 
-use crate::Refusal;
 use crate::format::{Certificate, Event, Noise, Part, Proof, Relation, Sampling};
 use crate::fourier::{STAGE, roots, times, transform};
-use crate::interval::{Interval, point};
-use crate::normal::upper;
-use crate::pair::{Grid, Kind, Pair};
-
-fn require(ok: bool, what: &'static str) -> Result<(), Refusal> {
-    if ok { Ok(()) } else { Err(Refusal::Form(what)) }
-}
+use crate::{Refusal, interval::Interval, interval::point, normal::upper, pair::Grid, pair::Kind, pair::Pair, require};
 
 /// Whether a number, which is one, lies between two others.
 fn among(x: f64, low: f64, high: f64) -> bool {
@@ -30,10 +23,8 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
     let ascend = events.windows(2).all(|two| (two[0].noise, two[0].sampling) < (two[1].noise, two[1].sampling));
     require((1..=1000).contains(&events.len()) && ascend, "events or their order")?;
     require(events.iter().all(|event| fits(event, *relation)), "an event, or its sampling under this relation")?;
-    let numbers = events.iter().fold(0u64, |sum, event| match event.noise {
-        Noise::FineDiscreteGaussian(_, _, n) => sum.saturating_add(event.count.saturating_mul(n)),
-        _ => sum,
-    });
+    let of = |event: &Event| if let Noise::FineDiscreteGaussian(.., n) = event.noise { event.count.saturating_mul(n.into()) } else { 0 };
+    let numbers = events.iter().map(of).fold(0, u64::saturating_add);
     require(numbers == 0 || (numbers <= 1 << 36 && *epsilon <= 100.0), "numbers with discrete noise, 2^36 at most for epsilon up to 100")?;
     // What discrete noise that is accounted as continuous adds to δ.
     let addition = if numbers == 0 { 0.0 } else { (point(numbers as f64) * point(2e-20) + point(1e-30)).mass() };
@@ -42,10 +33,9 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
     let (plain, sampled) = (events.iter().all(is_plain), events.iter().any(|event| event.sampling != Sampling::None));
     let directions = if plain { 0 } else { 1 + usize::from(sampled && *relation != Relation::ReplaceOne) };
     require(proofs.len() == directions, "proofs, one for each direction")?;
-    let mut worst = if plain { closed_form(gaussian(events, factor), *epsilon).mass() } else { 0.0 };
-    for (proof, one_sided) in proofs.iter().zip([Kind::Remove, Kind::Add]) {
-        worst = worst.max(composed(proof, &steps(events, factor, one_sided), *epsilon)?);
-    }
+    let unsampled = if plain { closed_form(gaussian(events, factor), *epsilon).mass() } else { 0.0 };
+    let mut all = proofs.iter().zip([Kind::Remove, Kind::Add]).map(|(proof, way)| composed(proof, &steps(events, factor, way), *epsilon));
+    let worst = all.try_fold(unsampled, |worst, direction| Ok(worst.max(direction?)))?;
     let at_most = (worst + addition).next_up();
     // What is no number is not below δ either.
     if at_most <= *delta { Ok(certificate) } else { Err(Refusal::Claim(at_most)) }
@@ -54,9 +44,9 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
 /// Whether there is a pair for an event, and its numbers are within what the proof covers.
 fn fits(event: &Event, relation: Relation) -> bool {
     let noise = match event.noise {
-        Noise::Gaussian(_) => among(ratio(event.noise), 1e-9, 1e3 + 1.0),
+        Noise::Gaussian(_) => among(shift(event.noise, 1.0), 1e-9, 1e3 + 1.0),
         Noise::DiscreteGaussian(s, bound) => among(s, 1e-2, 1e4) && (1..=1_000_000).contains(&bound),
-        Noise::FineDiscreteGaussian(s, _, n) => among(s as f64, 1_048_576.0, 1e15) && n > 0 && among(ratio(event.noise), 1e-9, 8.0),
+        Noise::FineDiscreteGaussian(s, .., h, n) => s >> 20 > 0 && h.min(n) > 0 && among(shift(event.noise, 2.0), 1e-9, 16.0),
     };
     let sampling = match (event.sampling, event.noise, relation) {
         (Sampling::None, ..) => true,
@@ -66,12 +56,15 @@ fn fits(event: &Event, relation: Relation) -> bool {
     noise && sampling && (1..=1 << 50).contains(&event.count)
 }
 
-/// Clipping norm over noise, rounded up. The continuous noise that is rounded to discrete noise is narrower by a share of 4e-14.
-fn ratio(noise: Noise) -> f64 {
+/// What one unit, in so many terms, moves a sum by, over the noise, rounded up. The continuous noise that is rounded to discrete noise is narrower by a
+/// share of 4e-14, and the few operations here err by less than 1e-15.
+fn shift(noise: Noise, terms: f64) -> f64 {
     match noise {
-        Noise::Gaussian(sigma) => (1.0 / sigma).next_up(),
-        Noise::DiscreteGaussian(s, bound) => bound as f64 / s,
-        Noise::FineDiscreteGaussian(s, bound, _) => bound / s as f64 * (1.0 + 1e-13),
+        Noise::Gaussian(sigma) => terms * (1.0 / sigma).next_up(),
+        Noise::DiscreteGaussian(s, bound) => terms * bound as f64 / s,
+        Noise::FineDiscreteGaussian(s, squared, excess, shares, _) => {
+            (terms * (squared as f64).sqrt() + excess as f64) / (s as f64 * f64::from(shares).sqrt()) * (1.0 + 1e-13)
+        }
     }
 }
 
@@ -82,10 +75,8 @@ fn is_plain(event: &Event) -> bool {
 
 /// The shift of all unsampled Gaussians as one, rounded up; 0 without any.
 fn gaussian(events: &[Event], factor: f64) -> f64 {
-    let squared = events.iter().filter(|event| is_plain(event)).fold(0.0, |sum: f64, event| {
-        let shift = point(factor * ratio(event.noise));
-        (point(sum) + shift * shift * point(event.count as f64)).hi
-    });
+    let shifts = events.iter().filter(|event| is_plain(event)).map(|event| (point(shift(event.noise, factor)), point(event.count as f64)));
+    let squared = shifts.fold(point(0.0), |sum, (shift, count)| sum + shift * shift * count).hi;
     if squared > 0.0 { squared.sqrt().next_up() } else { 0.0 }
 }
 
@@ -94,8 +85,8 @@ fn steps(events: &[Event], factor: f64, one_sided: Kind) -> Vec<(Pair, i64)> {
     let replaces = factor > 1.0;
     let pair = |event: &Event| match (event.noise, event.sampling) {
         (Noise::DiscreteGaussian(s, bound), _) => Some(Pair(Kind::Lattice, s, factor * bound as f64)),
-        (noise, Sampling::FixedBatch(q)) => Some(Pair(if replaces { Kind::Symmetrised } else { one_sided }, 2.0 * ratio(noise), q)),
-        (noise, Sampling::Poisson(q)) => Some(Pair(if replaces { Kind::Replace } else { one_sided }, ratio(noise), q)),
+        (noise, Sampling::FixedBatch(q)) => Some(Pair(if replaces { Kind::Symmetrised } else { one_sided }, shift(noise, 2.0), q)),
+        (noise, Sampling::Poisson(q)) => Some(Pair(if replaces { Kind::Replace } else { one_sided }, shift(noise, 1.0), q)),
         (_, Sampling::None) => None,
     };
     let r = gaussian(events, factor);
@@ -122,25 +113,21 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
     require(among(truncation, 0.0, 1.0) && among(rounding, 0.0, 1.0), "a budget")?;
     require(points.is_power_of_two() && (16..=1 << 22).contains(&points), "points, a power of two from 16 to 2^22")?;
     let near = |k: i64| k.unsigned_abs() < 1 << 40;
-    require(
-        near(first) && parts.iter().all(|part| near(part.1) && near(part.2) && part.1 < part.2 && part.3 < 40),
-        "a window, or the grid of a step",
-    )?;
+    require(near(first) && parts.iter().all(|&Part(_, l, h, f)| near(l) && near(h) && l < h && f < 40), "a window, or the grid of a step")?;
     require(parts.len() == steps.len() && parts.len() as u64 * points <= 1 << 26, "the grids of steps")?;
     let cells = parts.iter().zip(steps).map(|(part, step)| part.2 - part.1 + step.0.atoms()).sum::<i64>();
     require(cells <= 1 << 23, "the grids of steps, 2^23 points at most")?;
     let (n, half) = (points as usize, points as usize / 2);
     let place = |k: i64| k.rem_euclid(n as i64) as usize;
     let tilted = |k: i64| point(tilt) * point(width) * point(k as f64);
-    let roots = roots(n);
-    let stage = STAGE * f64::from(n.trailing_zeros());
+    let (roots, stage) = (roots(n), STAGE * f64::from(n.trailing_zeros()));
     // For each frequency: the product of the parts' transforms, of bounds on their moduli, and the relative errors of its factors, summed.
     let mut spectrum = vec![((1.0, 0.0), 1.0, 0.0); half + 1];
     // Logarithms of what the tilted laws were divided by, and of their sums after that; the losses at the indices 0; infinite losses.
     let (mut scale, mut excess, mut offset, mut infinite, mut total) = (point(0.0), point(0.0), point(0.0), point(0.0), 0.0);
     for (&(pair, repeated), &Part(start, low, high, fineness)) in steps.iter().zip(parts) {
-        let law = pair.law(&Grid { offset: start, width, low, high, fineness })?;
-        let masses = || law.masses.iter().copied().zip(low..).filter(|(mass, _)| *mass > 0.0);
+        let (law, beyond) = pair.law(&Grid { offset: start, width, low, high, fineness })?;
+        let masses = || law.iter().copied().zip(low..).filter(|(mass, _)| *mass > 0.0);
         // Any number serves; this one makes the sum near 1.
         let exponents = || masses().map(|(mass, k)| mass.ln() + tilt * width * k as f64);
         let top = exponents().fold(f64::NEG_INFINITY, f64::max);
@@ -148,8 +135,7 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
         let (mut values, mut sum) = (vec![(0.0, 0.0); n], 0.0f64);
         for (mass, k) in masses() {
             let mass = (point(mass) * (tilted(k) + -log).exp()).mass();
-            let value = &mut values[place(k)].0;
-            *value = (*value + mass).next_up();
+            values[place(k)].0 = (values[place(k)].0 + mass).next_up();
             sum = (sum + mass).next_up();
         }
         transform(&mut values, &roots);
@@ -166,12 +152,11 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
         // ln x ≤ x − 1.
         excess = excess + repeated * (point(sum) + point(-1.0));
         offset = offset + repeated * point(start);
-        infinite = infinite + repeated * point(law.infinite);
+        infinite = infinite + repeated * point(beyond);
     }
     require(total <= 1e11, "more than 1e11 steps")?;
-    let roundings = 1e-15 * total;
     // All entries of the window share one bound on their error, the transform back included.
-    let (mut bounded, mut wrong) = (0.0, 0.0);
+    let (roundings, mut bounded, mut wrong) = (1e-15 * total, 0.0, 0.0);
     let mut values = vec![(0.0, 0.0); n];
     for (f, (product, moduli, errors)) in spectrum.into_iter().enumerate() {
         let modulus = moduli * (1.0 + roundings) + 1e-300;
@@ -185,16 +170,11 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
     let each = 1.001 * (wrong + stage * bounded) / n as f64;
     // Losses below the window count for nothing only if they are not above ε.
     require((offset + point(width) * point(first as f64)).hi <= epsilon, "a window that begins above epsilon")?;
-    let (mut main, mut lost) = (0.0f64, 0.0f64);
-    let end = first + n as i64;
-    for k in first..end {
-        let loss = offset + point(width) * point(k as f64);
-        if loss.hi > epsilon {
-            let share = -(point(epsilon) + -loss).exp_m1();
-            let weight = (share * (scale + -tilted(k)).exp()).mass();
-            main = (main + (point(weight) * point((values[place(k)].0 / n as f64).max(0.0))).mass()).next_up();
-            lost = (lost + (point(weight) * point(each)).mass()).next_up();
-        }
+    let (mut main, mut lost, end) = (0.0f64, 0.0f64, first + n as i64);
+    for (k, loss) in (first..end).map(|k| (k, offset + point(width) * point(k as f64))).filter(|(_, loss)| loss.hi > epsilon) {
+        let weight = (-(point(epsilon) + -loss).exp_m1() * (scale + -tilted(k)).exp()).mass();
+        main = (main + (point(weight) * point((values[place(k)].0 / n as f64).max(0.0))).mass()).next_up();
+        lost = (lost + (point(weight) * point(each)).mass()).next_up();
     }
     let truncated = (infinite + (scale + excess + -tilted(end)).exp()).mass();
     require(truncated <= truncation && lost <= rounding, "more losses left out, or larger rounding errors, than it states")?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::Refusal;
+use crate::{Refusal, require};
 
 /// A claim about events, and what it takes to check it. The guide's page on certificates explains every field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,9 +60,10 @@ pub enum Noise {
     Gaussian(f64),
     /// Discrete Gaussian noise on one integer, accounted on its own lattice: its parameter s, and the bound of one term.
     DiscreteGaussian(f64, u64),
-    /// Discrete Gaussian noise on so fine a lattice that it is accounted as continuous, with an addition to δ: its parameter s and the bound of one
-    /// term in the 2-norm, both in steps of the lattice, and the numbers that one step releases.
-    FineDiscreteGaussian(u64, f64, u64),
+    /// Discrete Gaussian noise on so fine a lattice that it is accounted as continuous, with an addition to δ. All are integers, as a ledger has them:
+    /// the parameter s of the noise, the squared bound of one term in the 2-norm, and what rounding adds to a sum's sensitivity, in steps of the
+    /// lattice; how many independent shares of such noise are in a sum; and the numbers that one step releases.
+    FineDiscreteGaussian(u64, u128, u64, u32, u32),
 }
 
 /// How units are chosen.
@@ -110,11 +111,13 @@ impl Certificate {
         let certificate: Self = serde_json::from_slice(bytes).map_err(|_| Refusal::Form("no JSON object with the fields of the format"))?;
         // Unknown fields, other spellings of numbers, spaces and repetitions do not come back.
         let again = serde_json::to_string(&certificate).map_err(|_| Refusal::Form("numbers that are none"))?;
-        if again.as_bytes() != bytes {
-            return Err(Refusal::Form("not the canonical form of its content"));
-        }
+        require(again.as_bytes() == bytes, "not the canonical form of its content")?;
         let body = again.rsplit_once(",\"seal\":").map_or("", |parts| parts.0);
-        let seal: String = Sha256::digest(body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-        if seal == certificate.seal { Ok(certificate) } else { Err(Refusal::Form("not sealed by the hash of its content")) }
+        require(digest(body) == certificate.seal, "not sealed by the hash of its content").map(|()| certificate)
     }
+}
+
+/// SHA-256 of a text, in lower-case hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -12,7 +12,6 @@ fn sine_cosine(x: f64) -> (f64, f64) {
 
 /// e^{2πik/n} for k < n/2, n a power of two from 8 on.
 pub(crate) fn roots(n: usize) -> Vec<(f64, f64)> {
-    #[allow(clippy::cast_precision_loss, reason = "at most 2^22")]
     let angle = |k: usize| sine_cosine(std::f64::consts::TAU / n as f64 * k as f64);
     let quarter = |k: usize| if k <= n / 8 { angle(k) } else { (angle(n / 4 - k).1, angle(n / 4 - k).0) };
     let root = |k: usize| if k < n / 4 { (quarter(k).1, quarter(k).0) } else { (-quarter(k - n / 4).0, quarter(k - n / 4).1) };
@@ -25,24 +24,15 @@ pub(crate) fn times(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 
 /// Σ_k a_k e^{2πijk/n} in place, without division; `roots` are those of n points.
 pub(crate) fn transform(values: &mut [(f64, f64)], roots: &[(f64, f64)]) {
-    let n = values.len();
-    let shift = usize::BITS - n.trailing_zeros();
-    for k in 0..n {
-        let other = k.reverse_bits() >> shift;
-        if k < other {
-            values.swap(k, other);
-        }
-    }
-    let mut half = 1;
-    while half < n {
-        let stride = n / (2 * half);
+    let (n, shift) = (values.len(), usize::BITS - values.len().trailing_zeros());
+    (0..n).for_each(|k| values.swap(k, k.max(k.reverse_bits() >> shift)));
+    for half in (0..n.trailing_zeros()).map(|stage| 1 << stage) {
         for block in values.chunks_exact_mut(2 * half) {
             let (low, high) = block.split_at_mut(half);
-            for ((a, b), root) in low.iter_mut().zip(high).zip(roots.iter().step_by(stride)) {
+            for ((a, b), root) in low.iter_mut().zip(high).zip(roots.iter().step_by(n / (2 * half))) {
                 let turned = times(*b, *root);
                 (*a, *b) = ((a.0 + turned.0, a.1 + turned.1), (a.0 - turned.0, a.1 - turned.1));
             }
         }
-        half *= 2;
     }
 }

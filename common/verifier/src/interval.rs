@@ -20,9 +20,7 @@ pub(crate) fn point(x: f64) -> Interval {
 
 /// Rounds outward; what is no number says nothing.
 fn outward(lo: f64, hi: f64) -> Interval {
-    if lo.is_nan() || hi.is_nan() {
-        return Interval { lo: f64::NEG_INFINITY, hi: f64::INFINITY };
-    }
+    let (lo, hi) = if lo.is_nan() || hi.is_nan() { (f64::NEG_INFINITY, f64::INFINITY) } else { (lo, hi) };
     Interval { lo: lo.next_down(), hi: hi.next_up() }
 }
 
@@ -71,8 +69,7 @@ fn exponential(x: f64) -> Interval {
     }
     let whole = (x * std::f64::consts::LOG2_E).round();
     let rest = (x - whole * LN2.0) - whole * LN2.1;
-    let power = f64::from_bits(((whole as i64 + 1023) as u64) << 52);
-    point((1.0 + rest * small(rest)) * power).within(ERROR)
+    point((1.0 + rest * small(rest)) * f64::from_bits(((whole as i64 + 1023) as u64) << 52)).within(ERROR)
 }
 
 impl Add for Interval {
@@ -96,9 +93,7 @@ impl Mul for Interval {
             return outward(self.lo * other.lo, self.hi * other.hi);
         }
         let all = [self.lo * other.lo, self.lo * other.hi, self.hi * other.lo, self.hi * other.hi];
-        if all.iter().any(|x| x.is_nan()) {
-            return outward(f64::NAN, f64::NAN);
-        }
-        outward(all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+        let none = if all.iter().any(|x| x.is_nan()) { f64::NAN } else { 0.0 };
+        outward(none + all.into_iter().fold(f64::INFINITY, f64::min), none + all.into_iter().fold(f64::NEG_INFINITY, f64::max))
     }
 }

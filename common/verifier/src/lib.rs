@@ -19,24 +19,32 @@ mod fourier;
 mod interval;
 mod normal;
 mod pair;
+mod posterior;
 
-pub mod proof {
-    #![doc = include_str!("../../accounting/proofs/verifier.md")]
-}
+#[doc = include_str!("../../accounting/proofs/verifier.md")]
+pub mod proof {}
 
 pub use check::verify;
 pub use format::{Certificate, Event, Noise, Part, Proof, Relation, Sampling};
+pub use posterior::{Finding, verify_file};
 
 /// Why a certificate is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// Not a certificate, or a number that the format does not allow.
-    #[error("not a certificate ({0}): write it anew with `account --certificate`")]
+    #[error("not in order ({0}): write the certificate anew, or export the posterior again")]
     Form(&'static str),
+    /// A posterior that its certificates do not cover.
+    #[error("{0}: do not rely on the posterior, and export it again; where it says why it has no certificate, nothing can be checked")]
+    Posterior(&'static str),
     /// A step's losses do not fit the grid.
     #[error("the losses of a step cannot be enclosed on the stated grid: ask for a certificate with a wider grid")]
     Grid,
     /// The claim is not proved.
     #[error("delta is at most {0:e} by this certificate, which is more than it claims: do not rely on it")]
     Claim(f64),
+}
+
+pub(crate) fn require(ok: bool, what: &'static str) -> Result<(), Refusal> {
+    if ok { Ok(()) } else { Err(Refusal::Form(what)) }
 }

@@ -9,18 +9,12 @@ fn density(x: Interval) -> Interval {
 
 /// P(Z > x): from 1 on by Laplace's continued fraction φ(x)/t₁ with t_k = x + k/t_{k+1} and t_k ≥ x; before, in short steps to there.
 fn beyond(x: f64) -> Interval {
-    if x < -1.0 {
-        return point(1.0) + -beyond(-x);
-    }
     if x < 1.0 {
-        return between(x, x + 0.12, 0.0) + beyond(x + 0.12);
+        return if x < -1.0 { point(1.0) + -beyond(-x) } else { between(x, x + 0.12, 0.0) + beyond(x + 0.12) };
     }
     let depth = 20 + (500.0 / (x * x)) as u32;
-    let start = point(f64::from(depth)) * point(x).reciprocal();
-    let mut fraction = Interval { lo: x, hi: (point(x) + start).hi };
-    for k in (1..depth).rev() {
-        fraction = point(x) + point(f64::from(k)) * fraction.reciprocal();
-    }
+    let deepest = Interval { lo: x, hi: (point(x) + point(f64::from(depth)) * point(x).reciprocal()).hi };
+    let fraction = (1..depth).rev().fold(deepest, |next, k| point(x) + point(f64::from(k)) * next.reciprocal());
     density(point(x)) * fraction.reciprocal()
 }
 

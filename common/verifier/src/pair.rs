@@ -1,8 +1,6 @@
 //! Pairs of distributions, and their losses on a grid: rounded so that the grid's law is worse than the pair's. Proof: [`crate::proof`], "Grids".
 
-use crate::Refusal;
-use crate::interval::{Interval, point};
-use crate::normal::{between, upper};
+use crate::{Refusal, interval::Interval, interval::point, normal::between, normal::upper};
 
 /// What one step is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +22,6 @@ pub(crate) enum Kind {
 pub(crate) struct Pair(pub(crate) Kind, pub(crate) f64, pub(crate) f64);
 
 /// Losses offset + width·k for low ≤ k ≤ high; the cell that begins at k has max(1, |k|/2^fineness) times the width.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
     pub(crate) offset: f64,
     pub(crate) width: f64,
@@ -39,10 +36,9 @@ impl Grid {
     }
 }
 
-/// Masses at the points of a grid, from the lowest, and the mass of losses that count as infinite.
-pub(crate) struct Law {
-    pub(crate) masses: Vec<f64>,
-    pub(crate) infinite: f64,
+/// Masses at the points of a grid, from the lowest.
+struct Law {
+    masses: Vec<f64>,
     low: i64,
 }
 
@@ -95,9 +91,7 @@ impl Pair {
         for (centre, p, q, gap) in parts {
             let centre = point(*centre);
             let ratio = (centre * (point(t) + centre * point(-0.5))).exp_m1();
-            gaps = gaps + *gap * ratio;
-            first = first + *p * (ratio + point(1.0));
-            second = second + *q * (ratio + point(1.0));
+            (gaps, first, second) = (gaps + *gap * ratio, first + *p * (ratio + point(1.0)), second + *q * (ratio + point(1.0)));
         }
         // The sign of P − e^l Q, or of e^{−l} P − Q: whichever does not cancel.
         let excess = |l: f64| if l < 0.0 { gaps + point(-l).exp_m1() * first } else { gaps + -(point(l).exp_m1() * second) };
@@ -107,10 +101,7 @@ impl Pair {
     /// Where the loss is about l; nothing here has to be exact.
     fn guess(&self, loss: f64) -> f64 {
         let Self(kind, r, q) = *self;
-        let single = |loss: f64| {
-            let share = loss.exp_m1() / q;
-            if share <= -1.0 { f64::NEG_INFINITY } else { share.ln_1p() / r + 0.5 * r }
-        };
+        let single = |loss: f64| (loss.exp_m1() / q).max(-1.0).ln_1p() / r + 0.5 * r;
         match kind {
             Kind::Remove => single(loss),
             Kind::Add => -single(-loss),
@@ -130,40 +121,29 @@ impl Pair {
             // Half the shift, exactly.
             return Ok(if self.0 == Kind::Add { -0.5 * self.1 } else { 0.5 * self.1 });
         }
-        for power in 0..20 {
-            let t = guess - (1.0 + guess.abs()) * f64::EPSILON * (4f64.powi(power) - 1.0);
-            let t = if guess.is_finite() {
-                t
-            } else if power == 0 {
-                guess
-            } else {
-                40.0
-            };
-            if self.separates(parts, t, loss.hi - tolerance(grid, loss.hi), loss.lo) {
-                return Ok(t);
-            }
-        }
-        Err(Refusal::Grid)
+        // The guess first, then further and further below it, or where all mass is on one side.
+        let below = |power: i32| guess - (1.0 + guess.abs()) * f64::EPSILON * (4f64.powi(power) - 1.0);
+        let tries = (1..20).map(|power| if guess.is_finite() { below(power) } else { 40.0 });
+        let fits = |t: &f64| self.separates(parts, *t, loss.hi - tolerance(grid, loss.hi), loss.lo);
+        std::iter::once(guess).chain(tries).find(fits).ok_or(Refusal::Grid)
     }
 
-    /// The losses of one step on the grid.
-    pub(crate) fn law(&self, grid: &Grid) -> Result<Law, Refusal> {
-        let mut law = Law { masses: vec![0.0; (grid.high - grid.low + 1) as usize], infinite: 0.0, low: grid.low };
+    /// The losses of one step: masses at the points of the grid, from the lowest, and the mass of losses that count as infinite.
+    pub(crate) fn law(&self, grid: &Grid) -> Result<(Vec<f64>, f64), Refusal> {
+        let mut law = Law { masses: vec![0.0; (grid.high - grid.low + 1) as usize], low: grid.low };
         let (below, above) = match self.0 {
             Kind::Lattice => self.lattice(grid, &mut law)?,
             // Both parts end where the loss is exactly 0.
             Kind::Symmetrised if grid.offset != 0.0 || grid.low > 0 || grid.high < 0 => return Err(Refusal::Grid),
             Kind::Symmetrised => {
-                let middle = point(1.0) + point(-2.0) * upper(point(0.5 * self.1));
-                law.add(0, (point(1.0) + point(-self.2)) * middle);
+                law.add(0, (point(1.0) + point(-self.2)) * (point(1.0) + point(-2.0) * upper(point(0.5 * self.1))));
                 let (below, _) = Self(Kind::Add, self.1, self.2).cells(&Grid { high: 0, ..*grid }, &mut law)?;
                 (below, Self(Kind::Remove, self.1, self.2).cells(&Grid { low: 0, ..*grid }, &mut law)?.1)
             }
             _ => self.cells(grid, &mut law)?,
         };
         law.add(grid.low, below);
-        law.infinite = above.mass();
-        Ok(law)
+        Ok((law.masses, above.mass()))
     }
 
     /// Cell by cell; answers the masses below and above the grid.
@@ -184,8 +164,7 @@ impl Pair {
                 mass = mass + *p * cell;
                 up = up + (if near { *gap } else { *p } + -(*q * scale)) * cell;
             }
-            let up = (up + mass * point(1.01 * tolerance(grid, loss.hi))) * inverse;
-            law.split(k, next, mass, up);
+            law.split(k, next, mass, (up + mass * point(1.01 * tolerance(grid, loss.hi))) * inverse);
             (k, from) = (next, to);
         }
         Ok((below, outside(from, f64::INFINITY)))
@@ -193,14 +172,12 @@ impl Pair {
 
     /// Atom by atom: x beyond the shift has the mass e^{−x²/2s²}/Z and the loss Δ(2x + Δ)/2s².
     fn lattice(&self, grid: &Grid, law: &mut Law) -> Result<(Interval, Interval), Refusal> {
-        let (s, shift) = (point(self.1), point(self.2));
+        let (s, shift, last) = (point(self.1), point(self.2), self.atoms());
         let spread = (point(2.0) * s * s).reciprocal();
-        let last = self.atoms();
         let height = |x: i64| (-(point(x as f64) * point(x as f64) * spread)).exp();
         // Less than the sum of all heights, which is what they are divided by.
         let total = (1..=last).fold(height(0), |sum, x| sum + point(2.0) * height(x)).lo;
-        let share = point(total).reciprocal();
-        let inverse = (-point(-grid.width).exp_m1()).reciprocal();
+        let (share, inverse) = (point(total).reciprocal(), (-point(-grid.width).exp_m1()).reciprocal());
         // Beyond the last one heights fall faster than e^{−40x/s}, on both sides.
         let (mut below, mut above) =
             (point(0.0), height(last) * (-(point(-40.0) * s.reciprocal()).exp_m1()).reciprocal() * share * point(2.0));
@@ -208,15 +185,12 @@ impl Pair {
             let (mass, loss) = (height(x) * share, shift * (point(2.0) * point(x as f64) + shift) * spread);
             let guess = ((loss.hi - grid.offset) / grid.width).floor().clamp(-2e12, 2e12) as i64;
             let k = guess + i64::from(grid.loss(guess + 1).lo < loss.hi);
-            if loss.hi <= grid.loss(grid.low).lo {
-                below = below + mass;
-            } else if k >= grid.high {
-                above = above + mass;
-            } else if k < grid.low || grid.loss(k + 1).lo < loss.hi {
-                return Err(Refusal::Grid);
-            } else {
+            match k {
+                _ if loss.hi <= grid.loss(grid.low).lo => below = below + mass,
+                _ if k >= grid.high => above = above + mass,
+                _ if k < grid.low || grid.loss(k + 1).lo < loss.hi => return Err(Refusal::Grid),
                 // The share that goes up is never less than the loss asks for.
-                law.split(k, k + 1, mass, -(grid.loss(k) + -loss).exp_m1() * inverse * mass);
+                _ => law.split(k, k + 1, mass, -(grid.loss(k) + -loss).exp_m1() * inverse * mass),
             }
         }
         Ok((below, above))

@@ -230,14 +230,38 @@ fn a_binding_is_under_the_seal() {
 #[test]
 fn fine_discrete_noise_costs_an_addition() {
     let text = named("poisson");
-    // s = 2^21 and a bound of 2^20 are a noise multiplier of 2, less a share of 1e-13.
-    let fine = |scale: u64, numbers: u64| {
-        sealed(&text.replacen("\"gaussian\":2.0", &format!("\"fine_discrete_gaussian\":[{scale},1048576.0,{numbers}]"), 1))
+    let fine = |scale: u64, squared: u128, excess: u64, shares: u32, numbers: u32| {
+        let noise = format!("\"fine_discrete_gaussian\":[{scale},{squared},{excess},{shares},{numbers}]");
+        verify(sealed(&text.replacen("\"gaussian\":2.0", &noise, 1)).as_bytes())
     };
-    verify(fine(2_097_152, 100).as_bytes()).unwrap();
-    assert!(verify(fine(1_048_575, 100).as_bytes()).is_err());
-    assert!(verify(fine(2_097_152, 0).as_bytes()).is_err());
-    assert!(verify(fine(2_097_152, 1 << 40).as_bytes()).is_err());
+    // s = 2^21 and a squared bound of 2^40 are a noise multiplier of 2, less a share of 1e-13.
+    fine(1 << 21, 1 << 40, 0, 1, 100).unwrap();
+    // So are four shares of half that noise, and a bound of which a part is rounding.
+    fine(1 << 20, 1 << 40, 0, 4, 100).unwrap();
+    fine(1 << 21, (1 << 40) - (1 << 21) + 1, 1, 1, 100).unwrap();
+    // A shorter bound is no worse; a longer one, and fewer shares, are.
+    fine(1 << 21, 1 << 39, 0, 1, 100).unwrap();
+    for (scale, squared, excess, shares) in
+        [(1 << 21, 1 << 41, 0, 1), (1 << 21, 1 << 40, 1 << 15, 1), (1 << 20, 1 << 40, 0, 3), ((1 << 21) - 100, 1 << 40, 0, 1)]
+    {
+        let refused = fine(scale, squared, excess, shares, 100);
+        assert!(refused.is_err(), "{scale} {squared} {excess} {shares}");
+    }
+    // A coarse lattice, nothing released, no share, more numbers than the proof covers, and a sensitivity beyond it.
+    assert!(fine((1 << 20) - 1, 1 << 40, 0, 4, 100).is_err());
+    assert!(fine(1 << 21, 1 << 40, 0, 1, 0).is_err());
+    assert!(fine(1 << 21, 1 << 40, 0, 0, 100).is_err());
+    assert!(fine(1 << 21, 1 << 40, 0, 1, u32::MAX).is_err());
+    assert!(fine(1 << 21, u128::MAX, u64::MAX, 1, 100).is_err());
+    // The addition counts: where nothing is sampled, next to nothing of δ is left for it.
+    let text = named("gaussian");
+    let released = |numbers: u32| {
+        // The same noise multiplier, on a lattice.
+        let noise = format!("\"fine_discrete_gaussian\":[{},{},0,1,{numbers}]", 20u64 << 21, 1u64 << 42);
+        verify(sealed(&text.replacen("\"gaussian\":20.0", &noise, 1)).as_bytes())
+    };
+    released(100).unwrap();
+    assert!(matches!(released(1 << 28), Err(Refusal::Claim(_))));
 }
 
 /// The places of all numbers of a text.

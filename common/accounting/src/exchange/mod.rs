@@ -141,6 +141,10 @@ impl Reader {
                 let rate = (batch as f64 / all as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
                 self.append(class, mechanism, Sampling::WithoutReplacement(rate), times)
             }
+            "RandomAllocationDpEvent" => {
+                let (batches, mechanism) = (fields.count("num_batches")?, self.mechanism(&fields.inner()?)?);
+                self.append(class, mechanism, Sampling::RandomAllocation(batches), times)
+            }
             _ => {
                 let mechanism = self.mechanism(&fields)?;
                 self.append(class, mechanism, Sampling::None, times)
@@ -178,9 +182,12 @@ impl Reader {
             "EpsilonDeltaDpEvent" => Ok(Mechanism::Approximate { epsilon: fields.number("epsilon")?, delta: fields.number("delta")? }),
             "NonPrivateDpEvent" => Err(fields.unsupported("a release without protection: epsilon is infinite")),
             "UnsupportedDpEvent" => Err(fields.unsupported("nothing is known of it")),
-            "PoissonSampledDpEvent" | "SampledWithoutReplacementDpEvent" | "SelfComposedDpEvent" | "ComposedDpEvent" | "NoOpDpEvent" => {
-                Err(fields.unsupported("a sampler here goes around one release; put the sampler inside"))
-            }
+            "PoissonSampledDpEvent"
+            | "SampledWithoutReplacementDpEvent"
+            | "RandomAllocationDpEvent"
+            | "SelfComposedDpEvent"
+            | "ComposedDpEvent"
+            | "NoOpDpEvent" => Err(fields.unsupported("a sampler here goes around one release; put the sampler inside")),
             _ => Err(fields.unsupported("no proved bound for this kind of event is implemented")),
         }
     }
@@ -314,7 +321,7 @@ pub fn written(plan: &Plan) -> Option<Value> {
             Sampling::None => release,
             Sampling::Poisson(rate) => event("PoissonSampledDpEvent", json!({"sampling_probability": rate, "event": release})),
             // Of a batch only its share of the data is known here.
-            Sampling::WithoutReplacement(_) | Sampling::ShuffledPasses(_) => return None,
+            Sampling::WithoutReplacement(_) | Sampling::ShuffledPasses(_) | Sampling::RandomAllocation(_) => return None,
         };
         let count = phase.steps;
         events.push(if count == 1 { step } else { event("SelfComposedDpEvent", json!({"event": step, "count": count})) });

@@ -231,3 +231,23 @@ fn nothing_is_an_empty_plan() {
         assert!(add_remove(text).unwrap().phases().is_empty(), "{text}");
     }
 }
+
+#[test]
+fn an_epoch_of_random_allocation_has_a_name() {
+    let by_hand = |count| Plan::of(Neighbours::AddRemove, Phase::gaussian(1.0, Sampling::RandomAllocation(100), count)).unwrap();
+    for text in [
+        "SelfComposedDpEvent(RandomAllocationDpEvent(num_batches=100, event=GaussianDpEvent(noise_multiplier=1.0)), 3)",
+        r#"[{"class_name": "SelfComposedDpEvent", "count": 3, "event":
+            {"class_name": "RandomAllocationDpEvent", "num_batches": 100, "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}}}]"#,
+    ] {
+        assert_eq!(add_remove(text).unwrap(), by_hand(3));
+    }
+    assert_eq!(written(&by_hand(1)), None, "that library has no such event");
+    let refused = |text: &str, words: &str| {
+        let error = add_remove(text).unwrap_err().to_string();
+        assert!(error.starts_with("RandomAllocationDpEvent") && error.contains(words), "{error}");
+    };
+    refused("RandomAllocationDpEvent(0, GaussianDpEvent(1.0))", "at least 1");
+    refused("RandomAllocationDpEvent(10, LaplaceDpEvent(1.0))", "anything but Gaussian noise");
+    refused("RandomAllocationDpEvent(event=GaussianDpEvent(1.0))", "num_batches");
+}

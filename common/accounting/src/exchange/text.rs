@@ -20,6 +20,7 @@ pub(super) fn names(class: &str) -> &'static [&'static str] {
         "ComposedDpEvent" => &["events"],
         "PoissonSampledDpEvent" => &["sampling_probability", "event"],
         "SampledWithoutReplacementDpEvent" => &["source_dataset_size", "sample_size", "event"],
+        "RandomAllocationDpEvent" => &["num_batches", "event"],
         "ZCDpEvent" => &["rho", "xi"],
         "EpsilonDeltaDpEvent" => &["epsilon", "delta"],
         "UnivariateDiscreteGaussianDpEvent" => &["scale", "sensitivity"],

@@ -41,7 +41,8 @@ impl Nodes {
 
     fn build(pair: &Pair, orders: (f64, f64), nats: (f64, f64), scale: f64) -> (Self, bool) {
         let mut complete = true;
-        let mut nodes: Vec<_> = pair.atoms.iter().filter(|(_, mass)| *mass > 0.0).map(|&(loss, mass)| (loss, mass.ln(), mass)).collect();
+        let mut nodes: Vec<_> =
+            pair.atoms_within(nats).0.iter().filter(|(_, mass)| *mass > 0.0).map(|&(loss, mass)| (loss, mass.ln(), mass)).collect();
         let probes: Vec<f64> = [0.0, 1.0, 0.25, 0.5, 0.75].iter().map(|f| orders.0 + f * (orders.1 - orders.0)).chain([0.0]).collect();
         for segment in &pair.segments {
             let fade = pair.reach(segment, nats.1).1 + 0.5 * FADE;

@@ -65,7 +65,7 @@ pub(crate) fn range(pair: &Pair, low_nats: f64, high_nats: f64) -> (f64, f64) {
             range = (range.0.min(pair.at(segment.map, low).0), range.1.max(pair.at(segment.map, high).0));
         }
     }
-    for &(loss, mass) in &pair.atoms {
+    for &(loss, mass) in pair.atoms_within((low_nats, high_nats)).0 {
         if mass > 0.0 {
             range = (range.0.min(loss), range.1.max(loss));
         }
@@ -230,7 +230,10 @@ pub(crate) fn discretise(pair: &Pair, h: f64, theta: f64, nats: (f64, f64), side
         below += outside_low;
         above += outside_high;
     }
-    for &(loss, mass) in &pair.atoms {
+    let (atoms, outside_low, outside_high) = pair.atoms_within(nats);
+    below += outside_low;
+    above += outside_high;
+    for &(loss, mass) in atoms {
         let k = knots[1..].partition_point(|knot| loss_of(knot.index) <= loss).min(count - 1);
         if loss <= edges[k] {
             lower_halves[k].mass += mass;
@@ -276,7 +279,7 @@ fn knots(pair: &Pair, h: f64, offset: f64, theta: f64, nats: (f64, f64), (low, h
     let index = |loss: f64| ((loss - offset) / h).floor() as i64;
     let (first, last) = (index(low), index(high) + 1);
     if pair.segments.is_empty() {
-        let mut knots: Vec<i64> = pair.atoms.iter().flat_map(|(loss, _)| [index(*loss), index(*loss) + 1]).collect();
+        let mut knots: Vec<i64> = pair.atoms_within(nats).0.iter().flat_map(|(loss, _)| [index(*loss), index(*loss) + 1]).collect();
         knots.sort_unstable();
         knots.dedup();
         return Some(knots.into_iter().map(|index| Knot { index, width: 1 }).collect());

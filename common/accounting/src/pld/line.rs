@@ -21,6 +21,7 @@ use super::grid;
 use super::pair::{Map, Pair, Segment};
 use super::quadrature::GAUSS_32;
 use super::share::Share;
+use super::spread;
 
 /// Where a transform is asked for.
 #[derive(Debug, Clone)]
@@ -60,6 +61,11 @@ const FRESH: usize = 128;
 const MOST_PANELS: usize = 3000;
 /// Products of outcomes and frequencies of one step.
 const WORK: usize = 30_000_000;
+/// From so many on all near frequencies are looked at at once, which costs as much as [`EACH`] of them for every outcome and [`GRID`] outcomes for
+/// every frequency.
+const AT_ONCE: usize = 2_000_000;
+const EACH: usize = 80;
+const GRID: usize = 100;
 /// Terms that are summed before their sum is added.
 const BLOCK: usize = 64;
 /// Terms that are summed side by side.
@@ -165,7 +171,10 @@ pub(crate) fn sample(pair: &Pair, line: &Line) -> Option<Samples> {
 /// The transform of a share of one step's outcomes, with at most so many products of outcomes and frequencies. `None`: it would cost more.
 pub(crate) fn sample_share(pair: &Pair, line: &Line, share: Share, most: usize) -> Option<Samples> {
     let mut outcomes = Outcomes::new(pair, line, share)?;
-    let work = outcomes.points.len().saturating_mul(line.near + (line.octaves * line.fineness) as usize);
+    let (number, near) = (outcomes.points.len(), line.near);
+    let products = number.saturating_mul(near);
+    let near = if products > AT_ONCE { EACH * number + GRID * near } else { products };
+    let work = near + number * (line.octaves * line.fineness) as usize;
     if work > most {
         return None;
     }
@@ -475,19 +484,24 @@ impl Outcomes {
         let (dropped, fresh) = ((self.points.len() - points.len()) as f64 * least, FRESH as f64);
         // Sums, weights, turning numbers, and what was left out; the losses' own roundings grow with the frequency.
         let weights = 256.0 + 4.0 * (line.theta * size + log_moment.abs());
-        let fixed = (self.rounding() + weights + 5.0 * fresh) * U + QUADRATURE + dropped + unequal;
-        let mut turn = Turning::new(&points);
-        (1..=line.near)
-            .map(|k| {
+        let rest = weights * U + QUADRATURE + dropped + unequal;
+        let at_once = points.len().saturating_mul(line.near) > AT_ONCE;
+        let (sums, error) = at_once.then(|| spread::sums(&points, line.step, line.near)).flatten().unwrap_or_else(|| {
+            let mut turn = Turning::new(&points);
+            let sums = (1..=line.near).map(|k| {
                 #[allow(clippy::cast_precision_loss, reason = "a small count")]
                 let t = line.step * k as f64;
-                let sum = if k % FRESH == 0 { turn.to(t, line.step) } else { turn.on(line.step) };
-                let error = fixed + 10.0 * U * t * size;
-                // Nearer to 0 than its error a value says nothing but that.
-                let modulus = sum.0.hypot(sum.1).max(4.0 * error);
-                [modulus.ln(), sum.1.atan2(sum.0), 6.0 * error / modulus]
-            })
-            .collect()
+                if k % FRESH == 0 { turn.to(t, line.step) } else { turn.on(line.step) }
+            });
+            (sums.collect(), (self.rounding() + 5.0 * fresh) * U)
+        });
+        let one = |(k, sum): (u32, (f64, f64))| {
+            let error = error + rest + 10.0 * U * (line.step * f64::from(k)) * size;
+            // Nearer to 0 than its error a value says nothing but that.
+            let modulus = sum.0.hypot(sum.1).max(4.0 * error);
+            [modulus.ln(), sum.1.atan2(sum.0), 6.0 * error / modulus]
+        };
+        (1u32..).zip(sums).map(one).collect()
     }
 }
 

@@ -12,11 +12,11 @@
 //! | Poisson | add-remove, zero-out | (1−q)N(0,1)+qN(1/σ,1), N(0,1), and swapped | each direction is composed on its own, the larger ε counts |
 //! | Poisson | replace-one | B: (1−q)N(0,1)+qN(±1/σ,1) | [`crate::proofs::pair_b`] |
 //! | fixed batch | add-remove | as Poisson with 2/σ | the pair is the same, rescaled |
-//! | fixed batch | replace-one | D: loss of (1−q)N(0,1)+qN(2/σ,1) against N(0,1) where positive, mirrored, the rest at 0 | Zhu, Dong & Wang 2022 |
+//! | fixed batch | replace-one | D: loss of (1−q)N(0,1)+qN(2/σ,1) against N(0,1) where positive, mirrored, the rest at 0 | [`crate::proofs::fixed_batches`] |
+//! | random allocation | all | an epoch: T⁻¹ΣN(e_t/σ,1), N(0,1), and swapped; replace-one by way of N(0,1) | [`crate::proofs::random_allocation`] |
 //! | shuffled passes | replace-one, zero-out | one release without sampling for every started pass | no amplification is claimed; under add-remove other units move |
 //!
-//! Pair D is not tight: the truth lies between what data sets attain ([`Plan::attained`](super::Plan::attained)) and D.
-//!
+//! No pair smaller than D dominates; but several steps may lose less than its composition, and at least what data sets attain ([`Plan::attained`](super::Plan::attained)).
 //! # Numbers
 //! * One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
 //!   Many equal rare steps are told apart by the number of outcomes far out (`rare`), some 1e-5 apart.
@@ -39,6 +39,7 @@
 //!   where it does not (few or very rare steps), the estimate extrapolates the upper bounds of two grids.
 //! * Out of reach (many different rare steps, tiny σ): a wider interval from basic composition, Rényi bounds and single steps.
 
+pub(crate) mod allocation;
 mod cgf;
 mod compose;
 mod contour;
@@ -50,6 +51,7 @@ mod quadrature;
 mod rare;
 mod running;
 mod share;
+mod spread;
 
 #[cfg(test)]
 mod properties;
@@ -198,6 +200,11 @@ impl Composition {
         }
     }
 
+    /// Whether a step has no more than a table of losses: what is read from transforms says nothing then.
+    pub(crate) fn has_table(&self) -> bool {
+        self.parts.iter().any(|(pair, _)| pair.is_table())
+    }
+
     /// Whether it is one step.
     pub(crate) fn is_single(&self) -> bool {
         self.single().is_some()
@@ -213,7 +220,9 @@ impl Composition {
     /// The estimate of [`Self::renyi`] alone.
     pub(crate) fn renyi_estimate(&self, order: f64) -> f64 {
         let one = |pair: &Pair| {
-            closed_renyi(pair, order).or_else(|| renyi_quadrature(pair, order, 1.0)).unwrap_or_else(|| pair.unsampled_renyi(order))
+            closed_renyi(pair, order)
+                .or_else(|| (!pair.is_table()).then(|| renyi_quadrature(pair, order, 1.0)).flatten())
+                .unwrap_or_else(|| pair.unsampled_renyi(order))
         };
         self.parts.iter().map(|(pair, times)| count(*times) * one(pair)).sum()
     }
@@ -604,7 +613,9 @@ impl Composition {
 
 /// Where no quadrature is needed.
 fn closed_renyi(pair: &Pair, order: f64) -> Option<f64> {
-    if pair.infinite > 0.0 {
+    if pair.is_table() {
+        None
+    } else if pair.infinite > 0.0 {
         Some(f64::INFINITY)
     } else if pair.lattice.is_none() && pair.segments.is_empty() {
         // Finitely many losses.
@@ -633,6 +644,10 @@ pub(crate) fn renyi(pair: &Pair, order: f64) -> Interval {
         return Interval::bounded(value * (1.0 - 1e-14), value, value * (1.0 + 1e-14));
     }
     let most = pair.unsampled_renyi(order) * (1.0 + 1e-14);
+    if pair.is_table() {
+        // Its mass at infinity is an artefact of the table, not of the step.
+        return Interval::bounded(0.0, most, most);
+    }
     match (renyi_quadrature(pair, order, 1.0), renyi_quadrature(pair, order, 0.5)) {
         (Some(coarse), Some(fine)) => {
             // Near 0 the moment is told from 1 to a rounding of 1.

@@ -130,6 +130,43 @@ impl Pair {
         pair
     }
 
+    /// Finitely many losses, ascending, with their masses, and a mass at infinity; its Rényi divergences are at most those of the shift `ratio`
+    /// without sampling.
+    pub(crate) fn table(ratio: f64, atoms: Vec<(f64, f64)>, infinite: f64) -> Self {
+        let mut pair = Self::continuous(Map::Laplace, ratio, 1.0, Anchor::Zero);
+        pair.segments.clear();
+        pair.atoms = atoms;
+        pair.infinite = infinite;
+        pair
+    }
+
+    /// Whether it is a [`Pair::table`].
+    pub(crate) fn is_table(&self) -> bool {
+        self.lattice.is_none() && self.segments.is_empty() && self.atoms.len() > 2
+    }
+
+    /// The atoms without those far out of a table: below, mass e^{−low}; above, mass e^{−high}. And the masses that are left out below and above.
+    pub(crate) fn atoms_within(&self, (low, high): (f64, f64)) -> (&[(f64, f64)], f64, f64) {
+        if !self.is_table() {
+            return (&self.atoms, 0.0, 0.0);
+        }
+        let count = |most: f64, masses: &mut dyn Iterator<Item = f64>| {
+            let mut sum = 0.0;
+            let number = masses
+                .take_while(|mass| {
+                    let all = sum + mass <= most;
+                    sum += if all { *mass } else { 0.0 };
+                    all
+                })
+                .count();
+            (number, sum)
+        };
+        let (above, high) = count((-high).exp(), &mut self.atoms.iter().rev().map(|atom| atom.1));
+        let rest = &self.atoms[..self.atoms.len() - above];
+        let (below, low) = count((-low).exp(), &mut rest.iter().map(|atom| atom.1));
+        (&rest[below..], low, high)
+    }
+
     /// Discrete Gaussian of parameter `scale` on the integers, shifted by `shift`.
     pub(crate) fn discrete_gaussian(scale: f64, shift: u64) -> Self {
         #[allow(clippy::cast_precision_loss, reason = "shifts are small integers")]

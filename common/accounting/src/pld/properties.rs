@@ -1,6 +1,6 @@
 //! Properties of every plan, and the ways in which an accountant has been wrong before.
 
-use super::Interval;
+use super::{Composition, GAP, Interval, Pair};
 use crate::plan::Plan;
 use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
@@ -262,5 +262,72 @@ mod everywhere {
             let back = whole.delta(Epsilon::new(upper).unwrap());
             prop_assert!(back.lower <= delta * (1.0 + 1e-9), "{interval:?} has {back:?}");
         }
+    }
+}
+
+/// H_γ of (1−q)N(w) + qN(u) against (1−q)N(w) + qN(v) in the plane.
+fn three_points([u, v, w]: [[f64; 2]; 3], q: f64, gamma: f64) -> f64 {
+    let normal = |x: f64, y: f64, at: [f64; 2]| (-0.5 * ((x - at[0]).powi(2) + (y - at[1]).powi(2))).exp() / std::f64::consts::TAU;
+    let side = || (-160..=160).map(|i| 0.05 * f64::from(i));
+    let sum: f64 = side()
+        .flat_map(|x| side().map(move |y| (x, y)))
+        .map(|(x, y)| ((1.0 - q) * (1.0 - gamma) * normal(x, y, w) + q * (normal(x, y, u) - gamma * normal(x, y, v))).max(0.0))
+        .sum();
+    sum * 0.05 * 0.05
+}
+
+#[test]
+fn pair_d_holds_three_random_points_and_is_attained() {
+    let (r, q) = (0.7, 0.2);
+    let d = Composition::new(vec![(Pair::symmetrised(2.0 * r, q), 1)]);
+    let mut state = 3_u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from(u32::try_from(state >> 32).unwrap()) / 4_294_967_296.0
+    };
+    for gamma in [1.05, 1.3, 2.0] {
+        let most = d.delta(f64::ln(gamma), GAP).unwrap();
+        for _ in 0..20 {
+            let points = std::array::from_fn(|_| {
+                let (radius, angle) = (r * uniform().sqrt(), std::f64::consts::TAU * uniform());
+                [radius * angle.cos(), radius * angle.sin()]
+            });
+            assert!(three_points(points, q, gamma) <= most.upper + 5e-5, "{gamma} {points:?}");
+        }
+        // Both halves of the curve: this pair above γ = 1, and the swapped one below, where H_γ = 1 − γ + γH_{1/γ} of the pair the other way round.
+        let attained = three_points([[r, 0.0], [-r, 0.0], [-r, 0.0]], q, gamma);
+        assert!((attained - most.lower).abs() < 5e-5, "{gamma}: {attained} {most:?}");
+        let below = three_points([[-r, 0.0], [r, 0.0], [-r, 0.0]], q, 1.0 / gamma);
+        assert!((below - (1.0 - 1.0 / gamma + most.lower / gamma)).abs() < 5e-5, "{gamma}: {below} {most:?}");
+    }
+}
+
+#[test]
+fn on_a_line_the_ends_are_best() {
+    let (r, q) = (0.7, 0.2);
+    let at = |a: f64, gamma: f64| {
+        let normal = |y: f64, at: f64| (-0.5 * (y - at).powi(2)).exp() / std::f64::consts::TAU.sqrt();
+        let excess = |y: f64| (1.0 - q) * (1.0 - gamma) * normal(y, 0.0) + q * (normal(y, a) - gamma * normal(y, a - 2.0 * r));
+        (-9000..=9000).map(|i| excess(0.001 * f64::from(i)).max(0.0)).sum::<f64>() * 0.001
+    };
+    for gamma in [0.6, 0.9, 1.1, 1.6] {
+        let values: Vec<f64> = (0..=7).map(|k| at(0.2 * f64::from(k), gamma)).collect();
+        let rises = values.windows(2).all(|pair| pair[1] > pair[0]);
+        let falls = values.windows(2).all(|pair| pair[1] < pair[0]);
+        assert!(if gamma > 1.0 { rises } else { falls }, "{gamma} {values:?}");
+        // (1−q)(γ−1)φ(y), y where the loss is ln γ.
+        let a = 1.0;
+        let loss = |y: f64| {
+            let term = |x: f64| (q * (x * y - 0.5 * x * x).exp_m1()).ln_1p();
+            term(a) - term(a - 2.0 * r)
+        };
+        let (mut low, mut high) = (-20.0, 20.0);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if loss(middle) < f64::ln(gamma) { low = middle } else { high = middle }
+        }
+        let slope = (1.0 - q) * (gamma - 1.0) * (-0.5 * low * low).exp() / std::f64::consts::TAU.sqrt();
+        let measured = (at(a + 0.01, gamma) - at(a - 0.01, gamma)) / 0.02;
+        assert!((measured - slope).abs() < 0.01 * slope.abs(), "{gamma}: {measured} {slope}");
     }
 }

@@ -26,7 +26,7 @@ use super::pair::Pair;
 use super::{Composition, GAP, Interval, SMALL, count};
 
 /// Most frequencies, and octaves of bounds.
-const MOST: f64 = 30_000.0;
+const MOST: f64 = 65_000.0;
 const OCTAVES: u32 = 18;
 /// Products of outcomes and frequencies that a new line may cost.
 const MOST_WORK: usize = 4_000_000_000;
@@ -40,6 +40,8 @@ const SHARE: f64 = 0.2;
 const KEPT: f64 = 1.5;
 /// Frequencies of a line that is not kept when the steps have doubled.
 const LONG: usize = 400;
+/// ... of one whose interval may be as wide as that of a line that is there already.
+const COSTLY: usize = 2000;
 /// Width of an interval of δ that is narrow enough, relative.
 const NARROW: f64 = 5e-5;
 
@@ -222,6 +224,7 @@ fn search(
         let found = current.reading().epsilon(delta, current.centre().saddle(current.line.theta).0);
         let best_so_far = best.map_or(found, |b| Interval::bounded(b.lower.max(found.lower), found.estimate, b.upper.min(found.upper)));
         best = Some(best_so_far);
+        let aim = if current.line.near > COSTLY { later } else { aim };
         let enough = effort == Effort::Rough || best_so_far.upper - best_so_far.lower <= aim * GAP * best_so_far.upper.max(SMALL);
         // A tilt at which other outcomes have the weight than those that matter says nothing about a better one.
         let (_, log_delta) = current.centre().saddle(current.line.theta);
@@ -326,6 +329,13 @@ pub(super) struct Reading<'a> {
 
 /// Unit roundoff.
 const U: f64 = 0.5 * f64::EPSILON;
+/// Frequencies that share a turn.
+const TURNS: usize = 64;
+
+#[allow(clippy::cast_precision_loss, reason = "a small count")]
+fn to_float(count: usize) -> f64 {
+    count as f64
+}
 
 impl<'a> Reading<'a> {
     pub(super) fn new(line: &'a Line, sums: &'a Samples) -> Self {
@@ -342,7 +352,8 @@ impl<'a> Reading<'a> {
             let (sin, cos) = phase.sin_cos();
             values.push((size * (cos * a + sin * b) / square, size * (sin * a - cos * b) / square));
             let modulus = size / square.sqrt();
-            let slack = slack + t * sums.mean_error + U * (32.0 + 2.0 * log.abs());
+            // Half of the constant is for the product of two turns that a value is multiplied with.
+            let slack = slack + t * sums.mean_error + U * (64.0 + 2.0 * log.abs());
             error += modulus * slack * slack.min(700.0).exp();
             by_distance += modulus * t * 4.0 * U;
             total += modulus;
@@ -370,8 +381,15 @@ impl<'a> Reading<'a> {
         let Line { theta, step, .. } = *self.line;
         let distance = self.sums.mean - epsilon;
         let mut sum = 0.5 / (theta * (theta + 1.0));
-        for (k, (re, im)) in (1u32..).zip(&self.values) {
-            let (sin, cos) = (step * f64::from(k) * distance).sin_cos();
+        // e^{ikx} for k = 1 + first + j is e^{i(1 + j)x}·e^{i·first·x}.
+        let turns: [(f64, f64); TURNS] = std::array::from_fn(|j| (step * to_float(1 + j) * distance).sin_cos());
+        for (block, values) in self.values.chunks(TURNS).enumerate() {
+            let (mut re, mut im) = (0.0, 0.0);
+            for (&(a, b), &(sin, cos)) in values.iter().zip(&turns) {
+                re += a * cos - b * sin;
+                im += a * sin + b * cos;
+            }
+            let (sin, cos) = (step * to_float(TURNS * block) * distance).sin_cos();
             sum += re * cos - im * sin;
         }
         let log = self.sums.log_moment - theta * epsilon;

@@ -61,6 +61,8 @@ impl From<Document> for PosteriorDocument {
             without: None,
             problem: old.problem,
             privacy: old.privacy,
+            certificate: None,
+            fallback_certificate: None,
             evaluations: old.evaluations,
             task: old.task,
         }

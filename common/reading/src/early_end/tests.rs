@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{is_met, was_met};
-use crate::noise_aware::{ClosedRound, History};
+use crate::noise_aware::{self, Absent, ClosedRound, History};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
 
 const SCHEMA: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
@@ -117,4 +117,37 @@ fn the_rule_is_in_the_task_only_where_there_is_one() {
     assert!(!String::from_utf8(without.to_bytes()).unwrap().contains("early_end"));
     assert_ne!(without.hash(), with.hash());
     assert_eq!(ResolvedTask::from_bytes(&with.to_bytes()).unwrap(), with);
+}
+
+/// Without noise, intervals are those of the records once the run has settled, and not before.
+#[test]
+fn a_run_without_noise_is_complete_when_its_last_visit_hardly_moved_it() {
+    let told = |task: &ResolvedTask, run: &History| noise_aware::of_run(task, run).unwrap_err();
+    let task = open(SYNCHRONOUS, "damping = 1.0");
+    assert_eq!(told(&task, &run(&[0.0, 1.0, 1.04])), Absent::NoNoise);
+    assert_eq!(told(&task, &run(&[0.0, 1.0, 1.06])), Absent::Unsettled, "0.12 standard deviations");
+    assert_eq!(told(&task, &run(&[1.0])), Absent::Unsettled, "far from the prior");
+    let mut narrower = run(&[1.0, 1.0]);
+    narrower.rounds[1].state = vec![4.4, 0.0, 4.4, 4.0];
+    assert_eq!(told(&task, &narrower), Absent::Unsettled, "a standard deviation is 5 % smaller");
+    // The sites of one sweep belong together.
+    let turns = open("schedule = \"sequential\"\nsweeps = 8", "");
+    let sweeps = |last: f64| history(vec![round(0, 0.0), round(0, 1.0), round(1, 3.0), round(1, last)]);
+    assert_eq!((told(&turns, &sweeps(1.0)), told(&turns, &sweeps(2.0))), (Absent::NoNoise, Absent::Unsettled));
+    assert!(noise_aware::states_tell(&task));
+    let half = open(SYNCHRONOUS, "damping = 0.5");
+    assert_eq!(told(&half, &run(&[0.0, 1.0, 1.04])), Absent::Unsettled, "half of the way moved it by 0.08 standard deviations");
+    // What nobody answered, what the server could not take, and what only one of two sites answered, are no signs of rest.
+    let with = |change: fn(&mut ClosedRound)| {
+        let mut run = run(&[0.0, 1.0, 1.0]);
+        change(run.rounds.last_mut().unwrap());
+        run
+    };
+    assert_eq!(told(&task, &with(|_| ())), Absent::NoNoise);
+    assert_eq!(told(&task, &with(|last| last.included.clear())), Absent::Unsettled);
+    assert_eq!(told(&task, &with(|last| last.correction = Some(vec![0.0; 4]))), Absent::Unsettled);
+    let mut one_of_two = with(|_| ());
+    one_of_two.rounds[1].included = vec![0, 1];
+    assert_eq!(told(&task, &one_of_two), Absent::Unsettled);
+    assert_eq!(told(&task, &run(&[])), Absent::Unsettled);
 }
